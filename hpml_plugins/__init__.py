@@ -1,7 +1,7 @@
 """hpml_plugins: a plugin-based GPU benchmark registry, run by airspeed velocity.
 
-The public names, all that a plugin needs, are these. Each is imported when it is first used, so that a command loads
-only what it needs. None of them loads torch, numba, NumPy or matplotlib.
+The public names, all that a plugin needs, are these. Each is imported when it is first used, so
+that a command loads only what it needs. None of them loads torch, numba, NumPy or matplotlib.
 """
 
 from typing import TYPE_CHECKING
@@ -54,7 +54,17 @@ _NAMES = {
     ".errors": ("HpmlError",),
     ".hookspecs": ("hookimpl",),
     ".measure": ("Bench", "Rank"),
-    ".model": ("Benchmark", "Figure", "Metric", "Node", "Record", "Requires", "Samples", "Series", "Table"),
+    ".model": (
+        "Benchmark",
+        "Figure",
+        "Metric",
+        "Node",
+        "Record",
+        "Requires",
+        "Samples",
+        "Series",
+        "Table",
+    ),
     ".model.figure": ("interval_columns",),
     ".model.program_output": ("ProgramOutput",),
     ".published": ("GpuType", "find_gpu", "gpu_types"),

@@ -22,13 +22,15 @@ LONGEST = 1e9
 MOST_NAMES = 12
 #: Characters of the longest error: a name or a value that it quotes may be of any length.
 LONGEST_ERROR = 5000
-_HERE, _LIBRARY = os.path.dirname(__file__) + os.sep, os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
+_HERE = os.path.dirname(__file__) + os.sep  # noqa: PTH120
+_LIBRARY = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
 
 
 class HpmlError(Exception):
     """Base of every error that is meant for a user.
 
-    what: the fault and how to fix it, one line.  where: `file:line` or `file`, put in front; empty when there is none.
+    what: the fault and how to fix it, one line.  where: `file:line` or `file`, put in front; empty
+    when there is none.
     """
 
     def __init__(self, what: str, where: str = "") -> None:
@@ -73,13 +75,21 @@ class Unwritable(HpmlError):
 
 #: Errors of a file system that the user can fix, not a fault of ours.
 _REFUSALS = (
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ELOOP,
     errno.ENAMETOOLONG,
-)  # fmt: skip
+)
 
 
 def unwritable(error: OSError, path: object = "") -> Unwritable | None:
-    """The error for a user where a file system refused to write; None where it means something else.
+    """The error for a user where a file system refused to write; None where it means something
+    else.
 
     path: what was to be written, where the error does not say.
     """
@@ -95,12 +105,15 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
 
 
 def environment_number(variable: str, default: float) -> float:
-    """The positive number that an environment variable holds, or the default. Raises UsageError for anything else."""
+    """The positive number that an environment variable holds, or the default. Raises UsageError for
+    anything else."""
     text = os.environ.get(variable, "")
     with suppress(ValueError):
         if 0 < (value := float(text or default)) <= LONGEST:
             return value
-    raise UsageError(f"{variable} is {text[:40]!r}, not a positive number up to {LONGEST:g}; correct or unset it")
+    raise UsageError(
+        f"{variable} is {text[:40]!r}, not a positive number up to {LONGEST:g}; correct or unset it"
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -127,9 +140,11 @@ def describe(error: BaseException) -> str:
 
 
 def explain(error: BaseException) -> tuple[str, str]:
-    """(what, where) of an exception: it in one line with the expression that failed, and `file:line` of the plugin.
+    """(what, where) of an exception: it in one line with the expression that failed, and
+    `file:line` of the plugin.
 
-    where is empty where no frame of a plugin is in the traceback. What an HpmlError says is not added to.
+    where is empty where no frame of a plugin is in the traceback. What an HpmlError says is not
+    added to.
     """
     if isinstance(error, HpmlError):
         return error.what, error.where
@@ -140,7 +155,8 @@ def explain(error: BaseException) -> tuple[str, str]:
 
 
 def failing_line(error: BaseException) -> tuple[str, str]:
-    """The plugin's line in which an exception was raised, as `file:line`, and the expression; empty where none was."""
+    """The plugin's line in which an exception was raised, as `file:line`, and the expression; empty
+    where none was."""
     frames = traceback.extract_tb(error.__traceback__)
     index = plugin_frame([frame.filename for frame in frames])
     if index is None:
@@ -149,22 +165,30 @@ def failing_line(error: BaseException) -> tuple[str, str]:
     expression = linecache.getline(frame.filename, frame.lineno or 0)
     if frame.end_lineno == frame.lineno and frame.colno is not None:  # offsets are in bytes
         expression = expression.encode()[frame.colno : frame.end_colno].decode(errors="replace")
-    return f"{frame.filename}:{frame.lineno}", textwrap.shorten(one_line(expression), 80, placeholder=" …")
+    return f"{frame.filename}:{frame.lineno}", textwrap.shorten(
+        one_line(expression), 80, placeholder=" …"
+    )
 
 
 def plugin_frame(files: Sequence[str]) -> int | None:
     """The index of the innermost frame that belongs to a plugin; None where none does.
 
-    files: the file of each frame, outermost first. Installed packages do not count, unless all files outside Python's
-    library and this package are in some: then the plugin is the outermost package.
+    files: the file of each frame, outermost first. Installed packages do not count, unless all
+    files outside Python's library and this package are in some: then the plugin is the outermost
+    package.
     """
     packages = [_package(file) for file in files]
-    plugin = "" if "" in packages else next((each for each in packages if each not in (None, "pluggy")), None)
+    plugin = (
+        ""
+        if "" in packages
+        else next((each for each in packages if each not in (None, "pluggy")), None)
+    )
     return len(packages) - 1 - packages[::-1].index(plugin) if plugin is not None else None
 
 
 def _package(file: str) -> str | None:
-    """The installed package that a file is in, "" for any other file, None in Python's library and in this package."""
+    """The installed package that a file is in, "" for any other file, None in Python's library and
+    in this package."""
     if file.startswith(_HERE):
         return "" if file.startswith(f"{_HERE}plugins{os.sep}") else None
     if installed := re.search(r"[\\/](?:site|dist)-packages[\\/]([^\\/]+)", file):
@@ -173,7 +197,8 @@ def _package(file: str) -> str | None:
 
 
 def _calling_line() -> str:
-    """`file:line` of the innermost call from outside this package and Python's library; empty where there is none."""
+    """`file:line` of the innermost call from outside this package and Python's library; empty where
+    there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame and _package(frame.f_code.co_filename) is None:
         frame = frame.f_back

@@ -1,7 +1,8 @@
-"""Every extension point, on one screen. A plugin implements any of them and marks it with `hookimpl`.
+"""Every extension point, on one screen. A plugin implements any of them and marks it with
+`hookimpl`.
 
-Plugins are asked in the registry's order. If two offer the same name, the first one is used, and a message names both.
-A hook that raises is named, and costs only what it would have offered.
+Plugins are asked in the registry's order. If two offer the same name, the first one is used, and a
+message names both. A hook that raises is named, and costs only what it would have offered.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def hpml_benchmarks() -> Iterable[Benchmark]:  # type: ignore[empty-body]
-    """The benchmarks this plugin offers, with their requirements (`Requires(also=...)` for those of its own).
+    """The benchmarks this plugin offers, with their requirements (`Requires(also=...)` for those of
+    its own).
 
-    Called once by every command, on every node, in a process of its own: return values, import nothing heavy, do not
-    look at the machine. What a node lacks is said by `Requires`, so that the list is the same everywhere.
+    Called once by every command, on every node, in a process of its own: return values, import
+    nothing heavy, do not look at the machine. What a node lacks is said by `Requires`, so that the
+    list is the same everywhere.
     """
 
 
@@ -34,13 +37,15 @@ def hpml_benchmarks() -> Iterable[Benchmark]:  # type: ignore[empty-body]
 def hpml_figures() -> Iterable[Figure]:  # type: ignore[empty-body]
     """The charts and tables that this plugin draws from its Records, in the order of its page.
 
-    Called when pages are published and by `hpml plot` and `hpml table`, never where anything is measured.
+    Called when pages are published and by `hpml plot` and `hpml table`, never where anything is
+    measured.
     """
 
 
 @hookspec
 def hpml_data() -> Iterable[LoadableData]:  # type: ignore[empty-body]
-    """Data sets, for this plugin's `bench.data` and for any benchmark that names one in `Requires(data=...)`.
+    """Data sets, for this plugin's `bench.data` and for any benchmark that names one in
+    `Requires(data=...)`.
 
     Called as `hpml_benchmarks` is: return values, look at no file.
     """

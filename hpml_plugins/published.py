@@ -1,4 +1,5 @@
-"""Published peaks of GPU types, found by the name that NVML gives a card, and what others report of them."""
+"""Published peaks of GPU types, found by the name that NVML gives a card, and what others report of
+them."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ Amount = Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
 
 
 class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The published figures of one CUDA device of a GPU type; None where the card lacks it or nobody publishes it.
+    """The published figures of one CUDA device of a GPU type; None where the card lacks it or
+    nobody publishes it.
 
-    patterns: regular expressions, one of which matches the whole of the card's name.  float64 … fp8: FLOP/s, dense;
-    int8: OP/s.  float16, bfloat16, tf32, fp8, int8 are tensor cores' where the card has them (`note` says where not);
-    float64_tensor stands beside the plain float64.  memory: B.  bandwidth: of the memory, B/s.  nvlink: both
-    directions together, B/s.  power: W.  unconfirmed: fields for which no second source was found.
+    patterns: regular expressions, one of which matches the whole of the card's name.  float64 …
+    fp8: FLOP/s, dense; int8: OP/s.  float16, bfloat16, tf32, fp8, int8 are tensor cores' where the
+    card has them (`note` says where not); float64_tensor stands beside the plain float64.  memory:
+    B.  bandwidth: of the memory, B/s.  nvlink: both directions together, B/s.  power: W.
+    unconfirmed: fields for which no second source was found.
     """
 
     name: str
@@ -44,11 +47,13 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
 
     def peak(self, dtype: object) -> float | None:
-        """Peak rate in a precision, FLOP/s (int8: OP/s), or None: the card lacks it, or there is no such precision.
+        """Peak rate in a precision, FLOP/s (int8: OP/s), or None: the card lacks it, or there is no
+        such precision.
 
-        dtype: a field's name, torch's name or a torch.dtype ("float16", "half", "torch.float8_e4m3fn"). "float32" is
-        what plain float32 reaches; ask for "tf32" where tensor cores may round the inputs, for "float64_tensor" where
-        they may compute float64 (cuBLAS does).
+        dtype: a field's name, torch's name or a torch.dtype ("float16", "half",
+        "torch.float8_e4m3fn"). "float32" is what plain float32 reaches; ask for "tf32" where tensor
+        cores may round the inputs, for "float64_tensor" where they may compute float64 (cuBLAS
+        does).
         """
         name = str(dtype).removeprefix("torch.")
         name = "fp8" if name.startswith("float8_") else SPELLINGS.get(name, name)
@@ -64,9 +69,15 @@ PRECISIONS = ("float64", "float64_tensor", "float32", "tf32", "float16", "bfloat
 
 #: Other spellings of them.
 SPELLINGS = {
-    "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32", "float": "float32", "fp64": "float64",
-    "double": "float64", "uint8": "int8",
-}  # fmt: skip
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "float": "float32",
+    "fp64": "float64",
+    "double": "float64",
+    "uint8": "int8",
+}
 
 
 def gpu_types() -> list[GpuType]:
@@ -92,8 +103,8 @@ def find_gpu(nvml_name: str, memory: float = 0) -> GpuType | None:
 def full_name(nvml_name: str, memory: float) -> str:
     """A card's name, with its memory where NVIDIA sells cards of that name with several sizes.
 
-    "NVIDIA GeForce RTX 3060" with 12 GiB is "NVIDIA GeForce RTX 3060 12GB". All other names stay as NVML gives them,
-    and so do these where the memory is not known.  memory: B.
+    "NVIDIA GeForce RTX 3060" with 12 GiB is "NVIDIA GeForce RTX 3060 12GB". All other names stay as
+    NVML gives them, and so do these where the memory is not known.  memory: B.
     """
     for each in _read_variants().memories:
         if memory and re.fullmatch(each.name, nvml_name):
@@ -113,10 +124,12 @@ ROWS = {
 
 
 class ReportedFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody else measured. It is shown apart from our results, and no verdict or ratio uses it.
+    """What somebody else measured. It is shown apart from our results, and no verdict or ratio uses
+    it.
 
-    row: of ROWS.  gpu: a name in `gpus.yaml`.  value: in `unit`, SI base units.  how: what was run.  source: where it
-    says so.  date: of the source; where it has none, of the day on which it was read.  gpus: how many.
+    row: of ROWS.  gpu: a name in `gpus.yaml`.  value: in `unit`, SI base units.  how: what was run.
+    source: where it says so.  date: of the source; where it has none, of the day on which it was
+    read.  gpus: how many.
     """
 
     row: str
@@ -142,7 +155,8 @@ def reported_figures() -> tuple[ReportedFigure, ...]:
 #: "1g.5gb", "1c.3g.20gb" (one compute slice of three), "1g.10gb+me" (with media engines).
 #: Source: NVIDIA Multi-Instance GPU User Guide, MIG Device Names.
 _PROFILE = re.compile(
-    r"(?P<card>.+) MIG (?P<profile>((?P<part>\d+)c\.)?(?P<compute>\d+)g\.(?P<memory>\d+)gb)(?P<engines>[+-].+)?"
+    r"(?P<card>.+) MIG"
+    r" (?P<profile>((?P<part>\d+)c\.)?(?P<compute>\d+)g\.(?P<memory>\d+)gb)(?P<engines>[+-].+)?"
 )
 
 
@@ -169,10 +183,11 @@ class _Variants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _slice_of(card: GpuType, profile: re.Match[str]) -> GpuType | None:
     """The MIG device of that profile; None where the card is not known to have MIG.
 
-    A rate of the multiprocessors is the card's times the share of the multiprocessors; where their number is not known,
-    times compute slices / 7. Memory and its bandwidth are the card's times memory slices / 8; compute instances of one
-    GPU instance share both. MIG devices do not reach others by NVLink.
-    Source: NVIDIA Multi-Instance GPU User Guide: Concepts; Supported MIG Profiles; Application Considerations.
+    A rate of the multiprocessors is the card's times the share of the multiprocessors; where their
+    number is not known, times compute slices / 7. Memory and its bandwidth are the card's times
+    memory slices / 8; compute instances of one GPU instance share both. MIG devices do not reach
+    others by NVLink. Source: NVIDIA Multi-Instance GPU User Guide: Concepts; Supported MIG
+    Profiles; Application Considerations.
     """
     cut = next((each for each in _read_variants().slices if card.name in each.types), None)
     if cut is None:
@@ -213,7 +228,8 @@ def _read_variants() -> _Variants:
 
 
 def read_data(name: str, kind: type[T]) -> T:
-    """The file `name` of `hpml_plugins/data` as a `kind`: a missing, unknown or mistyped key is an error.
+    """The file `name` of `hpml_plugins/data` as a `kind`: a missing, unknown or mistyped key is an
+    error.
 
     Raises DefinitionError naming the file and the place.
     """
@@ -221,6 +237,8 @@ def read_data(name: str, kind: type[T]) -> T:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's takes a tenth of the time
     try:
-        return msgspec.convert(yaml.load(Path(__file__).parent.joinpath("data", name).read_bytes(), loader), kind)
+        return msgspec.convert(
+            yaml.load(Path(__file__).parent.joinpath("data", name).read_bytes(), loader), kind
+        )
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise DefinitionError(str(error), f"hpml_plugins/data/{name}") from None

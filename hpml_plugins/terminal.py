@@ -1,4 +1,5 @@
-"""Text of any origin on a terminal: what a file, a plugin or another machine says cannot steer it or forge a line."""
+"""Text of any origin on a terminal: what a file, a plugin or another machine says cannot steer it
+or forge a line."""
 
 from __future__ import annotations
 
@@ -6,44 +7,60 @@ import json
 import re
 import sys
 
-#: Between groups of three digits: a narrow no-break space, which Python does not count among the printable characters.
+#: Between groups of three digits: a narrow no-break space, which Python does not count among the
+#: printable characters.
 THIN_SPACE = "\u202f"
 
-#: Characters that turn the direction of the text after them, and so can make one name look like another (Unicode's
-#: bidirectional embeddings, overrides and isolates); as they are, and as JSON escapes them.
+#: Characters that turn the direction of the text after them, and so can make one name look like
+#: another (Unicode's bidirectional embeddings, overrides and isolates); as they are, and as JSON
+#: escapes them.
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-_TURNING_ESCAPED = re.compile(r"\\+u(202[a-e]|206[6-9])", re.IGNORECASE)  # JSON within JSON escapes the backslash
+# JSON within JSON escapes the backslash
+_TURNING_ESCAPED = re.compile(r"\\+u(202[a-e]|206[6-9])", re.IGNORECASE)
 
 
 def unturned(text: str) -> str:
-    """The text with each character that turns its direction spelled out, `[U+202E]`; also one that JSON escapes."""
+    """The text with each character that turns its direction spelled out, `[U+202E]`; also one that
+    JSON escapes."""
     if "\\u20" in text:
         text = _TURNING_ESCAPED.sub(lambda found: f"[U+{found[1].upper()}]", text)
     return _TURNING.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
 def printable(text: str) -> str:
-    """The text with each character that is not printable, line breaks among them, as its escape sequence in Python."""
+    """The text with each character that is not printable, line breaks among them, as its escape
+    sequence in Python."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each == THIN_SPACE else repr(each)[1:-1] for each in text)
+    return "".join(
+        each if each.isprintable() or each == THIN_SPACE else repr(each)[1:-1] for each in text
+    )
 
 
 def printable_json(text: str) -> str:
-    """JSON text with each character that is not printable as JSON escapes it. Line breaks between values stay."""
+    """JSON text with each character that is not printable as JSON escapes it. Line breaks between
+    values stay."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
+    return "".join(
+        each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text
+    )
 
 
 def one_line(text: str) -> str:
-    """The text with its line breaks and runs of blanks turned into single blanks, and all printable."""
+    """The text with its line breaks and runs of blanks turned into single blanks, and all
+    printable."""
     return printable(" ".join(text.split()))
 
 
 def say(*lines: object, error: bool = False) -> None:
-    """Print each argument as one line, whatever it holds; without any, an empty line. error: to standard error."""
-    print("\n".join(printable(str(line)) for line in lines), file=sys.stderr if error else sys.stdout, flush=True)
+    """Print each argument as one line, whatever it holds; without any, an empty line. error: to
+    standard error."""
+    print(
+        "\n".join(printable(str(line)) for line in lines),
+        file=sys.stderr if error else sys.stdout,
+        flush=True,
+    )
 
 
 def warn(message: object) -> None:

@@ -1,8 +1,10 @@
-"""For tests: of plugins, a point measured by hand and the findings of `hpml check`; of anything, the fixture `bench`.
+"""For tests: of plugins, a point measured by hand and the findings of `hpml check`; of anything,
+the fixture `bench`.
 
-A pytest plugin that is active where hpml-plugins is installed, and imports nothing else until a test asks for it. A
-test that asks for `bench` measures: see `hpml_plugins.tools.pytest_bench.fixture.bench`. With `hpml_plugin = NAME` in
-the ini file (or `--hpml-plugin NAME`), a test that asks for `hpml_finding` runs once for each finding of the check:
+A pytest plugin that is active where hpml-plugins is installed, and imports nothing else until a
+test asks for it. A test that asks for `bench` measures: see
+`hpml_plugins.tools.pytest_bench.fixture.bench`. With `hpml_plugin = NAME` in the ini file (or
+`--hpml-plugin NAME`), a test that asks for `hpml_finding` runs once for each finding of the check:
 
     def test_hpml_check(hpml_finding):
         assert hpml_finding.state != "broken", f"{hpml_finding.what}; fix: {hpml_finding.fix}"
@@ -28,7 +30,8 @@ __getattr__ = import_lazily("hpml_plugins", {".measure": ("Context",), ".model":
 
 
 def import_before_fork(modules: Iterable[str]) -> None:
-    """Import modules here, once, that the processes of the points need; those that touch CUDA when imported are not."""
+    """Import modules here, once, that the processes of the points need; those that touch CUDA when
+    imported are not."""
     from hpml_plugins import measure
 
     measure.import_before_fork(modules)
@@ -42,7 +45,8 @@ def measure_point(
     progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Record:
-    """Measure one point, as `hpml run` does. The built-in data sets are known: a test has no registry."""
+    """Measure one point, as `hpml run` does. The built-in data sets are known: a test has no
+    registry."""
     from hpml_plugins import measure
     from hpml_plugins.model import available_sources, use_sources
     from hpml_plugins.workloads.datasets import SOURCES
@@ -51,29 +55,48 @@ def measure_point(
         return measure.measure_point(benchmark, params, context, progress=progress, timeout=timeout)
 
 
-def check_plugin(plugin: str, *, limit: float = 60.0, registry: Path | str = "registry.yaml") -> list[Finding]:
-    """All findings of `hpml check PLUGIN`. Raises AssertionError, with how to fix it, where something is broken.
+def check_plugin(
+    plugin: str, *, limit: float = 60.0, registry: Path | str = "registry.yaml"
+) -> list[Finding]:
+    """All findings of `hpml check PLUGIN`. Raises AssertionError, with how to fix it, where
+    something is broken.
 
-    plugin: a name in the registry, a file, an entry point or a module.  limit: s for measuring points.
+    plugin: a name in the registry, a file, an entry point or a module.  limit: s for measuring
+    points.
     """
     from hpml_plugins.tools.check import check, find_plugin
 
     findings = list(check(find_plugin(plugin, Path(registry)), limit=limit))
-    broken = [f"{each.subject}: {each.what}; fix: {each.fix}" for each in findings if each.state == "broken"]
+    broken = [
+        f"{each.subject}: {each.what}; fix: {each.fix}"
+        for each in findings
+        if each.state == "broken"
+    ]
     assert not broken, "\n".join(broken)
     return findings
 
 
 def pytest_addoption(parser: Any) -> None:
     """Called by pytest: the options, and the ini key that names the plugin."""
-    parser.addini("hpml_plugin", "The plugin that hpml_finding checks: a name, a file, an entry point or a module.")
+    parser.addini(
+        "hpml_plugin",
+        "The plugin that hpml_finding checks: a name, a file, an entry point or a module.",
+    )
     group = parser.getgroup("hpml", "benchmarks of hpml-plugins (fixture bench)")
     group.addoption("--hpml-plugin", help="The plugin that hpml_finding checks.")
-    group.addoption("--hpml-save", action="store_true", help="Store what bench measures under results/.")
     group.addoption(
-        "--hpml-fail", action="store_true", help="Fail a test that is significantly worse than the history."
+        "--hpml-save", action="store_true", help="Store what bench measures under results/."
     )
-    group.addoption("--hpml-results", metavar="DIR", help="The folder of results; default: results in the root folder.")
+    group.addoption(
+        "--hpml-fail",
+        action="store_true",
+        help="Fail a test that is significantly worse than the history.",
+    )
+    group.addoption(
+        "--hpml-results",
+        metavar="DIR",
+        help="The folder of results; default: results in the root folder.",
+    )
 
 
 def pytest_configure(config: Any) -> None:
@@ -91,4 +114,6 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
     name = metafunc.config.getoption("--hpml-plugin") or metafunc.config.getini("hpml_plugin")
     findings = list(check(find_plugin(name), limit=60.0))
-    metafunc.parametrize("hpml_finding", findings, ids=[f"{each.subject}-{each.state}" for each in findings])
+    metafunc.parametrize(
+        "hpml_finding", findings, ids=[f"{each.subject}-{each.state}" for each in findings]
+    )

@@ -71,9 +71,18 @@ class Project:
     def commit(self, message: str) -> str:
         """Commit everything and return the hash."""
         subprocess.run(["git", "add", "-A"], cwd=self.path, check=True)
-        who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
+        who = [
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@example.invalid",
+            "-c",
+            "commit.gpgsign=false",
+        ]
         subprocess.run(["git", *who, "commit", "-qm", message], cwd=self.path, check=True)
-        found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=self.path, check=True, capture_output=True, text=True)
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=self.path, check=True, capture_output=True, text=True
+        )
         return found.stdout.strip()
 
 

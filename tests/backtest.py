@@ -1,7 +1,8 @@
-"""Print how well intervals and verdicts hold over the Records in results/: `python tests/backtest.py [RESULTS]`.
+"""Print how well intervals and verdicts hold over the Records in results/: `python
+tests/backtest.py [RESULTS]`.
 
-Cards are left out and predicted by the others; see `hpml_plugins.analysis.backtest`. `make docs` writes the same tables
-into docs/measurement.md.
+Cards are left out and predicted by the others; see `hpml_plugins.analysis.backtest`. `make docs`
+writes the same tables into docs/measurement.md.
 """
 
 from __future__ import annotations

@@ -1,16 +1,19 @@
-"""How small a slow-down a history shows, and how often it shows one that is none: tried on the Records in results/.
+"""How small a slow-down a history shows, and how often it shows one that is none: tried on the
+Records in results/.
 
     python tests/backtest_levels.py
 
-The times of GPU kernels are tried, of the points that were measured often enough on the line of main, by class of
-physics. *As measured*: each history is the runs of one point in their order. *Resampled*: a history of COMMITS commits
-is made of the real cards of a point in random order, each for as many commits in turn as real visits to a card had,
-with the real deviations of runs of one code from their card's mean. A slow-down is planted at a commit by making it and
-all later readings slower, and is looked for after it and each of the next SOON - 1 commits; a regression counts as
-found where its range holds the commit. Without a planted one, every change that the page would list is false.
+The times of GPU kernels are tried, of the points that were measured often enough on the line of
+main, by class of physics. *As measured*: each history is the runs of one point in their order.
+*Resampled*: a history of COMMITS commits is made of the real cards of a point in random order, each
+for as many commits in turn as real visits to a card had, with the real deviations of runs of one
+code from their card's mean. A slow-down is planted at a commit by making it and all later readings
+slower, and is looked for after it and each of the next SOON - 1 commits; a regression counts as
+found where its range holds the commit. Without a planted one, every change that the page would list
+is false.
 
-As on the page, a p-value is corrected for all series of the site: here by multiplying it by their number, which is
-stricter than the page is. `docs/measurement.md` quotes the table: `make docs`.
+As on the page, a p-value is corrected for all series of the site: here by multiplying it by their
+number, which is stricter than the page is. `docs/measurement.md` quotes the table: `make docs`.
 """
 
 from __future__ import annotations
@@ -33,7 +36,14 @@ from hpml_plugins.analysis.physics import ON_GPU, Physics
 from hpml_plugins.analysis.verdicts import ERROR_RATE
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.model.figure import Table
-from hpml_plugins.report.reading import Hardware, History, Machine, TrackedBenchmark, TrackedMetric, read_history
+from hpml_plugins.report.reading import (
+    Hardware,
+    History,
+    Machine,
+    TrackedBenchmark,
+    TrackedMetric,
+    read_history,
+)
 from hpml_plugins.report.site.regressions import (
     ENOUGH_WITH_INTERVAL,
     Change,
@@ -52,7 +62,8 @@ PLANTED = (0.03,)
 SOON = 4
 #: Of a resampled history; histories of each class, and how many of them without a slow-down.
 COMMITS, HISTORIES, EQUAL = 20, 100, 50
-#: Runs of a point from which it is tried as measured, and on how many cards from which it is resampled.
+#: Runs of a point from which it is tried as measured, and on how many cards from which it is
+#: resampled.
 ENOUGH_RUNS, ENOUGH_CARDS = 8, 3
 METRIC = TrackedMetric("b.track_time", TrackedBenchmark("b", "p", "b", "1"), "time", "s", "lower")
 SERIES = MeasuredSeries(METRIC, "", Machine(Hardware(0, "GPU", "1"), "m"))
@@ -80,17 +91,22 @@ def read(root: Path, results: Path) -> History:
     repository, branches = find_history(root)
     declared = json.loads((results / "benchmarks.json").read_text())
     entries = {name: entry for name, entry in declared.items() if isinstance(entry, dict)}
-    return read_history(results, None, entries, commit_order(repository, results, branches), {}, print)
+    return read_history(
+        results, None, entries, commit_order(repository, results, branches), {}, print
+    )
 
 
 def runs_by_class(history: History) -> dict[Physics, list[Runs]]:
-    """Class → the runs of each point whose time was measured on a GPU: those of the class of the newest."""
+    """Class → the runs of each point whose time was measured on a GPU: those of the class of the
+    newest."""
     found: dict[Physics, list[Runs]] = defaultdict(list)
     for metric in history.measured:
         if (metric.metric, metric.unit, metric.direction) != ("time", "s", "lower"):
             continue
         for outcomes in metric.benchmark.outcomes.values():
-            stored = [each for each in outcomes if each.revision >= 0 and metric.metric in each.readings]
+            stored = [
+                each for each in outcomes if each.revision >= 0 and metric.metric in each.readings
+            ]
             stored.sort(key=lambda outcome: (outcome.revision, outcome.started))
             runs = [each.readings[metric.metric] for each in stored]
             if not runs or runs[-1].physics not in ON_GPU:
@@ -115,21 +131,29 @@ def listed(runs: Runs, series: int) -> list[Change]:
 
 def slowed(runs: Runs, at: int, size: float) -> Runs:
     """The same with all from a place on slower by a share."""
-    return [replace(each, value=each.value * (1 + size)) if place >= at else each for place, each in enumerate(runs)]
+    return [
+        replace(each, value=each.value * (1 + size)) if place >= at else each
+        for place, each in enumerate(runs)
+    ]
 
 
 def is_found(runs: Runs, at: int, size: float, series: int) -> bool:
     """Whether a planted slow-down is listed soon."""
     planted = slowed(runs, at, size)
     for count in range(at + 1, min(at + SOON, len(runs)) + 1):
-        if any(each.last < at <= each.first and each.verdict == "worse" for each in listed(planted[:count], series)):
+        if any(
+            each.last < at <= each.first and each.verdict == "worse"
+            for each in listed(planted[:count], series)
+        ):
             return True
     return False
 
 
 def false_changes(runs: Runs, series: int) -> int:
     """How many changes are listed after any of the commits, each counted once."""
-    shown = {change.first for count in range(1, len(runs) + 1) for change in listed(runs[:count], series)}
+    shown = {
+        change.first for count in range(1, len(runs) + 1) for change in listed(runs[:count], series)
+    }
     return len(shown)
 
 
@@ -166,8 +190,11 @@ def resample(runs: Runs, lengths: Sequence[int], dice: random.Random) -> Runs:
     return made[:COMMITS]
 
 
-def try_class(points: Sequence[Runs], lengths: Sequence[int], series: int) -> Iterator[tuple[str, Score]]:
-    """(How, score) of a class: as measured, then resampled.  lengths: of real visits.  series: of the site."""
+def try_class(
+    points: Sequence[Runs], lengths: Sequence[int], series: int
+) -> Iterator[tuple[str, Score]]:
+    """(How, score) of a class: as measured, then resampled.  lengths: of real visits.  series: of
+    the site."""
     measured = Score()
     for runs in points:
         if len(runs) >= ENOUGH_RUNS:
@@ -179,7 +206,9 @@ def try_class(points: Sequence[Runs], lengths: Sequence[int], series: int) -> It
                     measured.found[size].append(is_found(runs, at, size, series))
     yield "as measured", measured
     alike = map(of_one_code, points)
-    several = [runs for runs in alike if len(runs) > len({each.card for each in runs}) >= ENOUGH_CARDS]
+    several = [
+        runs for runs in alike if len(runs) > len({each.card for each in runs}) >= ENOUGH_CARDS
+    ]
     resampled, dice = Score(points=len(several)), random.Random(0)
     for number in range(HISTORIES if several else 0):
         runs = resample(dice.choice(several), lengths, dice)
@@ -187,7 +216,9 @@ def try_class(points: Sequence[Runs], lengths: Sequence[int], series: int) -> It
             resampled.readings += len(runs)
             resampled.false += false_changes(runs, series)
         for size in PLANTED:
-            resampled.found[size].append(is_found(runs, dice.randrange(COMMITS // 2, COMMITS - SOON), size, series))
+            resampled.found[size].append(
+                is_found(runs, dice.randrange(COMMITS // 2, COMMITS - SOON), size, series)
+            )
     yield "resampled", resampled
 
 
@@ -197,13 +228,21 @@ def backtest(root: Path, results: Path) -> str:
     lines = (line for metric in history.measured for line in metric.benchmark.lines.values())
     series = sum(len(line) >= 2 * ENOUGH_WITH_INTERVAL for line in lines)
     points = runs_by_class(history)
-    lengths = visits(runs for found in points.values() for runs in found if len(runs) >= ENOUGH_RUNS)
+    lengths = visits(
+        runs for found in points.values() for runs in found if len(runs) >= ENOUGH_RUNS
+    )
     rows: list[dict[str, str | float | None]] = []
     for name in ON_GPU:
         for how, score in try_class(points[name], lengths, series):
-            row: dict[str, str | float | None] = {"class": str(name), "histories": how, "points": score.points}
+            row: dict[str, str | float | None] = {
+                "class": str(name),
+                "histories": how,
+                "points": score.points,
+            }
             for size, found in score.found.items():
-                row[f"+{100 * size:g} % found within {SOON} commits"] = f"{sum(found)} of {len(found)}"
+                row[f"+{100 * size:g} % found within {SOON} commits"] = (
+                    f"{sum(found)} of {len(found)}"
+                )
             row["false changes"] = f"{score.false} in {score.readings} point-commits"
             rows.append(row)
     return f"Of {series:,} series of the site:\n\n{as_markdown(Table.of(rows))}"

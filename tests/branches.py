@@ -1,7 +1,8 @@
-"""Repositories with branches and results: which Records may stand for `main`, and which are of commits beside it.
+"""Repositories with branches and results: which Records may stand for `main`, and which are of
+commits beside it.
 
-Two machines are equal on the line of main: FAST before the step, SLOW from it on. One of them, or both, measured other
-commits too, with OTHER; none of these may be seen in an answer about main.
+Two machines are equal on the line of main: FAST before the step, SLOW from it on. One of them, or
+both, measured other commits too, with OTHER; none of these may be seen in an answer about main.
 """
 
 from __future__ import annotations
@@ -24,16 +25,29 @@ STEP = 4
 NAME = "toy.track_time"
 DECLARED = {
     NAME: {
-        "name": NAME, "benchmark_name": NAME, "pretty_name": "toy · time", "type": "track", "unit": "seconds",
-        "code": "", "benchmark": "toy", "metric": "time", "plugin": "p", "direction": "lower", "si_unit": "s",
-        "version": "1", "param_names": [], "params": [], "timeout": 60.0,
+        "name": NAME,
+        "benchmark_name": NAME,
+        "pretty_name": "toy · time",
+        "type": "track",
+        "unit": "seconds",
+        "code": "",
+        "benchmark": "toy",
+        "metric": "time",
+        "plugin": "p",
+        "direction": "lower",
+        "si_unit": "s",
+        "version": "1",
+        "param_names": [],
+        "params": [],
+        "timeout": 60.0,
     }
-}  # fmt: skip
+}
 
 
 @dataclass
 class Project:
-    """A repository and its results. commits: name → hash.  beside: those whose Records may not stand for main."""
+    """A repository and its results. commits: name → hash.  beside: those whose Records may not
+    stand for main."""
 
     folder: Path
     commits: dict[str, str] = field(default_factory=dict)
@@ -50,9 +64,19 @@ class Project:
         """What git says; a commit that it makes is dated by the day."""
         moment = f"{FIRST + int((self.days if day is None else day) * DAY)} +0000"
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        env = {**os.environ, "GIT_COMMITTER_DATE": moment, "GIT_AUTHOR_DATE": moment, "GIT_CONFIG_GLOBAL": "/dev/null"}
+        env = {
+            **os.environ,
+            "GIT_COMMITTER_DATE": moment,
+            "GIT_AUTHOR_DATE": moment,
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+        }
         done = subprocess.run(
-            ["git", *who, *words], cwd=self.folder, env=env, capture_output=True, text=True, check=True
+            ["git", *who, *words],
+            cwd=self.folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.strip()
 
@@ -76,7 +100,12 @@ class Project:
             self.measure(self.commit(f"{name} {number}"), OTHER, MACHINES[1:], beside=True)
 
     def measure(
-        self, commit: str, seconds: float, machines: tuple[str, ...] = MACHINES, *, beside: bool = False
+        self,
+        commit: str,
+        seconds: float,
+        machines: tuple[str, ...] = MACHINES,
+        *,
+        beside: bool = False,
     ) -> None:
         """A Record of each machine, started after all commits were made."""
         self.beside += [commit] * beside
@@ -84,11 +113,23 @@ class Project:
             self.measured += 1
             number = self.measured
             record = Record(
-                benchmark="toy", plugin="p", version="1", params={}, status="ok", started=FIRST + (1000 + number) * DAY,
-                duration=1.0, metrics={"time": MetricSamples("s", "lower", [seconds * k for k in (0.999, 1, 1.001)])},
-                machine=machine, commit=commit, environment="node-py3", run=f"r{number}", node={"cpu": "CPU"},
+                benchmark="toy",
+                plugin="p",
+                version="1",
+                params={},
+                status="ok",
+                started=FIRST + (1000 + number) * DAY,
+                duration=1.0,
+                metrics={
+                    "time": MetricSamples("s", "lower", [seconds * k for k in (0.999, 1, 1.001)])
+                },
+                machine=machine,
+                commit=commit,
+                environment="node-py3",
+                run=f"r{number}",
+                node={"cpu": "CPU"},
                 source={"sha256": "a" * 64, "package": commit},
-            )  # fmt: skip
+            )
             append_record(record_file(self.results, machine, commit), record)
 
 
@@ -156,6 +197,14 @@ def unknown_to_the_repository(made: Project) -> None:
 
 
 CASES: tuple[Callable[[Project], None], ...] = (
-    unmerged, merged_from_an_older_state, octopus, another_branch_is_checked_out, detached, a_tag_alone_has_it,
-    rebased_and_gone, dated_in_the_future, uncommitted, unknown_to_the_repository,
-)  # fmt: skip
+    unmerged,
+    merged_from_an_older_state,
+    octopus,
+    another_branch_is_checked_out,
+    detached,
+    a_tag_alone_has_it,
+    rebased_and_gone,
+    dated_in_the_future,
+    uncommitted,
+    unknown_to_the_repository,
+)

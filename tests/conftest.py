@@ -1,4 +1,5 @@
-"""What every test may use: a node without GPU, a registry written on the spot, the command in a process."""
+"""What every test may use: a node without GPU, a registry written on the spot, the command in a
+process."""
 
 from __future__ import annotations
 
@@ -26,7 +27,15 @@ def node() -> Node:
 def gpu_node() -> Node:
     """A machine with two H200."""
     card = Gpu(name="NVIDIA H200", memory=141e9)
-    return Node(os="Linux 6", arch="x86_64", cpu="C", num_cpu=16, ram=2.0**37, python="3.12", gpus=(card, card))
+    return Node(
+        os="Linux 6",
+        arch="x86_64",
+        cpu="C",
+        num_cpu=16,
+        ram=2.0**37,
+        python="3.12",
+        gpus=(card, card),
+    )
 
 
 @pytest.fixture
@@ -44,7 +53,8 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def host_of(write: Callable[[str, str], Path]) -> Callable[..., Host]:
-    """The host of a registry text and of plugin files given by name: `host_of(registry, toy=TOY)`."""
+    """The host of a registry text and of plugin files given by name: `host_of(registry,
+    toy=TOY)`."""
 
     def host_of(registry: str, **files: str) -> Host:
         for name, text in files.items():

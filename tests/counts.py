@@ -1,11 +1,10 @@
-"""The counts of docs/architecture.md: `python tests/counts.py`. tests/test_architecture.py holds the limits."""
+"""The counts of docs/architecture.md: `python tests/counts.py`. tests/test_architecture.py holds
+the limits."""
 
 from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,44 +15,12 @@ from hpml_plugins.store.projection import _by_result_file, _declared_benchmarks,
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "hpml_plugins"
-#: What is not the core: workloads and these tools have a budget of their own; plugins have none here.
-WORKLOADS_AND_TOOLS = ("workloads", "tools/cluster", "tools/bundle", "tools/check")
-#: For other repositories, with a budget of their own too (issue 29).
-OWN_REPOSITORY = ("tools/init", "tools/gate", "tools/pull", "tools/pytest_bench")
-PLUGINS = "plugins"
+PLUGINS = PACKAGE / "plugins"
 
 
-@dataclass(frozen=True)
-class Function:
-    """A function: where it stands, its lines from `def` to its end."""
-
-    place: str
-    lines: int
-
-
-def files(*folders: str) -> list[Path]:
-    """Python files of the package below these folders."""
-    return sorted(path for folder in folders for path in (PACKAGE / folder).rglob("*.py"))
-
-
-def core_files() -> list[Path]:
-    """Python files of the core: all but workloads, the tools with a budget of their own, and plugins."""
-    others = {*files(*WORKLOADS_AND_TOOLS, *OWN_REPOSITORY), *files(PLUGINS)}
-    return [path for path in files("") if path not in others]
-
-
-def lines(paths: list[Path]) -> int:
-    """Lines, with docstrings, comments and blank ones."""
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
-
-
-def functions(paths: list[Path]) -> Iterator[Function]:
-    """Every function and method of these files."""
-    for path in paths:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                place = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
-                yield Function(place, (node.end_lineno or node.lineno) - node.lineno + 1)
+def core_and_tools() -> list[Path]:
+    """Python files of the package but for the plugins, which each stand alone."""
+    return sorted(path for path in PACKAGE.rglob("*.py") if PLUGINS not in path.parents)
 
 
 def classes_of_one_name(paths: list[Path]) -> dict[str, list[str]]:
@@ -67,7 +34,8 @@ def classes_of_one_name(paths: list[Path]) -> dict[str, list[str]]:
 
 
 def count_missing(results: Path) -> tuple[int, int]:
-    """How many metric values of the measured points that Records hold are missing from asv's files, and of how many.
+    """How many metric values of the measured points that Records hold are missing from asv's files,
+    and of how many.
 
     A later Record of the same point at the same commit and environment replaces an earlier one.
     """
@@ -77,11 +45,16 @@ def count_missing(results: Path) -> tuple[int, int]:
         for target, records in _by_result_file(source).items():
             rows = read_object_or_empty(target).get("results", {})
             in_order = sorted(records, key=lambda record: record.started)
-            for record in {record.point: record for record in in_order if record.status == "ok"}.values():
+            for record in {
+                record.point: record for record in in_order if record.status == "ok"
+            }.values():
                 for metric, samples in record.metrics.items():
                     row = rows.get(asv_name(record.benchmark, metric))
                     total += 1
-                    missing += _stored(row, record, declared.get(record.benchmark)) != samples.estimate.value
+                    missing += (
+                        _stored(row, record, declared.get(record.benchmark))
+                        != samples.estimate.value
+                    )
     return missing, total
 
 
@@ -98,17 +71,11 @@ def main() -> None:
     """Print the counts."""
     from hpml_plugins.asv import patches
 
-    core, others, more = core_files(), files(*WORKLOADS_AND_TOOLS), files(*OWN_REPOSITORY)
     missing, total = count_missing(ROOT / "results")
-    longest = max(functions([*core, *others, *more]), key=lambda each: each.lines)
     print(f"metric values in Records           {total}, missing from asv's files: {missing}")
-    print(f"lines of Python, core              {lines(core)} in {len(core)} files")
-    print(f"    workloads, cluster, bundle, check  {lines(others)} in {len(others)} files")
-    print(f"    init, gate, pull, pytest_bench   {lines(more)} in {len(more)} files")
-    print(f"    plugins                        {lines(files(PLUGINS))} in {len(files(PLUGINS))} files")
-    print(f"longest function, core and tools   {longest.lines} lines, {longest.place}")
     print(f"replaced attributes of asv         {len(patches.REPLACED)}")
-    print(f"public classes that share a name   {classes_of_one_name([*core, *others, *more]) or 'none'}")
+    shared = classes_of_one_name(core_and_tools()) or "none"
+    print(f"public classes that share a name   {shared}")
 
 
 if __name__ == "__main__":

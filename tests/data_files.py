@@ -14,12 +14,19 @@ from hpml_plugins.workloads.datasets.builtin import CIFAR10_CLASSES, IDX_FILES
 
 
 def idx(array: np.ndarray) -> bytes:
-    """The idx format: two zeros, the type (8: unsigned byte), the rank, the sizes big-endian, the values."""
-    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
+    """The idx format: two zeros, the type (8: unsigned byte), the rank, the sizes big-endian, the
+    values."""
+    return (
+        struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+        + array.astype(np.uint8).tobytes()
+    )
 
 
-def write_idx_files(folder: Path, train: int = 40, test: int = 20, *, packed: bool = False) -> list[np.ndarray]:
-    """The four files of an MNIST; returns what they hold, in the order of IDX_FILES. Labels go round the classes."""
+def write_idx_files(
+    folder: Path, train: int = 40, test: int = 20, *, packed: bool = False
+) -> list[np.ndarray]:
+    """The four files of an MNIST; returns what they hold, in the order of IDX_FILES. Labels go
+    round the classes."""
     random = np.random.default_rng(0)
     held = []
     for n in (train, test):
@@ -41,11 +48,14 @@ def write_image_folders(
         for label, name in enumerate(classes):
             (folder / part / name).mkdir(parents=True)
             for number in range(n):
-                Image.new("RGB", (32, 32), (20 * label,) * 3).save(folder / part / name / f"{number:04}.jpg")
+                Image.new("RGB", (32, 32), (20 * label,) * 3).save(
+                    folder / part / name / f"{number:04}.jpg"
+                )
 
 
 def write_cifar10(folder: Path) -> dict[str, bytes]:
-    """The Python version of a CIFAR-10 with ten images a batch; returns the files' contents by name."""
+    """The Python version of a CIFAR-10 with ten images a batch; returns the files' contents by
+    name."""
     random = np.random.default_rng(0)
     folder.mkdir(parents=True)
     files = {"batches.meta": pickle.dumps({"label_names": list(CIFAR10_CLASSES)})}

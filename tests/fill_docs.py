@@ -1,7 +1,8 @@
-"""Make the quoted numbers of README.md and docs/ anew from results/: `make docs`. `--check` writes nothing.
+"""Make the quoted numbers of README.md and docs/ anew from results/: `make docs`. `--check` writes
+nothing.
 
-See `hpml_plugins.report.quotes` for how a text quotes a number. Here there is one kind of quote more, `backtest NAME`:
-the table that trying a statistic on the Records gives.
+See `hpml_plugins.report.quotes` for how a text quotes a number. Here there is one kind of quote
+more, `backtest NAME`: the table that trying a statistic on the Records gives.
 """
 
 from __future__ import annotations
@@ -38,23 +39,31 @@ def quotable(root: Path, results: Path) -> Quotable:
     """Everything that can be quoted from results, with the plugins of this checkout."""
     host = make_host(read_registry(root / "registry.yaml"))
     repository, branches = find_history(root)
-    history = read_history(results, host, {}, commit_order(repository, results, branches), {}, print)
+    history = read_history(
+        results, host, {}, commit_order(repository, results, branches), {}, print
+    )
     current = history.current()
-    drawables = [each for plugin in host.load_all() for each in tabulate(plugin, collect(plugin), current)]
+    drawables = [
+        each for plugin in host.load_all() for each in tabulate(plugin, collect(plugin), current)
+    ]
     return Quotable(history, drawables)
 
 
 def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
-    """Each Markdown file with its text and what that should be. Raises HpmlError for a quote of what is not there."""
+    """Each Markdown file with its text and what that should be. Raises HpmlError for a quote of
+    what is not there."""
     texts = {
-        path: path.read_text(encoding="utf-8") for path in (root / "README.md", *sorted(root.glob("docs/**/*.md")))
+        path: path.read_text(encoding="utf-8")
+        for path in (root / "README.md", *sorted(root.glob("docs/**/*.md")))
     }
     quoting = {path: text for path, text in texts.items() if "<!--= " in text}
     known = quotable(root, results) if quoting else None
 
     def answer(quote: Quote) -> str:
         assert known is not None
-        return back_test(root, results, quote) if quote.kind == BACK_TEST else known.answer(quote).text
+        return (
+            back_test(root, results, quote) if quote.kind == BACK_TEST else known.answer(quote).text
+        )
 
     for path, text in quoting.items():
         yield path, text, fill(text, str(path.relative_to(root)), answer)
@@ -65,7 +74,9 @@ def _back_tested(results: Path) -> dict[str, str]:
     """The tables by their names, as Markdown."""
     records = list(read_records(results))
     found = BackTest(records).results
-    tables = {name: as_markdown(Table.of(list(rows(found)))) for name, rows in BACK_TEST_TABLES.items()}
+    tables = {
+        name: as_markdown(Table.of(list(rows(found)))) for name, rows in BACK_TEST_TABLES.items()
+    }
     return tables | {"spread": measurement_tables.spread(records, records)}
 
 
@@ -75,13 +86,15 @@ def _levels(root: Path, results: Path) -> str:
 
 
 def back_test(root: Path, results: Path, quote: Quote) -> str:
-    """A table of the back-test: `<!--= backtest coverage -->`. Raises HpmlError for an unknown one."""
+    """A table of the back-test: `<!--= backtest coverage -->`. Raises HpmlError for an unknown
+    one."""
     if quote.name == LEVELS:
         return f"\n{_levels(root, results).strip()}\n"
     tables = _back_tested(results)
     if quote.name not in tables:
         raise HpmlError(
-            f"no table {quote.name!r} of the back-test; {nearest(quote.name, [LEVELS, *tables])}", quote.where
+            f"no table {quote.name!r} of the back-test; {nearest(quote.name, [LEVELS, *tables])}",
+            quote.where,
         )
     return f"\n{tables[quote.name].strip()}\n"
 

@@ -1,11 +1,14 @@
-"""What a history costs as it grows: `python tests/growth.py 10x5x40 40x5x40` (commits × machines × points).
+"""What a history costs as it grows: `python tests/growth.py 10x5x40 40x5x40` (commits × machines ×
+points).
 
-Each size is made in a temporary folder of Records of this repository (the newest ones in three rounds of points of
-h200-x1, so that their size is real), whose values are varied by 1 % and written as new ones are. It is then projected
-and published. "in git" is the sum of the files as zlib compresses each: git's packs of results/ are of that size. CPU
-times are of the process and its children; memory is the peak of `asv publish`.
+Each size is made in a temporary folder of Records of this repository (the newest ones in three
+rounds of points of h200-x1, so that their size is real), whose values are varied by 1 % and written
+as new ones are. It is then projected and published. "in git" is the sum of the files as zlib
+compresses each: git's packs of results/ are of that size. CPU times are of the process and its
+children; memory is the peak of `asv publish`.
 
-`python tests/growth.py --stored` prints what results/ would take if all its Records were written as new ones are.
+`python tests/growth.py --stored` prints what results/ would take if all its Records were written as
+new ones are.
 """
 
 from __future__ import annotations
@@ -33,13 +36,28 @@ from hpml_plugins.model.rounds import combine, group_rounds
 from hpml_plugins.plugins.harness import processes
 from hpml_plugins.plugins.harness.publish import CARDS, configure
 from hpml_plugins.report.tables import as_markdown
-from hpml_plugins.store import commit_order, current_records, decode_file, project, record_file, record_files
+from hpml_plugins.store import (
+    commit_order,
+    current_records,
+    decode_file,
+    project,
+    record_file,
+    record_files,
+)
 
 MACHINE = "h200-x1"
 BYTES = (
-    "stored", "in git", "memory", "site", "largest file of a point", "gpus.html", "index.html", "projection files",
-    "asv's graphs", "newest Records",
-)  # fmt: skip
+    "stored",
+    "in git",
+    "memory",
+    "site",
+    "largest file of a point",
+    "gpus.html",
+    "index.html",
+    "projection files",
+    "asv's graphs",
+    "newest Records",
+)
 
 
 def templates(count: int) -> list[list[Record]]:
@@ -57,7 +75,11 @@ def templates(count: int) -> list[list[Record]]:
     for each in current:
         by_benchmark.setdefault(each.benchmark, []).append(each)
     ranked = sorted(
-        ((place, name, each) for name, found in by_benchmark.items() for place, each in enumerate(found)),
+        (
+            (place, name, each)
+            for name, found in by_benchmark.items()
+            for place, each in enumerate(found)
+        ),
         key=lambda row: row[:2],
     )
     return [rounds[each.point, each.started] for _, _, each in ranked[:count]]
@@ -70,14 +92,25 @@ def make(folder: Path, commits: int, machines: int, points: int) -> None:
     chosen = templates(points)
     names = {each[0].benchmark for each in chosen}
     declared = json.loads((ROOT / "results" / "benchmarks.json").read_text())
-    kept = {name: each for name, each in declared.items() if name == "version" or each.get("benchmark") in names}
+    kept = {
+        name: each
+        for name, each in declared.items()
+        if name == "version" or each.get("benchmark") in names
+    }
     results = folder / "results"
     results.mkdir()
     (results / "benchmarks.json").write_text(json.dumps(kept))
     dice = random.Random(1)
     for number in range(machines):
         name, gpu, count = f"node{number}", CARDS[number % len(CARDS)], 1 + number // len(CARDS)
-        facts = {"machine": name, "gpu": gpu, "num_gpu": str(count), "os": "Linux", "arch": "x86_64", "version": 1}
+        facts = {
+            "machine": name,
+            "gpu": gpu,
+            "num_gpu": str(count),
+            "os": "Linux",
+            "arch": "x86_64",
+            "version": 1,
+        }
         (results / name / "records").mkdir(parents=True)
         (results / name / "machine.json").write_text(json.dumps(facts))
         for place, commit in enumerate(hashes):
@@ -89,13 +122,19 @@ def make(folder: Path, commits: int, machines: int, points: int) -> None:
             record_file(results, name, commit).write_bytes(b"".join(lines))
 
 
-def _varied(record: Record, machine: str, commit: str, place: int, turn: int, level: float) -> Record:
+def _varied(
+    record: Record, machine: str, commit: str, place: int, turn: int, level: float
+) -> Record:
     started = processes.STARTED + place * processes.DAY + turn * 60 + record.started % 60
     metrics = {
-        name: replace(metric, samples=_scaled(metric.samples, level), boost=_scaled(metric.boost, level))
+        name: replace(
+            metric, samples=_scaled(metric.samples, level), boost=_scaled(metric.boost, level)
+        )
         for name, metric in record.metrics.items()
     }
-    made = replace(record, machine=machine, commit=commit, run=f"run{place}", started=started, metrics=metrics)
+    made = replace(
+        record, machine=machine, commit=commit, run=f"run{place}", started=started, metrics=metrics
+    )
     return thinned(shorten(replace(made, environment="node")))
 
 
@@ -108,10 +147,15 @@ def thinned(record: Record) -> Record:
 
     def halved(found: Series) -> Series:
         while len(next(iter(found.columns.values()))) >= MOST_ROWS:
-            found = Series({name: values[::2] for name, values in found.columns.items()}, found.units)
+            found = Series(
+                {name: values[::2] for name, values in found.columns.items()}, found.units
+            )
         return found
 
-    series = {name: halved(each) if name.startswith("gpu") else each for name, each in record.series.items()}
+    series = {
+        name: halved(each) if name.startswith("gpu") else each
+        for name, each in record.series.items()
+    }
     return replace(record, series=series)
 
 
@@ -129,7 +173,9 @@ def stored() -> list[dict[str, str | float]]:
             for path in record_files(ROOT / "results")
         ]
         packed = sum(len(zlib.compress(text)) for text in texts)
-        rows.append({"Records": name, "stored": float(sum(map(len, texts))), "in git": float(packed)})
+        rows.append(
+            {"Records": name, "stored": float(sum(map(len, texts))), "in git": float(packed)}
+        )
     return rows
 
 
@@ -137,8 +183,8 @@ def fast_commits(folder: Path, count: int) -> None:
     """Commits a day apart, by one process."""
     processes.run(["git", "init", "-q", "-b", "main"], folder)
     made = "".join(
-        f"commit refs/heads/main\ncommitter made <made@example.invalid> {processes.STARTED + place * processes.DAY} "
-        f"+0000\ndata 1\n.\n"
+        "commit refs/heads/main\ncommitter made <made@example.invalid>"
+        f" {processes.STARTED + place * processes.DAY} +0000\ndata 1\n.\n"
         for place in range(count)
     )
     subprocess.run(["git", "fast-import", "--quiet"], cwd=folder, input=made, text=True, check=True)
@@ -157,7 +203,11 @@ def publish(folder: Path) -> dict[str, float]:
         text = said.read()
     assert not status, text[-2000:]
     ours = float(text.rpartition("(")[2].partition(" s of one CPU")[0])
-    return {"CPU": used.ru_utime + used.ru_stime, "our pages' CPU": ours, "memory": used.ru_maxrss * 1024.0}
+    return {
+        "CPU": used.ru_utime + used.ru_stime,
+        "our pages' CPU": ours,
+        "memory": used.ru_maxrss * 1024.0,
+    }
 
 
 def size(folder: Path, pattern: str = "*") -> float:
@@ -177,10 +227,14 @@ def grow(commits: int, machines: int, points: int) -> dict[str, float]:
         projected = time.process_time() - started
         found = publish(folder)
         html = folder / "html"
-        largest = max((each.stat().st_size for each in (html / "history").glob("*/*.js")), default=0)
+        largest = max(
+            (each.stat().st_size for each in (html / "history").glob("*/*.js")), default=0
+        )
         site = size(html)
         packed = sum(
-            len(zlib.compress(each.read_bytes())) for each in (folder / "results").rglob("*") if each.is_file()
+            len(zlib.compress(each.read_bytes()))
+            for each in (folder / "results").rglob("*")
+            if each.is_file()
         )
         return {
             "commits": commits,
@@ -205,7 +259,9 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sizes", nargs="*", help="COMMITSxMACHINESxPOINTS")
-    parser.add_argument("--stored", action="store_true", help="what the Records of this repository take")
+    parser.add_argument(
+        "--stored", action="store_true", help="what the Records of this repository take"
+    )
     chosen = parser.parse_args()
     units = dict.fromkeys(BYTES, "B") | dict.fromkeys(("projection", "CPU", "our pages' CPU"), "s")
     rows = []

@@ -1,4 +1,5 @@
-"""Records of a third party that are not to be believed, made by a generator: each differs in one thing from a good one.
+"""Records of a third party that are not to be believed, made by a generator: each differs in one
+thing from a good one.
 
 `variants()` are refused by `decode`, `odd_but_right()` are not. Both are the same in every run.
 """
@@ -33,15 +34,37 @@ GOOD: dict[str, Any] = {
 
 #: What would lead out of a folder, or to another file in it.
 PATHS = (
-    "../../../ESCAPED", "/../../../ESCAPED", "x/../../../../ESCAPED", "/tmp/ESCAPED", "a/b", "./x", "..", ".",
-    ".hidden", "../ours/machine", "/../../registry", "/../../benchmarks", "\\..\\..\\ESCAPED", "C:\\ESCAPED",
-    "a\\b", "//host/share",
-)  # fmt: skip
+    "../../../ESCAPED",
+    "/../../../ESCAPED",
+    "x/../../../../ESCAPED",
+    "/tmp/ESCAPED",
+    "a/b",
+    "./x",
+    "..",
+    ".",
+    ".hidden",
+    "../ours/machine",
+    "/../../registry",
+    "/../../benchmarks",
+    "\\..\\..\\ESCAPED",
+    "C:\\ESCAPED",
+    "a\\b",
+    "//host/share",
+)
 #: What no name holds.
 TEXTS = (
-    "a\0b", "\0", "a\nb", "a\r\nhpml: forged", "\x1b[31mred", "\u202eright to left", "\u2066x", "\ufeff", "\u2028",
-    "\x7f", "\x85",
-)  # fmt: skip
+    "a\0b",
+    "\0",
+    "a\nb",
+    "a\r\nhpml: forged",
+    "\x1b[31mred",
+    "\u202eright to left",
+    "\u2066x",
+    "\ufeff",
+    "\u2028",
+    "\x7f",
+    "\x85",
+)
 LONG = ("a" * 201, "é" * 130, "a" * 5000, "🚀" * 64)
 OPTIONS = ("--help", "-rf", "--upload-pack=x")
 COMMITS = (
@@ -78,7 +101,9 @@ def odd_but_right() -> Iterator[tuple[str, dict[str, Any]]]:
     """(what is odd about it, a Record), each to be taken."""
     yield from _with(("commit",), ("", "0" * 40, "b" * 64))
     yield from _with(("machine",), ("other-lab.h200-x1", "Ünï", "a b", "n|2", "<b>"))
-    yield from _with(("environment",), ("", "virtualenv-py3.12-numpy1.26", "a" * 200, "env+x=1", "ünï"))
+    yield from _with(
+        ("environment",), ("", "virtualenv-py3.12-numpy1.26", "a" * 200, "env+x=1", "ünï")
+    )
     yield from _with(("plugin",), ("", "my-plugin", "a.b"))
     yield from _with(("run",), ("", "r1"))
     yield from _with(("started",), (0.0, 1.0, STARTED))
@@ -86,8 +111,14 @@ def odd_but_right() -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _with(("metrics", "time", "direction"), (None,))
     yield from _with(("metrics", "time", "samples"), ([1e-30], [0.0, 1.0], [1e99]))
     yield from _with(("metrics", "time", "info"), ({"core_rate": "text", "n": 1e50},))
-    yield "fewer FLOP", _changed({("metrics", "time"): {"unit": "FLOP", "direction": "lower", "samples": [-1.0]}})
-    yield "a difference below 0", _changed({("metrics", "time"): {"unit": "s", "direction": None, "samples": [-1.0]}})
+    yield (
+        "fewer FLOP",
+        _changed({("metrics", "time"): {"unit": "FLOP", "direction": "lower", "samples": [-1.0]}}),
+    )
+    yield (
+        "a difference below 0",
+        _changed({("metrics", "time"): {"unit": "s", "direction": None, "samples": [-1.0]}}),
+    )
     yield "a field of a later version", _changed({("later",): {"a": [1]}})
 
 
@@ -121,18 +152,31 @@ def _times() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _metrics() -> Iterator[tuple[str, dict[str, Any]]]:
     metric = ("metrics", "time")
-    yield from _with((*metric, "samples"), ([], [-5.0, -5.1], [1.0, -1e-12], [0.0] * 5, [1e308], [1.0, 1e101]))
+    yield from _with(
+        (*metric, "samples"), ([], [-5.0, -5.1], [1.0, -1e-12], [0.0] * 5, [1e308], [1.0, 1e101])
+    )
     yield from _with((*metric, "boost"), ([-1.0], [1e308]))
     yield from _with((*metric, "unit"), ("parsec", "", "S", "ms", "s ", "seconds"))
     yield from _with((*metric, "direction"), ("higher", "up", "", "Lower"))
-    yield from _with((*metric, "interval"), ([1.0, 1.0], [5.0, 6.0], [9.0, -9.0], [None, None], [0.0, 1e308]))
+    yield from _with(
+        (*metric, "interval"), ([1.0, 1.0], [5.0, 6.0], [9.0, -9.0], [None, None], [0.0, 1e308])
+    )
     yield from _with((*metric, "rounds"), ([3, 3], [0, 3], [-1, 4], [10**18], [2]))
     yield from _with((*metric, "info"), ({"a": 1e308}, {"a": None}, {"a": [1]}))
-    for unit, direction in (("B/s", "lower"), ("FLOP/s", "lower"), ("OP/s", "lower"), ("J", "higher")):
+    for unit, direction in (
+        ("B/s", "lower"),
+        ("FLOP/s", "lower"),
+        ("OP/s", "lower"),
+        ("J", "higher"),
+    ):
         wrong = {"unit": unit, "direction": direction, "samples": [1.0]}
         yield f"{direction} {unit}", _changed({metric: wrong})
     for unit in ("B/s", "FLOP/s", "OP/s", "1/s", "Hz", "J", "W", "FLOP/B"):
-        below = {"unit": unit, "direction": "higher" if unit.endswith("/s") else "lower", "samples": [-1.0, 1.0]}
+        below = {
+            "unit": unit,
+            "direction": "higher" if unit.endswith("/s") else "lower",
+            "samples": [-1.0, 1.0],
+        }
         yield f"below 0 {unit}", _changed({metric: below})
     for name, number in (("cores", -1.0), ("other_cpus", 1e308), ("load", -0.5)):
         yield f"condition {name}={number}", _changed({("conditions",): {name: number}})
@@ -164,7 +208,9 @@ def _sizes() -> Iterator[tuple[str, dict[str, Any]]]:
         "many series": {("series",): {name: {"columns": {}} for name in many}},
         "many columns": {("series",): {"a": {"columns": {name: [1.0] for name in many}}}},
         "columns of different length": {("series",): {"a": column}},
-        "an unknown unit of a column": {("series",): {"a": {"columns": {"a": [1.0]}, "units": {"a": "parsec"}}}},
+        "an unknown unit of a column": {
+            ("series",): {"a": {"columns": {"a": [1.0]}, "units": {"a": "parsec"}}}
+        },
         "a long cell": {("series",): {"a": {"columns": {"a": ["x" * 10_001]}}}},
         "a huge cell": {("series",): {"a": {"columns": {"a": [1e308]}}}},
         "many facts": {("node",): {"a": list(range(10_001))}},
@@ -180,7 +226,9 @@ def _types() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, value in GOOD.items():
         for other in TYPES:
             numbers = isinstance(value, float) and isinstance(other, int | float)
-            if type(other) is not type(value) and not (numbers and other is not True and other is not None):
+            if type(other) is not type(value) and not (
+                numbers and other is not True and other is not None
+            ):
                 yield f"{name} is {other!r}", _changed({(name,): other})
 
 

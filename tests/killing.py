@@ -25,14 +25,20 @@ def kills_of(command: str) -> int:
 
 
 def start(folder: Path, home: Path, *words: str) -> subprocess.Popen[str]:
-    """`python -m WORDS` in a session of its own; what it says goes to the file `said` of its home."""
+    """`python -m WORDS` in a session of its own; what it says goes to the file `said` of its
+    home."""
     env = {**os.environ, "HOME": str(home), "PYTHONSAFEPATH": "1"}
     env["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, sys.path)])
     with (home / "said").open("w") as said:
         return subprocess.Popen(
             [sys.executable, "-m", *words],
-            cwd=folder, env=env, stdout=said, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        )  # fmt: skip
+            cwd=folder,
+            env=env,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
 
 
 def finish(running: subprocess.Popen[str], home: Path, *statuses: int) -> float:
@@ -42,7 +48,9 @@ def finish(running: subprocess.Popen[str], home: Path, *statuses: int) -> float:
     return time.monotonic() - started
 
 
-def kill_after(running: subprocess.Popen[str], seconds: float, kill: Callable[[int], object] | None = None) -> bool:
+def kill_after(
+    running: subprocess.Popen[str], seconds: float, kill: Callable[[int], object] | None = None
+) -> bool:
     """Kill it, with its whole session unless `kill` does otherwise. False: it had ended before."""
     try:
         running.wait(seconds)
@@ -83,12 +91,18 @@ def whole_files(folder: Path) -> int:
 
 def records_below(results: Path) -> list[Record]:
     """The whole Records, in the order written: what a reader sees, however the writer ended."""
-    return [record for path in sorted(results.glob("*/records/*.jsonl")) for record in read_file(path)]
+    return [
+        record for path in sorted(results.glob("*/records/*.jsonl")) for record in read_file(path)
+    ]
 
 
 def rounds_below(results: Path) -> list[Record]:
     """The whole lines, in the order written: rounds, which a resumed run adds to."""
-    return [each for path in sorted(results.glob("*/records/*.jsonl")) for _, each in decode_file(path, decode)]
+    return [
+        each
+        for path in sorted(results.glob("*/records/*.jsonl"))
+        for _, each in decode_file(path, decode)
+    ]
 
 
 def dice(seed: int) -> random.Random:

@@ -1,4 +1,5 @@
-"""licences.py [FILE]: the licence of each package that constraints.txt pins, as the installed packages state it.
+"""licences.py [FILE]: the licence of each package that constraints.txt pins, as the installed
+packages state it.
 
 Ends with status 1 when a package states none, or one that has not been looked at.
 """
@@ -11,9 +12,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-#: What permits use as a dependency without conditions on our own code. LGPL and MPL: unchanged, as installed.
+#: What permits use as a dependency without conditions on our own code. LGPL and MPL: unchanged, as
+#: installed.
 _LOOKED_AT = re.compile(
-    r"\b(MIT|MIT-CMU|HPND|BSD|Apache|ISC|PSF|PSF-2\.0|Python Software Foundation|Zlib|ZPL|Zope|MPL|Mozilla|LGPL|"
+    r"\b(MIT|MIT-CMU|HPND|BSD|Apache|ISC|PSF|PSF-2\.0|Python Software"
+    r" Foundation|Zlib|ZPL|Zope|MPL|Mozilla|LGPL|"
     r"Unlicense|0BSD|CC0|NVIDIA|BSL)",
     re.IGNORECASE,
 )
@@ -47,7 +50,11 @@ def licence(name: str) -> str:
 
 def pinned(path: Path) -> list[str]:
     """The names in a file of constraints."""
-    return [line.partition("==")[0] for line in path.read_text().splitlines() if re.match(r"[A-Za-z0-9._-]+==", line)]
+    return [
+        line.partition("==")[0]
+        for line in path.read_text().splitlines()
+        if re.match(r"[A-Za-z0-9._-]+==", line)
+    ]
 
 
 def main(path: Path) -> int:
@@ -66,7 +73,11 @@ def main(path: Path) -> int:
     for name, version, stated in rows:
         print(f"{name:{widths[0]}}  {version:{widths[1]}}  {stated}")
     kinds = Counter(stated for _, _, stated in rows)
-    print(f"\n{len(rows)} packages: " + "; ".join(f"{kind} {count}" for kind, count in kinds.most_common(8)) + "; …")
+    print(
+        f"\n{len(rows)} packages: "
+        + "; ".join(f"{kind} {count}" for kind, count in kinds.most_common(8))
+        + "; …"
+    )
     for fault in faults:
         print(f"NOT LOOKED AT: {fault}", file=sys.stderr)
     return 1 if faults else 0

@@ -1,4 +1,5 @@
-"""Somebody's own git repository, and an environment with hpml-plugins from a wheel that was built here."""
+"""Somebody's own git repository, and an environment with hpml-plugins from a wheel that was built
+here."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ SETUP = """
     from setuptools import Extension, setup
 
     setup(name="sums", version="1", packages=["sums"], ext_modules=[Extension("sums.compiled", ["sums/compiled.c"])])
-"""
+"""  # noqa: E501
 #: A sum over a list, so often: a compiled extension whose speed is the commit's.
 COMPILED = """
     #include <Python.h>
@@ -74,24 +75,45 @@ class OwnRepository:
     def run(
         self, *command: str, status: int | None = 0, network: bool = False, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command there, without network unless it is asked for. status: what it must end with, None for any."""
+        """Run a command there, without network unless it is asked for. status: what it must end
+        with, None for any."""
         variables = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HPML", "ASV"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTHON", "HPML", "ASV"))
         }
         path = f"{Path(self.python).parent}:{os.environ['PATH']}"
         done = subprocess.run(
             [*([] if network else no_network()), *command],
-            cwd=self.path, env={**variables, "HOME": str(self.home), "COLUMNS": "200", "PATH": path, **self.env, **env},
-            capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
-        assert status in (None, done.returncode), f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+            cwd=self.path,
+            env={
+                **variables,
+                "HOME": str(self.home),
+                "COLUMNS": "200",
+                "PATH": path,
+                **self.env,
+                **env,
+            },
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert status in (
+            None,
+            done.returncode,
+        ), f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
-    def hpml(self, *words: str, status: int | None = 0, **env: str) -> subprocess.CompletedProcess[str]:
+    def hpml(
+        self, *words: str, status: int | None = 0, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run hpml there."""
         return self.run(self.python, "-P", "-m", "hpml_plugins", *words, status=status, **env)
 
-    def asv(self, *words: str, status: int | None = 0, **env: str) -> subprocess.CompletedProcess[str]:
+    def asv(
+        self, *words: str, status: int | None = 0, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run asv there."""
         return self.run(self.python, "-P", "-m", "asv", *words, status=status, **env)
 
@@ -110,7 +132,14 @@ class OwnRepository:
 
     def git(self, *words: str) -> str:
         """Run git there."""
-        who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
+        who = [
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@example.invalid",
+            "-c",
+            "commit.gpgsign=false",
+        ]
         return subprocess.run(
             ["git", *who, *words], cwd=self.path, check=True, capture_output=True, text=True
         ).stdout.strip()
@@ -123,33 +152,65 @@ class OwnRepository:
 
 
 def build_wheel(folder: Path) -> Path:
-    """The wheel of this checkout's tracked files, built offline in a copy: a build folder may hold stale files."""
+    """The wheel of this checkout's tracked files, built offline in a copy: a build folder may hold
+    stale files."""
     source = folder / "source"
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".", ":!results", ":!tests"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            "git",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "--",
+            ".",
+            ":!results",
+            ":!tests",
+        ],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
-    command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder / "wheel"), "."]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        *options,
+        "--wheel-dir",
+        str(folder / "wheel"),
+        ".",
+    ]
     subprocess.run([*no_network(), *command], cwd=source, check=True)
     (wheel,) = (folder / "wheel").glob("*.whl")
     return wheel
 
 
 def dependencies() -> set[str]:
-    """What the wheel requires, numba for a built-in plugin, and what builds and tests a repository's package."""
+    """What the wheel requires, numba for a built-in plugin, and what builds and tests a
+    repository's package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return closure(
-        [*(Requirement(text).name for text in project["dependencies"]), "numba", "pip", "pytest", "setuptools"]
+        [
+            *(Requirement(text).name for text in project["dependencies"]),
+            "numba",
+            "pip",
+            "pytest",
+            "setuptools",
+        ]
     )
 
 
 def install_wheel(wheel: Path, folder: Path) -> str:
-    """An environment outside any checkout with the wheel, and links to what it requires; returns its Python."""
+    """An environment outside any checkout with the wheel, and links to what it requires; returns
+    its Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     site = next(folder.glob("lib/python3.*/site-packages"))
     link_packages(dependencies(), site)

@@ -38,7 +38,8 @@ def hpml_benchmarks():
 #: The toy with two figures: a chart over sizes, and a table alone.
 DRAWN = (
     TOY.replace(
-        "import Benchmark, Metric, hookimpl", "import Axis, Benchmark, Figure, Metric, Table, hookimpl, line_chart"
+        "import Benchmark, Metric, hookimpl",
+        "import Axis, Benchmark, Figure, Metric, Table, hookimpl, line_chart",
     )
     + """
 
@@ -66,14 +67,16 @@ def hpml_figures():
 
 
 def unavailable(reason: str) -> NoReturn:
-    """Skip a test whose program or data set this machine lacks; fail it where none may be lacking."""
+    """Skip a test whose program or data set this machine lacks; fail it where none may be
+    lacking."""
     if os.environ.get("HPML_REQUIRE_TOOLS") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
 
 
 def assert_nothing_lost(before: Sequence[Record], now: Sequence[Record]) -> None:
-    """What was stored is still there, and complete: a point that lacked rounds has got them behind its own."""
+    """What was stored is still there, and complete: a point that lacked rounds has got them behind
+    its own."""
     found = {(record.commit, record.point): record for record in now}
     assert len(found) == len(now)
     for record in before:
@@ -87,7 +90,8 @@ def assert_nothing_lost(before: Sequence[Record], now: Sequence[Record]) -> None
 
 
 def still_running(folder: Path, ranks: int | None = None) -> list[int]:
-    """The process numbers that ranks left as file names in the folder and that still run. Zombies do not count."""
+    """The process numbers that ranks left as file names in the folder and that still run. Zombies
+    do not count."""
     numbers = [int(path.name) for path in folder.iterdir()]
     assert numbers if ranks is None else len(numbers) == ranks
     return [number for number in numbers if _runs(number)]
@@ -124,13 +128,18 @@ def link_packages(names: Iterable[str], site: Path) -> None:
     for name in names:
         for file in importlib.metadata.distribution(name).files or ():
             top = file.parts[0]
-            if top not in ("..", "__pycache__") and not top.endswith(".pth") and not (site / top).exists():
+            if (
+                top not in ("..", "__pycache__")
+                and not top.endswith(".pth")
+                and not (site / top).exists()
+            ):
                 (site / top).symlink_to(own / top)
 
 
 def in_new_process(test: Callable[..., None]) -> Callable[..., None]:
-    """Run a test in a process of its own. A process that has computed gradients, or imported what does, cannot fork
-    points that compute some, and a fork of one that has started torch's threads cannot compute any."""
+    """Run a test in a process of its own. A process that has computed gradients, or imported what
+    does, cannot fork points that compute some, and a fork of one that has started torch's threads
+    cannot compute any."""
 
     @functools.wraps(test)
     def run(*arguments: Any, **options: Any) -> None:
@@ -139,7 +148,9 @@ def in_new_process(test: Callable[..., None]) -> Callable[..., None]:
             test(*arguments, **options)
             return
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", place]
-        ended = subprocess.run(command, cwd=ROOT, env={**os.environ, ALONE: place}, capture_output=True, text=True)
+        ended = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, ALONE: place}, capture_output=True, text=True
+        )
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
     return run
@@ -150,10 +161,11 @@ ALONE = "HPML_TEST_ALONE"
 
 
 def in_a_child(test: Callable[..., None]) -> Callable[..., None]:
-    """The test in a fork of its own: after a backward pass in this process, those of its later forks would fail.
+    """The test in a fork of its own: after a backward pass in this process, those of its later
+    forks would fail.
 
-    The fork computes on one thread: where this process has started OpenMP's threads, a fork that asks for several
-    waits for ever for threads it does not have.
+    The fork computes on one thread: where this process has started OpenMP's threads, a fork that
+    asks for several waits for ever for threads it does not have.
     """
 
     @functools.wraps(test)

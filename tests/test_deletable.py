@@ -1,4 +1,5 @@
-"""A built-in plugin is a folder and an entry of registry.yaml: deleting both leaves everything else working."""
+"""A built-in plugin is a folder and an entry of registry.yaml: deleting both leaves everything else
+working."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from support import ROOT
 
 from hpml_plugins.registry import read_registry
 
-BUILT_IN = [path.name for path in (ROOT / "hpml_plugins" / "plugins").iterdir() if (path / "__init__.py").exists()]
+BUILT_IN = [
+    path.name
+    for path in (ROOT / "hpml_plugins" / "plugins").iterdir()
+    if (path / "__init__.py").exists()
+]
 
 
 @pytest.fixture
@@ -30,7 +35,9 @@ def copy(tmp_path: Path) -> Path:
 
 def hpml(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hpml_plugins", *args]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 def test_every_built_in_plugin_is_in_the_registry() -> None:
@@ -48,9 +55,12 @@ def test_deleting_a_plugin_leaves_the_others_working(name: str, copy: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == [row for row in before if row["plugin"] != name]
     code = (
-        "from pathlib import Path; from hpml_plugins.suite import track_functions; print(len(track_functions(Path())))"
+        "from pathlib import Path; from hpml_plugins.suite import track_functions;"
+        " print(len(track_functions(Path())))"
     )
-    suite = subprocess.run([sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, check=False)
+    suite = subprocess.run(
+        [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, check=False
+    )
     assert int(suite.stdout) == sum(len(row["metrics"]) for row in before if row["plugin"] != name)
 
 
@@ -65,7 +75,9 @@ def test_deleting_only_the_folder_is_said_and_the_others_still_run(name: str, co
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_the_core_does_not_name_a_built_in_plugin(name: str) -> None:
     core = [
-        path for path in (ROOT / "hpml_plugins").rglob("*.py") if "plugins" not in path.parts[len(ROOT.parts) + 1 :]
+        path
+        for path in (ROOT / "hpml_plugins").rglob("*.py")
+        if "plugins" not in path.parts[len(ROOT.parts) + 1 :]
     ]
     assert len(core) > 30
     assert [path for path in core if f"plugins.{name}" in path.read_text()] == []
@@ -77,15 +89,21 @@ def test_a_built_in_plugin_imports_only_public_names(name: str) -> None:
     for path in (ROOT / "hpml_plugins" / "plugins" / name).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hpml_plugins"):
-                # what hpml_plugins or one of its packages exports; import-linter names which of them
+                # what hpml_plugins or one of its packages exports; import-linter names which of
+                # them
                 package = ROOT.joinpath(*node.module.split("."), "__init__.py").exists()
-                public = node.module.count(".") < 2 or (package and node.module.startswith("hpml_plugins.workloads."))
-                assert public or node.module.startswith(own), f"{path.name}:{node.lineno} imports {node.module}"
+                public = node.module.count(".") < 2 or (
+                    package and node.module.startswith("hpml_plugins.workloads.")
+                )
+                assert public or node.module.startswith(own), (
+                    f"{path.name}:{node.lineno} imports {node.module}"
+                )
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_built_in_plugin_measures_through_its_bench_alone(name: str) -> None:
-    """It makes no Bench of its own, uses no private name of a Bench or a Rank, and assigns to none of theirs."""
+    """It makes no Bench of its own, uses no private name of a Bench or a Rank, and assigns to none
+    of theirs."""
     for path in (ROOT / "hpml_plugins" / "plugins" / name).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             where = f"{path.name}:{getattr(node, 'lineno', 0)}"
@@ -100,7 +118,9 @@ def test_a_built_in_plugin_measures_through_its_bench_alone(name: str) -> None:
 
 def delete_entry(registry: Path, name: str) -> None:
     lines = registry.read_text().splitlines(keepends=True)
-    starts = [number for number, line in enumerate(lines) if line.startswith("  - name:")] + [len(lines)]
+    starts = [number for number, line in enumerate(lines) if line.startswith("  - name:")] + [
+        len(lines)
+    ]
     kept = lines[: starts[0]]
     for start, end in itertools.pairwise(starts):
         if lines[start].strip() != f"- name: {name}":

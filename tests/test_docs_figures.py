@@ -1,4 +1,5 @@
-"""The numbers that README.md and docs/ quote are those of results/ as they are committed, and lead to their Records."""
+"""The numbers that README.md and docs/ quote are those of results/ as they are committed, and lead
+to their Records."""
 
 from __future__ import annotations
 
@@ -19,9 +20,18 @@ from hpml_plugins.report.site.questions import FOLDER
 
 #: Numbers of the question pages without a Record: (quote, its options) → why.
 WITHOUT_RECORD = {
-    ("memory.ratio", "column=ratio model=resnet18 gpus=1 machine=V100 SXM2, published"): "the report's own figure",
-    ("memory.ratio", "column=ratio model=resnet50 gpus=1 machine=V100 SXM2, published"): "the report's own figure",
-    ("memory.layers", "column=layers who=GeForce GTX 1080 Ti, published conv=61.0"): "the report's own figure",
+    (
+        "memory.ratio",
+        "column=ratio model=resnet18 gpus=1 machine=V100 SXM2, published",
+    ): "the report's own figure",
+    (
+        "memory.ratio",
+        "column=ratio model=resnet50 gpus=1 machine=V100 SXM2, published",
+    ): "the report's own figure",
+    (
+        "memory.layers",
+        "column=layers who=GeForce GTX 1080 Ti, published conv=61.0",
+    ): "the report's own figure",
     ("mlp.throughput", "column=flops machine=published"): "the coursework's own figure",
     ("mlp.throughput", "column=pci machine=published"): "the coursework's own figure",
     ("mlp.throughput", "column=mpi machine=published"): "the coursework's own figure",
@@ -30,7 +40,8 @@ WITHOUT_RECORD = {
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """results/ as committed: `make bench` adds results to a checkout, which its texts do not quote."""
+    """results/ as committed: `make bench` adds results to a checkout, which its texts do not
+    quote."""
     command = ["git", "archive", "HEAD", "results"]
     archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
     folder = tmp_path_factory.mktemp("committed")
@@ -44,7 +55,9 @@ def test_no_quoted_number_is_stale(results: Path) -> None:
     assert not stale, f"{', '.join(stale)}: run `make docs` and commit"
 
 
-def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(results: Path, tmp_path: Path) -> None:
+def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(
+    results: Path, tmp_path: Path
+) -> None:
     known = quotable(ROOT, results)
     write_history(known.history, [], tmp_path, "project")
     site = _Site(tmp_path)
@@ -53,11 +66,14 @@ def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(results:
     def text(quote: Quote) -> str:
         nonlocal reached
         answer = known.answer(quote)
-        if quote.kind in ("value", "cell", "ratio") and answer.links:  # none: no Record has such a point yet
+        # none: no Record has such a point yet
+        if quote.kind in ("value", "cell", "ratio") and answer.links:
             for link in answer.links[0]:
                 assert site.has_record(link), f"{quote.where}: {quote.name}: {link}"
             if not answer.links[0]:
-                without.add((quote.name, " ".join(f"{key}={value}" for key, value in quote.options.items())))
+                without.add(
+                    (quote.name, " ".join(f"{key}={value}" for key, value in quote.options.items()))
+                )
             reached += bool(answer.links[0])
         return answer.text
 

@@ -21,23 +21,40 @@ MOMENTS = itertools.count()
 RUNS = 4
 
 
-def record(benchmark: str, params: dict[str, Any], metrics: dict[str, MetricSamples], card: str, run: str) -> Record:
+def record(
+    benchmark: str, params: dict[str, Any], metrics: dict[str, MetricSamples], card: str, run: str
+) -> Record:
     return Record(
-        benchmark=benchmark, plugin="harness", version="1", params=params, status="ok", metrics=metrics,
-        machine="h200-x1", run=run, commit="c" * 40, started=float(next(MOMENTS)), source={"sha256": "code"},
+        benchmark=benchmark,
+        plugin="harness",
+        version="1",
+        params=params,
+        status="ok",
+        metrics=metrics,
+        machine="h200-x1",
+        run=run,
+        commit="c" * 40,
+        started=float(next(MOMENTS)),
+        source={"sha256": "code"},
         node={"cpu": "a CPU", "gpus": [{"name": "NVIDIA H200", "uuid": card}]},
-    )  # fmt: skip
+    )
 
 
 def timed(value: float, boost: float | None = None) -> MetricSamples:
     """A time in three rounds, of two regimes where `boost` is given."""
-    info: dict[str, str | float] = {"timer": "cuda events"} | ({"regime": "sustained"} if boost else {})
+    info: dict[str, str | float] = {"timer": "cuda events"} | (
+        {"regime": "sustained"} if boost else {}
+    )
     boosted = [boost] * 3 if boost else []
     ones = [1, 1, 1]
-    return MetricSamples("s", "lower", [value] * 3, info, boosted, rounds=ones, boost_rounds=ones if boost else [])
+    return MetricSamples(
+        "s", "lower", [value] * 3, info, boosted, rounds=ones, boost_rounds=ones if boost else []
+    )
 
 
-def slowed(deviation: float, *, boost_deviation: float = 0.0, kernel: str = "registers") -> list[Record]:
+def slowed(
+    deviation: float, *, boost_deviation: float = 0.0, kernel: str = "registers"
+) -> list[Record]:
     """RUNS runs on each card of a kernel with slow-downs of 0 and 5 %; the runs vary by so much."""
     draw = random.Random(1)
     made = []
@@ -45,13 +62,25 @@ def slowed(deviation: float, *, boost_deviation: float = 0.0, kernel: str = "reg
         level = 3e-5 * (1 + percent / 100)
         boost = 0.9 * level * draw.gauss(1, boost_deviation) if boost_deviation else None
         metrics = {"time": timed(level * draw.gauss(1, deviation), boost)}
-        made.append(record("harness_slowdown", {"kernel": kernel, "slowdown": percent}, metrics, card, f"{card}{run}"))
+        made.append(
+            record(
+                "harness_slowdown",
+                {"kernel": kernel, "slowdown": percent},
+                metrics,
+                card,
+                f"{card}{run}",
+            )
+        )
     return made
 
 
 def cells(table: str) -> list[list[str]]:
     """The rows of a Markdown table below its header."""
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|" in line][2:]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if "|" in line
+    ][2:]
 
 
 def first_percent(text: str) -> int:
@@ -73,7 +102,9 @@ def test_a_slow_down_far_above_the_spread_is_always_found_and_none_is_invented()
 def test_the_spread_of_the_runs_hides_a_slow_down_and_asking_for_more_hides_it_earlier() -> None:
     def found(deviation: float) -> tuple[int, int]:
         records = slowed(deviation)
-        row = next(row for row in cells(tables.power(records, records)) if row[2:4] == ["5 %", "same"])
+        row = next(
+            row for row in cells(tables.power(records, records)) if row[2:4] == ["5 %", "same"]
+        )
         return first_percent(row[5]), first_percent(row[6])
 
     assert found(0.05) == (pytest.approx(0, abs=10), 0)
@@ -83,7 +114,9 @@ def test_the_spread_of_the_runs_hides_a_slow_down_and_asking_for_more_hides_it_e
 
 def test_boost_is_judged_by_its_own_spread() -> None:
     records = slowed(0.05, boost_deviation=0.001, kernel="products")
-    rows = {row[1]: row for row in cells(tables.power(records, records)) if row[2:4] == ["5 %", "same"]}
+    rows = {
+        row[1]: row for row in cells(tables.power(records, records)) if row[2:4] == ["5 %", "same"]
+    }
     assert set(rows) == {"boost", "sustained"}
     assert first_percent(rows["boost"][5]) == 100
     assert first_percent(rows["sustained"][5]) < 20
@@ -97,9 +130,18 @@ def test_runs_are_compared_not_points_of_one_run() -> None:
 def test_fidelity_tells_short_kernels_in_microseconds_and_throttled_ones_in_two_regimes() -> None:
     def fidelity(case: str, hot: MetricSamples, ncu: float) -> Record:
         others = dict.fromkeys(("cold", "ncu_cold", "dirty", "do_bench"), timed(ncu))
-        return record("harness_fidelity", {"case": case}, {"hot": hot, "ncu_hot": timed(ncu), **others}, "A", "r")
+        return record(
+            "harness_fidelity",
+            {"case": case},
+            {"hot": hot, "ncu_hot": timed(ncu), **others},
+            "A",
+            "r",
+        )
 
-    made = [fidelity("vecadd_1m", timed(4.5e-6), 4.4e-6), fidelity("matmul_4096", timed(204e-6, 178e-6), 176e-6)]
+    made = [
+        fidelity("vecadd_1m", timed(4.5e-6), 4.4e-6),
+        fidelity("matmul_4096", timed(204e-6, 178e-6), 176e-6),
+    ]
     rows = {row[0]: row[2:5] for row in cells(tables.fidelity([], made))}
     assert rows == {
         "vecadd_1m": ["4.50", "4.40", "+0.10 µs"],
@@ -110,7 +152,12 @@ def test_fidelity_tells_short_kernels_in_microseconds_and_throttled_ones_in_two_
 
 def test_the_spread_between_cards_has_its_interval() -> None:
     def spread(card: str, time: float, variation: float) -> Record:
-        values = {"time": time, "boost": time, "time_variation": variation, "boost_variation": variation}
+        values = {
+            "time": time,
+            "boost": time,
+            "time_variation": variation,
+            "boost_variation": variation,
+        }
         metrics = {name: MetricSamples("1", "lower", [value]) for name, value in values.items()}
         made = record("harness_spread", {"case": "vecadd_100m"}, metrics, card, card)
         return replace(made, series={"runs": Series({"time": [1.0] * 10})})
@@ -124,7 +171,9 @@ def test_the_spread_between_cards_has_its_interval() -> None:
     assert tables.deviation(0.01, 9) == "1.00% (0.69% to 1.83%)"
 
 
-def test_a_table_is_printed_of_the_chosen_commits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_printed_of_the_chosen_commits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for each in slowed(0.001):
         append_record(tmp_path / "h200-x1" / "records" / f"{each.commit[:8]}.jsonl", each)
     tables.main(["power", "--results", str(tmp_path), "--commit", "cccc"])
@@ -151,7 +200,11 @@ def test_energy_tells_which_cards_agree_and_how_far_the_counter_is_from_the_powe
         made = record("harness_energy", {"case": "vecadd_100m", "load": 1.0}, metrics, card, run)
         return replace(made, version="2")
 
-    runs = [energy("A", "1", 0.200, 600.0), energy("A", "2", 0.201, 600.0), energy("B", "3", 0.202, 606.0)]
+    runs = [
+        energy("A", "1", 0.200, 600.0),
+        energy("A", "2", 0.201, 600.0),
+        energy("B", "3", 0.202, 606.0),
+    ]
     agreement, validation = (cells(table) for table in tables.energy(runs, runs).split("\n\n"))
     assert [(row[1], row[2].split(" ±")[0], row[3], row[4]) for row in agreement] == [
         ("1", "201.0 mJ", "100 of 650", "1 of 1"),
@@ -164,7 +217,13 @@ def test_what_predicts_a_host_bound_time_is_told_over_hosts() -> None:
     records = []
     for boot, slower in (("a", 1.0), ("b", 1.5), ("c", 2.0)):
         facts = {"node": {"gpus": [{"name": "NVIDIA H200"}], "boot": boot}, "plugin": "machine"}
-        core = record("machine_core", {}, {"python": timed(1e7 / slower), "page_fault": timed(1e-6)}, "A", boot)
+        core = record(
+            "machine_core",
+            {},
+            {"python": timed(1e7 / slower), "page_fault": timed(1e-6)},
+            "A",
+            boot,
+        )
         launch = record("machine_launch", {}, {"eager": timed(8e-6 * slower)}, "A", boot)
         records += [replace(each, **facts) for each in (core, launch)]
     rows = {row[1]: row for row in cells(tables.hosts(records, records))}
@@ -176,7 +235,8 @@ def test_what_predicts_a_host_bound_time_is_told_over_hosts() -> None:
 
 
 def test_how_far_the_rate_of_the_core_explains_a_time_is_told_over_rounds() -> None:
-    """One time is inversely proportional to the rate, one does not depend on it, one has too few rounds."""
+    """One time is inversely proportional to the rate, one does not depend on it, one has too few
+    rounds."""
     draw = random.Random(2)
     rounds = []
     for number in range(40):
@@ -189,7 +249,10 @@ def test_how_far_the_rate_of_the_core_explains_a_time_is_told_over_rounds() -> N
         }
         rounds.append(record("b", {"n": 1}, metrics, "A", str(number)))
     lasted = MetricSamples("s", "lower", [1.0], {"timer": "perf_counter", "core_rate": 71e6})
-    wrong = [replace(rounds[0], run="wrong", started=number, metrics={"launch": lasted}) for number in (100.0, 101.0)]
+    wrong = [
+        replace(rounds[0], run="wrong", started=number, metrics={"launch": lasted})
+        for number in (100.0, 101.0)
+    ]
     launch, memory = cells(tables.core([], [*rounds, *wrong, retract(wrong[0], "wrong")]))
     assert launch == ["a CPU", "`b.launch` n=1", "40", "-1.00", "-1.00", "1.97", "1.97", "1.00"]
     assert memory[1] == "`b.memory` n=1" and abs(float(memory[4])) < 0.05

@@ -27,7 +27,9 @@ def prepared(mine: OwnRepository) -> OwnRepository:
     mine.hpml("init")
     mine.write("hpml_benchmarks/total.py", PLUGIN)
     registry = mine.path / "registry.yaml"
-    registry.write_text(registry.read_text() + "  - {name: total, path: hpml_benchmarks/total.py}\n")
+    registry.write_text(
+        registry.read_text() + "  - {name: total, path: hpml_benchmarks/total.py}\n"
+    )
     mine.commit("hpml")
     return mine
 
@@ -50,7 +52,9 @@ def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
     )
     mine.commit("remote")
     mine.write_package(again=3)  # not committed
-    done = mine.hpml("gate", "main", "--bench", "total", "--rounds", "3", "--markdown", "gate.md", status=1)
+    done = mine.hpml(
+        "gate", "main", "--bench", "total", "--rounds", "3", "--markdown", "gate.md", status=1
+    )
     assert "refused: 1 slower beyond the budget" in done.stdout
     report = (mine.path / "gate.md").read_text()
     assert "`the work tree` against `" in report and "| total | size=20000 | time |" in report
@@ -62,7 +66,9 @@ def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
     assert "there is nothing to compare" in mine.hpml("gate", "main", status=2).stderr
 
 
-def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(tmp_path: Path) -> None:
+def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(
+    tmp_path: Path,
+) -> None:
     mine = prepared(OwnRepository.make(tmp_path))
     mine.write("README.md", "Sums.\n")
 
@@ -74,7 +80,9 @@ def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(t
 
     assert "'mian' is no branch, tag or commit here" in refused("mian")
     assert "'-x' is no branch, tag or commit here" in refused("--", "-x")
-    assert "no benchmark or metric 'totl'; did you mean 'total'?" in refused("main", "--budget", "totl=3")
+    assert "no benchmark or metric 'totl'; did you mean 'total'?" in refused(
+        "main", "--budget", "totl=3"
+    )
     assert "'-1' is not PERCENT" in refused("main", "--budget", "-1")
     assert "'[' is not a regular expression" in refused("main", "--bench", "[")
     assert "/dev/null" in refused("main", "--markdown", "/dev/null/gate.md")
@@ -83,14 +91,19 @@ def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(t
     good = registry.read_text().rstrip().removesuffix("}")
     registry.write_text(f"{good}, gate: {{total: {{tme: 3}}}}}}\n")
     line = len(good.splitlines())
-    assert refused("main").startswith(f"hpml: registry.yaml:{line}: gate of 'total': no metric with a direction 'tme'")
+    assert refused("main").startswith(
+        f"hpml: registry.yaml:{line}: gate of 'total': no metric with a direction 'tme'"
+    )
     registry.write_text(f"{good}, gates: {{total: 3}}}}\n")
     assert "unknown key 'gates'; did you mean 'gate'?" in refused("main")
     registry.write_text(f"{good}, gate: {{total: 1000}}}}\n")
     assert f"registry.yaml:{line}: " in refused("main")
     registry.write_text(f"{good}}}\n")
     with Lock(mine.path / ".asv" / "env" / "gate.lock"):  # another gate builds and measures there
-        assert f".asv/env/gate.lock: held by {socket.gethostname()} (process {os.getpid()}" in refused("main")
+        assert (
+            f".asv/env/gate.lock: held by {socket.gethostname()} (process {os.getpid()}"
+            in refused("main")
+        )
 
 
 @pytest.mark.slow
@@ -122,7 +135,9 @@ def test_five_commits_from_the_wheel_without_a_network(tmp_path: Path) -> None:
     mine.git("checkout", "-qb", "work")
     mine.write_package(again=2)
     mine.commit("planted slow-down")
-    assert "refused" in mine.hpml("gate", "main", "--bench", "total", "--rounds", "6", status=1).stdout
+    assert (
+        "refused" in mine.hpml("gate", "main", "--bench", "total", "--rounds", "6", status=1).stdout
+    )
     mine.write_package()
     mine.write("sums/__init__.py", '"""Sums."""\n')
     mine.commit("harmless")
@@ -131,7 +146,12 @@ def test_five_commits_from_the_wheel_without_a_network(tmp_path: Path) -> None:
     with (mine.path / "registry.yaml").open("a") as registry:
         registry.write("  - {name: vecadd, module: hpml_plugins.plugins.vecadd}\n")
     chosen = ("-p", "millions=1", "-p", "implementation=numpy")
-    assert json.loads(mine.hpml("run", "vecadd_cpu", *chosen, "--rounds", "1", "--json").stdout)["status"] == "ok"
+    assert (
+        json.loads(mine.hpml("run", "vecadd_cpu", *chosen, "--rounds", "1", "--json").stdout)[
+            "status"
+        ]
+        == "ok"
+    )
     submitted = mine.hpml("submit", "--yes", "--bench", "import_time")
     assert "[100.00%]" in submitted.stdout
 
@@ -156,7 +176,10 @@ THEIR_CONFIGURATION = """
 def test_the_old_results_of_an_asv_user_show_beside_ours(tmp_path: Path) -> None:
     mine = OwnRepository.make(tmp_path)
     mine.write("asv.conf.json", THEIR_CONFIGURATION)
-    mine.write("setup.py", "from setuptools import setup\nsetup(name='theirs', version='1', packages=['theirs'])\n")
+    mine.write(
+        "setup.py",
+        "from setuptools import setup\nsetup(name='theirs', version='1', packages=['theirs'])\n",
+    )
     mine.write("theirs/__init__.py", "")
     mine.write("benchmarks/__init__.py", "")
     mine.write("benchmarks/old.py", "def track_size():\n    return 7\n")
@@ -173,12 +196,17 @@ def test_the_old_results_of_an_asv_user_show_beside_ours(tmp_path: Path) -> None
     rows = (html / "gpus" / "rows.js").read_text()
     assert "old.track_size" in rows and "import_time.track_time" in rows
     summary = json.loads((html / "summary.json").read_text())
-    assert (summary["commit"], summary["benchmarks"], "old-machine" in summary["machines"]) == (second, 2, True)
+    assert (summary["commit"], summary["benchmarks"], "old-machine" in summary["machines"]) == (
+        second,
+        2,
+        True,
+    )
 
 
 @pytest.mark.slow
 def test_a_bundle_measures_somebody_elses_repository(tmp_path: Path) -> None:
-    """Its packages come from uv's cache or the machine's index; the node has none of them, and no network."""
+    """Its packages come from uv's cache or the machine's index; the node has none of them, and no
+    network."""
     if not shutil.which("gcc"):
         unavailable("needs gcc")
     mine = prepared(OwnRepository.make(tmp_path))
@@ -191,7 +219,14 @@ def test_a_bundle_measures_somebody_elses_repository(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text(mine.run(python, str(tmp_path / "ask.py")).stdout)
     networked = OwnRepository(mine.path, Path.home(), mine.python)
     done = networked.run(
-        sys.executable, "-m", "hpml_plugins", "bundle", "--node", str(tmp_path / "node.json"), status=None, network=True
+        sys.executable,
+        "-m",
+        "hpml_plugins",
+        "bundle",
+        "--node",
+        str(tmp_path / "node.json"),
+        status=None,
+        network=True,
     )
     if "no package index answers" in done.stderr:
         pytest.skip(done.stderr)
@@ -208,13 +243,16 @@ def test_a_bundle_measures_somebody_elses_repository(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ci", ["github", "gitlab"])
 def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -> None:
-    """The shell steps as they stand in the file, run here: only the index is replaced by a folder with the wheel."""
+    """The shell steps as they stand in the file, run here: only the index is replaced by a folder
+    with the wheel."""
     wheel = build_wheel(tmp_path)
     site, programs = tmp_path / "site", tmp_path / "bin"
     site.mkdir()
     programs.mkdir()
     link_packages(dependencies() - {"pip"}, site)
-    (programs / "python3").write_text(f'#!/bin/sh\nexec {getattr(sys, "_base_executable", sys.executable)} "$@"\n')
+    (programs / "python3").write_text(
+        f'#!/bin/sh\nexec {getattr(sys, "_base_executable", sys.executable)} "$@"\n'
+    )
     (programs / "gh").write_text('#!/bin/sh\necho "$@" >"$RUNNER_TEMP/said"\n')
     for program in programs.iterdir():
         program.chmod(0o755)
@@ -224,12 +262,18 @@ def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -
     (tmp_path / "runner").mkdir()
     (tmp_path / "checkout").mkdir()
     env = {
-        "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(site), "PIP_NO_INDEX": "1",
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(site),
+        "PIP_NO_INDEX": "1",
         "ASV_PYTHONPATH": str(site),  # asv removes the other from what builds a commit
-        "PIP_FIND_LINKS": str(wheel.parent), "RUNNER_TEMP": str(tmp_path / "runner"), "CI_PROJECT_DIR": ".",
-        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "BASE": "origin/main", "PULL_REQUEST": "7",
+        "PIP_FIND_LINKS": str(wheel.parent),
+        "RUNNER_TEMP": str(tmp_path / "runner"),
+        "CI_PROJECT_DIR": ".",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+        "BASE": "origin/main",
+        "PULL_REQUEST": "7",
         "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
-    }  # fmt: skip
+    }
     checkout = OwnRepository(tmp_path / "checkout" / "mine", tmp_path / "home", env=env)
     checkout.path.mkdir()
     checkout.git("clone", "-q", str(origin.path), ".")
@@ -239,7 +283,9 @@ def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -
     checkout.commit("slower")
     if ci == "github":
         file = yaml.safe_load((checkout.path / ".github/workflows/hpml.yml").read_text())
-        steps = {step["name"]: step["run"] for step in file["jobs"]["gate"]["steps"] if "run" in step}
+        steps = {
+            step["name"]: step["run"] for step in file["jobs"]["gate"]["steps"] if "run" in step
+        }
         assert list(steps) == ["Install", "Gate", "Report"]
         checkout.run("bash", "-e", "-c", steps["Install"])
         refused = checkout.run("bash", "-e", "-c", steps["Gate"], status=1)

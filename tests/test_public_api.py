@@ -1,7 +1,7 @@
 """The public names and their signatures are those recorded in public_api.txt.
 
-A change there is a change of what plugins were promised: docs/stability.md says which number rises for it. Then
-`python tests/test_public_api.py > tests/public_api.txt` records it.
+A change there is a change of what plugins were promised: docs/stability.md says which number rises
+for it. Then `python tests/test_public_api.py > tests/public_api.txt` records it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,16 @@ def public_api() -> Iterator[str]:
 
 def _describe(name: str, thing: object) -> Iterator[str]:
     if not inspect.isclass(thing):
-        yield f"{name}{inspect.signature(thing) if inspect.isfunction(thing) else ': ' + type(thing).__name__}"
+        yield (
+            f"{name}{inspect.signature(thing) if inspect.isfunction(thing) else ': ' + type(thing).__name__}"  # noqa: E501
+        )
         return
     fields = dataclasses.is_dataclass(thing) or issubclass(thing, msgspec.Struct)
     yield f"{name}({', '.join(inspect.signature(thing).parameters)})" if fields else f"{name}"
     for attribute, value in sorted(vars(thing).items()):
-        if (attribute.startswith("_") and attribute != "__init__") or (fields and attribute == "__init__"):
+        if (attribute.startswith("_") and attribute != "__init__") or (
+            fields and attribute == "__init__"
+        ):
             continue
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if inspect.isfunction(plain):
@@ -48,7 +52,9 @@ def _describe(name: str, thing: object) -> Iterator[str]:
 
 
 def test_the_public_names_and_signatures_are_the_recorded_ones() -> None:
-    assert list(public_api()) == RECORDED.read_text().splitlines(), "see docs/stability.md and this file's first lines"
+    assert list(public_api()) == RECORDED.read_text().splitlines(), (
+        "see docs/stability.md and this file's first lines"
+    )
 
 
 if __name__ == "__main__":

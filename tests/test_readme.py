@@ -21,7 +21,10 @@ from hpml_plugins.model.record import decode
 
 README = (ROOT / "README.md").read_text()
 PAGES = README + (ROOT / "docs" / "commands.md").read_text()
-BLOCKS = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGES, re.MULTILINE)]
+BLOCKS = [
+    textwrap.dedent(block)
+    for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGES, re.MULTILINE)
+]
 COMMANDS = [
     line.partition("#")[0].split()
     for block in BLOCKS
@@ -57,13 +60,25 @@ def test_every_command_of_the_readme_is_one(command: list[str]) -> None:
 
 
 def test_the_readme_has_its_commands() -> None:
-    assert {tuple(command) for command in COMMANDS} >= {("make", "bench"), ("make", "test"), ("asv", "publish")}
-    assert {command[1] for command in COMMANDS if command[0] == "hpml"} == set(group.list_commands(Context(group)))
+    assert {tuple(command) for command in COMMANDS} >= {
+        ("make", "bench"),
+        ("make", "test"),
+        ("asv", "publish"),
+    }
+    assert {command[1] for command in COMMANDS if command[0] == "hpml"} == set(
+        group.list_commands(Context(group))
+    )
 
 
 def test_the_machines_of_the_readme_are_compared_from_the_results_here() -> None:
     (command,) = {tuple(command) for command in COMMANDS if command[:2] == ["hpml", "compare"]}
-    registry = ["--registry", str(ROOT / "registry.yaml"), "compare", "--results", str(ROOT / "results")]
+    registry = [
+        "--registry",
+        str(ROOT / "registry.yaml"),
+        "compare",
+        "--results",
+        str(ROOT / "results"),
+    ]
     done = CliRunner().invoke(group, [*registry, *command[2:]], standalone_mode=False)
     assert done.exception is None and "roof_copy" in done.output
 
@@ -76,7 +91,9 @@ def test_the_readme_fits_a_screen_and_a_half_with_a_small_picture() -> None:
 
 def test_the_results_of_the_readme_are_quoted_from_records() -> None:
     rows = re.findall(
-        r"^\| .* \| <!--= value (\w+)\.\w+ machine=(\S+) .*<!--/-->.* \| `(\w+)`, (\S+) \|$", README, re.MULTILINE
+        r"^\| .* \| <!--= value (\w+)\.\w+ machine=(\S+) .*<!--/-->.* \| `(\w+)`, (\S+) \|$",
+        README,
+        re.MULTILINE,
     )
     assert len(rows) == 3
     assert all((benchmark, machine) == (named, on) for benchmark, machine, named, on in rows)

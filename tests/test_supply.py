@@ -1,4 +1,5 @@
-"""What the project stands on: pinned by name, version and hash, from no index that is named, under known licences."""
+"""What the project stands on: pinned by name, version and hash, from no index that is named, under
+known licences."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ PINS = ROOT / "constraints.txt"
 def read_pins() -> dict[str, list[str]]:
     """name==version → its marker, where it has one, and hashes."""
     text = PINS.read_text().replace("\\\n", "").splitlines()[1:]
-    return {pin: rest for pin, *rest in (re.split(" +--hash=sha256:| ; ", line.rstrip()) for line in text)}
+    return {
+        pin: rest
+        for pin, *rest in (re.split(" +--hash=sha256:| ; ", line.rstrip()) for line in text)
+    }
 
 
 def test_the_pins_are_names_versions_and_hashes_and_name_no_index() -> None:
@@ -38,7 +42,9 @@ def test_the_pins_are_names_versions_and_hashes_and_name_no_index() -> None:
 
 
 def test_make_installs_nothing_without_a_hash_but_the_project_itself() -> None:
-    done = subprocess.run(["make", "-nB", ".venv/installed"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "-nB", ".venv/installed"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     installing = [line for line in done.stdout.splitlines() if " pip install " in line]
     assert [line for line in installing if "--require-hashes" not in line] == [installing[-1]]
     assert "--no-deps --no-build-isolation -e ." in installing[-1]
@@ -52,38 +58,70 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
     found = re.search(r"^pluggy==(?:.*\\\n)+.*\n", PINS.read_text(), re.MULTILINE)
     assert found
     pins = tmp_path / "pins.txt"
-    command = [uv, "pip", "install", "--quiet", "--require-hashes", "--no-deps", "-r", pins, "--target"]
+    command = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--require-hashes",
+        "--no-deps",
+        "-r",
+        pins,
+        "--target",
+    ]
     for text, wrong in ((found[0], False), (re.sub("sha256:.{4}", "sha256:beef", found[0]), True)):
         pins.write_text(text)
-        done = subprocess.run([*command, tmp_path / str(wrong)], capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [*command, tmp_path / str(wrong)], capture_output=True, text=True, timeout=300
+        )
         if re.search(r"Failed to fetch|error sending request|dns", done.stderr):
             pytest.skip("no package index can be reached")
-        assert ("Hash mismatch" in done.stderr, bool(done.returncode)) == (wrong, wrong), done.stderr
+        assert ("Hash mismatch" in done.stderr, bool(done.returncode)) == (
+            wrong,
+            wrong,
+        ), done.stderr
 
 
 def test_every_requirement_is_pinned_within_what_it_asks() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     versions = dict(pin.split("==") for pin in read_pins())
-    asked = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
+    asked = [
+        *project["dependencies"],
+        *(each for extra in project["optional-dependencies"].values() for each in extra),
+    ]
     for each in (each for each in map(Requirement, asked) if each.name != project["name"]):
         assert each.specifier.contains(versions[canonicalize_name(each.name)]), each
 
 
-def test_every_pinned_package_states_a_licence_that_was_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_pinned_package_states_a_licence_that_was_looked_at(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert licences.main(PINS) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert re.search(r"^fvcore +\S+ +Apache 2\.0$", said, re.MULTILINE)
     assert f"{len(licences.pinned(PINS))} packages: " in said
 
 
-def test_a_package_without_a_licence_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, line in (("said_nothing", ""), ("said_unknown", "License: UNKNOWN\n"), ("said_mit", "License: MIT\n")):
+def test_a_package_without_a_licence_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, line in (
+        ("said_nothing", ""),
+        ("said_unknown", "License: UNKNOWN\n"),
+        ("said_mit", "License: MIT\n"),
+    ):
         folder = tmp_path / f"{name}-1.0.dist-info"
         folder.mkdir()
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{line}")
+        (folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{line}"
+        )
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "pins.txt").write_text("said_nothing==1.0\nsaid_unknown==1.0\nsaid_mit==1.0\n")
-    assert [licences.licence(name) for name in ("said_nothing", "said_unknown", "said_mit")] == ["", "", "MIT"]
+    assert [licences.licence(name) for name in ("said_nothing", "said_unknown", "said_mit")] == [
+        "",
+        "",
+        "MIT",
+    ]
     assert licences.main(tmp_path / "pins.txt") == 1
 
 
@@ -97,7 +135,8 @@ for line in sys.argv[1:]:
 
 
 def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Path) -> None:
-    """With no package installed but the dependencies of pyproject.toml outside the extras, and those of them."""
+    """With no package installed but the dependencies of pyproject.toml outside the extras, and
+    those of them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     site = tmp_path / "site"
     site.mkdir()
@@ -111,10 +150,23 @@ def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Pat
     machine = "h100-80gb-hbm3-x1"
     shutil.copytree(ROOT / "results" / machine, tmp_path / "stored" / machine)
     shutil.copy(ROOT / "results" / "benchmarks.json", tmp_path / "stored")
-    lines = ("list -v", "merge stored", f"compare {machine} {machine}", "table tta", "publish --results results")
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(site), "COLUMNS": "100"}
+    lines = (
+        "list -v",
+        "merge stored",
+        f"compare {machine} {machine}",
+        "table tta",
+        "publish --results results",
+    )
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(site),
+        "COLUMNS": "100",
+    }
     command = [sys.executable, "-S", "-c", LIGHT, *lines]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert "needs module torch (pip install torch)" in done.stdout
     assert (tmp_path / "html" / "plugin-tta.html").exists()
@@ -136,13 +188,21 @@ def test_the_pins_fit_together_and_are_what_one_command_writes(tmp_path: Path) -
     assert again.read_text() == PINS.read_text()
 
 
-@pytest.mark.parametrize(("wanted", "answer", "installs"), [
-    ("no", "", False), ("yes", "", True), ("ask", "n\n", False), ("ask", "y\n", True), ("ask", "", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wanted", "answer", "installs"),
+    [
+        ("no", "", False),
+        ("yes", "", True),
+        ("ask", "n\n", False),
+        ("ask", "y\n", True),
+        ("ask", "", True),
+    ],
+)
 def test_system_wide_packages_are_named_and_may_be_refused(
     tmp_path: Path, wanted: str, answer: str, installs: bool
 ) -> None:
-    """With an apt-get that notes what it is asked for, by root. answer: what is typed on a terminal, "" without one."""
+    """With an apt-get that notes what it is asked for, by root. answer: what is typed on a
+    terminal, "" without one."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("sh", "cat"):
@@ -156,9 +216,13 @@ def test_system_wide_packages_are_named_and_may_be_refused(
     os.write(terminal, answer.encode())
     done = subprocess.run(
         ["/bin/sh", str(ROOT / "tests" / "get-tools.sh"), "/bin/false", wanted],
-        cwd=tmp_path, env={"PATH": str(programs)}, stdin=stdin if answer else subprocess.DEVNULL,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={"PATH": str(programs)},
+        stdin=stdin if answer else subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     asked = tmp_path / "asked"
     assert (asked.exists() and "openmpi-bin" in asked.read_text()) == installs
     assert ("installed system-wide" in done.stdout) == (wanted != "no")

@@ -1,4 +1,5 @@
-"""What others wrote reaches a terminal as printable lines, and what goes wrong as one line with status 2."""
+"""What others wrote reaches a terminal as printable lines, and what goes wrong as one line with
+status 2."""
 
 from __future__ import annotations
 
@@ -27,18 +28,32 @@ from hpml_plugins.tools.cluster.jobs import JobOrder, write_file
 
 Call = Callable[..., tuple[int, str, str]]
 
-#: Sequences that clear the screen, set its title, ring, go back, change direction, and lines that look like ours.
+#: Sequences that clear the screen, set its title, ring, go back, change direction, and lines that
+#: look like ours.
 HOSTILE = (
-    "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "\x9b31mC1", "a\rb\x08\x7f", "\u202e\u2066back", "tab\there",
-    "\ud800half", "x\nhpml: forged", "x\r\nhpml: forged", "x\x85hpml: forged", "x\u2028hpml: forged",
-    "x\x0bhpml: forged", "\0nul",
-)  # fmt: skip
+    "\x1b[2J\x1b[31mred",
+    "\x1b]0;title\x07",
+    "\x9b31mC1",
+    "a\rb\x08\x7f",
+    "\u202e\u2066back",
+    "tab\there",
+    "\ud800half",
+    "x\nhpml: forged",
+    "x\r\nhpml: forged",
+    "x\x85hpml: forged",
+    "x\u2028hpml: forged",
+    "x\x0bhpml: forged",
+    "\0nul",
+)
 REGISTRY = "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The command in this process, in the test's folder: status, standard output, standard error."""
+def call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """The command in this process, in the test's folder: status, standard output, standard
+    error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # main() replaces it at its end
@@ -64,8 +79,15 @@ def hold_harmless(*texts: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_text_is_one_printable_line_wherever_it_stands(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for shown in (printable(text), one_line(text), str(HpmlError(text, text)), HpmlError("x", text).where):
+def test_a_text_is_one_printable_line_wherever_it_stands(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for shown in (
+        printable(text),
+        one_line(text),
+        str(HpmlError(text, text)),
+        HpmlError("x", text).where,
+    ):
         hold_harmless(shown)
         assert len(shown.splitlines()) == 1
         assert shown.encode()
@@ -84,9 +106,18 @@ def test_a_count_of_six_digits_is_printed_as_it_is_read(capsys: pytest.CaptureFi
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_text_in_a_table_stays_in_its_cell(text: str) -> None:
     record = Record(
-        benchmark="toy", plugin="toy", version="1", params={"how": text}, status="ok", started=1.0, duration=1.0,
-        metrics={"time": MetricSamples("s", "lower", [1.0])}, machine=text, commit="c" * 40, warnings=[text],
-    )  # fmt: skip
+        benchmark="toy",
+        plugin="toy",
+        version="1",
+        params={"how": text},
+        status="ok",
+        started=1.0,
+        duration=1.0,
+        metrics={"time": MetricSamples("s", "lower", [1.0])},
+        machine=text,
+        commit="c" * 40,
+        warnings=[text],
+    )
     failed = replace(record, status="failed", reason=text)
     table = Table.of_records([record], "time")
     assert [len(form(table).splitlines()) for form in (as_text, as_markdown, as_csv)] == [2, 3, 2]
@@ -95,7 +126,8 @@ def test_a_text_in_a_table_stays_in_its_cell(text: str) -> None:
 
 
 def test_every_line_of_a_command_goes_through_the_one_function() -> None:
-    """Other ways to write are those of processes that talk to ours in JSON, and of files for a bare node."""
+    """Other ways to write are those of processes that talk to ours in JSON, and of files for a bare
+    node."""
     folders = ("cli", "tools", "workloads")
     others = {
         "tools/bundle/ask_node.py",
@@ -104,16 +136,22 @@ def test_every_line_of_a_command_goes_through_the_one_function() -> None:
         "tools/doctor/diagnosis.py",
     }
     direct = {"print", "echo", "secho"}
-    for path in (path for folder in folders for path in (ROOT / "hpml_plugins" / folder).rglob("*.py")):
+    for path in (
+        path for folder in folders for path in (ROOT / "hpml_plugins" / folder).rglob("*.py")
+    ):
         name = str(path.relative_to(ROOT / "hpml_plugins"))
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and name not in others:
                 spelled = ast.unparse(node.func)
-                known = spelled.rpartition(".")[2] in direct or ("sys.std" in spelled and "write" in spelled)
+                known = spelled.rpartition(".")[2] in direct or (
+                    "sys.std" in spelled and "write" in spelled
+                )
                 assert not known, f"{name}:{node.lineno}: {spelled}"
 
 
-def test_commands_show_what_others_wrote_as_text(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_show_what_others_wrote_as_text(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "registry.yaml").write_text(REGISTRY)
     (tmp_path / "toy.py").write_text(
         TOY.replace("[10, 1000]", repr([text for text in HOSTILE if "\ud800" not in text]))
@@ -133,22 +171,52 @@ def test_commands_show_what_others_wrote_as_text(call: Call, tmp_path: Path, mon
         job.mkdir(parents=True)
         write_file(job, JobOrder(text, text, "slurm", text, "", text))
         record = Record(
-            benchmark=text, plugin=text, version="1", params={"a": text}, status="ok", started=1.0, duration=1.0,
-            metrics={"time": MetricSamples("s", "lower", [1.0])}, machine=f"m{text}", commit=f"{text}{'c' * 9}",
-        )  # fmt: skip
+            benchmark=text,
+            plugin=text,
+            version="1",
+            params={"a": text},
+            status="ok",
+            started=1.0,
+            duration=1.0,
+            metrics={"time": MetricSamples("s", "lower", [1.0])},
+            machine=f"m{text}",
+            commit=f"{text}{'c' * 9}",
+        )
         shown = Record(
-            benchmark="toy", plugin="toy", version="1", params={"a": text}, status="ok", started=1.0, duration=1.0,
-            metrics={"time": MetricSamples("s", "lower", [1.0])}, machine=f"m{number}", commit="c" * 40, reason=text,
-        )  # fmt: skip
+            benchmark="toy",
+            plugin="toy",
+            version="1",
+            params={"a": text},
+            status="ok",
+            started=1.0,
+            duration=1.0,
+            metrics={"time": MetricSamples("s", "lower", [1.0])},
+            machine=f"m{number}",
+            commit="c" * 40,
+            reason=text,
+        )
         records = tmp_path / "results" / shown.machine / "records"
         records.mkdir(parents=True)
         (records / "cccccccc.jsonl").write_bytes(encode(record) + b"\n")
         append_record(records / "cccccccc.jsonl", shown)
-    for words in (["merge", "other"], ["jobs"], ["jobs", "--json"], ["jobs", text], ["compare", "m1", "m2"],
-                  ["retract", names[0], "--reason", "no", "--dry-run"], ["retract", "nobody", "--reason", names[1]],
-                  ["--registry", names[0], "list"], ["run", names[7]], ["table", names[7]], [names[7]],
-                  ["list", f"--{names[7]}"], ["export", names[7] + "/x"], ["data", "add", names[7]],
-                  ["bundle", "--node", names[7]], ["publish", "--config", names[7]]):  # fmt: skip
+    for words in (
+        ["merge", "other"],
+        ["jobs"],
+        ["jobs", "--json"],
+        ["jobs", text],
+        ["compare", "m1", "m2"],
+        ["retract", names[0], "--reason", "no", "--dry-run"],
+        ["retract", "nobody", "--reason", names[1]],
+        ["--registry", names[0], "list"],
+        ["run", names[7]],
+        ["table", names[7]],
+        [names[7]],
+        ["list", f"--{names[7]}"],
+        ["export", names[7] + "/x"],
+        ["data", "add", names[7]],
+        ["bundle", "--node", names[7]],
+        ["publish", "--config", names[7]],
+    ):
         code, out, err = call(*words)
         hold_harmless(out, err)
         assert out + err, words
@@ -165,12 +233,17 @@ def test_commands_show_what_others_wrote_as_text(call: Call, tmp_path: Path, mon
         (["run", "toy", "--precision", "nan"], "'nan' is not a number"),
         (["new", "row", "--to", "toy.py"], "hpml: toy.py/hpml-row: Not a directory"),
         (["run", "toy", "--record", "toy.py/x/y"], "hpml: toy.py/x: Not a directory"),
-        (["--registry", "toy.py/registry.yaml", "list"], "hpml: toy.py/registry.yaml: cannot be read: "),
+        (
+            ["--registry", "toy.py/registry.yaml", "list"],
+            "hpml: toy.py/registry.yaml: cannot be read: ",
+        ),
         (["merge", "toy.py"], "hpml: toy.py: "),
         (["jobs", "--cluster", os.fsdecode(b"\xff.yaml")], "hpml: \\udcff.yaml: no such file"),
     ],
 )
-def test_what_cannot_be_meant_ends_in_one_line_and_status_2(call: Call, words: list[str], message: str) -> None:
+def test_what_cannot_be_meant_ends_in_one_line_and_status_2(
+    call: Call, words: list[str], message: str
+) -> None:
     Path("registry.yaml").write_text(REGISTRY)
     Path("toy.py").write_text(TOY)
     code, out, err = call(*words)
@@ -182,9 +255,15 @@ def test_what_cannot_be_meant_ends_in_one_line_and_status_2(call: Call, words: l
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("HPML_IMPORT_LIMIT", "soon"), ("HPML_IMPORT_LIMIT", "nan"), ("HPML_IMPORT_LIMIT", "-1"),
-     ("HPML_IMPORT_LIMIT", "1e300"), ("HPML_PROCESS_LIMIT", "9" * 5000), ("HPML_PROCESS_LIMIT", "many\x1b[31m")],
-)  # fmt: skip
+    [
+        ("HPML_IMPORT_LIMIT", "soon"),
+        ("HPML_IMPORT_LIMIT", "nan"),
+        ("HPML_IMPORT_LIMIT", "-1"),
+        ("HPML_IMPORT_LIMIT", "1e300"),
+        ("HPML_PROCESS_LIMIT", "9" * 5000),
+        ("HPML_PROCESS_LIMIT", "many\x1b[31m"),
+    ],
+)
 def test_a_bad_limit_of_the_environment_is_named(
     call: Call, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
@@ -206,7 +285,11 @@ def test_an_unforeseen_error_is_one_line_and_debug_shows_its_traceback(
     monkeypatch.setattr(hpml_plugins.cli.group, "invoke", fail)
     code, out, err = call("list")
     fault = "this is a fault of hpml-plugins, and hpml --debug shows where it is"
-    assert (code, out, err) == (2, "", f"hpml: ZeroDivisionError: x\\x1b[31m hpml: forged; {fault}\n")
+    assert (code, out, err) == (
+        2,
+        "",
+        f"hpml: ZeroDivisionError: x\\x1b[31m hpml: forged; {fault}\n",
+    )
     monkeypatch.setattr(sys, "argv", ["hpml", "--debug", "list"])
     with pytest.raises(ZeroDivisionError):
         main()

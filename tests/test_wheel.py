@@ -1,4 +1,5 @@
-"""The wheel: what is in it, what it says of itself, and that it works in an environment outside any checkout."""
+"""The wheel: what is in it, what it says of itself, and that it works in an environment outside any
+checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ import hpml_plugins, hpml_plugins.testing
 from hpml_plugins import Benchmark, Metric, hookimpl
 print(hpml_plugins.__file__)
 print([name for name in ("torch", "numpy", "matplotlib", "scipy", "asv", "pytest") if name in sys.modules])
-"""
+"""  # noqa: E501
 
 #: What the credits call photographs without any condition.
 PUBLIC = {"public domain"}
@@ -33,7 +34,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "hpml_plugins"]
-    tracked = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    tracked = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     packed = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     assert sorted(packed) == sorted(name for name in tracked if (ROOT / name).exists())
     assert len(packed) > 250
@@ -53,23 +56,42 @@ def test_what_it_says_of_itself_fits_a_public_index(wheel: Path) -> None:
     assert "Framework :: Pytest" in found.get_all("Classifier")
     assert found["Description-Content-Type"] == "text/markdown"
     text = found.get_payload()
-    assert "hpml init" in text and not re.search(r"\]\((?!https?://)", text), "a link that an index does not have"
+    assert "hpml init" in text and not re.search(r"\]\((?!https?://)", text), (
+        "a link that an index does not have"
+    )
     assert "://" not in "".join(found.get_all("Project-URL") or [])
     points = archive.read(f"{folder}/entry_points.txt").decode()
-    assert "hpml = hpml_plugins.cli:main" in points and "hpml_plugins.testing = hpml_plugins.testing" in points
+    assert (
+        "hpml = hpml_plugins.cli:main" in points
+        and "hpml_plugins.testing = hpml_plugins.testing" in points
+    )
     assert (ROOT / "CHANGELOG.md").read_text().count(f"## {found['Version']}") == 1
 
 
-def test_installed_outside_a_checkout_it_lists_and_measures_and_imports_lightly(wheel: Path, tmp_path: Path) -> None:
+def test_installed_outside_a_checkout_it_lists_and_measures_and_imports_lightly(
+    wheel: Path, tmp_path: Path
+) -> None:
     python = install_wheel(wheel, tmp_path / "env")
     mine = OwnRepository.make(tmp_path, python)
     told = mine.run(python, "-c", LIGHT).stdout.splitlines()
     assert told[0].startswith(str(tmp_path / "env")) and told[1] == "[]"
-    mine.write("registry.yaml", "version: 1\nplugins:\n  - {name: vecadd, module: hpml_plugins.plugins.vecadd}\n")
+    mine.write(
+        "registry.yaml",
+        "version: 1\nplugins:\n  - {name: vecadd, module: hpml_plugins.plugins.vecadd}\n",
+    )
     assert (Path(python).parent / "hpml").exists()
     listed = mine.run("hpml", "list").stdout
     assert "vecadd_cpu" in listed
     done = mine.run(
-        "hpml", "run", "vecadd_cpu", "-p", "millions=1", "-p", "implementation=numpy", "--rounds", "1", "--json"
+        "hpml",
+        "run",
+        "vecadd_cpu",
+        "-p",
+        "millions=1",
+        "-p",
+        "implementation=numpy",
+        "--rounds",
+        "1",
+        "--json",
     )
     assert json.loads(done.stdout)["status"] == "ok"

@@ -1,4 +1,5 @@
-"""docs/write-a-plugin.md, run: its plugins, its registry, its tests, and its four commands from nothing to the page."""
+"""docs/write-a-plugin.md, run: its plugins, its registry, its tests, and its four commands from
+nothing to the page."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from hpml_plugins.registry import read_registry
 __all__ = ["make_project"]
 
 PAGE = (ROOT / "docs" / "write-a-plugin.md").read_text()
-BLOCKS = [textwrap.dedent(block).strip("\n") for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGE, re.MULTILINE)]
+BLOCKS = [
+    textwrap.dedent(block).strip("\n")
+    for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGE, re.MULTILINE)
+]
 (COMMANDS,) = [block for block in BLOCKS if block.startswith("hpml new")]
 (REGISTRY,) = [block for block in BLOCKS if block.startswith("version: 1")]
 (SMALLEST,) = [block for block in BLOCKS if '"smallest"' in block and "@hookimpl" in block]
@@ -71,14 +75,25 @@ def test_the_tests_of_the_page_pass_beside_its_smallest_plugin(
     write("conftest.py", 'pytest_plugins = ["hpml_plugins.testing"]\n')
     for number, text in enumerate(TESTS):
         write(f"test_{number}.py", text)
-    command = [sys.executable, "-m", "pytest", "-q", "--hpml-plugin", "smallest.py", "--rootdir", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--hpml-plugin",
+        "smallest.py",
+        "--rootdir",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 4  # type: ignore[index]  # one a finding
 
 
 @pytest.mark.slow
-def test_the_four_commands_lead_from_nothing_to_a_row_on_the_page(make_project: Callable[[str], Project]) -> None:
+def test_the_four_commands_lead_from_nothing_to_a_row_on_the_page(
+    make_project: Callable[[str], Project],
+) -> None:
     lines = [line.partition("#")[0].split() for line in COMMANDS.splitlines()]
     assert len(lines) == 4
     project = make_project("version: 1\nplugins: []\n")
@@ -90,5 +105,8 @@ def test_the_four_commands_lead_from_nothing_to_a_row_on_the_page(make_project: 
     assert "cols=4096" in (html / "gpus.html").read_text().replace(" ", "").replace("<span>", "")
     assert "path row_sum.py" in (html / "plugin-row_sum.html").read_text()
     assert (
-        json.loads((project.path / "results" / "benchmarks.json").read_text())["row_sum.track_time"]["version"] == "1"
+        json.loads((project.path / "results" / "benchmarks.json").read_text())[
+            "row_sum.track_time"
+        ]["version"]
+        == "1"
     )

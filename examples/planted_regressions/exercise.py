@@ -1,11 +1,14 @@
-"""Plants slow-downs on commits of a small repository, measures all commits, and counts what was found.
+"""Plants slow-downs on commits of a small repository, measures all commits, and counts what was
+found.
 
-    python examples/planted_regressions/exercise.py            # measures, keeps the Records, writes README.md
-    python examples/planted_regressions/exercise.py --add DIR  # keeps the Records of another machine beside them
-    python examples/planted_regressions/exercise.py --report   # prints the tables from the Records that are kept
+    python examples/planted_regressions/exercise.py            # measures, keeps the Records, writes
+    README.md python examples/planted_regressions/exercise.py --add DIR  # keeps the Records of
+    another machine beside them python examples/planted_regressions/exercise.py --report   # prints
+    the tables from the Records that are kept
 
-The repository is the same wherever it is made, to the hash of each commit. `asv run` measures it; the verdicts are
-those of `hpml compare` and of the page of regressions, on the Records that there were after each commit.
+The repository is the same wherever it is made, to the hash of each commit. `asv run` measures it;
+the verdicts are those of `hpml compare` and of the page of regressions, on the Records that there
+were after each commit.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ RESULTS = HERE / "results"
 WORKLOADS = ("kernel", "copy", "data")
 #: Unix time of the first commit, s; each further commit is a day later.
 FIRST_DAY = 1_790_000_000
-#: Readings after a planted slow-down of which the newest may be suspected because of it: of the five before, more are
-#: then from before it.
+#: Readings after a planted slow-down of which the newest may be suspected because of it: of the
+#: five before, more are then from before it.
 SOON = 2
 PACKAGE = '''
 """Three workloads. SLOWER: of which of them the slow-down is planted. Revision {revision} of this file."""
@@ -98,7 +101,7 @@ def decode(images):
 
 
 STEPS = {{"kernel": kernel, "copy": copy, "data": data}}
-'''
+'''  # noqa: E501
 BUILD = """
 [build-system]
 requires = ["setuptools"]
@@ -115,20 +118,21 @@ REGISTRY = """
 version: 1
 plugins:
   - {{name: planted, path: planted.py, sampling: {{precision: 0.01, budget: {budget}, rounds: {rounds}}}}}
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
 class Step:
-    """A commit. plants: the workload that is slower from this commit on.  package: whether its package changes."""
+    """A commit. plants: the workload that is slower from this commit on.  package: whether its
+    package changes."""
 
     message: str
     plants: str = ""
     package: bool = False
 
 
-#: Three plant a slow-down. Of the others after the first, five change only a text beside the package, three a comment
-#: in it.
+#: Three plant a slow-down. Of the others after the first, five change only a text beside the
+#: package, three a comment in it.
 PLAN = (
     Step("first", package=True),
     Step("README"),
@@ -168,12 +172,20 @@ def make_repository(folder: Path, plan: Sequence[Step] = PLAN) -> list[str]:
 
 def _git(folder: Path, *words: str, **env: str) -> str:
     """Run git independently of the user's settings."""
-    who = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in _WHO.items()}
+    who = {
+        f"GIT_{role}_{key}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for key, value in _WHO.items()
+    }
     settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     done = subprocess.run(
-        ["git", *words], cwd=folder, env={**os.environ, **settings, **who, **env}, check=True,
-        capture_output=True, text=True,
-    )  # fmt: skip
+        ["git", *words],
+        cwd=folder,
+        env={**os.environ, **settings, **who, **env},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return done.stdout.strip()
 
 
@@ -183,7 +195,8 @@ _WHO = {"NAME": "exercise", "EMAIL": "exercise@example.invalid"}
 def measure(folder: Path, budget: float, rounds: int, *more: str) -> Path:
     """Measure every commit with `asv run ALL`; returns the folder of results.
 
-    folder: of `make_repository`.  budget: s of sampling per point, all rounds together.  more: options of `asv run`.
+    folder: of `make_repository`.  budget: s of sampling per point, all rounds together.  more:
+    options of `asv run`.
     """
     _run(folder, "-m", "hpml_plugins", "init")
     shutil.copy(HERE / "planted.py", folder)
@@ -197,7 +210,8 @@ def _run(folder: Path, *words: str) -> None:
 
 
 def keep(results: Path, to: Path) -> None:
-    """Copy the Records and asv's files of the machines that were measured, in place of those machines' older ones."""
+    """Copy the Records and asv's files of the machines that were measured, in place of those
+    machines' older ones."""
     for machine in (each for each in results.iterdir() if (each / "records").is_dir()):
         if (to / machine.name).exists():
             shutil.rmtree(to / machine.name)
@@ -207,11 +221,13 @@ def keep(results: Path, to: Path) -> None:
 
 @dataclass
 class Found:
-    """What became of one series on one machine. planted: the place of the commit that slows it down; None: never.
+    """What became of one series on one machine. planted: the place of the commit that slows it
+    down; None: never.
 
-    ratio: the median of the values after it to that of those before.  verdict: of `hpml compare`, of this commit
-    against the one before.  suspected, listed: after how many readings since the page of regressions first said so.
-    at_end: whether it is an open regression after the last commit.
+    ratio: the median of the values after it to that of those before.  verdict: of `hpml compare`,
+    of this commit against the one before.  suspected, listed: after how many readings since the
+    page of regressions first said so. at_end: whether it is an open regression after the last
+    commit.
     """
 
     machine: str
@@ -228,7 +244,11 @@ class Found:
     def ratio(self) -> float | None:
         """See the class; None where one side has no undisturbed reading."""
         sides = [
-            [value for at, value, busy in self.values if not busy and (at >= (self.planted or 0)) == after]
+            [
+                value
+                for at, value, busy in self.values
+                if not busy and (at >= (self.planted or 0)) == after
+            ]
             for after in (False, True)
         ]
         return median(sides[1]) / median(sides[0]) if all(sides) else None
@@ -242,10 +262,10 @@ class Found:
 class Report:
     """series: by machine, benchmark and point.
 
-    equal: `hpml compare` of two successive commits where the series did not change: verdict → how many, of each
-    machine; `not judged` where the machine was busy.  looks: machine → how many series the page looked at, over all
-    commits.  false: machine → what kind of change the page showed where there was none → the series, each once.
-    skipped: (machine, reason) → benchmarks.
+    equal: `hpml compare` of two successive commits where the series did not change: verdict → how
+    many, of each machine; `not judged` where the machine was busy.  looks: machine → how many
+    series the page looked at, over all commits.  false: machine → what kind of change the page
+    showed where there was none → the series, each once. skipped: (machine, reason) → benchmarks.
     """
 
     series: dict[tuple[str, str, str], Found] = field(default_factory=dict)
@@ -256,19 +276,25 @@ class Report:
 
 
 def analyse(results: Path, commits: Sequence[str], plan: Sequence[Step] = PLAN) -> Report:
-    """What `hpml compare` and the page of regressions say after each commit, held against what was planted.
+    """What `hpml compare` and the page of regressions say after each commit, held against what was
+    planted.
 
-    Only the Records of the commits until then are read: later ones would make the variance better known.
+    Only the Records of the commits until then are read: later ones would make the variance better
+    known.
     """
     report = Report()
     planted = {step.plants: number for number, step in enumerate(plan) if step.plants}
     records = [each for each in read_records(results) if each.commit in commits]
     for record in records:
         if record.status != "ok":
-            known = report.skipped.setdefault((record.machine, f"{record.status}: {record.reason}"), [])
+            known = report.skipped.setdefault(
+                (record.machine, f"{record.status}: {record.reason}"), []
+            )
             known += [record.benchmark] if record.benchmark not in known else []
             continue
-        slowed = planted.get(record.benchmark.partition("_")[0]) if record.params["percent"] else None
+        slowed = (
+            planted.get(record.benchmark.partition("_")[0]) if record.params["percent"] else None
+        )
         point = f"percent={record.params['percent']}"
         key = record.machine, record.benchmark, point
         found = report.series.setdefault(key, Found(*key, slowed))
@@ -284,7 +310,9 @@ def analyse(results: Path, commits: Sequence[str], plan: Sequence[Step] = PLAN) 
     return report
 
 
-def _compare(report: Report, machine: str, records: Iterable[Record], commits: Sequence[str]) -> None:
+def _compare(
+    report: Report, machine: str, records: Iterable[Record], commits: Sequence[str]
+) -> None:
     """`hpml compare` of the last two commits, on the Records until then."""
     known = [record for record in records if record.commit in commits]
     order = {commit: place for place, commit in enumerate(commits)}
@@ -309,7 +337,9 @@ def _histories(results: Path, commits: Sequence[str], folder: Path) -> Iterator[
         for name, entry in json.loads((results / "benchmarks.json").read_text()).items()
         if isinstance(entry, dict)
     }
-    dates = {commit: 1000.0 * (FIRST_DAY + 86_400 * number) for number, commit in enumerate(commits)}
+    dates = {
+        commit: 1000.0 * (FIRST_DAY + 86_400 * number) for number, commit in enumerate(commits)
+    }
     for machine in results.glob("*/machine.json"):
         (folder / machine.parent.name / "records").mkdir(parents=True)
         shutil.copy(machine, folder / machine.parent.name)
@@ -327,7 +357,9 @@ def _look(report: Report, history: History, until: int) -> None:
     shifts, _ = find_shifts(history, find_changes(history))
     for metric in history.measured:
         for (_, machine), line in metric.benchmark.lines.items():
-            report.looks[machine] = report.looks.get(machine, 0) + any(each.status == "ok" for each in line)
+            report.looks[machine] = report.looks.get(machine, 0) + any(
+                each.status == "ok" for each in line
+            )
     for kind, found in shifts.items():
         for shift in found:
             _hold_against(report, kind, shift, until)
@@ -337,16 +369,23 @@ def _look(report: Report, history: History, until: int) -> None:
 
 
 def _hold_against(report: Report, kind: str, shift: Shift, until: int) -> None:
-    """Whether a change is the planted one: its commit is among those of the change, or the newest value came soon."""
+    """Whether a change is the planted one: its commit is among those of the change, or the newest
+    value came soon."""
     key, change = _key(shift), shift.change
     found = report.series[key]
     readings = found.readings(until) if found.planted is not None else 0
-    if kind == "open regression" and found.planted is not None and change.last < found.planted <= change.first:
+    if (
+        kind == "open regression"
+        and found.planted is not None
+        and change.last < found.planted <= change.first
+    ):
         found.listed = found.listed or readings
     elif kind == "suspected regression" and 0 < readings <= SOON:
         found.suspected = found.suspected or readings
     else:
-        report.false.setdefault(key[0], {}).setdefault(kind, set()).add((key[1], key[2], change.first))
+        report.false.setdefault(key[0], {}).setdefault(kind, set()).add(
+            (key[1], key[2], change.first)
+        )
 
 
 def _key(shift: Shift) -> tuple[str, str, str]:
@@ -356,37 +395,51 @@ def _key(shift: Shift) -> tuple[str, str, str]:
 def format_report(report: Report, plan: Sequence[Step] = PLAN) -> str:
     """The report as Markdown."""
     rows: list[Mapping[str, str | float | None]] = []
-    for _, each in sorted(report.series.items(), key=lambda item: (item[0][0], item[0][1], item[1].point.zfill(12))):
+    for _, each in sorted(
+        report.series.items(), key=lambda item: (item[0][0], item[0][1], item[1].point.zfill(12))
+    ):
         if each.planted is None:
             continue
         workload, _, device = each.benchmark.partition("_")
-        rows.append({
-            "machine": each.machine,
-            "slow-down": f"{workload}: {plan[each.planted].message}",
-            "device": device,
-            "planted": f"+{each.point.removeprefix('percent=')} %",
-            "measured": f"{100 * (each.ratio - 1):+.1f} %" if each.ratio else "not judged: busy",
-            "hpml compare": each.verdict or "no value",
-            "suspected after": _count(each.suspected),
-            "open regression after": _count(each.listed),
-            "at the end": "listed" if each.at_end else "not listed",
-        })  # fmt: skip
+        rows.append(
+            {
+                "machine": each.machine,
+                "slow-down": f"{workload}: {plan[each.planted].message}",
+                "device": device,
+                "planted": f"+{each.point.removeprefix('percent=')} %",
+                "measured": (
+                    f"{100 * (each.ratio - 1):+.1f} %" if each.ratio else "not judged: busy"
+                ),
+                "hpml compare": each.verdict or "no value",
+                "suspected after": _count(each.suspected),
+                "open regression after": _count(each.listed),
+                "at the end": "listed" if each.at_end else "not listed",
+            }
+        )
     parts = [as_markdown(Table.of(rows))] if rows else []
     counts = [
         {
             "machine": machine,
             "comparisons of equal code": sum(equal.values()),
             "not judged, busy": equal.get("not judged", 0),
-            **{verdict: equal.get(verdict, 0) for verdict in ("SAME", "BOUND", "AMBIGUOUS", "WORSE", "BETTER")},
+            **{
+                verdict: equal.get(verdict, 0)
+                for verdict in ("SAME", "BOUND", "AMBIGUOUS", "WORSE", "BETTER")
+            },
             "series looked at by the page": report.looks.get(machine, 0),
             "false regressions": len(_false(report, machine, "open regression")),
             "false improvements": len(_false(report, machine, "improvement")),
-            "false suspicions": sum(len(_false(report, machine, f"suspected {kind}")) for kind in _SUSPECTED),
+            "false suspicions": sum(
+                len(_false(report, machine, f"suspected {kind}")) for kind in _SUSPECTED
+            ),
         }
         for machine, equal in sorted(report.equal.items())
     ]
     parts.append(as_markdown(Table.of(counts)))
-    skipped = [f"{machine}: {', '.join(names)}: {reason}\n" for (machine, reason), names in report.skipped.items()]
+    skipped = [
+        f"{machine}: {', '.join(names)}: {reason}\n"
+        for (machine, reason), names in report.skipped.items()
+    ]
     return "\n".join([*parts, "".join(skipped)])
 
 
@@ -411,17 +464,32 @@ def write_readme(tables: str) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     parser = argparse.ArgumentParser(
-        description=(__doc__ or "").partition("\n")[0], epilog="Other options are those of asv run, such as --bench."
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="Other options are those of asv run, such as --bench.",
     )
-    parser.add_argument("--report", action="store_true", help="only print the tables of the stored Records")
-    parser.add_argument("--add", type=Path, metavar="DIR", help="store the Records of DIR, another machine's --results")
+    parser.add_argument(
+        "--report", action="store_true", help="only print the tables of the stored Records"
+    )
+    parser.add_argument(
+        "--add",
+        type=Path,
+        metavar="DIR",
+        help="store the Records of DIR, another machine's --results",
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="where Records are stored")
-    parser.add_argument("--budget", type=float, default=0.6, help="s of sampling per point, all rounds together")
+    parser.add_argument(
+        "--budget", type=float, default=0.6, help="s of sampling per point, all rounds together"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each point")
-    parser.add_argument("--commits", type=int, default=len(PLAN), help="measure only the first N commits")
+    parser.add_argument(
+        "--commits", type=int, default=len(PLAN), help="measure only the first N commits"
+    )
     chosen, more = parser.parse_known_args(words)
     if chosen.add and not any(chosen.add.glob("*/records")):
-        parser.error(f"--add {chosen.add}: no Records there; name the folder that --results named on the other machine")
+        parser.error(
+            f"--add {chosen.add}: no Records there; name the folder that --results named on the"
+            " other machine"
+        )
     plan = PLAN[: chosen.commits]
     with tempfile.TemporaryDirectory(prefix="hpml-planted-") as folder:
         commits = make_repository(Path(folder) / "repository", plan)

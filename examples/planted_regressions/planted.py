@@ -1,7 +1,7 @@
 """The plugin of the exercise: three workloads of the commit's own package, on the CPU and on a GPU.
 
-A series is one workload at one `percent`: from the commit that plants its slow-down on, the step does so many percent
-more work. The series `percent=0` never changes.
+A series is one workload at one `percent`: from the commit that plants its slow-down on, the step
+does so many percent more work. The series `percent=0` never changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def measure_copy(bench: Bench, *, percent: int) -> dict[str, Samples]:
 
 
 def measure_data(bench: Bench, *, percent: int) -> dict[str, Samples]:
-    """A batch of images is decoded on the host and copied to the device; the slow-down decodes some twice."""
+    """A batch of images is decoded on the host and copied to the device; the slow-down decodes some
+    twice."""
     return _measure(bench, "data", percent)
 
 
@@ -33,8 +34,12 @@ def _measure(bench: Bench, workload: str, percent: int) -> dict[str, Samples]:
     torch.set_num_threads(1)
     step, result, expected = make_step(workload, percent, bench.device)
     step()
-    bench.check(torch.allclose(bench.result(result()).double(), expected(), atol=1e-5), f"{workload} is wrong")
-    visible = workload == "data" and bench.device == "cuda"  # the host decodes: its time belongs to the step
+    bench.check(
+        torch.allclose(bench.result(result()).double(), expected(), atol=1e-5),
+        f"{workload} is wrong",
+    )
+    # the host decodes: its time belongs to the step
+    visible = workload == "data" and bench.device == "cuda"
     return {"time": bench.time(step, launch="visible" if visible else "hidden")}
 
 
@@ -45,9 +50,14 @@ def hpml_benchmarks() -> list[Benchmark]:
     devices = {"cpu": Requires(modules=("torch",)), "cuda": Requires(gpus=1, modules=("torch",))}
     return [
         Benchmark(
-            f"{workload}_{device}", measure, [Metric("time", "s", "lower")],
-            grid={"percent": PERCENT}, requires=requires, description=measure.__doc__ or "", timeout=120,
+            f"{workload}_{device}",
+            measure,
+            [Metric("time", "s", "lower")],
+            grid={"percent": PERCENT},
+            requires=requires,
+            description=measure.__doc__ or "",
+            timeout=120,
         )
         for workload, measure in measures.items()
         for device, requires in devices.items()
-    ]  # fmt: skip
+    ]

@@ -1,6 +1,13 @@
-"""What the Records say together: classes of physics, how far values move, and verdicts on differences."""
+"""What the Records say together: classes of physics, how far values move, and verdicts on
+differences."""
 
-from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values, mean_over_cards, variance_of_median
+from hpml_plugins.analysis.measured import (
+    EXACT,
+    MeasuredValue,
+    Values,
+    mean_over_cards,
+    variance_of_median,
+)
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.variance import Spread

@@ -1,8 +1,10 @@
-"""How well intervals and verdicts hold, from the Records themselves: cards are left out and predicted by the others.
+"""How well intervals and verdicts hold, from the Records themselves: cards are left out and
+predicted by the others.
 
-Values of equal code on several cards of one type of hardware are known not to differ but by the cards. Each is left out
-in turn with all else that its card measured, and predicted from the cards that are left; every two of them are compared
-as the verdicts compare them, as they are and with a slow-down that is multiplied in.
+Values of equal code on several cards of one type of hardware are known not to differ but by the
+cards. Each is left out in turn with all else that its card measured, and predicted from the cards
+that are left; every two of them are compared as the verdicts compare them, as they are and with a
+slow-down that is multiplied in.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ PLANTED = (0.05, 0.10)
 
 @dataclass(frozen=True)
 class Repeated:
-    """What several cards of one type of hardware measured by equal code. cards: of each its value, without a spread.
+    """What several cards of one type of hardware measured by equal code. cards: of each its value,
+    without a spread.
 
     line: the number of the line that its values are of; see `ObservedReadings`.
     """
@@ -50,10 +53,11 @@ class Repeated:
 class ClassResult:
     """What the back-test finds of a class.
 
-    cards: how many took part.  covered: of each value that was left out, whether the interval of the other cards held
-    it.  half_widths, errors: of these intervals and of these values from the mean of the others, as logarithms.
-    called: of each ordered pair of cards, whether it was called different, judged alone.  called_together: the same,
-    judged with all that the two cards have in common.  found: slow-down → of each pair, whether it was found, alone.
+    cards: how many took part.  covered: of each value that was left out, whether the interval of
+    the other cards held it.  half_widths, errors: of these intervals and of these values from the
+    mean of the others, as logarithms. called: of each ordered pair of cards, whether it was called
+    different, judged alone.  called_together: the same, judged with all that the two cards have in
+    common.  found: slow-down → of each pair, whether it was found, alone.
     """
 
     physics: Physics
@@ -63,7 +67,9 @@ class ClassResult:
     errors: list[float] = field(default_factory=list)
     called: list[bool] = field(default_factory=list)
     called_together: list[bool] = field(default_factory=list)
-    found: dict[float, list[bool]] = field(default_factory=lambda: {planted: [] for planted in PLANTED})
+    found: dict[float, list[bool]] = field(
+        default_factory=lambda: {planted: [] for planted in PLANTED}
+    )
 
     @property
     def half_width(self) -> float:
@@ -77,7 +83,8 @@ class ClassResult:
 
 
 def readings_of(records: Iterable[Record]) -> list[Readings]:
-    """The timed values of Records, one for each timing: its first metric stands for those that follow from it."""
+    """The timed values of Records, one for each timing: its first metric stands for those that
+    follow from it."""
     points: dict[tuple[str, Place], list[MeasuredValue]] = {}
     for record in records:
         if record.status != "ok":
@@ -127,7 +134,9 @@ class BackTest:
         self._observed = observed
         self._same = estimate_runs(observed.observations)
         place_of = {id(reading): place for place, line in readings for reading in line}
-        place_of |= {id(each.boosted): place for place, line in readings for each in line if each.boosted}
+        place_of |= {
+            id(each.boosted): place for place, line in readings for each in line if each.boosted
+        }
         places = [place_of[id(line[0])] for line in observed.lines]
         self._known: dict[frozenset[str], list[Spread]] = {}
         self._repeated = repeated_values(observed, places)
@@ -165,7 +174,10 @@ class BackTest:
             spreads = self._without(a, b)
             pairs = []
             for each in common:
-                one, other = (msgspec.structs.replace(each.cards[card], spread=spreads[each.line]) for card in (a, b))
+                one, other = (
+                    msgspec.structs.replace(each.cards[card], spread=spreads[each.line])
+                    for card in (a, b)
+                )
                 pairs.append((one, other))
             together = compare_values([({"": one}, {"": other}, "") for one, other in pairs])
             for each, found, (one, other) in zip(common, together, pairs, strict=True):
@@ -205,14 +217,17 @@ def coverage_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, st
 
 
 def verdict_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, str]]:
-    """Of each class how often equal code is called different, and how often a slow-down is found."""
+    """Of each class how often equal code is called different, and how often a slow-down is
+    found."""
     groups = {str(physics): [results[physics]] for physics in TESTED if physics in results}
     groups["all classes of a GPU"] = [results[physics] for physics in ON_GPU if physics in results]
     groups["all"] = list(results.values())
     for name, members in groups.items():
         if pairs := sum(len(each.called) for each in members):
             row = {"class": name, "pairs of cards": str(pairs)}
-            row["called different, alone"] = f"{sum(sum(each.called) for each in members) / pairs:.2%}"
+            row["called different, alone"] = (
+                f"{sum(sum(each.called) for each in members) / pairs:.2%}"
+            )
             together = sum(sum(each.called_together) for each in members)
             row["called different, corrected"] = f"{together / pairs:.2%}"
             for planted in PLANTED:

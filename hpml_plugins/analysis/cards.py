@@ -1,17 +1,19 @@
 """How far a value moves from card to card, estimated by classes of physics.
 
-A class (`Physics`) has members: the benchmarks of what a GPU computes, for one factor per card explains most of what
-differs between cards, and all points of a benchmark share it; where the host takes part, each metric of each point. Of
-every set of values of equal code on two cards or more, the squares of the deviations of a next run from the set's mean
-are pooled over the member's sets. They count as many degrees of freedom as cards are told apart: the distinct cards
-less the groups of cards that share a set. A member borrows from its class by the empirical Bayes estimator of Smyth
+A class (`Physics`) has members: the benchmarks of what a GPU computes, for one factor per card
+explains most of what differs between cards, and all points of a benchmark share it; where the host
+takes part, each metric of each point. Of every set of values of equal code on two cards or more,
+the squares of the deviations of a next run from the set's mean are pooled over the member's sets.
+They count as many degrees of freedom as cards are told apart: the distinct cards less the groups of
+cards that share a set. A member borrows from its class by the empirical Bayes estimator of Smyth
 2004 (see `hpml_plugins.analysis.variance`):
 
     variance of a member = (d0 τ0² + f s²) / (d0 + f), with d0 + f degrees of freedom
     τ0² = Σ w s² / Σ w, with w = f d0 / (f + d0)
 
-The weights are those of a mean of members that differ (DerSimonian and Laird, Meta-analysis in clinical trials,
-Controlled Clinical Trials 7, 1986): the variance of one s² is proportional to 1 / f + 1 / d0.
+The weights are those of a mean of members that differ (DerSimonian and Laird, Meta-analysis in
+clinical trials, Controlled Clinical Trials 7, 1986): the variance of one s² is proportional to 1 /
+f + 1 / d0.
 """
 
 from __future__ import annotations
@@ -35,22 +37,26 @@ from hpml_plugins.analysis.variance import (
 
 #: The least that a class is worth in degrees of freedom: a member of it may differ by much.
 LEAST_WORTH = 2.0
-#: Below this share of its class's, the deviation of a member does not say how much members differ: with one degree of
-#: freedom it may be near 0 by chance.
+#: Below this share of its class's, the deviation of a member does not say how much members differ:
+#: with one degree of freedom it may be near 0 by chance.
 LEAST_SHARE = 0.1
-#: Degrees of freedom of a class from which its variance is believed where it is below UNKNOWN_CARDS.
+#: Degrees of freedom of a class from which its variance is believed where it is below
+#: UNKNOWN_CARDS.
 ENOUGH_CARDS = 4
-#: Rounds of fitting what a class is worth and its variance, each with the other; the third changes nothing.
+#: Rounds of fitting what a class is worth and its variance, each with the other; the third changes
+#: nothing.
 FITS = 3
 
 
 @dataclass(frozen=True)
 class CardObservations:
-    """Values of runs, one entry each in every array; all but `value` are numbers that stand for a name.
+    """Values of runs, one entry each in every array; all but `value` are numbers that stand for a
+    name.
 
-    value: the natural logarithm.  spot: what was measured, on which type of hardware, by which code: values of one spot
-    are repetitions.  member, pool: see above.  card: which card, or host.
-    modest: of each pool, whether a member borrows no more than LEAST_WORTH from it: hosts are few, and differ.
+    value: the natural logarithm.  spot: what was measured, on which type of hardware, by which
+    code: values of one spot are repetitions.  member, pool: see above.  card: which card, or host.
+    modest: of each pool, whether a member borrows no more than LEAST_WORTH from it: hosts are few,
+    and differ.
     """
 
     value: Array
@@ -62,7 +68,8 @@ class CardObservations:
 
 
 class MemberSpread(NamedTuple):
-    """Of each member: the variance between cards of a value's logarithm, its degrees of freedom, whether it is known.
+    """Of each member: the variance between cards of a value's logarithm, its degrees of freedom,
+    whether it is known.
 
     own: the degrees of freedom that are the member's.
     """
@@ -86,8 +93,12 @@ def estimate_members(observed: CardObservations, without: Collection[int] = ()) 
         inside = pool_of == pool
         told = inside & (own > 0)
         cards = _count_freedom(observed, without, observed.pool == pool)
-        prior, worth = _fit_class(sample[told], own[told], cards, modest=bool(observed.modest[pool]))
-        borrowed = np.where(own[inside] > 0, prior, prior if cards >= ENOUGH_CARDS else max(prior, UNKNOWN_CARDS**2))
+        prior, worth = _fit_class(
+            sample[told], own[told], cards, modest=bool(observed.modest[pool])
+        )
+        borrowed = np.where(
+            own[inside] > 0, prior, prior if cards >= ENOUGH_CARDS else max(prior, UNKNOWN_CARDS**2)
+        )
         freedom[inside] = worth + own[inside]
         variance[inside] = (worth * borrowed + own[inside] * sample[inside]) / freedom[inside]
         known[inside] = True
@@ -95,7 +106,8 @@ def estimate_members(observed: CardObservations, without: Collection[int] = ()) 
 
 
 def _fit_class(sample: Array, freedom: Array, cards: float, *, modest: bool) -> tuple[float, float]:
-    """τ0² and d0 of a class.  sample, freedom: of its members.  cards: the degrees of freedom of all its cards."""
+    """τ0² and d0 of a class.  sample, freedom: of its members.  cards: the degrees of freedom of
+    all its cards."""
     prior, worth = float(np.average(sample, weights=freedom)), LEAST_WORTH
     if len(sample) < ENOUGH_GROUPS:
         return max(prior, FLOOR**2), worth
@@ -103,14 +115,17 @@ def _fit_class(sample: Array, freedom: Array, cards: float, *, modest: bool) -> 
         if not modest:
             _, fitted = fit_prior(np.maximum(sample, LEAST_SHARE**2 * prior), freedom)
             worth = max(min(fitted, cards), LEAST_WORTH)
-        prior = max(float(np.average(sample, weights=freedom * worth / (freedom + worth))), FLOOR**2)
+        prior = max(
+            float(np.average(sample, weights=freedom * worth / (freedom + worth))), FLOOR**2
+        )
     return prior, worth
 
 
 class _CardMeans(NamedTuple):
     """The mean of each card in each spot that has several cards, one entry each.
 
-    averaged: the variance that averaging over the card's runs has taken out of it: the next run has it.
+    averaged: the variance that averaging over the card's runs has taken out of it: the next run has
+    it.
     """
 
     mean: Array
@@ -120,8 +135,11 @@ class _CardMeans(NamedTuple):
     member: Array
 
 
-def _sum_squares(observed: CardObservations, without: Collection[int], members: int) -> tuple[Array, Array, Array]:
-    """Of each member the squared deviations of the next runs, how many repetitions they are, and the freedom."""
+def _sum_squares(
+    observed: CardObservations, without: Collection[int], members: int
+) -> tuple[Array, Array, Array]:
+    """Of each member the squared deviations of the next runs, how many repetitions they are, and
+    the freedom."""
     found = _card_means(observed, without)
     count = np.bincount(found.spot)
     repeats = np.maximum(count - 1, 0)

@@ -1,14 +1,16 @@
 """The levels of a series of values over commits, and how sure a difference between two of them is.
 
-A reading's logarithm is the level of its commit, plus what its card differs from its type, plus what its run differs
-from other runs on that card. The card is a random effect: the covariance of two readings is τ² where one card gave
-both, and the variance of a reading is τ² + σ². Levels are estimated by generalised least squares, so that a change that
-one card saw counts by how far runs on a card differ, and one that may be the cards' own counts by how far cards differ.
+A reading's logarithm is the level of its commit, plus what its card differs from its type, plus
+what its run differs from other runs on that card. The card is a random effect: the covariance of
+two readings is τ² where one card gave both, and the variance of a reading is τ² + σ². Levels are
+estimated by generalised least squares, so that a change that one card saw counts by how far runs on
+a card differ, and one that may be the cards' own counts by how far cards differ.
 
-Both variances are known before from repeated runs, with degrees of freedom, and are moderated by what the series itself
-shows (Smyth 2004; see `hpml_plugins.analysis.variance`). Sources: Searle, Casella and McCulloch, Variance Components
-(1992), section 5.3, for the estimates by Henderson's method 3; Satterthwaite, Biometrics Bulletin 2 (1946), for degrees
-of freedom; Olshen et al., Biostatistics 5 (2004), for the search by segments that begin and end inside of a series.
+Both variances are known before from repeated runs, with degrees of freedom, and are moderated by
+what the series itself shows (Smyth 2004; see `hpml_plugins.analysis.variance`). Sources: Searle,
+Casella and McCulloch, Variance Components (1992), section 5.3, for the estimates by Henderson's
+method 3; Satterthwaite, Biometrics Bulletin 2 (1946), for degrees of freedom; Olshen et al.,
+Biostatistics 5 (2004), for the search by segments that begin and end inside of a series.
 """
 
 from __future__ import annotations
@@ -36,15 +38,16 @@ ENOUGH_TO_DRIFT = 6
 ENTRY = 0.01
 #: The most levels of a series.
 MOST_LEVELS = 60
-#: Difference of twice the logarithms of two likelihoods that leaves both likely: 95 % of χ² with one degree of freedom.
+#: Difference of twice the logarithms of two likelihoods that leaves both likely: 95 % of χ² with
+#: one degree of freedom.
 LIKELY = 3.84
 #: Visits to a card of which it is asked to which side of a change they belong: the nearest.
 MOST_VISITS = 12
-#: Standard deviation of the logarithm of what busy CPUs slow all busy readings down by: a core that two processes share
-#: gives each half, so that a factor of 2 is two standard deviations.
+#: Standard deviation of the logarithm of what busy CPUs slow all busy readings down by: a core that
+#: two processes share gives each half, so that a factor of 2 is two standard deviations.
 BUSY = math.log(2) / 2
-#: Readings that must have a covariate; the share of the variance between cards that one leaves, and the freedom of that
-#: guess: over 44 cards, one factor for each explains 83 to 85 % of it.
+#: Readings that must have a covariate; the share of the variance between cards that one leaves, and
+#: the freedom of that guess: over 44 cards, one factor for each explains 83 to 85 % of it.
 COVARIATE_READINGS, LEFT, LEFT_FREEDOM = 5, 0.16, 2.0
 
 
@@ -52,11 +55,12 @@ COVARIATE_READINGS, LEFT, LEFT_FREEDOM = 5, 0.16, 2.0
 class ReadingSeries:
     """Readings in the order of commits.
 
-    values: natural logarithms.  cards: a number for each card.  runs: the variance of each reading's logarithm on one
-    card, σ².  runs_freedom: degrees of freedom behind it.  between: the variance between cards, τ².  between_freedom:
-    likewise.  covariates: one column for each quantity that may explain what differs between cards, such as the
-    logarithm of a reference step of the same visit; NaN where there is none.  busy: which readings other processes
-    slowed down, all of them by one unknown factor besides; see BUSY.
+    values: natural logarithms.  cards: a number for each card.  runs: the variance of each
+    reading's logarithm on one card, σ².  runs_freedom: degrees of freedom behind it.  between: the
+    variance between cards, τ².  between_freedom: likewise.  covariates: one column for each
+    quantity that may explain what differs between cards, such as the logarithm of a reference step
+    of the same visit; NaN where there is none.  busy: which readings other processes slowed down,
+    all of them by one unknown factor besides; see BUSY.
     """
 
     values: Array
@@ -73,7 +77,8 @@ class ReadingSeries:
 
     @functools.cached_property
     def columns(self) -> Array:
-        """The covariates about their means, without those that too few readings have or that never differ."""
+        """The covariates about their means, without those that too few readings have or that never
+        differ."""
         found = np.empty((len(self), 0))
         for column in self.covariates.T if self.covariates.size else ():
             known = np.isfinite(column)
@@ -84,7 +89,8 @@ class ReadingSeries:
 
 
 class Contrast(NamedTuple):
-    """A difference of two levels' logarithms. variance: of the estimate.  freedom: behind the variance."""
+    """A difference of two levels' logarithms. variance: of the estimate.  freedom: behind the
+    variance."""
 
     value: float
     variance: float
@@ -99,17 +105,19 @@ class Contrast(NamedTuple):
 
 
 class Fit:
-    """A series as a sum of these columns, the card's effect and noise, by generalised least squares.
+    """A series as a sum of these columns, the card's effect and noise, by generalised least
+    squares.
 
-    design: one column for each coefficient.  offset: the mean of the values, of which the estimates are without.
-    estimates: one for each column, then that of busy CPUs where there are busy readings: a further reading, of 0, says
-    how large it may be.  runs, between: both variances, moderated; the
-    first as a multiple of what was known before.
+    design: one column for each coefficient.  offset: the mean of the values, of which the estimates
+    are without. estimates: one for each column, then that of busy CPUs where there are busy
+    readings: a further reading, of 0, says how large it may be.  runs, between: both variances,
+    moderated; the first as a multiple of what was known before.
     """
 
     def __init__(self, series: ReadingSeries, design: Array) -> None:
         self.series, self.design = series, design
-        self.offset = float(series.values.mean())  # apart, so that squares of large values do not cancel
+        # apart, so that squares of large values do not cancel
+        self.offset = float(series.values.mean())
         self.values, self.cards = series.values - self.offset, series.cards
         self.variances, self.columns = series.runs, design
         if series.busy.any():
@@ -129,9 +137,15 @@ class Fit:
         degrees = rank_of_both - rank
         common = self.columns.T @ (self.of_card * weights[:, None])
         worth = float(weights.sum() - np.sum(common * (inverse @ common)))
-        found = max(0.0, (residual - within - self.runs * degrees) / worth) if degrees and worth > 1e-9 else 0.0
+        found = (
+            max(0.0, (residual - within - self.runs * degrees) / worth)
+            if degrees and worth > 1e-9
+            else 0.0
+        )
         self.between_freedom = series.between_freedom + degrees
-        self.between = (series.between_freedom * series.between + degrees * found) / self.between_freedom
+        self.between = (
+            series.between_freedom * series.between + degrees * found
+        ) / self.between_freedom
         weighed = self.solve(self.columns)
         self._inverse = np.linalg.pinv(self.columns.T @ weighed)
         self._weights = self._inverse @ weighed.T  # coefficients of the readings in each estimate
@@ -162,7 +176,8 @@ class Fit:
         return float(determinant + squares + self.columns.shape[1] * math.log(len(self.values)))
 
     def candidates(self) -> tuple[Array, Places]:
-        """How much each further segment would explain, as the square of a normal deviate; see `_places`."""
+        """How much each further segment would explain, as the square of a normal deviate; see
+        `_places`."""
         count = len(self.series)
         weights = 1 / (self.runs * self.variances)
         share = self.between / (1 + self.between * np.bincount(self.cards, weights))
@@ -183,7 +198,8 @@ class Fit:
 def _solve(columns: Array, cards: Numbers, runs: Array, between: float) -> Array:
     """V⁻¹ times a column, or several.  runs: σ² of each reading.  between: τ².
 
-    V is diagonal but for τ² between readings of one card, so that its inverse has a closed form (Sherman and Morrison).
+    V is diagonal but for τ² between readings of one card, so that its inverse has a closed form
+    (Sherman and Morrison).
     """
     weights = 1 / runs
     weighed = (columns.T * weights).T
@@ -195,7 +211,8 @@ def _solve(columns: Array, cards: Numbers, runs: Array, between: float) -> Array
 
 
 def _least_squares(columns: Array, weights: Array, values: Array) -> tuple[float, int, Array]:
-    """The weighted squares that these columns leave, their rank, and the inverse of their products."""
+    """The weighted squares that these columns leave, their rank, and the inverse of their
+    products."""
     weighed = columns * weights[:, None]
     sizes, directions = np.linalg.eigh(columns.T @ weighed)
     kept = sizes > 1e-10 * sizes[-1]
@@ -207,7 +224,8 @@ def _least_squares(columns: Array, weights: Array, values: Array) -> tuple[float
 
 @functools.lru_cache(maxsize=256)
 def _places(count: int) -> Places:
-    """Candidate segments as (first, end): every tail of the series, and inner segments of roughly geometric lengths."""
+    """Candidate segments as (first, end): every tail of the series, and inner segments of roughly
+    geometric lengths."""
     first, end = [np.arange(1, count)], [np.full(max(count - 1, 0), count)]
     length = 1
     while length < count - 1:
@@ -223,7 +241,8 @@ def _cumulated(columns: Array) -> Array:
 
 
 class Segment(NamedTuple):
-    """A part of a series. first, end: readings.  drifts: whether its level moves steadily from one end to the other."""
+    """A part of a series. first, end: readings.  drifts: whether its level moves steadily from one
+    end to the other."""
 
     first: int
     end: int
@@ -271,7 +290,8 @@ class Segmentation:
         ]
 
     def boundary(self, segment: int) -> tuple[int, int]:
-        """The first and the last reading with which a segment, not the first one, may begin (95 % by likelihood).
+        """The first and the last reading with which a segment, not the first one, may begin (95 %
+        by likelihood).
 
         Readings of a card that was not seen before or after may belong to either side.
         """
@@ -279,7 +299,8 @@ class Segmentation:
         before, after = segments[segment - 1], segments[segment]
         least = self._deviance(segments)
         likely = [after.first]
-        # Within a visit to one card, a change shows; what is asked is to which side a visit belongs.
+        # Within a visit to one card, a change shows; what is asked is to which side a visit
+        # belongs.
         visits = np.flatnonzero(np.diff(cards[before.first : after.end])) + before.first + 1
         nearest = sorted(visits.tolist(), key=lambda place: abs(place - after.first))[:MOST_VISITS]
         for place in (after.first - 1, after.first + 1, *nearest):
@@ -291,9 +312,12 @@ class Segmentation:
         return min(likely), max(likely)
 
     def _deviance(self, segments: Sequence[Segment]) -> float:
-        """Minus twice the logarithm of the likelihood of these segments, by this fit's variances, plus a constant."""
+        """Minus twice the logarithm of the likelihood of these segments, by this fit's variances,
+        plus a constant."""
         fit = self.fit
-        covariates = fit.design[:, len(self.segments) + sum(each.drifts for each in self.segments) :]
+        covariates = fit.design[
+            :, len(self.segments) + sum(each.drifts for each in self.segments) :
+        ]
         columns = _fit(fit.series, segments, covariates).columns
         weighed = fit.solve(columns)
         estimates = np.linalg.pinv(columns.T @ weighed) @ (weighed.T @ fit.values)
@@ -304,15 +328,18 @@ class Segmentation:
 def find_segments(series: ReadingSeries) -> Segmentation:
     """The segments of a series that differ in level.
 
-    Segments are added one after another, the one that explains most first, as long as its p-value, corrected for the
-    number of places, is at most ENTRY. Those that the others have made needless are taken out again. Steps of one
-    direction that a steady drift explains better are one drifting segment. The covariate is taken with which the
-    segments explain most, by the criterion of Schwarz; none where none does.
+    Segments are added one after another, the one that explains most first, as long as its p-value,
+    corrected for the number of places, is at most ENTRY. Those that the others have made needless
+    are taken out again. Steps of one direction that a steady drift explains better are one drifting
+    segment. The covariate is taken with which the segments explain most, by the criterion of
+    Schwarz; none where none does.
     """
     found = [_search(series, np.empty((len(series), 0)))]
     if series.columns.size:
         left = LEFT * series.between
-        seen = replace(series, between=left, between_freedom=min(series.between_freedom, LEFT_FREEDOM))
+        seen = replace(
+            series, between=left, between_freedom=min(series.between_freedom, LEFT_FREEDOM)
+        )
         found += [_search(seen, column[:, None]) for column in series.columns.T]
     return min(found, key=lambda each: each.fit.criterion)
 
@@ -350,7 +377,8 @@ def _segments(series: ReadingSeries, starts: Sequence[int]) -> list[Segment]:
 
 
 def _fit(series: ReadingSeries, segments: Sequence[Segment], covariates: Array) -> Fit:
-    """Of a column for each segment, one for each that drifts, from BEGIN to END, then the covariates."""
+    """Of a column for each segment, one for each that drifts, from BEGIN to END, then the
+    covariates."""
     levels = np.zeros((len(series), len(segments)))
     drifts = np.zeros((len(series), 0))
     for number, (first, end, drifting) in enumerate(segments):
@@ -363,15 +391,18 @@ def _fit(series: ReadingSeries, segments: Sequence[Segment], covariates: Array) 
 
 
 def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
-    """The same with steps of one direction replaced by drifts, where these explain the readings better.
+    """The same with steps of one direction replaced by drifts, where these explain the readings
+    better.
 
-    Better is the smaller criterion of Schwarz (Annals of Statistics 6, 1978), by the residuals, and the variances as
-    they were known before.
+    Better is the smaller criterion of Schwarz (Annals of Statistics 6, 1978), by the residuals, and
+    the variances as they were known before.
     """
     series, best = found.fit.series, found
     for first, last in _monotonic([found.value(number) for number in range(len(found.segments))]):
         drift = Segment(found.segments[first].first, found.segments[last].end, drifts=True)
-        kept = [each for each in best.segments if each.end <= drift.first or each.first >= drift.end]
+        kept = [
+            each for each in best.segments if each.end <= drift.first or each.first >= drift.end
+        ]
         replaced = len(best.segments) - len(kept)
         if replaced < last - first + 1 or drift.end - drift.first < ENOUGH_TO_DRIFT:
             continue  # a part of it is in another drift, or it is short
@@ -385,11 +416,13 @@ def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
 
 
 def _monotonic(values: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """(first, last) of each longest part in which values only rise, or only fall; they share their ends."""
+    """(first, last) of each longest part in which values only rise, or only fall; they share their
+    ends."""
     first = 0
     for place in range(1, len(values) + 1):
         turns = place == len(values) or (
-            place - first > 1 and (values[place] > values[place - 1]) != (values[place - 1] > values[place - 2])
+            place - first > 1
+            and (values[place] > values[place - 1]) != (values[place - 1] > values[place - 2])
         )
         if turns:
             yield first, place - 1
@@ -400,4 +433,6 @@ def _criterion(fit: Fit) -> float:
     series = fit.series
     squares = float(fit.residuals @ _solve(fit.residuals, fit.cards, fit.variances, series.between))
     count = series.runs_freedom + len(series)
-    return count * math.log(series.runs_freedom + squares) + len(fit.estimates) * math.log(len(series))
+    return count * math.log(series.runs_freedom + squares) + len(fit.estimates) * math.log(
+        len(series)
+    )

@@ -1,4 +1,5 @@
-"""A measured value as comparisons need it: of one run, or the mean over the cards that measured it."""
+"""A measured value as comparisons need it: of one run, or the mean over the cards that measured
+it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ ON_HOST = (Physics.HOST_CLOCK, Physics.CPU, Physics.DERIVED, Physics.EXTREME)
 
 
 class CardLevel(NamedTuple):
-    """What one card measured. level: the mean of the natural logarithms of its runs.  reference: the mean of theirs."""
+    """What one card measured. level: the mean of the natural logarithms of its runs.  reference:
+    the mean of theirs."""
 
     card: str
     level: float
@@ -33,7 +35,8 @@ class CardLevel(NamedTuple):
 
 
 class TypeReference(NamedTuple):
-    """The mean over a type's cards of the logarithm of a reference's time, and the variance of this mean."""
+    """The mean over a type's cards of the logarithm of a reference's time, and the variance of this
+    mean."""
 
     mean: float
     variance: float
@@ -42,8 +45,9 @@ class TypeReference(NamedTuple):
 class Adjusted(NamedTuple):
     """How a value moves from card to card once the card's factor is taken out of it.
 
-    coefficient: β, see `hpml_plugins.analysis.reference`.  variance, freedom: of a run on any card, and its degrees of
-    freedom.  of_type: the mean reference of the type, signed as the value's own; None for fewer than two cards.
+    coefficient: β, see `hpml_plugins.analysis.reference`.  variance, freedom: of a run on any card,
+    and its degrees of freedom.  of_type: the mean reference of the type, signed as the value's own;
+    None for fewer than two cards.
     """
 
     coefficient: float
@@ -55,16 +59,18 @@ class Adjusted(NamedTuple):
 class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     """One metric of one Record or of several of equal code, and how far it moves.
 
-    value: the median; of several Records the mean over their cards.  low, high: the 95 % interval of the run itself, or
-    asv's; None where there is none.  count: of samples.  direction, regime: of the metric.  physics: its class.
-    is_busy: whether it was timed on CPUs that other processes used too (`Record.is_busy`).  boosted: the same metric in
-    the regime boost.  code: see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s.
-    rounds: see `_variance_by_rounds`.  several_rounds: whether it is the median of rounds.  timing: see `signature`;
-    metrics with the same are of one timing.  run: the Record's.  reference: the natural logarithm of the time of the
-    reference step of its class and visit, negative for a rate; None without one.  adjusted: see
-    `hpml_plugins.analysis.reference`.  levels: of each card, where they are several Records.  spread: see
-    `fill_in_spreads`; None where the value is not above 0.  scatter: of such a value, the variance of another run and
-    its degrees of freedom; None where no run was repeated.
+    value: the median; of several Records the mean over their cards.  low, high: the 95 % interval
+    of the run itself, or asv's; None where there is none.  count: of samples.  direction, regime:
+    of the metric.  physics: its class. is_busy: whether it was timed on CPUs that other processes
+    used too (`Record.is_busy`).  boosted: the same metric in the regime boost.  code: see
+    `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s. rounds:
+    see `_variance_by_rounds`.  several_rounds: whether it is the median of rounds.  timing: see
+    `signature`; metrics with the same are of one timing.  run: the Record's.  reference: the
+    natural logarithm of the time of the reference step of its class and visit, negative for a rate;
+    None without one.  adjusted: see `hpml_plugins.analysis.reference`.  levels: of each card, where
+    they are several Records.  spread: see `fill_in_spreads`; None where the value is not above 0.
+    scatter: of such a value, the variance of another run and its degrees of freedom; None where no
+    run was repeated.
     """
 
     value: float
@@ -97,7 +103,11 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
         own = metric.estimate
         physics = physics_of(record, name)
         # A million values have few such texts: one copy of each is kept.
-        code, card, hardware = intern(code_of(record)), intern(card_of(record)), intern(hardware_of(record))
+        code, card, hardware = (
+            intern(code_of(record)),
+            intern(card_of(record)),
+            intern(hardware_of(record)),
+        )
         common: dict[str, Any] = {
             "direction": metric.direction,
             "code": code,
@@ -111,16 +121,29 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
         boost = metric.boost_median
         if boost is not None:
             boosted = cls(
-                value=boost, low=None, high=None, count=len(metric.boost), physics=Physics.BOOST, regime="boost",
+                value=boost,
+                low=None,
+                high=None,
+                count=len(metric.boost),
+                physics=Physics.BOOST,
+                regime="boost",
                 rounds=_variance_by_rounds(metric.boost_rounds, metric.boost_round_medians),
-                several_rounds=bool(metric.boost_rounds), **common,
-            )  # fmt: skip
+                several_rounds=bool(metric.boost_rounds),
+                **common,
+            )
         return cls(
-            value=own.value, low=own.low, high=own.high, count=own.count, physics=physics, regime=metric.regime,
+            value=own.value,
+            low=own.low,
+            high=own.high,
+            count=own.count,
+            physics=physics,
+            regime=metric.regime,
             is_busy=record.is_busy and physics in ON_HOST,
             rounds=_variance_by_rounds(metric.rounds, metric.round_medians),
-            several_rounds=bool(metric.rounds), boosted=boosted, **common,
-        )  # fmt: skip
+            several_rounds=bool(metric.rounds),
+            boosted=boosted,
+            **common,
+        )
 
     @property
     def kind(self) -> str:
@@ -147,14 +170,16 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     def estimate(self) -> Estimate:
         """The value with the 95 % interval for the next run on another card of this type.
 
-        A result of a foreign asv project keeps asv's own interval; a value that was counted, or is not above 0, has
-        none.
+        A result of a foreign asv project keeps asv's own interval; a value that was counted, or is
+        not above 0, has none.
         """
         if self.physics is Physics.FOREIGN:
             return self.own
         if self.spread is None or self.spread == EXACT:
             return Estimate(self.value, None, None, self.count)
-        factor = math.exp(half_width(self.spread.any_card, self.spread.any_freedom, max(1, len(self.levels))))
+        factor = math.exp(
+            half_width(self.spread.any_card, self.spread.any_freedom, max(1, len(self.levels)))
+        )
         return Estimate(self.value, self.value / factor, self.value * factor, self.count)
 
 
@@ -163,10 +188,12 @@ Values = Mapping[str, MeasuredValue]
 
 
 def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
-    """The mean over the cards, of each card over its runs, geometric; of what was counted the newest.
+    """The mean over the cards, of each card over its runs, geometric; of what was counted the
+    newest.
 
-    readings: of one metric at equal code and environment, at least one. Those that other processes disturbed count only
-    where there are no others, and those of another class than the newest not at all.
+    readings: of one metric at equal code and environment, at least one. Those that other processes
+    disturbed count only where there are no others, and those of another class than the newest not
+    at all.
     """
     newest = max(readings, key=lambda reading: reading.started)
     alike = [each for each in readings if each.physics is newest.physics]
@@ -204,9 +231,11 @@ def _level(card: str, readings: Sequence[MeasuredValue]) -> CardLevel:
 
 
 def code_of(record: Record) -> str:
-    """Values are repetitions where this is equal: one code of the plugin, software stack and problem.
+    """Values are repetitions where this is equal: one code of the plugin, software stack and
+    problem.
 
-    Also one state of the package that was measured, where that is another repository's. See `different_problems`.
+    Also one state of the package that was measured, where that is another repository's. See
+    `different_problems`.
     """
     metrics, source = record.metrics, record.source
     problem = [
@@ -219,7 +248,8 @@ def code_of(record: Record) -> str:
 
 
 def card_of(record: Record) -> str:
-    """Which cards measured it; without any, which start of the host, and each run another where that does not tell."""
+    """Which cards measured it; without any, which start of the host, and each run another where
+    that does not tell."""
     cards = sorted(str(gpu.get("uuid") or "") for gpu in record.gpus)
     return ",".join(cards) if any(cards) else str(record.node.get("boot") or record.run)
 
@@ -230,13 +260,20 @@ def hardware_of(record: Record) -> str:
     return " + ".join(sorted(names)) or str(record.node.get("cpu") or record.machine)
 
 
-def _variance_by_rounds(rounds: Sequence[int], medians: Sequence[float]) -> tuple[float, int] | None:
-    """The variance of the logarithm of the median of the rounds, and its degrees of freedom; None for one round."""
+def _variance_by_rounds(
+    rounds: Sequence[int], medians: Sequence[float]
+) -> tuple[float, int] | None:
+    """The variance of the logarithm of the median of the rounds, and its degrees of freedom; None
+    for one round."""
     if len(rounds) < 2 or min(medians) <= 0:
         return None
-    return variance_of_median(statistics.variance(map(math.log, medians)), len(medians)), len(medians) - 1
+    return (
+        variance_of_median(statistics.variance(map(math.log, medians)), len(medians)),
+        len(medians) - 1,
+    )
 
 
 def variance_of_median(variance: float, count: int) -> float:
-    """The variance of the median of `count` normal values of this variance: near π/2 / (n + ½) of it, also for few."""
+    """The variance of the median of `count` normal values of this variance: near π/2 / (n + ½) of
+    it, also for few."""
     return variance * math.pi / 2 / (count + 0.5)

@@ -1,7 +1,7 @@
 """What limits a measured value: values of one class repeat about as well, whatever they are of.
 
-The class follows from typed fields of a Record: how a metric was timed, in which regime, how long a call takes, and
-the work that was declared for it.
+The class follows from typed fields of a Record: how a metric was timed, in which regime, how long a
+call takes, and the work that was declared for it.
 """
 
 from __future__ import annotations
@@ -58,19 +58,23 @@ ON_GPU = (
 HOST_TAKES_PART = (Physics.HOST_LINK, Physics.HOST_CLOCK, Physics.CPU)
 #: s: a shorter call of a kernel is bound by its start and end.
 SHORT_CALL = 20e-6
-#: A kernel is bound by memory from this share of the published bandwidth on, and by nothing else from the second.
+#: A kernel is bound by memory from this share of the published bandwidth on, and by nothing else
+#: from the second.
 MEMORY_BOUND_SHARE, STREAMING_SHARE = 0.4, 0.85
 #: Above this share the bytes do not come from the memory but from a cache.
 CACHED_SHARE = 1.1
-#: FLOP/B: what has no more streams its data; an addition of two float32 vectors has 1/12, a softmax some 0.6.
+#: FLOP/B: what has no more streams its data; an addition of two float32 vectors has 1/12, a softmax
+#: some 0.6.
 STREAMING_INTENSITY = 0.25
-#: The most that a kernel on tensor cores loses when the card throttles: the largest of 94 Records was 1.209.
+#: The most that a kernel on tensor cores loses when the card throttles: the largest of 94 Records
+#: was 1.209.
 MOST_THROTTLED = 1.21
 #: Precisions that are not computed by tensor cores, whose clocks the power regulator hardly lowers.
 PLAIN_PRECISIONS = ("float32", "fp32", "float64", "fp64")
 #: Parameters that say in which precision a point computes, where no work is declared.
 PRECISION_PARAMETERS = ("dtype", "precision", "format")
-#: The `source` in the info of what hardware counters give: DRAM bytes depend on what is in the caches.
+#: The `source` in the info of what hardware counters give: DRAM bytes depend on what is in the
+#: caches.
 HARDWARE_COUNTERS = "ncu"
 EVENTS, VISIBLE = "cuda events", "visible"
 #: Relative difference of two samples' ratios that is rounding: samples are stored with nine digits.
@@ -117,8 +121,11 @@ def _class_of_kernel(record: Record, name: str) -> Physics:
     return Physics.NEVER_THROTTLED
 
 
-def _share_of_memory(record: Record, timing: str, flop: float, nbytes: float, seconds: float) -> float:
-    """The share of the published bandwidth that a kernel reaches; 0 where not the memory limits it."""
+def _share_of_memory(
+    record: Record, timing: str, flop: float, nbytes: float, seconds: float
+) -> float:
+    """The share of the published bandwidth that a kernel reaches; 0 where not the memory limits
+    it."""
     gpu = _published(record)
     if gpu is None or not nbytes or not seconds:
         return 0.0
@@ -138,7 +145,8 @@ _find_gpu = functools.lru_cache(maxsize=256)(find_gpu)
 
 
 def _work(record: Record, timing: str) -> tuple[float, float]:
-    """Operations and bytes of one call: those declared, else what the rates of the same timing imply; 0 if unknown."""
+    """Operations and bytes of one call: those declared, else what the rates of the same timing
+    imply; 0 if unknown."""
     declared: DeclaredWork | None = record.work.get(timing)
     if declared:
         return declared.flop, declared.bytes
@@ -151,7 +159,8 @@ def _work(record: Record, timing: str) -> tuple[float, float]:
 
 
 def timing_of(record: Record, name: str) -> str | None:
-    """The metric that holds the time of the timing which this metric is of: itself, for a time; None without one."""
+    """The metric that holds the time of the timing which this metric is of: itself, for a time;
+    None without one."""
     metric = record.metrics[name]
     declared = metric.info.get("work")
     if isinstance(declared, str) and declared in record.metrics:
@@ -170,10 +179,11 @@ def timing_of(record: Record, name: str) -> str | None:
 
 
 def signature(metric: MetricSamples) -> float | None:
-    """A number that all metrics of one timing share, and few others: times and the rates that follow from them.
+    """A number that all metrics of one timing share, and few others: times and the rates that
+    follow from them.
 
-    The absolute logarithm of the last sample over the first, which is the same for a quantity, its multiples and their
-    inverses. None where it tells nothing.
+    The absolute logarithm of the last sample over the first, which is the same for a quantity, its
+    multiples and their inverses. None where it tells nothing.
     """
     first, last = metric.samples[0], metric.samples[-1]
     if first <= 0 or last <= 0 or first == last:
@@ -184,7 +194,8 @@ def signature(metric: MetricSamples) -> float | None:
 def uses_tensor_cores(record: Record, timing: str | None) -> bool:
     """Whether the power regulator may have lowered the rate of this kernel by up to MOST_THROTTLED.
 
-    That of copies and of plain float32 does not change; where the precision is not known it is taken to.
+    That of copies and of plain float32 does not change; where the precision is not known it is
+    taken to.
     """
     declared = record.work.get(timing or "")
     if declared and declared.flop:

@@ -1,15 +1,16 @@
 """The card's factor: what the reference steps of a visit say of how fast a card is.
 
-Each visit to a GPU first measures the benchmark `reference`: a copy of 4 GiB, a float32 product, and a bfloat16 product
-at boost and settled. A card that is 1 % faster than others of its type in the reference is about 1 % faster in what the
-same physics limits. Values of a class are regressed on the reference of the class, both as deviations from the means of
-groups of equal code and type, so that neither the codes nor the types matter:
+Each visit to a GPU first measures the benchmark `reference`: a copy of 4 GiB, a float32 product,
+and a bfloat16 product at boost and settled. A card that is 1 % faster than others of its type in
+the reference is about 1 % faster in what the same physics limits. Values of a class are regressed
+on the reference of the class, both as deviations from the means of groups of equal code and type,
+so that neither the codes nor the types matter:
 
     value − group mean = β (reference − group mean) + rest
 
-with β shrunk to what is sure of it and limited to 0 to 1: no card's factor counts more than in full, none against
-itself. A class is adjusted only where that narrows its intervals: where the pooled variance of what is left, which has
-lost a degree of freedom, is smaller.
+with β shrunk to what is sure of it and limited to 0 to 1: no card's factor counts more than in
+full, none against itself. A class is adjusted only where that narrows its intervals: where the
+pooled variance of what is left, which has lost a degree of freedom, is smaller.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class References:
         return bool(self._by_card)
 
     def of_type(self, hardware: str, physics: Physics) -> TypeReference | None:
-        """What the cards of a type have in common in the reference of a class; None for fewer than two cards."""
+        """What the cards of a type have in common in the reference of a class; None for fewer than
+        two cards."""
         by_card: dict[str, list[float]] = {}
         for card, visits in self._by_card.items():
             for visit in visits:
@@ -95,16 +97,25 @@ class References:
         return TypeReference(statistics.fmean(means), statistics.variance(means) / len(means))
 
     def find(self, run: str, card: str, started: float) -> Visit | None:
-        """The visit of a Record: that of the same run, else that of the same card nearest in time, if near enough."""
+        """The visit of a Record: that of the same run, else that of the same card nearest in time,
+        if near enough."""
         if run and (run, card) in self._by_run:
             return self._by_run[run, card]
-        near = [each for each in self._by_card.get(card, ()) if abs(each.started - started) <= SAME_VISIT]
+        near = [
+            each
+            for each in self._by_card.get(card, ())
+            if abs(each.started - started) <= SAME_VISIT
+        ]
         return min(near, key=lambda each: abs(each.started - started), default=None)
 
 
 def visit_of(record: Record) -> Visit | None:
     """The visit that a Record of the reference tells of; None for any other Record."""
-    if (record.benchmark, record.version, record.status) != (BENCHMARK, VERSION, "ok") or not record.gpus:
+    if (record.benchmark, record.version, record.status) != (
+        BENCHMARK,
+        VERSION,
+        "ok",
+    ) or not record.gpus:
         return None
     logarithms = {}
     for physics, name in STEPS.items():
@@ -119,7 +130,8 @@ def visit_of(record: Record) -> Visit | None:
 
 
 class Pair(NamedTuple):
-    """A card's mean of a group of equal code and type, with the reference of its visits; logarithms.
+    """A card's mean of a group of equal code and type, with the reference of its visits;
+    logarithms.
 
     value: of a time; of a rate its negative, so that both rise with the reference.
     """
@@ -131,7 +143,8 @@ class Pair(NamedTuple):
 
 
 class Coefficient(NamedTuple):
-    """β of a class. cards: how many told it.  before, after: the pooled variance without and with it."""
+    """β of a class. cards: how many told it.  before, after: the pooled variance without and with
+    it."""
 
     value: float
     cards: int
@@ -173,4 +186,6 @@ def fit_coefficient(pairs: Sequence[Pair]) -> Coefficient | None:
     error = math.sqrt(rest / max(1, freedom - 1) / squares * max(1.0, freedom / independent))
     believed = min(1.0, max(0.0, slope - SHRINKAGE * error))
     left = y - believed * x
-    return Coefficient(believed, len(cards), float(y @ y) / freedom, float(left @ left) / max(1, freedom - 1))
+    return Coefficient(
+        believed, len(cards), float(y @ y) / freedom, float(left @ left) / max(1, freedom - 1)
+    )

@@ -1,4 +1,5 @@
-"""Which Records stand for the two sides of a comparison: all of one code, on all cards that measured it."""
+"""Which Records stand for the two sides of a comparison: all of one code, on all cards that
+measured it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from hpml_plugins.analysis.measured import MeasuredValue, Values, mean_over_card
 
 
 class Run(Protocol):
-    """One Record of a point: `code`, which is equal for repetitions, its rank in age, and its values."""
+    """One Record of a point: `code`, which is equal for repetitions, its rank in age, and its
+    values."""
 
     @property
     def code(self) -> str:
@@ -37,11 +39,14 @@ class ChosenRuns(Generic[Measured]):
     across: bool
 
 
-def choose_sides(a: Sequence[Measured], b: Sequence[Measured], *, common: bool) -> ChosenRuns[Measured]:
+def choose_sides(
+    a: Sequence[Measured], b: Sequence[Measured], *, common: bool
+) -> ChosenRuns[Measured]:
     """The runs of a point that stand for each side.
 
-    a, b: all runs of one point, at least one each.  common: whether the sides are types of hardware, which are compared
-    at the newest code that both measured; else, and where there is none, each side's newest code stands for it.
+    a, b: all runs of one point, at least one each.  common: whether the sides are types of
+    hardware, which are compared at the newest code that both measured; else, and where there is
+    none, each side's newest code stands for it.
     """
     codes = {run.code for run in a} & {run.code for run in b} if common else set()
     if codes:
@@ -63,4 +68,7 @@ def _of_code(runs: Sequence[Measured], code: str) -> list[Measured]:
 def side_values(runs: Sequence[Run]) -> dict[str, MeasuredValue]:
     """Of each metric that the newest run has the mean over the cards of all runs."""
     newest = max(runs, key=lambda run: run.age)
-    return {name: mean_over_cards([run.values[name] for run in runs if name in run.values]) for name in newest.values}
+    return {
+        name: mean_over_cards([run.values[name] for run in runs if name in run.values])
+        for name in newest.values
+    }

@@ -48,7 +48,8 @@ Readings = tuple[Place, Sequence[MeasuredValue]]
 
 @dataclass(frozen=True)
 class ObservedReadings:
-    """All readings as numbers. lines: the readings of each point of `observations`, one class each."""
+    """All readings as numbers. lines: the readings of each point of `observations`, one class
+    each."""
 
     observations: Observations
     cards: CardObservations
@@ -67,7 +68,8 @@ class ObservedReadings:
 
 
 def fill_in_spreads(points: Iterable[Readings], references: References | None = None) -> None:
-    """Fill in the spread of every reading, and where there are references how it moves without the card's factor.
+    """Fill in the spread of every reading, and where there are references how it moves without the
+    card's factor.
 
     See `hpml_plugins.analysis.variance` and `hpml_plugins.analysis.cards` for the estimators.
     """
@@ -103,7 +105,8 @@ def _signed(reading: MeasuredValue, logarithm: float) -> float:
 
 
 def _fill_in_adjusted(observed: ObservedReadings, references: References) -> None:
-    """The spread between cards of each reading without the card's factor, of classes whose intervals it narrows."""
+    """The spread between cards of each reading without the card's factor, of classes whose
+    intervals it narrows."""
     recent = [each for line in observed.lines for each in line[-RECENT:]]
     known = np.array([math.nan if each.reference is None else each.reference for each in recent])
     coefficients = np.full(len(known), math.nan)
@@ -127,7 +130,9 @@ def _fill_in_adjusted(observed: ObservedReadings, references: References) -> Non
     )
     members = estimate_members(part)
     types: dict[tuple[str, Physics], TypeReference | None] = {}
-    line_of = np.repeat(np.arange(len(observed.lines)), [len(line[-RECENT:]) for line in observed.lines])
+    line_of = np.repeat(
+        np.arange(len(observed.lines)), [len(line[-RECENT:]) for line in observed.lines]
+    )
     for number in np.flatnonzero(adjusted).tolist():
         reading, member = recent[number], int(cards.member[number])
         kind = reading.hardware, reading.physics
@@ -139,13 +144,16 @@ def _fill_in_adjusted(observed: ObservedReadings, references: References) -> Non
         variance, freedom = float(members.variance[member]), float(members.freedom[member])
         if reading.spread and members.known[member]:
             same, any_card = reading.spread.same_card, reading.spread.any_card
-            variance = max(variance, same) if same < any_card else variance  # else it was borrowed from the cards
+            # else it was borrowed from the cards
+            variance = max(variance, same) if same < any_card else variance
             told = Adjusted(float(coefficients[number]), variance, freedom, of_type)
             for each in observed.lines[line_of[number]]:
                 each.adjusted = told
 
 
-def card_pairs(cards: CardObservations, references: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any]) -> list[Pair]:
+def card_pairs(
+    cards: CardObservations, references: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any]
+) -> list[Pair]:
     """The mean of each card in each spot, with that of its references."""
     found: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for number in np.flatnonzero(chosen).tolist():
@@ -182,14 +190,21 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
             first, number = line[0], len(lines)
             kind = first.kind
             member, pool = member_of(place, first), _pool_of(place, first)
-            of_line = groups[kind, place.benchmark, place.metric], kinds[kind], members[member], pools[pool]
+            of_line = (
+                groups[kind, place.benchmark, place.metric],
+                kinds[kind],
+                members[member],
+                pools[pool],
+            )
             recent = line[-RECENT:]
             told = [each.rounds for each in recent if each.rounds]
             rounds, rounds_freedom = pool_rounds(told), float(sum(freedom for _, freedom in told))
             for each in recent:
                 spot = spots[place, each.physics, each.hardware, each.code]
                 of_reading = codes[each.code], cards[each.card], runs[each.started], spot
-                rows.append((math.log(each.value), rounds, rounds_freedom, number, *of_line, *of_reading))
+                rows.append(
+                    (math.log(each.value), rounds, rounds_freedom, number, *of_line, *of_reading)
+                )
             lines.append(line)
     if not rows:
         return None
@@ -224,7 +239,8 @@ def _split(readings: Sequence[MeasuredValue]) -> Iterator[list[MeasuredValue]]:
 def member_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
     """What shares one variance between cards; see `hpml_plugins.analysis.cards`.
 
-    The benchmark, for what a GPU computes; where the host takes part, or nothing was timed, each metric of each point.
+    The benchmark, for what a GPU computes; where the host takes part, or nothing was timed, each
+    metric of each point.
     """
     physics = reading.physics
     own = place if physics in HOST_TAKES_PART or physics is Physics.DERIVED else (place.benchmark,)
@@ -232,7 +248,8 @@ def member_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
 
 
 def _pool_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
-    """What members borrow from: their class. What was not timed has no physics in common but its metric's."""
+    """What members borrow from: their class. What was not timed has no physics in common but its
+    metric's."""
     own = (place.benchmark, place.metric) if reading.physics is Physics.DERIVED else ()
     return (*_class_of(reading), *own)
 
@@ -261,7 +278,8 @@ def _fill_in_scatter(readings: Sequence[MeasuredValue]) -> None:
 class Variability:
     """How far values move from run to run and from card to card, of all metrics of some Records.
 
-    records: those whose values will be asked for, and all others there are: the more, the better it is known.
+    records: those whose values will be asked for, and all others there are: the more, the better it
+    is known.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -273,7 +291,9 @@ class Variability:
                 for name in record.metrics:
                     key = record.machine, Place(record.benchmark, record.point, name)
                     points.setdefault(key, []).append(MeasuredValue.of(record, name))
-        fill_in_spreads(((place, readings) for (_, place), readings in points.items()), self._references)
+        fill_in_spreads(
+            ((place, readings) for (_, place), readings in points.items()), self._references
+        )
         self._known: dict[tuple[str, Place, str], MeasuredValue] = {}
         for key, readings in points.items():
             for reading in readings:
@@ -287,7 +307,11 @@ class Variability:
             list(_with_references([(place, [found])], self._references))
         for each in filter(None, (found, found.boosted)):
             if known := self._known.get((record.machine, place, each.kind)):
-                each.spread, each.scatter, each.adjusted = known.spread, known.scatter, known.adjusted
+                each.spread, each.scatter, each.adjusted = (
+                    known.spread,
+                    known.scatter,
+                    known.adjusted,
+                )
         return found
 
     def values(self, record: Record) -> Values:
@@ -296,10 +320,15 @@ class Variability:
 
 
 def with_intervals(record: Record, readings: Values) -> Record:
-    """The Record with the intervals of these readings of it, for commands and pages; not to be stored."""
+    """The Record with the intervals of these readings of it, for commands and pages; not to be
+    stored."""
     shown = {name: reading.estimate for name, reading in readings.items()}
     metrics = {
-        name: replace(metric, interval=(shown[name].low, shown[name].high)) if name in shown else metric
+        name: (
+            replace(metric, interval=(shown[name].low, shown[name].high))
+            if name in shown
+            else metric
+        )
         for name, metric in record.metrics.items()
     }
     return replace(record, metrics=metrics)

@@ -1,14 +1,16 @@
-"""How far a metric's value moves from run to run and from card to card, estimated from all Records of a machine type.
+"""How far a metric's value moves from run to run and from card to card, estimated from all Records
+of a machine type.
 
-Values are compared as logarithms: a relative deviation is what repeats over sizes and cards. Two variances are
-estimated for each value: that of a run on the same card, here, and that of a run on any card of the type, by
-`hpml_plugins.analysis.cards`. A new point has no repeated runs of its own, so it borrows from its class (the same
-metric of the same benchmark), and a class with few repetitions from its kind (its physics, and whether in one round or
-several). What is borrowed, and how much, follows the empirical Bayes estimator of G. K. Smyth, Linear models and
-empirical Bayes methods for assessing differential expression, Statistical Applications in Genetics and Molecular
-Biology 3 (2004), article 3, sections 4 to 6: sample variances s² with d degrees of freedom are a scaled F distribution
-around a prior s0² that is worth d0 degrees of freedom, and the posterior variance is (d0 s0² + d s²) / (d0 + d) with
-d0 + d degrees of freedom.
+Values are compared as logarithms: a relative deviation is what repeats over sizes and cards. Two
+variances are estimated for each value: that of a run on the same card, here, and that of a run on
+any card of the type, by `hpml_plugins.analysis.cards`. A new point has no repeated runs of its own,
+so it borrows from its class (the same metric of the same benchmark), and a class with few
+repetitions from its kind (its physics, and whether in one round or several). What is borrowed, and
+how much, follows the empirical Bayes estimator of G. K. Smyth, Linear models and empirical Bayes
+methods for assessing differential expression, Statistical Applications in Genetics and Molecular
+Biology 3 (2004), article 3, sections 4 to 6: sample variances s² with d degrees of freedom are a
+scaled F distribution around a prior s0² that is worth d0 degrees of freedom, and the posterior
+variance is (d0 s0² + d s²) / (d0 + d) with d0 + d degrees of freedom.
 """
 
 from __future__ import annotations
@@ -24,20 +26,25 @@ from scipy.special import betaincinv, chdtri, digamma, polygamma, stdtr, stdtrit
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Smallest relative deviation that is believed: two runs that agree to the last digit say little about the third.
+#: Smallest relative deviation that is believed: two runs that agree to the last digit say little
+#: about the third.
 FLOOR = 2e-4
-#: Relative standard deviation of a kind that nobody measured twice, and what that guess is worth in degrees of freedom.
+#: Relative standard deviation of a kind that nobody measured twice, and what that guess is worth in
+#: degrees of freedom.
 UNKNOWN, UNKNOWN_FREEDOM = 0.03, 2.0
-#: Relative standard deviation between cards of a type of which one was measured, and the freedom of that guess: what
-#: H200s differ by at settled clocks is 0.7 %.
+#: Relative standard deviation between cards of a type of which one was measured, and the freedom of
+#: that guess: what H200s differ by at settled clocks is 0.7 %.
 UNKNOWN_CARDS, UNKNOWN_CARDS_FREEDOM = 0.01, 4.0
-#: Variance between runs of what was never repeated, as a multiple of what the rounds of a run imply, and its freedom.
-#: On H200s the multiple is 1.0 for kernels that do not throttle, minutes apart; other days may differ more.
+#: Variance between runs of what was never repeated, as a multiple of what the rounds of a run
+#: imply, and its freedom. On H200s the multiple is 1.0 for kernels that do not throttle, minutes
+#: apart; other days may differ more.
 ROUNDS_ALONE, ROUNDS_ALONE_FREEDOM = 4.0, 4.0
-#: Of the variances that the rounds of each run imply, the upper quartile counts: up to a quarter of the runs may have a
-#: round that stands out. Then 2.3 % of the medians of three rounds do, fewer than an interval leaves out.
+#: Of the variances that the rounds of each run imply, the upper quartile counts: up to a quarter of
+#: the runs may have a round that stands out. Then 2.3 % of the medians of three rounds do, fewer
+#: than an interval leaves out.
 QUARTILE = 0.75
-#: What the rounds of a few runs tell is itself uncertain: so probable is it that runs vary by no less.
+#: What the rounds of a few runs tell is itself uncertain: so probable is it that runs vary by no
+#: less.
 SURE = 0.95
 #: Bounds of the degrees of freedom that a prior is worth.
 LEAST_FREEDOM, MOST_FREEDOM = 1.0, 50.0
@@ -47,15 +54,17 @@ ENOUGH_GROUPS = 3
 
 @dataclass(frozen=True)
 class Observations:
-    """Values of runs, one entry each in every array. From `point` on they are numbers that stand for a name.
+    """Values of runs, one entry each in every array. From `point` on they are numbers that stand
+    for a name.
 
     They are in the order of time.
 
-    value: the natural logarithm.  rounds: its variance as the rounds of the point's runs imply, NaN for one round.
-    rounds_freedom: how many degrees of freedom that has.
-    point: what was measured (benchmark, version, parameters, metric) on a machine.  group: its class.  kind: of the
-    class; the same for all observations of a class.  code: what the plugin's code was.  card: which card, or host.
-    run: which run; a later entry of the same run replaces an earlier one.
+    value: the natural logarithm.  rounds: its variance as the rounds of the point's runs imply, NaN
+    for one round. rounds_freedom: how many degrees of freedom that has.
+    point: what was measured (benchmark, version, parameters, metric) on a machine.  group: its
+    class.  kind: of the class; the same for all observations of a class.  code: what the plugin's
+    code was.  card: which card, or host. run: which run; a later entry of the same run replaces an
+    earlier one.
     """
 
     value: Array
@@ -82,7 +91,8 @@ class Spread(NamedTuple):
 
 
 class Estimated(NamedTuple):
-    """Of each observation a variance, its degrees of freedom, and whether anything of its kind was repeated.
+    """Of each observation a variance, its degrees of freedom, and whether anything of its kind was
+    repeated.
 
     own: how many of the degrees of freedom are the point's own.
     """
@@ -107,33 +117,46 @@ def estimate_spreads(observed: Observations, same: Estimated, between: Estimated
     """
     runs, runs_freedom, known, own_runs = same
     cards, cards_freedom, known_cards, _ = between
-    # Runs differ by no less than the rounds of one; of a kind that was never repeated nothing else is known.
+    # Runs differ by no less than the rounds of one; of a kind that was never repeated nothing else
+    # is known.
     unknown = ~known & ~known_cards & np.isfinite(observed.rounds)
     surely = observed.rounds * observed.rounds_freedom / chdtri(observed.rounds_freedom, 1 - SURE)
     runs = np.where(unknown, ROUNDS_ALONE * observed.rounds, np.fmax(runs, surely))
     runs_freedom = np.where(unknown, ROUNDS_ALONE_FREEDOM, runs_freedom)
-    # And of one that was measured on one card alone: runs differ on it as on any, and cards by a guess besides.
+    # And of one that was measured on one card alone: runs differ on it as on any, and cards by a
+    # guess besides.
     alone = (known & ~known_cards) | unknown
     cards = np.where(alone, runs + UNKNOWN_CARDS**2, cards)
     cards_freedom = np.where(alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom)
-    # Another card differs by no less than another run. Of a point that nobody ran twice on one card only its class
-    # tells how far runs move: no farther than cards, where it knows more of those.
+    # Another card differs by no less than another run. Of a point that nobody ran twice on one card
+    # only its class tells how far runs move: no farther than cards, where it knows more of those.
     noisy = cards < surely
     cards = np.where(noisy, surely, cards)
     cards_freedom = np.where(noisy, cards_freedom + observed.rounds_freedom, cards_freedom)
     borrowed = known_cards & (own_runs == 0) & (runs > cards) & (runs_freedom <= cards_freedom)
-    runs, runs_freedom = np.where(borrowed, cards, runs), np.where(borrowed, cards_freedom, runs_freedom)
+    runs, runs_freedom = (
+        np.where(borrowed, cards, runs),
+        np.where(borrowed, cards_freedom, runs_freedom),
+    )
     wider = cards >= runs
-    found = (runs, runs_freedom, np.where(wider, cards, runs), np.where(wider, cards_freedom, runs_freedom))
-    _, first = np.unique(observed.point, return_index=True)  # all observations of a point have the same
+    found = (
+        runs,
+        runs_freedom,
+        np.where(wider, cards, runs),
+        np.where(wider, cards_freedom, runs_freedom),
+    )
+    # all observations of a point have the same
+    _, first = np.unique(observed.point, return_index=True)
     return [Spread(*each) for each in np.transpose(found)[first].tolist()]
 
 
-def _posterior(observed: Observations, within: Array, replicate: Array) -> tuple[Array, Array, Array, Array]:
+def _posterior(
+    observed: Observations, within: Array, replicate: Array
+) -> tuple[Array, Array, Array, Array]:
     """Variance among the last values of the replicates within each set of equal numbers.
 
-    Returns for each observation the posterior variance, its degrees of freedom, whether anything of its kind has been
-    repeated, and the degrees of freedom that are the point's own.
+    Returns for each observation the posterior variance, its degrees of freedom, whether anything of
+    its kind has been repeated, and the degrees of freedom that are the point's own.
 
     within: one column per observation.
     """
@@ -150,7 +173,9 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> tuple
         of_kind = kind_of == kind
         prior, prior_freedom = fit_prior(pooled[of_kind & known], pooled_freedom[of_kind & known])
         total[of_kind] = prior_freedom + pooled_freedom[of_kind]
-        of_group[of_kind] = (prior_freedom * prior + (pooled_freedom * pooled)[of_kind]) / total[of_kind]
+        of_group[of_kind] = (prior_freedom * prior + (pooled_freedom * pooled)[of_kind]) / total[
+            of_kind
+        ]
         # How much the points of a class differ from one another, all classes of the kind together.
         members = of_kind[group]
         ratios = np.maximum(variance, FLOOR**2)[members] / of_group[group[members]]
@@ -160,19 +185,27 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> tuple
     share = np.minimum(worth[group], total[group])
     more = own_freedom[observed.point]
     repeated = np.isin(observed.kind, np.unique(kind_of[known]))
-    return (share * of_group[group] + more * own[observed.point]) / (share + more), share + more, repeated, more
+    return (
+        (share * of_group[group] + more * own[observed.point]) / (share + more),
+        share + more,
+        repeated,
+        more,
+    )
 
 
 def _sample_variances(value: Array, within: Array, replicate: Array) -> tuple[Array, Array, Array]:
     """(point, sample variance, degrees of freedom) of each set with two replicates or more.
 
-    within: one column per observation, whose first row is the point. From four replicates on, which follow one another
-    in time, the median of their squared successive differences gives the variance: a lasting change of what is
-    measured, such as a regression, shows in one difference alone.
-    Source of the differences: von Neumann, Kent, Bellinson and Hart, Ann. Math. Statist. 12 (1941), 153 to 162.
+    within: one column per observation, whose first row is the point. From four replicates on, which
+    follow one another in time, the median of their squared successive differences gives the
+    variance: a lasting change of what is measured, such as a regression, shows in one difference
+    alone.
+    Source of the differences: von Neumann, Kent, Bellinson and Hart, Ann. Math. Statist. 12 (1941),
+    153 to 162.
     """
     keys = number_columns(np.concatenate([within, replicate[None]]))
-    last = np.sort(len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1])  # the last entry of each replicate
+    # the last entry of each replicate
+    last = np.sort(len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1])
     sets = number_columns(within[:, last])
     count = np.bincount(sets)
     mean = np.bincount(sets, value[last]) / count
@@ -194,10 +227,12 @@ def _sample_variances(value: Array, within: Array, replicate: Array) -> tuple[Ar
 
 @functools.cache
 def _calibration(count: int) -> tuple[float, float]:
-    """The factor that turns the median squared successive difference of `count` values into a variance estimate.
+    """The factor that turns the median squared successive difference of `count` values into a
+    variance estimate.
 
-    Also returns the degrees of freedom of that estimate. Both match the mean and variance of its logarithm to those of
-    a sample variance, which `fit_prior` assumes. They come from a simulation of normal values with a fixed seed.
+    Also returns the degrees of freedom of that estimate. Both match the mean and variance of its
+    logarithm to those of a sample variance, which `fit_prior` assumes. They come from a simulation
+    of normal values with a fixed seed.
     """
     values = np.random.default_rng(0).standard_normal((4000, count))
     found = np.log(np.median(np.diff(values) ** 2, axis=1))
@@ -223,17 +258,20 @@ def _pool(variance: Array, freedom: Array, key: Array, size: int) -> tuple[Array
 
 
 def pool_rounds(told: Sequence[tuple[float, int]]) -> float:
-    """The variance of runs of a point as their rounds tell it, NaN where none does.  told: variance, its freedom."""
+    """The variance of runs of a point as their rounds tell it, NaN where none does.  told:
+    variance, its freedom."""
     unbiased = [variance / expected_quartile(len(told), freedom) for variance, freedom in told]
     return float(np.quantile(unbiased, QUARTILE)) if unbiased else np.nan
 
 
 @functools.cache
 def expected_quartile(count: int, freedom: int) -> float:
-    """The mean of the upper quartile of `count` sample variances where the true one is 1.  freedom: of each.
+    """The mean of the upper quartile of `count` sample variances where the true one is 1.  freedom:
+    of each.
 
-    The quartile is NumPy's, between two ranks. The value of rank r of n has the quantile of χ² at a share that is
-    Beta(r, n + 1 - r) distributed. Source: David and Nagaraja, Order Statistics, 3rd ed. (2003), chapter 2.
+    The quartile is NumPy's, between two ranks. The value of rank r of n has the quantile of χ² at a
+    share that is Beta(r, n + 1 - r) distributed. Source: David and Nagaraja, Order Statistics, 3rd
+    ed. (2003), chapter 2.
     """
     shares = (np.arange(1000) + 0.5) / 1000
     below, part = divmod(QUARTILE * (count - 1), 1)
@@ -243,17 +281,20 @@ def expected_quartile(count: int, freedom: int) -> float:
 
 
 def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
-    """The prior variance and the degrees of freedom that it is worth, of sample variances of similar things.
+    """The prior variance and the degrees of freedom that it is worth, of sample variances of
+    similar things.
 
-    variance: sample variances.  freedom: the degrees of freedom of each, above 0.  Moments of log s², which has the
-    mean log s0² + ψ(d/2) − ψ(d0/2) + log(d0/d) and the variance ψ′(d/2) + ψ′(d0/2). Source: Smyth 2004, section 6.2.
+    variance: sample variances.  freedom: the degrees of freedom of each, above 0.  Moments of log
+    s², which has the mean log s0² + ψ(d/2) − ψ(d0/2) + log(d0/d) and the variance ψ′(d/2) +
+    ψ′(d0/2). Source: Smyth 2004, section 6.2.
     """
     variance = np.maximum(variance, FLOOR**2)
     shifted = np.log(variance) - digamma(freedom / 2) + np.log(freedom / 2)
     if len(shifted) < ENOUGH_GROUPS:
         return float(np.average(variance, weights=freedom)), UNKNOWN_FREEDOM
     excess = float(np.var(shifted, ddof=1) - polygamma(1, freedom / 2).mean())
-    # That few groups look alike says little of how much others differ: n groups are worth n degrees of freedom at most.
+    # That few groups look alike says little of how much others differ: n groups are worth n degrees
+    # of freedom at most.
     worth = min(_freedom_of(excess), float(len(shifted)))
     return float(np.exp(shifted.mean() + _mean_log(worth))), worth
 
@@ -266,7 +307,8 @@ def _freedom_of(excess: float) -> float:
 
 @functools.cache
 def half_width(variance: float, freedom: float, cards: int = 1) -> float:
-    """Half of the 95 % prediction interval of another run's logarithm around the mean of `cards` runs: both vary."""
+    """Half of the 95 % prediction interval of another run's logarithm around the mean of `cards`
+    runs: both vary."""
     return float(stdtrit(freedom, 0.975) * np.sqrt(variance * (1 + 1 / cards)))
 
 
@@ -277,5 +319,6 @@ def student_quantile(share: float, freedom: float) -> float:
 
 
 def p_value(difference: float, variance: float, freedom: float) -> float:
-    """The two-sided p-value of the difference of two runs' logarithms. variance: of the difference."""
+    """The two-sided p-value of the difference of two runs' logarithms. variance: of the
+    difference."""
     return float(2 * stdtr(freedom, -abs(difference) / np.sqrt(variance)))

@@ -21,7 +21,8 @@ Verdict = Literal["SAME", "BETTER", "WORSE", "BOUND", "AMBIGUOUS"]
 ERROR_RATE = 0.05
 #: Two values are the same when the 95 % interval of their ratio lies within this share of 1.
 MARGIN = 0.02
-#: An interval around 1 that reaches no further is told as "equal within 3 %", a wider one by its ends.
+#: An interval around 1 that reaches no further is told as "equal within 3 %", a wider one by its
+#: ends.
 NEARLY_EQUAL = 0.03
 #: Signatures of one timing agree to this many decimals; see `physics.signature`.
 SIGNATURE_DECIMALS = 6
@@ -37,13 +38,14 @@ UNKNOWN_SPREAD = "nothing is known of how far it moves"
 class Difference:
     """One metric of one point, B against A. ratio: B over A, None where one of them is not above 0.
 
-    verdict: SAME, BETTER and WORSE are decided. BOUND: all that can be said is the interval.  AMBIGUOUS: nothing can
-    be said, and `reason` says why.
-    change: B less A, in the metric's unit.  direction: which is better.  low, high: the 95 % interval of the ratio.
-    least: the end of its one-sided 95 % interval that is nearer to 1: B is at least that much larger or smaller.
-    p: of no difference, before correction; None where nobody can say.  cards: how many measured A and B; of `paired`
-    sides how many measured both.  paired: whether both were measured on the same cards, which are compared each with
-    itself.  adjusted: whether the factors of the cards, as the reference steps tell them, are taken out of the ratio.
+    verdict: SAME, BETTER and WORSE are decided. BOUND: all that can be said is the interval.
+    AMBIGUOUS: nothing can be said, and `reason` says why.
+    change: B less A, in the metric's unit.  direction: which is better.  low, high: the 95 %
+    interval of the ratio. least: the end of its one-sided 95 % interval that is nearer to 1: B is
+    at least that much larger or smaller. p: of no difference, before correction; None where nobody
+    can say.  cards: how many measured A and B; of `paired` sides how many measured both.  paired:
+    whether both were measured on the same cards, which are compared each with itself.  adjusted:
+    whether the factors of the cards, as the reference steps tell them, are taken out of the ratio.
     """
 
     verdict: Verdict
@@ -61,12 +63,14 @@ class Difference:
 
     @property
     def times(self) -> float | None:
-        """How many times better B is, whichever direction is better; None where that cannot be said."""
+        """How many times better B is, whichever direction is better; None where that cannot be
+        said."""
         return None if self.ratio is None or self.direction is None else self._oriented(self.ratio)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of `times`, of the ratio where no direction is better; None where there is none."""
+        """The 95 % interval of `times`, of the ratio where no direction is better; None where there
+        is none."""
         if self.low is None or self.high is None:
             return None
         ends = sorted((self._oriented(self.low), self._oriented(self.high)))
@@ -93,8 +97,8 @@ class Difference:
     def wording(self, unit: str = "1") -> str:
         """What can be said, in words: `at least 1.40×`, `equal within 2 %`, `0.97 to 1.04×`.
 
-        Above 1 B is better; where no direction is better, it is larger.  unit: of the metric, for a difference that has
-        no ratio.
+        Above 1 B is better; where no direction is better, it is larger.  unit: of the metric, for a
+        difference that has no ratio.
         """
         if self.ratio is None:
             return self._wording_of_change(unit)
@@ -120,12 +124,13 @@ class Difference:
 
 
 def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Difference]:
-    """A verdict on each (A, B, metric), corrected for how many are asked at once (Benjamini and Hochberg).
+    """A verdict on each (A, B, metric), corrected for how many are asked at once (Benjamini and
+    Hochberg).
 
-    The metrics of one timing (time, rate, bandwidth) are one hypothesis: those of the same two mappings.
-    SAME: the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does not, and the difference would
-    arise from equal things too seldom; counts by any difference.  BOUND: neither, or no direction is better.
-    AMBIGUOUS: see `Difference`.
+    The metrics of one timing (time, rate, bandwidth) are one hypothesis: those of the same two
+    mappings. SAME: the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does
+    not, and the difference would arise from equal things too seldom; counts by any difference.
+    BOUND: neither, or no direction is better. AMBIGUOUS: see `Difference`.
     Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
     raw = [_difference(*pair) for pair in pairs]
@@ -146,7 +151,8 @@ def correct(p_values: Sequence[float]) -> list[float]:
 
 
 def _hypothesis(of_a: Values, of_b: Values, name: str) -> object:
-    """The same for all metrics of one timing of a point on both sides; None for a value that is of no timing."""
+    """The same for all metrics of one timing of a point on both sides; None for a value that is of
+    no timing."""
     a, b = of_a[name], of_b[name]
     if a.timing is None or b.timing is None:
         return None
@@ -174,7 +180,9 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     if a.value == b.value and (exact or a.spread is None or b.spread is None):
         return Difference("SAME", 1.0 if positive else None, direction=direction, change=change)
     if exact:
-        return dataclasses.replace(unjudged, low=ratio, high=ratio, least=ratio, p=0.0, reason=NO_DIRECTION)
+        return dataclasses.replace(
+            unjudged, low=ratio, high=ratio, least=ratio, p=0.0, reason=NO_DIRECTION
+        )
     if not positive:
         return _difference_of_changes(a, b, unjudged)
     if a.spread is None or b.spread is None:
@@ -183,7 +191,8 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
 
 
 def _difference_of_changes(a: MeasuredValue, b: MeasuredValue, found: Difference) -> Difference:
-    """Of values that are not above 0: their difference, by how far repeated runs of equal code move."""
+    """Of values that are not above 0: their difference, by how far repeated runs of equal code
+    move."""
     scatters = [each.scatter for each in (a, b) if each.scatter]
     if len(scatters) < 2 or found.change is None:
         return dataclasses.replace(found, reason=NOTHING_REPEATED)
@@ -213,15 +222,18 @@ class _Compared(NamedTuple):
 
 
 def _compare_cards(a: MeasuredValue, b: MeasuredValue) -> _Compared:
-    """Cards that measured both sides, each with itself; else the means of the two sides' cards, with the factors of the
-    cards taken out where that is more certain."""
+    """Cards that measured both sides, each with itself; else the means of the two sides' cards,
+    with the factors of the cards taken out where that is more certain."""
     assert a.spread is not None and b.spread is not None
     of_a, of_b = ({level.card: level for level in each.cards} for each in (a, b))
     common = of_a.keys() & of_b.keys()
     if common:
         count = len(common)
         ratio = sum(of_b[card].level - of_a[card].level for card in common) / count
-        variance = sum(a.spread.same_card / of_a[card].runs + b.spread.same_card / of_b[card].runs for card in common)
+        variance = sum(
+            a.spread.same_card / of_a[card].runs + b.spread.same_card / of_b[card].runs
+            for card in common
+        )
         freedom = min(a.spread.same_freedom, b.spread.same_freedom)
         return _Compared(ratio, variance / count**2, freedom, (count, count), paired=True)
     counts = len(of_a), len(of_b)
@@ -235,9 +247,9 @@ def _compare_cards(a: MeasuredValue, b: MeasuredValue) -> _Compared:
 def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared | None:
     """The same without the factors of the cards; None where a card or a type has no reference.
 
-    Of two sides on one type the references are compared directly. Of two types each side's is compared with the mean
-    over its type, which has an error of its own (the regression estimator of double sampling; Cochran, Sampling
-    Techniques, 3rd ed. (1977), section 12.6).
+    Of two sides on one type the references are compared directly. Of two types each side's is
+    compared with the mean over its type, which has an error of its own (the regression estimator of
+    double sampling; Cochran, Sampling Techniques, 3rd ed. (1977), section 12.6).
     """
     if a.adjusted is None or b.adjusted is None or a.physics is not b.physics:
         return None
@@ -255,7 +267,9 @@ def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared |
             variance += adjusted.coefficient**2 * adjusted.of_type.variance
         ratio -= sign * adjusted.coefficient * factor
         variance += adjusted.variance / len(references)
-    return _Compared(ratio, variance, min(a.adjusted.freedom, b.adjusted.freedom), plain.cards, adjusted=True)
+    return _Compared(
+        ratio, variance, min(a.adjusted.freedom, b.adjusted.freedom), plain.cards, adjusted=True
+    )
 
 
 def _difference_of_ratios(a: MeasuredValue, b: MeasuredValue, found: Difference) -> Difference:
@@ -280,16 +294,22 @@ def _difference_of_ratios(a: MeasuredValue, b: MeasuredValue, found: Difference)
 
 
 def throttling_slack(a: MeasuredValue, b: MeasuredValue) -> tuple[float, float]:
-    """How far the logarithm of B over A may lie lower and higher, because one side was sampled while it throttled.
+    """How far the logarithm of B over A may lie lower and higher, because one side was sampled
+    while it throttled.
 
-    Such a sample is neither boost nor settled: the settled rate is lower by up to the ratio of the two regimes, that of
-    the other side where it has both, else MOST_THROTTLED. Two sides that were both sampled so are compared as they are.
+    Such a sample is neither boost nor settled: the settled rate is lower by up to the ratio of the
+    two regimes, that of the other side where it has both, else MOST_THROTTLED. Two sides that were
+    both sampled so are compared as they are.
     """
     sides = [each.physics is Physics.THROTTLED for each in (a, b)]
     if all(sides) or not any(sides):
         return 0.0, 0.0
     other = b if sides[0] else a
-    most = abs(math.log(other.value / other.boosted.value)) if other.boosted else math.log(MOST_THROTTLED)
+    most = (
+        abs(math.log(other.value / other.boosted.value))
+        if other.boosted
+        else math.log(MOST_THROTTLED)
+    )
     a_slower = sides[0]
     # The settled time of a side is longer, its rate lower; without a direction it may be either.
     direction = common_direction(a, b)
@@ -315,8 +335,8 @@ def _judged(found: Difference, adjusted: float) -> Difference:
 
 
 def why_no_verdict(a: MeasuredValue, b: MeasuredValue) -> str:
-    """Why there is no verdict on the two, or "": how much other processes slowed one down is not known, and a highest
-    sample has no spread that repeats."""
+    """Why there is no verdict on the two, or "": how much other processes slowed one down is not
+    known, and a highest sample has no spread that repeats."""
     if a.is_busy or b.is_busy:
         return BUSY
     return EXTREME if Physics.EXTREME in (a.physics, b.physics) else ""
@@ -325,24 +345,30 @@ def why_no_verdict(a: MeasuredValue, b: MeasuredValue) -> str:
 def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
     """Why two values do not belong into one history, or "".
 
-    A value sampled while the card throttled is neither boost nor sustained; how much other processes slowed one down is
-    not known.
+    A value sampled while the card throttled is neither boost nor sustained; how much other
+    processes slowed one down is not known.
     """
     if a.is_busy or b.is_busy:
         return BUSY
-    return "one side throttled" if (a.physics is Physics.THROTTLED) != (b.physics is Physics.THROTTLED) else ""
+    return (
+        "one side throttled"
+        if (a.physics is Physics.THROTTLED) != (b.physics is Physics.THROTTLED)
+        else ""
+    )
 
 
 def common_direction(a: MeasuredValue, b: MeasuredValue) -> str | None:
-    """Which direction is better by both sides of a metric; None where one of them has none, or they contradict."""
+    """Which direction is better by both sides of a metric; None where one of them has none, or they
+    contradict."""
     return a.direction if a.direction == b.direction else None
 
 
 def different_problems(of_a: Values, of_b: Values) -> str:
-    """How the problems differ that two Records of a point solved: `different problems: size 4096 and 12288`, or "".
+    """How the problems differ that two Records of a point solved: `different problems: size 4096
+    and 12288`, or "".
 
-    A metric that has no direction and was counted, such as the size that a product was fastest at, describes the
-    problem. The other metrics of different problems have no ratio.
+    A metric that has no direction and was counted, such as the size that a product was fastest at,
+    describes the problem. The other metrics of different problems have no ratio.
     """
     differing = [
         f"{name} {of_a[name].value:.15g} and {of_b[name].value:.15g}"

@@ -1,4 +1,5 @@
-"""The asv plugin, named in asv.conf.json as ".hpml_plugins.asv": an Environment, our pages, and `patches`."""
+"""The asv plugin, named in asv.conf.json as ".hpml_plugins.asv": an Environment, our pages, and
+`patches`."""
 
 from hpml_plugins.asv.configuration import PLUGIN, read_configuration
 from hpml_plugins.asv.environment import NodeEnvironment

@@ -11,7 +11,8 @@ from asv.util import UserError, git_default_branch
 from hpml_plugins.errors import UsageError, describe
 
 NAME = "asv.conf.json"
-#: As `plugins` has to name us: asv imports only names with a dot in front, and ignores others without a word.
+#: As `plugins` has to name us: asv imports only names with a dot in front, and ignores others
+#: without a word.
 PLUGIN = ".hpml_plugins.asv"
 
 
@@ -26,27 +27,35 @@ class _Used(msgspec.Struct):
 
 
 def read_configuration(path: Path) -> Config:
-    """asv's own reading of the file. Raises UsageError with the file's name when it is missing or does not hold."""
+    """asv's own reading of the file. Raises UsageError with the file's name when it is missing or
+    does not hold."""
     if not path.is_file():
         raise UsageError("no such file; run this in the project's folder", str(path))
     try:
         conf = Config.load(str(path))
-        msgspec.json.encode(msgspec.convert(vars(conf), _Used))  # halves of characters cannot be written
+        # halves of characters cannot be written
+        msgspec.json.encode(msgspec.convert(vars(conf), _Used))
     except UserError as error:
-        raise UsageError(str(error).removeprefix(str(path.resolve())).strip(" :"), str(path)) from None
+        raise UsageError(
+            str(error).removeprefix(str(path.resolve())).strip(" :"), str(path)
+        ) from None
     except msgspec.ValidationError as error:
         raise UsageError(str(error), str(path)) from None
-    except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:  # what asv lets through
+    # what asv lets through
+    except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise UsageError(f"cannot be read: {describe(error)}", str(path)) from None
     if PLUGIN not in conf.plugins:
         raise UsageError(
-            f'"plugins" does not name "{PLUGIN}" (with its dot): without it asv does not load hpml-plugins', str(path)
+            f'"plugins" does not name "{PLUGIN}" (with its dot): without it asv does not load'
+            " hpml-plugins",
+            str(path),
         )
     return conf
 
 
 def find_history(folder: Path) -> tuple[Path, list[str]]:
-    """The repository of the project in a folder, and the branches whose histories are shown, the main one first.
+    """The repository of the project in a folder, and the branches whose histories are shown, the
+    main one first.
 
     Without asv.conf.json, or with one that asv cannot read: the folder itself, and no branch.
     """
@@ -63,8 +72,15 @@ def find_history(folder: Path) -> tuple[Path, list[str]]:
 
 
 def write_configuration(folder: Path, html: Path) -> Path:
-    """A configuration for `asv publish` of results that belong to no project here. html: where the site goes."""
+    """A configuration for `asv publish` of results that belong to no project here. html: where the
+    site goes."""
     path = folder / NAME
-    facts = {"version": 1, "project": "benchmarks", "repo": "none", "plugins": [PLUGIN], "html_dir": str(html)}
+    facts = {
+        "version": 1,
+        "project": "benchmarks",
+        "repo": "none",
+        "plugins": [PLUGIN],
+        "html_dir": str(html),
+    }
     path.write_bytes(msgspec.json.encode(facts))
     return path

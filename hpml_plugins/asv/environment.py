@@ -1,7 +1,8 @@
-"""`environment_type: node`: a commit's package over the node's own Python, built and installed without a network.
+"""`environment_type: node`: a commit's package over the node's own Python, built and installed
+without a network.
 
-Where asv's `matrix` names versions of packages, such as torch 2.13.0, an environment with these versions is made by uv
-instead; all other packages of it are the newest that fit.
+Where asv's `matrix` names versions of packages, such as torch 2.13.0, an environment with these
+versions is made by uv instead; all other packages of it are the newest that fit.
 """
 
 from __future__ import annotations
@@ -26,28 +27,39 @@ from hpml_plugins.measure import torch_build
 from hpml_plugins.model.record import STACK
 from hpml_plugins.suite.declaration import MACHINE_VARIABLE, PACKAGE_VARIABLE, RESULTS_VARIABLE
 
-_BUILD = "python -m pip wheel --no-deps --no-build-isolation --no-index -q -w {build_cache_dir} {build_dir}"
+_BUILD = (
+    "python -m pip wheel --no-deps --no-build-isolation --no-index -q -w {build_cache_dir}"
+    " {build_dir}"
+)
 _INSTALL = (
-    "in-dir={env_dir} python -m pip install --no-deps --no-index -q --upgrade --target {env_dir}/site {wheel_file}"
+    "in-dir={env_dir} python -m pip install --no-deps --no-index -q --upgrade --target"
+    " {env_dir}/site {wheel_file}"
 )
 _UNINSTALL = "return-code=any in-dir={env_dir} rm -rf {env_dir}/site"
 #: asv's modes that list benchmarks; the others run one.
 _DECLARING = ("discover", "check")
-#: Versions for this run, as `matrix` of asv.conf.json would give them: "torch==2.13.0,numba==0.66.0".
+#: Versions for this run, as `matrix` of asv.conf.json would give them:
+#: "torch==2.13.0,numba==0.66.0".
 STACK_VARIABLE = "HPML_STACK"
 #: s for resolving and installing a software stack; torch and CUDA are some 3 GB to download.
 INSTALL_TIMEOUT = 1800
 
 
 def package_digest(site: Path, commit: str) -> str:
-    """SHA-256 of the files of the package that was installed there, as pip's RECORD lists them with their own hashes.
+    """SHA-256 of the files of the package that was installed there, as pip's RECORD lists them with
+    their own hashes.
 
-    The commit where no package was installed; empty for this package, whose plugins have digests of their own. Metadata
-    does not count: a version number that changes with each commit changes nothing that is measured.
+    The commit where no package was installed; empty for this package, whose plugins have digests of
+    their own. Metadata does not count: a version number that changes with each commit changes
+    nothing that is measured.
     """
     if (site / "hpml_plugins").exists():
         return ""
-    lines = [line for path in site.glob("*.dist-info/RECORD") for line in path.read_text("utf-8").splitlines()]
+    lines = [
+        line
+        for path in site.glob("*.dist-info/RECORD")
+        for line in path.read_text("utf-8").splitlines()
+    ]
     files = sorted(line for line in lines if ".dist-info/" not in line and ".pyc," not in line)
     return hashlib.sha256("\n".join(files).encode()).hexdigest() if files else commit
 
@@ -55,8 +67,9 @@ def package_digest(site: Path, commit: str) -> str:
 def search_path(own: str, env: Mapping[str, str]) -> dict[str, str]:
     """The variables that put `own` in front of what the caller's had.
 
-    asv's benchmark.py imports asv_runner before it looks at ASV_PYTHONPATH, and removes from sys.path what PYTHONPATH
-    brought unless ASV_PYTHONPATH is set: on a node whose asv is itself found by such a variable, both are needed.
+    asv's benchmark.py imports asv_runner before it looks at ASV_PYTHONPATH, and removes from
+    sys.path what PYTHONPATH brought unless ASV_PYTHONPATH is set: on a node whose asv is itself
+    found by such a variable, both are needed.
     """
     theirs = [env.get("ASV_PYTHONPATH"), env.get("PYTHONPATH")]
     path = os.pathsep.join(dict.fromkeys([own, *filter(None, theirs)]))
@@ -67,28 +80,40 @@ def stack_matrix(words: str) -> dict[str, dict[str, list[str]]]:
     """asv's `matrix` for "torch==2.13.0,numba==0.66.0". Raises UsageError for anything else."""
     pins = [each.strip().partition("==") for each in words.split(",")]
     if wrong := [name for name, _, version in pins if not (name and version)]:
-        raise UsageError(f"{STACK_VARIABLE}={words!r}: {wrong[0]!r} has no version; write NAME==VERSION,NAME==VERSION")
+        raise UsageError(
+            f"{STACK_VARIABLE}={words!r}: {wrong[0]!r} has no version; write"
+            " NAME==VERSION,NAME==VERSION"
+        )
     return {"req": {name: [version] for name, _, version in pins}}
 
 
 def _requirements(pins: Mapping[str, str]) -> list[str]:
-    """The pinned packages, and what else hpml-plugins and its benchmarks require of this platform, without extras."""
+    """The pinned packages, and what else hpml-plugins and its benchmarks require of this platform,
+    without extras."""
     found = map(Requirement, importlib.metadata.requires("hpml-plugins") or ())
-    needed = [each for each in found if each.marker is None or each.marker.evaluate({"extra": "benchmarks"})]
+    needed = [
+        each
+        for each in found
+        if each.marker is None or each.marker.evaluate({"extra": "benchmarks"})
+    ]
     others = (f"{each.name}{each.specifier}" for each in needed if each.name not in pins)
     return [*map("==".join, pins.items()), *others]
 
 
 class NodeEnvironment(environment.Environment):  # type: ignore[misc]
-    """torch, CUDA and NCCL are the node's; the commit's package is put beside them in a folder of its own."""
+    """torch, CUDA and NCCL are the node's; the commit's package is put beside them in a folder of
+    its own."""
 
     tool_name = "node"
 
-    def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: Any) -> None:
+    def __init__(
+        self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: Any
+    ) -> None:
         if not self.matches(python):
             own = f"{sys.version_info[0]}.{sys.version_info[1]}"
             raise environment.EnvironmentUnavailable(
-                f"environment_type 'node' runs the Python that runs asv ({own}); it cannot give Python {python}"
+                f"environment_type 'node' runs the Python that runs asv ({own}); it cannot give"
+                f" Python {python}"
             )
         torch, cuda = ("", "") if requirements else torch_build()
         self._stack = (f"-torch{torch}" if torch else "") + (f"-cuda{cuda}" if cuda else "")
@@ -99,34 +124,50 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         # an empty list is the choice to run nothing: a repository without a package
         self._build_command = [_BUILD] if conf.build_command is None else conf.build_command
         self._install_command = [_INSTALL] if conf.install_command is None else conf.install_command
-        self._uninstall_command = [_UNINSTALL] if conf.uninstall_command is None else conf.uninstall_command
+        self._uninstall_command = (
+            [_UNINSTALL] if conf.uninstall_command is None else conf.uninstall_command
+        )
 
     @classmethod
     def matches(cls, python: str) -> bool:
         """Whether this Python is the one that runs asv."""
-        return python in ("same", "python", sys.executable, f"{sys.version_info[0]}.{sys.version_info[1]}")
+        return python in (
+            "same",
+            "python",
+            sys.executable,
+            f"{sys.version_info[0]}.{sys.version_info[1]}",
+        )
 
     @property
     def name(self) -> str:
-        """Python, torch and CUDA versions and no path, so that results of one node type share a name."""
+        """Python, torch and CUDA versions and no path, so that results of one node type share a
+        name."""
         if self._requirements:
             return str(super().name).replace(f"{self.tool_name}-", STACK, 1)
         return str(super().name) + self._stack
 
     @property
     def dir_name(self) -> str:
-        """A folder for each machine: nodes of one type that share env/ would build their commits over one another."""
+        """A folder for each machine: nodes of one type that share env/ would build their commits
+        over one another."""
         own = f"{super().dir_name} {os.environ.get(MACHINE_VARIABLE, '')}"
         return hashlib.sha256(own.encode()).hexdigest()[:32]
 
     @property
     def python_executable(self) -> str:
         """The node's own Python, or that of the stack."""
-        return str(Path(self._path, "stack", "bin", "python")) if self._requirements else sys.executable
+        return (
+            str(Path(self._path, "stack", "bin", "python"))
+            if self._requirements
+            else sys.executable
+        )
 
     def check_presence(self) -> bool:
         """Whether its folder exists and was made for the same settings."""
-        return Path(self._path, "asv-env-info.json").is_file() and Path(self.python_executable).exists()
+        return (
+            Path(self._path, "asv-env-info.json").is_file()
+            and Path(self.python_executable).exists()
+        )
 
     def _setup(self) -> None:
         Path(self._path).mkdir(parents=True, exist_ok=True)
@@ -137,28 +178,49 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
             log.info(f"Using this node's Python for {self.name}")
 
     def _install_stack(self) -> None:
-        """A virtual environment with the asked versions and what hpml-plugins and its benchmarks need beside them.
+        """A virtual environment with the asked versions and what hpml-plugins and its benchmarks
+        need beside them.
 
-        Raises HpmlError with the end of what uv says, for example where there is no network or no such version.
+        Raises HpmlError with the end of what uv says, for example where there is no network or no
+        such version.
         """
         import hpml_plugins
 
-        uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+        uv = shutil.which(
+            "uv",
+            path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+        )
         if uv is None:
-            raise HpmlError(f"{self.name} is installed by uv, which is not here: python -m pip install uv")
+            raise HpmlError(
+                f"{self.name} is installed by uv, which is not here: python -m pip install uv"
+            )
         stack = Path(self._path, "stack")
         pins = {name.removeprefix("pip+"): version for name, version in self._requirements.items()}
         self._uv([uv, "venv", "-q", "--clear", "--seed", "--python", sys.executable, str(stack)])
-        self._uv([uv, "pip", "install", "-q", "--python", str(stack / "bin/python"), *_requirements(pins)])
+        self._uv(
+            [
+                uv,
+                "pip",
+                "install",
+                "-q",
+                "--python",
+                str(stack / "bin/python"),
+                *_requirements(pins),
+            ]
+        )
         # a commit that has the package of its own comes before it
         site = next(stack.glob("lib/python*/site-packages"))
         (site / "hpml_plugins").symlink_to(Path(hpml_plugins.__file__).parent)
 
     def _uv(self, command: Sequence[str]) -> None:
         try:
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_TIMEOUT)
+            subprocess.run(
+                command, check=True, capture_output=True, text=True, timeout=INSTALL_TIMEOUT
+            )
         except subprocess.CalledProcessError as error:
-            raise HpmlError(f"{self.name} cannot be installed: {' '.join(error.stderr.split())[-500:]}") from None
+            raise HpmlError(
+                f"{self.name} cannot be installed: {' '.join(error.stderr.split())[-500:]}"
+            ) from None
         except subprocess.TimeoutExpired:
             raise HpmlError(f"{self.name} cannot be installed within {INSTALL_TIMEOUT} s") from None
 
@@ -169,17 +231,20 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
     def run(self, args: list[str], **kwargs: Any) -> Any:
         """Run this environment's Python with the commit's package in front of its own.
 
-        asv passes the mode second. Declaring is done by the working tree's package, whatever the commit, so that
-        benchmarks.json is the same on every node and an old commit does not shorten it.
+        asv passes the mode second. Declaring is done by the working tree's package, whatever the
+        commit, so that benchmarks.json is the same on every node and an old commit does not shorten
+        it.
         """
         site = Path(self._path, "site")
         env = {**kwargs.pop("env", os.environ), **self._global_env_vars}
         env |= search_path(str(self._root if args[1:2] and args[1] in _DECLARING else site), env)
         env[PACKAGE_VARIABLE] = package_digest(site, env.get("ASV_COMMIT", ""))
         env[RESULTS_VARIABLE] = str(self._results)
-        # Kernels that plugins compile with cache=True are then compiled once a commit, not once a process
+        # Kernels that plugins compile with cache=True are then compiled once a commit, not once a
+        # process
         env.setdefault("NUMBA_CACHE_DIR", str(Path(self._path, "numba-cache")))
         log.debug(f"Running '{' '.join(args)}' in {self.name}")
-        # -P keeps the launcher's own folder off the path; asv killed outright would leave its fork server for ever
+        # -P keeps the launcher's own folder off the path; asv killed outright would leave its fork
+        # server for ever
         launcher = [self.python_executable, "-P", parent_death.__file__, str(os.getpid())]
         return util.check_output([*launcher, *args], env=env, **kwargs)

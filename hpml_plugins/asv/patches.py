@@ -1,7 +1,8 @@
-"""Every attribute of asv that is replaced, each with the reason, because asv has no extension point there.
+"""Every attribute of asv that is replaced, each with the reason, because asv has no extension point
+there.
 
-asv is bounded to the versions that were tried (pyproject.toml); another one that lacks an attribute, or gives it other
-parameters, ends with a line that names it.
+asv is bounded to the versions that were tried (pyproject.toml); another one that lacks an
+attribute, or gives it other parameters, ends with a line that names it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,14 @@ from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, UsageError, describe, unwritable
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import Estimate
-from hpml_plugins.store import Locked, atomic_write, lock_declarations, open_result, project, read_object_or_empty
+from hpml_plugins.store import (
+    Locked,
+    atomic_write,
+    lock_declarations,
+    open_result,
+    project,
+    read_object_or_empty,
+)
 from hpml_plugins.store.asv_results import is_result_file, symbol_of
 from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates
@@ -62,7 +70,8 @@ _prepared: list[Prepared] = []
 
 @dataclass(frozen=True)
 class Replaced:
-    """An attribute of asv. parameters: their names in the versions that were tried.  why: one line."""
+    """An attribute of asv. parameters: their names in the versions that were tried.  why: one
+    line."""
 
     owner: Any
     name: str
@@ -99,12 +108,18 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
     if command not in _MEASURING:
         _project_if_possible(Path(conf.results_dir))
         if command == "Publish":
-            # asv's own search for regressions takes a rising throughput for one, and its page is ours
+            # asv's own search for regressions takes a rising throughput for one, and its page is
+            # ours
             conf.regressions_first_commits = {".*": None}
             show_missing_commits(conf)
         return original(cls, conf, args, **options)
-    prepared = prepare(conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False))
-    for problem in [*(plugin.error for plugin in prepared.host.broken), *prepared.host.offers.problems]:
+    prepared = prepare(
+        conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False)
+    )
+    for problem in [
+        *(plugin.error for plugin in prepared.host.broken),
+        *prepared.host.offers.problems,
+    ]:
         log.warning(one_line(str(problem)))
     _prepared[:] = [prepared]
     try:
@@ -127,7 +142,9 @@ def _project_if_possible(results: Path) -> None:
         log.warning(f"{refused}; asv's own pages and commands may lack the newest results")
 
 
-def discover(original: Any, cls: Any, conf: Any, repo: Any, environments: Any, commits: Any, **options: Any) -> Any:
+def discover(
+    original: Any, cls: Any, conf: Any, repo: Any, environments: Any, commits: Any, **options: Any
+) -> Any:
     """asv's benchmarks, of ours one metric each and the points of the profile."""
     found = original(cls, conf, repo, environments, commits, **options)
     if _prepared:
@@ -152,16 +169,20 @@ def save_results(original: Any, self: Any, result_dir: str) -> None:
 
 
 def results_without_records(original: Any, results_dir: str, machine: str, commit: str) -> Any:
-    """What `--skip-existing` looks at: a benchmark of ours is skipped point by point, by its Records."""
+    """What `--skip-existing` looks at: a benchmark of ours is skipped point by point, by its
+    Records."""
     for result in original(results_dir, machine, commit):
         ours = measured_here(Path(results_dir, machine), result.commit_hash[:8])
-        for name in [name for name in result.get_all_result_keys() if name.partition(".track_")[0] in ours]:
+        for name in [
+            name for name in result.get_all_result_keys() if name.partition(".track_")[0] in ours
+        ]:
             result.remove_result(name)
         yield result
 
 
 def run_point(original: Any, benchmark: Any, spawner: Any, param_idx: int, **options: Any) -> Any:
-    """What a point gave. At the first one of a commit, all rounds of all its points are measured, in random order."""
+    """What a point gave. At the first one of a commit, all rounds of all its points are measured,
+    in random order."""
     if "benchmark" not in benchmark or not _prepared:
         return original(benchmark, spawner, param_idx, **options)
     prepared = _prepared[0]
@@ -210,25 +231,35 @@ def format_without_spaces(original: Any, value: Any, unit: str, err: float | Non
     return "".join(format_value(original, value, unit, err).split())
 
 
-def format_measured(original: Any, result: Any, benchmark: Any, max_width: int | None = None) -> list[str]:
+def format_measured(
+    original: Any, result: Any, benchmark: Any, max_width: int | None = None
+) -> list[str]:
     """A line for each measured point; asv prints a grid full of n/a."""
     if "benchmark" not in benchmark:
         return list(original(result, benchmark, max_width))
     lines = []
     for values, (value, error) in zip(itertools.product(*benchmark["params"]), result, strict=True):
         if value is None or value == value:
-            point = formatting.format_point_texts(dict(zip(benchmark["param_names"], values, strict=False)))
-            lines.append(f"{point}: {format_value(util.human_value, value, benchmark['unit'], error)}")
+            point = formatting.format_point_texts(
+                dict(zip(benchmark["param_names"], values, strict=False))
+            )
+            lines.append(
+                f"{point}: {format_value(util.human_value, value, benchmark['unit'], error)}"
+            )
     return lines or ["no point was measured"]
 
 
-def write_json(original: Any, path: str, data: Any, api_version: int | None = None, compact: bool = False) -> None:
-    """Atomic, to the same bytes: asv writes in place, and a kill or a full disk would cost the old content.
+def write_json(
+    original: Any, path: str, data: Any, api_version: int | None = None, compact: bool = False
+) -> None:
+    """Atomic, to the same bytes: asv writes in place, and a kill or a full disk would cost the old
+    content.
 
-    benchmarks.json, which the last run writes whole, keeps what other nodes and commits declared. Files of the site
-    can be made again, and are not synced to the disk one by one.
+    benchmarks.json, which the last run writes whole, keeps what other nodes and commits declared.
+    Files of the site can be made again, and are not synced to the disk one by one.
     """
-    # A link among results is replaced, not written through; only the user's own ~/.asv-machine.json may be one.
+    # A link among results is replaced, not written through; only the user's own ~/.asv-machine.json
+    # may be one.
     target = Path(path).absolute()
     if target.name.startswith("."):
         save_machines(target, data)
@@ -245,10 +276,14 @@ def write_json(original: Any, path: str, data: Any, api_version: int | None = No
     atomic_write(target, text.encode(), durable=lasting)
 
 
-def load_json(original: Any, path: str, api_version: int | None = None, js_comments: bool = False) -> Any:
-    """Name any file that is not what asv takes it for: asv expects text that is no JSON, and nothing else."""
+def load_json(
+    original: Any, path: str, api_version: int | None = None, js_comments: bool = False
+) -> Any:
+    """Name any file that is not what asv takes it for: asv expects text that is no JSON, and
+    nothing else."""
     file = Path(path)
-    own = js_comments or file.name.startswith(".")  # asv.conf.json and ~/.asv-machine.json, which may be links
+    # asv.conf.json and ~/.asv-machine.json, which may be links
+    own = js_comments or file.name.startswith(".")
     try:
         with file.open("rb") if own else open_result(file) as opened:
             text = opened.read()
@@ -256,14 +291,26 @@ def load_json(original: Any, path: str, api_version: int | None = None, js_comme
         refuse_lone_surrogates(text, found)
         if file.name == DECLARATIONS:
             return _valid_declarations(path, found)
-        if file.name == MACHINE and (not isinstance(found, dict) or found.get("machine") != file.parent.name):
+        if file.name == MACHINE and (
+            not isinstance(found, dict) or found.get("machine") != file.parent.name
+        ):
             raise ValueError("not a machine's facts")
         if (file.parent / MACHINE).exists() and file.name != MACHINE and not is_result_file(found):
             raise ValueError("not an asv result file")
         return found
-    except (ValueError, TypeError, AttributeError, RecursionError, util.UserError, HpmlError) as error:
-        if file.name == MACHINE and api_version is None:  # `asv publish` would end at one machine's damaged file
-            log.warning(one_line(f"{path} is not a machine's facts; shown by the name of its folder"))
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        util.UserError,
+        HpmlError,
+    ) as error:
+        # `asv publish` would end at one machine's damaged file
+        if file.name == MACHINE and api_version is None:
+            log.warning(
+                one_line(f"{path} is not a machine's facts; shown by the name of its folder")
+            )
             return {"machine": file.parent.name}
         if isinstance(error, util.UserError):
             raise
@@ -281,7 +328,8 @@ def _valid_declarations(path: str, found: Any) -> Any:
 
 
 def finite_levels(original: Any, y: list[float], *arguments: Any, **options: Any) -> Any:
-    """asv's levels of a series; one level where a value, or their sum, is infinite: asv's search would not end."""
+    """asv's levels of a series; one level where a value, or their sum, is infinite: asv's search
+    would not end."""
     if not math.isfinite(sum(map(abs, y))):
         return [len(y)], [statistics.median(y)], [0.0], None
     return original(y, *arguments, **options)
@@ -289,23 +337,79 @@ def finite_levels(original: Any, y: list[float], *arguments: Any, **options: Any
 
 _VALUE = "value, unit, err"
 REPLACED = (
-    Replaced(benchmarks.Benchmarks, "discover", "conf, repo, environments, commit_hash, regex, check", discover,
-             "asv selects points by --bench alone; starting a process for each metric of each point takes longest"),
-    Replaced(results.Results, "save", "self, result_dir", save_results, "the Records have every metric, asv only one"),
-    Replaced(results, "_format_benchmark_result", "result, benchmark, max_width", format_measured, "a grid of n/a"),
-    Replaced(run, "iter_results_for_machine_and_hash", "results, machine_name, commit", results_without_records,
-             "--skip-existing takes a benchmark with one measured point for done"),
-    Replaced(runner, "_run_benchmark_single_param", "benchmark, spawner, param_idx, profile, extra_params, cwd",
-             run_point, "asv is silent while the points of a benchmark are measured"),
-    Replaced(runner, "log_benchmark_result", "results, benchmark, show_stderr", log_result, "one table, all metrics"),
+    Replaced(
+        benchmarks.Benchmarks,
+        "discover",
+        "conf, repo, environments, commit_hash, regex, check",
+        discover,
+        "asv selects points by --bench alone; starting a process for each metric of each point"
+        " takes longest",
+    ),
+    Replaced(
+        results.Results,
+        "save",
+        "self, result_dir",
+        save_results,
+        "the Records have every metric, asv only one",
+    ),
+    Replaced(
+        results,
+        "_format_benchmark_result",
+        "result, benchmark, max_width",
+        format_measured,
+        "a grid of n/a",
+    ),
+    Replaced(
+        run,
+        "iter_results_for_machine_and_hash",
+        "results, machine_name, commit",
+        results_without_records,
+        "--skip-existing takes a benchmark with one measured point for done",
+    ),
+    Replaced(
+        runner,
+        "_run_benchmark_single_param",
+        "benchmark, spawner, param_idx, profile, extra_params, cwd",
+        run_point,
+        "asv is silent while the points of a benchmark are measured",
+    ),
+    Replaced(
+        runner,
+        "log_benchmark_result",
+        "results, benchmark, show_stderr",
+        log_result,
+        "one table, all metrics",
+    ),
     Replaced(util, "human_value", _VALUE, format_value, "asv scales seconds and bytes only"),
-    Replaced(compare, "human_value", _VALUE, format_without_spaces, "`asv compare` has a name of its own for it"),
-    Replaced(util, "write_json", "path, data, api_version, compact", write_json, "asv writes in place"),
-    Replaced(util, "load_json", "path, api_version, js_comments", load_json, "a foreign file ends asv in a traceback"),
-    Replaced(step_detect, "solve_potts_autogamma", "y, w, beta, kw", finite_levels, "an infinity ends `asv publish`"),
+    Replaced(
+        compare,
+        "human_value",
+        _VALUE,
+        format_without_spaces,
+        "`asv compare` has a name of its own for it",
+    ),
+    Replaced(
+        util, "write_json", "path, data, api_version, compact", write_json, "asv writes in place"
+    ),
+    Replaced(
+        util,
+        "load_json",
+        "path, api_version, js_comments",
+        load_json,
+        "a foreign file ends asv in a traceback",
+    ),
+    Replaced(
+        step_detect,
+        "solve_potts_autogamma",
+        "y, w, beta, kw",
+        finite_levels,
+        "an infinity ends `asv publish`",
+    ),
     # Of every command: facts of the node, stale projections, errors in one line
-    Replaced(Command, "run_from_conf_args", "conf, args", run_command, "asv has no hook around a command"),
-)  # fmt: skip
+    Replaced(
+        Command, "run_from_conf_args", "conf, args", run_command, "asv has no hook around a command"
+    ),
+)
 
 
 def changed() -> list[str]:
@@ -327,16 +431,20 @@ def _parameters(attribute: Any) -> str | None:
 
 @functools.cache
 def apply() -> None:
-    """Replace all of them, once. Raises asv's UserError, naming what is different, for another asv."""
+    """Replace all of them, once. Raises asv's UserError, naming what is different, for another
+    asv."""
     if differences := changed():
-        raise util.UserError(f"{differences[0]}; hpml-plugins works with asv 0.6.6: pip install 'asv==0.6.6'")
+        raise util.UserError(
+            f"{differences[0]}; hpml-plugins works with asv 0.6.6: pip install 'asv==0.6.6'"
+        )
     for each in REPLACED:
         for owner in util.iter_subclasses(Command) if each.owner is Command else [each.owner]:
             _replace(owner, each.name, each.replacement)
 
 
 def _replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
-    """Put `replacement`, which takes the original as its first argument, in the place of an attribute."""
+    """Put `replacement`, which takes the original as its first argument, in the place of an
+    attribute."""
     attribute = inspect.getattr_static(owner, name)
     original = getattr(attribute, "__func__", attribute)
 

@@ -1,7 +1,7 @@
 """What `asv publish` runs for us: our pages, the regressions, and the whole site made offline.
 
-asv finds publishers among the subclasses of its own; importing this module is enough. It is imported at
-every asv command, so all that is heavy is imported when a page is written.
+asv finds publishers among the subclasses of its own; importing this module is enough. It is
+imported at every asv command, so all that is heavy is imported when a page is written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from asv.publishing import OutputPublisher
 
 
 class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
-    """Writes our pages; then replaces the CDN addresses in asv's index, which asv has written by then."""
+    """Writes our pages; then replaces the CDN addresses in asv's index, which asv has written by
+    then."""
 
     name = "gpus"
     button_label = "GPU types"
@@ -20,7 +21,9 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
     order = 10  # after asv's own pages
 
     @classmethod
-    def publish(cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: dict[str, int]) -> None:
+    def publish(
+        cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: dict[str, int]
+    ) -> None:
         """Called once by asv. Raises HpmlError where the site would not work offline."""
         import time
 

@@ -1,4 +1,5 @@
-"""Before `asv run` measures: the node and its name, the suite for the benchmark processes, the points to measure."""
+"""Before `asv run` measures: the node and its name, the suite for the benchmark processes, the
+points to measure."""
 
 from __future__ import annotations
 
@@ -41,7 +42,14 @@ from hpml_plugins.run import (
     read_past_rounds,
     rounds_of,
 )
-from hpml_plugins.store import Lock, atomic_write, lock_machine, machine_folder, past_rounds, read_object_or_empty
+from hpml_plugins.store import (
+    Lock,
+    atomic_write,
+    lock_machine,
+    machine_folder,
+    past_rounds,
+    read_object_or_empty,
+)
 from hpml_plugins.store.files import read_object
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.suite.declaration import (
@@ -58,11 +66,14 @@ from hpml_plugins.terminal import say
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
 #: What asv is told of a point that no process measured: asv's skipped.
-NOT_MEASURED = BenchmarkResult(result=[math.nan], samples=[None], number=[None], errcode=0, stderr="", profile=None)
+NOT_MEASURED = BenchmarkResult(
+    result=[math.nan], samples=[None], number=[None], errcode=0, stderr="", profile=None
+)
 
 
 class Task(NamedTuple):
-    """A point to measure. entry: of asv's benchmarks, one metric of ours.  number: of the point, as asv counts them."""
+    """A point to measure. entry: of asv's benchmarks, one metric of ours.  number: of the point, as
+    asv counts them."""
 
     entry: dict[str, Any]
     number: int
@@ -74,9 +85,10 @@ class Task(NamedTuple):
 class Prepared:
     """What a measuring command works with.
 
-    scratch: its folder, where points leave their Records.  spawner: asv's, of the commit and environment under way.
-    outcomes: (name, number of the point) → what the process of the last round gave asv, and the Record of all rounds.
-    left_out: the points that did not fit into the limit, likewise.
+    scratch: its folder, where points leave their Records.  spawner: asv's, of the commit and
+    environment under way. outcomes: (name, number of the point) → what the process of the last
+    round gave asv, and the Record of all rounds. left_out: the points that did not fit into the
+    limit, likewise.
     lock: of the machine's folder; None where nothing is stored.
     """
 
@@ -98,11 +110,13 @@ class Prepared:
 
 
 def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
-    """Validate the registry, detect the node, and write the suite that the benchmark processes read.
+    """Validate the registry, detect the node, and write the suite that the benchmark processes
+    read.
 
-    args: asv's arguments; its `machine` is set to the name of this node's results.  writes: lock the machine's folder
-    for this process. Nothing of results/ is touched before the registry is known to be good. Raises HpmlError when it
-    is not, and Locked when another process, here or on another node, writes this machine's results.
+    args: asv's arguments; its `machine` is set to the name of this node's results.  writes: lock
+    the machine's folder for this process. Nothing of results/ is touched before the registry is
+    known to be good. Raises HpmlError when it is not, and Locked when another process, here or on
+    another node, writes this machine's results.
     """
     limit = limit_of_environment()
     registry = read_registry()
@@ -135,7 +149,8 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
 
 
 def _remove_when_terminated(folder: str) -> None:
-    """Have SIGTERM and SIGHUP, which run nothing at exit, remove this folder before they end this process."""
+    """Have SIGTERM and SIGHUP, which run nothing at exit, remove this folder before they end this
+    process."""
     owner = os.getpid()
 
     def end(number: int, _: object) -> None:
@@ -150,10 +165,11 @@ def _remove_when_terminated(folder: str) -> None:
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
-    """Keep of asv's selection one metric of each benchmark of ours, and of its points those of the profile.
+    """Keep of asv's selection one metric of each benchmark of ours, and of its points those of the
+    profile.
 
-    The process of that metric measures the point for all metrics, and the projection gives the others to asv. Points
-    that the node lacks something for stay: their Records say what.
+    The process of that metric measures the point for all metrics, and the projection gives the
+    others to asv. Points that the node lacks something for stay: their Records say what.
     """
     selection = {each.benchmark: each.chosen_points().keys() for each in declared}
     done: set[str] = set()
@@ -185,7 +201,11 @@ def add_reference(benchmarks: Benchmarks, declared: Iterable[Declared], node: No
 
 def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[Task]:
     """The points of ours that asv has selected, in the registry's order."""
-    entries = {entry["benchmark"]: (name, entry) for name, entry in benchmarks.items() if "benchmark" in entry}
+    entries = {
+        entry["benchmark"]: (name, entry)
+        for name, entry in benchmarks.items()
+        if "benchmark" in entry
+    }
     tasks = []
     for each in declared:
         if each.benchmark not in entries:
@@ -207,9 +227,9 @@ def measure_commit(
 ) -> None:
     """Measure all rounds of all points of a commit that fit into the run's limit; fills `outcomes`.
 
-    measure: has asv start a process for a point, which leaves a Record.  rounds: overrides the benchmarks' own.
-    commit, environment: their names, for the Records of points that this node skips.
-    Raises Unwritable where a Record cannot be stored: the next ones would be lost too.
+    measure: has asv start a process for a point, which leaves a Record.  rounds: overrides the
+    benchmarks' own. commit, environment: their names, for the Records of points that this node
+    skips. Raises Unwritable where a Record cannot be stored: the next ones would be lost too.
     """
     results: dict[int, Any] = {}
 
@@ -219,11 +239,15 @@ def measure_commit(
             prepared.lock.check()
         if reason := task.declared.unmet.get(task.number):
             results[number] = NOT_MEASURED._replace(stderr=f"skipped: {reason}")
-            return skip_point(prepared.suite, task.declared, task.params, reason, commit, environment)
+            return skip_point(
+                prepared.suite, task.declared, task.params, reason, commit, environment
+            )
         results[number] = measure(task.entry, task.number)
         if (refused := prepared.scratch / UNWRITABLE).exists():
             reason = refused.read_text(encoding="utf-8")
-            raise Unwritable(f"{reason}; what was measured is kept, asv run --skip-existing continues after it")
+            raise Unwritable(
+                f"{reason}; what was measured is kept, asv run --skip-existing continues after it"
+            )
         return take_record(prepared.scratch, task.declared.key(task.params))
 
     tasks = [
@@ -237,12 +261,15 @@ def measure_commit(
         for place, task in enumerate(prepared.tasks)
     }
     prepared.left_out = {
-        (task.entry["name"], task.number) for place, task in enumerate(prepared.tasks) if place not in results
+        (task.entry["name"], task.number)
+        for place, task in enumerate(prepared.tasks)
+        if place not in results
     }
 
 
 def plan(prepared: Prepared, repeats: int) -> None:
-    """Tell the report which rounds the run will measure. repeats: at how many commits and environments."""
+    """Tell the report which rounds the run will measure. repeats: at how many commits and
+    environments."""
     rounds: list[Round] = []
     for task in prepared.tasks:
         if task.number in task.declared.unmet:
@@ -256,39 +283,49 @@ def take_record(scratch: Path, point: str) -> Record | None:
     found = None
     for path in scratch.rglob(f"{point}.json"):
         found = decode(path.read_bytes())
-        path.unlink()  # a commit from before there were rounds would give it again instead of measuring
+        # a commit from before there were rounds would give it again instead of measuring
+        path.unlink()
         path.with_suffix(".started").unlink(missing_ok=True)
     return found
 
 
 def keep_shard(benchmarks: Benchmarks) -> None:
-    """Keep the benchmarks of this process's shard. Raises SystemExit(0) when it has none and others have some."""
+    """Keep the benchmarks of this process's shard. Raises SystemExit(0) when it has none and others
+    have some."""
     index, count = chosen_shard()
     active = benchmarks.benchmark_selection
     weights = {name: 1 if active.get(name) is None else len(active[name]) for name in benchmarks}
     mine = shard(weights, count)[index]
     if weights and not mine:
-        say(f"shard {index + 1} of {count} has nothing to measure: there are {len(weights)} benchmarks")
+        say(
+            f"shard {index + 1} of {count} has nothing to measure: there are {len(weights)}"
+            " benchmarks"
+        )
         raise SystemExit(0)
     for name in set(benchmarks) - set(mine):
         del benchmarks[name]
 
 
 def chosen_shard() -> tuple[int, int]:
-    """The shard of this process, from 0, and how many there are. Raises UsageError for what is no shard."""
+    """The shard of this process, from 0, and how many there are. Raises UsageError for what is no
+    shard."""
     text = os.environ.get(SHARD_VARIABLE, "0/1")
     found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     index, count = (int(found[1]), int(found[2])) if found else (0, 0)
     if index >= count:
-        raise UsageError(f"{SHARD_VARIABLE} is {text[:40]!r}, not I/N with I from 0 to N - 1, such as 0/2; correct it")
+        raise UsageError(
+            f"{SHARD_VARIABLE} is {text[:40]!r}, not I/N with I from 0 to N - 1, such as 0/2;"
+            " correct it"
+        )
     return index, count
 
 
 def shard(weights: Mapping[str, float], count: int) -> list[list[str]]:
-    """Names in shards of about equal weight: the heaviest first, each to the shard that is lightest so far.
+    """Names in shards of about equal weight: the heaviest first, each to the shard that is lightest
+    so far.
 
-    The same for everybody who asks: ties go by name, and to the first shard. At most 4/3 of the optimum.
-    Source: Graham, Bounds on multiprocessing timing anomalies, 1969.
+    The same for everybody who asks: ties go by name, and to the first shard. At most 4/3 of the
+    optimum. Source: Graham, Bounds on multiprocessing timing anomalies, 1969.
     """
     shards: list[list[str]] = [[] for _ in range(count)]
     filled = [0.0] * count
@@ -302,8 +339,9 @@ def shard(weights: Mapping[str, float], count: int) -> list[list[str]]:
 def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
     """asv's six facts of a machine, and `gpu` and `num_gpu`.
 
-    Each different value splits asv's graphs, so what changes between two boots of one node type (kernel, a virtual
-    machine's memory, the host's CPU) is kept as it was first recorded under this name; every Record has the truth.
+    Each different value splits asv's graphs, so what changes between two boots of one node type
+    (kernel, a virtual machine's memory, the host's CPU) is kept as it was first recorded under this
+    name; every Record has the truth.
     """
     found = {
         "machine": machine,
@@ -328,7 +366,8 @@ def record_machine(facts: dict[str, str]) -> None:
 def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
     """Write machines into ~/.asv-machine.json, which may be a link, beside those that are there.
 
-    asv reads the file, adds to it and writes it: of two jobs that start at once on a shared home, one would be lost.
+    asv reads the file, adds to it and writes it: of two jobs that start at once on a shared home,
+    one would be lost.
     """
     file = file.resolve()
     with Lock(Path(f"{file}.lock"), MACHINE_FILE_TIMEOUT):
@@ -338,7 +377,14 @@ def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
 
 
 def _reused_statuses(args: Any) -> list[str]:
-    """The statuses that asv was told to skip. A skipped point counts as successful, as asv counts its NaN."""
-    everything = getattr(args, "skip_existing", False) or getattr(args, "skip_existing_commits", False)
-    successful = ["ok", "skipped"] if everything or getattr(args, "skip_existing_successful", False) else []
-    return successful + (["failed"] if everything or getattr(args, "skip_existing_failed", False) else [])
+    """The statuses that asv was told to skip. A skipped point counts as successful, as asv counts
+    its NaN."""
+    everything = getattr(args, "skip_existing", False) or getattr(
+        args, "skip_existing_commits", False
+    )
+    successful = (
+        ["ok", "skipped"] if everything or getattr(args, "skip_existing_successful", False) else []
+    )
+    return successful + (
+        ["failed"] if everything or getattr(args, "skip_existing_failed", False) else []
+    )

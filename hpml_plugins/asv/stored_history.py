@@ -1,7 +1,8 @@
-"""The lines of branches for `asv publish`, as our pages have them: also of commits that the repository lacks.
+"""The lines of branches for `asv publish`, as our pages have them: also of commits that the
+repository lacks.
 
-asv knows the first parents of a branch alone: not what a branch went through as it was merged, nor what the repository
-does not have.
+asv knows the first parents of a branch alone: not what a branch went through as it was merged, nor
+what the repository does not have.
 """
 
 from __future__ import annotations
@@ -31,16 +32,20 @@ from hpml_plugins.terminal import one_line
 DVCS = "hpml"
 #: What only a repository can answer.
 _ASKED = (
-    "get_hashes_from_range", "get_range_spec", "get_new_range_spec", "get_hash_from_name", "get_hash_from_parent",
+    "get_hashes_from_range",
+    "get_range_spec",
+    "get_new_range_spec",
+    "get_hash_from_name",
+    "get_hash_from_parent",
     "get_name_from_hash",
-)  # fmt: skip
+)
 
 
 class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
     """A repository, or none, and the commits that asv leaves out. asv finds it by `dvcs`.
 
-    known: asv's repository; None where there is none.  dates: of every commit with results, ms since 1970.  order: the
-    lines of the branches, in the order of `conf.branches`.
+    known: asv's repository; None where there is none.  dates: of every commit with results, ms
+    since 1970.  order: the lines of the branches, in the order of `conf.branches`.
     """
 
     dvcs = DVCS
@@ -79,29 +84,38 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         return str(self.known.get_branch_name(branch)) if self.known is not None else "results"
 
     def get_branch_commits(self, branch: str | None) -> list[str]:
-        """The line of a branch, newest first. Commits that the repository lacks are on every line."""
+        """The line of a branch, newest first. Commits that the repository lacks are on every
+        line."""
         name = self.get_branch_name(branch)
         line = next((line for line in self.order.lines if line.branch == name), self.order.lines[0])
-        return [each for each in self.order if self.order.standing(each, line) > Standing.UNPLACED][::-1]
+        return [each for each in self.order if self.order.standing(each, line) > Standing.UNPLACED][
+            ::-1
+        ]
 
     def get_revisions(self, commits: Iterable[str]) -> dict[str, int]:
-        """Commit → its place in the history of these commits; those outside of all lines by their dates."""
+        """Commit → its place in the history of these commits; those outside of all lines by their
+        dates."""
         wanted = set(commits)
         others = {commit: self.get_date(commit) for commit in wanted - self.order.keys()}
-        dates = {commit: self.get_date(commit) for commit in self.order if commit in wanted} | others
+        dates = {
+            commit: self.get_date(commit) for commit in self.order if commit in wanted
+        } | others
         ordered = place_by_date([each for each in self.order if each in wanted], dates, others)
         return {commit: number for number, commit in enumerate(ordered)}
 
 
 def _refuse(*_: object) -> None:
-    raise HpmlError("a range of commits needs a repository, and there is none here; publish without a range")
+    raise HpmlError(
+        "a range of commits needs a repository, and there is none here; publish without a range"
+    )
 
 
 def find_order(conf: Any, repository: Any) -> CommitOrder:
-    """The lines of the branches of asv's configuration; of another version control than git by asv's own answers.
+    """The lines of the branches of asv's configuration; of another version control than git by
+    asv's own answers.
 
-    repository: asv's; None where the configuration names none. Raises UserError or ProcessError for another than git
-    that has no such branches.
+    repository: asv's; None where the configuration names none. Raises UserError or ProcessError for
+    another than git that has no such branches.
     """
     results = Path(conf.results_dir)
     if repository is None:
@@ -122,7 +136,8 @@ def find_order(conf: Any, repository: Any) -> CommitOrder:
 
 
 def show_missing_commits(conf: Any) -> None:
-    """Let asv publish the lines as they are: with merged commits, and those that the repository lacks, which it names.
+    """Let asv publish the lines as they are: with merged commits, and those that the repository
+    lacks, which it names.
 
     Also says which commits with results are on no line.
     """
@@ -134,7 +149,12 @@ def show_missing_commits(conf: Any) -> None:
         if all(path.name[:8] in _shown_by_asv(repository, conf.branches) for path in files):
             return  # asv names each file after its commit: none has to be read
     except (UserError, ProcessError) as error:
-        log.warning(one_line(f"commits are ordered by their dates, without a repository: {str(error).splitlines()[0]}"))
+        log.warning(
+            one_line(
+                "commits are ordered by their dates, without a repository:"
+                f" {str(error).splitlines()[0]}"
+            )
+        )
         repository, conf.branches = None, [None]
         order = order_by_date(stored_dates(files))
     for problem in order.problems:
@@ -142,19 +162,28 @@ def show_missing_commits(conf: Any) -> None:
     dates = stored_dates(files)
     if order.by_date and repository is not None:
         names = one_line(name_some(order.by_date))
-        log.warning(f"{len(order.by_date)} of {len(dates)} commits are not in the repository, shown by date: {names}")
+        log.warning(
+            f"{len(order.by_date)} of {len(dates)} commits are not in the repository, shown by"
+            f" date: {names}"
+        )
     if outside := dates.keys() - order.keys():
         names, branches = name_some(outside), " and ".join(line.branch for line in order.lines)
         log.warning(
-            one_line(f"{len(outside)} of {len(dates)} commits are not on the line of {branches}, left out: {names}")
+            one_line(
+                f"{len(outside)} of {len(dates)} commits are not on the line of {branches}, left"
+                f" out: {names}"
+            )
         )
     StoredHistory.known, StoredHistory.dates, StoredHistory.order = repository, dates, order
     conf.dvcs = DVCS
 
 
 def _shown_by_asv(repository: Any, branches: Iterable[str | None]) -> set[str]:
-    """The first digits of the commits of these branches as asv has them; none where one is only at the remote."""
+    """The first digits of the commits of these branches as asv has them; none where one is only at
+    the remote."""
     try:
-        return {commit[:8] for branch in branches for commit in repository.get_branch_commits(branch)}
+        return {
+            commit[:8] for branch in branches for commit in repository.get_branch_commits(branch)
+        }
     except (UserError, ProcessError):
         return set()

@@ -1,4 +1,5 @@
-"""The command `hpml`. Each command's module is imported only when it is called: `hpml list` must answer at once."""
+"""The command `hpml`. Each command's module is imported only when it is called: `hpml list` must
+answer at once."""
 
 from __future__ import annotations
 
@@ -58,12 +59,15 @@ class Settings:
 
 
 class Positive(click.FloatRange):
-    """A positive number up to a maximum (default: the longest time, s); never NaN, which click admits."""
+    """A positive number up to a maximum (default: the longest time, s); never NaN, which click
+    admits."""
 
     def __init__(self, most: float = LONGEST) -> None:
         super().__init__(0, most, min_open=True)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """The number; ends the command with a usage error for anything else."""
         found: float = super().convert(value, param, ctx)
         return self.fail(f"{value!r} is not a number.", param, ctx) if math.isnan(found) else found
@@ -109,8 +113,11 @@ def group(context: click.Context, registry: Path, debug: bool) -> None:
     context.obj = Settings(registry, debug)
 
 
-def show_findings(findings: Iterable[Finding], as_json: bool, facts: Mapping[str, object] | None = None) -> int:
-    """Print findings as they come, or all as JSON, beside facts where there are any. Returns how many are broken."""
+def show_findings(
+    findings: Iterable[Finding], as_json: bool, facts: Mapping[str, object] | None = None
+) -> int:
+    """Print findings as they come, or all as JSON, beside facts where there are any. Returns how
+    many are broken."""
     shown = []
     for finding in findings:
         shown.append(finding)
@@ -127,7 +134,8 @@ def print_json(value: object) -> None:
     """Print a value as JSON for people."""
     import msgspec
 
-    text = msgspec.json.encode(value, enc_hook=lambda path: printable(str(path)))  # a file's name need not be UTF-8
+    # a file's name need not be UTF-8
+    text = msgspec.json.encode(value, enc_hook=lambda path: printable(str(path)))
     say(*printable_json(msgspec.json.format(text).decode()).split("\n"))
 
 
@@ -139,18 +147,24 @@ def _explain(error: Exception) -> str:
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
         return str(HpmlError(error.strerror or describe(error), os.fsdecode(error.filename)))
     if isinstance(error, UnicodeEncodeError):
-        return str(HpmlError(f"{error.object[error.start : error.end]!r} is not UTF-8; rename what is called so"))
+        return str(
+            HpmlError(
+                f"{error.object[error.start : error.end]!r} is not UTF-8; rename what is called so"
+            )
+        )
     return f"{describe(error)}; this is a fault of hpml-plugins, and hpml --debug shows where it is"
 
 
 def _end_cleanly(number: int, _: object) -> NoReturn:
-    """End this process as an exception does: temporary folders are removed, programs that it started are ended."""
+    """End this process as an exception does: temporary folders are removed, programs that it
+    started are ended."""
     signal.signal(number, signal.SIG_IGN)  # a second one would interrupt that
     raise SystemExit(128 + number)
 
 
 def main() -> NoReturn:
-    """Run the command. An error ends in one line on stderr and exit status 2; `--debug` shows its traceback."""
+    """Run the command. An error ends in one line on stderr and exit status 2; `--debug` shows its
+    traceback."""
     escape_unencodable()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP

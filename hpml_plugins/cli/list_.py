@@ -23,11 +23,23 @@ from hpml_plugins.terminal import say, warn
 
 @click.command("list")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("-v", "--verbose", is_flag=True, help="Show metrics, parameters and why points are skipped here.")
-@click.option("--profile", default=EVERYTHING, show_default=True, help="Count only the points of this profile.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show metrics, parameters and why points are skipped here.",
+)
+@click.option(
+    "--profile",
+    default=EVERYTHING,
+    show_default=True,
+    help="Count only the points of this profile.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
-def command(settings: Settings, names: tuple[str, ...], verbose: bool, profile: str, as_json: bool) -> int:
+def command(
+    settings: Settings, names: tuple[str, ...], verbose: bool, profile: str, as_json: bool
+) -> int:
     """Show plugins, benchmarks and points, and how many of them this node can measure.
 
     NAME: a plugin, a benchmark, or a pattern such as 'roof_*'; all of them without one.
@@ -65,30 +77,39 @@ def _listing(host: Host) -> list[dict[str, Any]]:
 
 
 def _chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows whose plugin or benchmark one of these names or patterns (`roof_*`) means; all without names.
+    """The rows whose plugin or benchmark one of these names or patterns (`roof_*`) means; all
+    without names.
 
     Raises UsageError, with the nearest name, for one that means nothing.
     """
     found: dict[int, dict[str, Any]] = {}
     for wanted in names:
         places = [
-            place for place, row in enumerate(rows)
+            place
+            for place, row in enumerate(rows)
             if any(fnmatchcase(row.get(key, ""), wanted) for key in ("plugin", "benchmark"))
-        ]  # fmt: skip
+        ]
         if not places:
-            known = dict.fromkeys(row[key] for row in rows for key in ("plugin", "benchmark") if key in row)
+            known = dict.fromkeys(
+                row[key] for row in rows for key in ("plugin", "benchmark") if key in row
+            )
             raise UsageError(f"no plugin or benchmark {wanted!r}; {nearest(wanted, known)}")
         found |= {place: rows[place] for place in places}
     return [found[place] for place in sorted(found)] if names else rows
 
 
-def _print(rows: list[dict[str, Any]], host: Host, node: Node, profile: str, *, verbose: bool) -> None:
+def _print(
+    rows: list[dict[str, Any]], host: Host, node: Node, profile: str, *, verbose: bool
+) -> None:
     # Plain columns, not a rich table: importing rich takes a third of what this command may take.
     width = shutil.get_terminal_size().columns
     for line in _long(rows, width) if verbose else _short(rows):
         say(line if verbose or len(line) <= width else f"{line[: width - 1]}…")
     gpus = f"{node.num_gpu} × {node.gpu}" if node.gpus else "no GPU"
-    this = f"this node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile} of {', '.join(host.registry.profiles)}"
+    this = (
+        f"this node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile} of"
+        f" {', '.join(host.registry.profiles)}"
+    )
     more = "" if verbose else "; -v shows metrics, parameters and why points are skipped"
     say("", *wrap(this + more, width))
 
@@ -96,7 +117,9 @@ def _print(rows: list[dict[str, Any]], host: Host, node: Node, profile: str, *, 
 def _short(rows: list[dict[str, Any]]) -> Iterator[str]:
     """A line for each benchmark. here: how many of its points this node can measure."""
     heads = ("plugin", "benchmark", "points", "here")
-    plugins, width = (max(len(name), *(len(row.get(name, "")) for row in rows), 0) for name in heads[:2])
+    plugins, width = (
+        max(len(name), *(len(row.get(name, "")) for row in rows), 0) for name in heads[:2]
+    )
     yield f"{heads[0]:{plugins}}  {heads[1]:{width}}  points  here  description"
     for row in rows:
         if "broken" in row:
@@ -104,7 +127,8 @@ def _short(rows: list[dict[str, Any]]) -> Iterator[str]:
             continue
         here = row["points"] - sum(row["skipped"].values())
         yield (
-            f"{row['plugin']:{plugins}}  {row['benchmark']:{width}}  {row['points']:6}  {here:4}  {row['description']}"
+            f"{row['plugin']:{plugins}}  {row['benchmark']:{width}}  {row['points']:6}  {here:4} "
+            f" {row['description']}"
         ).rstrip()
 
 
@@ -114,12 +138,18 @@ def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
         if "broken" in row:
             yield f"{row['plugin']}  BROKEN"
             continue
-        yield from wrap(f"{row['plugin']}  {row['benchmark']}  {row['points']} points: {row['description']}", width)
+        yield from wrap(
+            f"{row['plugin']}  {row['benchmark']}  {row['points']} points: {row['description']}",
+            width,
+        )
         metrics = ", ".join(f"{name} [{symbol}]" for name, symbol in row["metrics"].items())
         details = [
             f"metrics: {metrics}",
             *(f"{name}: {', '.join(map(str, values))}" for name, values in row["grid"].items()),
         ]
-        details += [f"skipped here: {count} of {row['points']}, {why}" for why, count in row["skipped"].items()]
+        details += [
+            f"skipped here: {count} of {row['points']}, {why}"
+            for why, count in row["skipped"].items()
+        ]
         for text in details:
             yield from wrap(f"    {text}", width, subsequent_indent=" " * 8, break_on_hyphens=False)

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 #: Points of each kind that `hpml merge` names before it asks.
 MOST_SHOWN = 20
 _RESULTS = click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder of results."
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Folder of results.",
 )
 _FORMAT = click.option(
     "--format",
@@ -38,8 +42,10 @@ _FORMAT = click.option(
 )
 _BRANCH = click.option(
     "--branch",
-    help="Use the newest Records on the line of this branch; HEAD: of what is checked out.  [default: the first branch "
-    "of asv.conf.json]",
+    help=(
+        "Use the newest Records on the line of this branch; HEAD: of what is checked out. "
+        " [default: the first branch of asv.conf.json]"
+    ),
 )
 
 
@@ -52,14 +58,19 @@ _BRANCH = click.option(
 def table(settings: Settings, name: str, form: str, branch: str | None, results: Path) -> int:
     """Print the tables of plugin NAME.
 
-    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest Records.
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest
+    Records.
     """
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
     formatter = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
     for number, drawable in enumerate(_find_drawables(settings, name, results, branch)):
         if form != "csv":
-            say(*[""] * (number > 0), f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}", "")
+            say(
+                *[""] * (number > 0),
+                f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}",
+                "",
+            )
         elif number:
             say()
         say(*formatter(drawable.table).splitlines())
@@ -78,14 +89,19 @@ def table(settings: Settings, name: str, form: str, branch: str | None, results:
     show_default=True,
     help="Type of the files.",
 )
-@click.option("--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Folder to write to.")
+@click.option(
+    "--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Folder to write to."
+)
 @_BRANCH
 @_RESULTS
 @click.pass_obj
-def plot(settings: Settings, name: str, form: str, folder: Path, branch: str | None, results: Path) -> int:
+def plot(
+    settings: Settings, name: str, form: str, folder: Path, branch: str | None, results: Path
+) -> int:
     """Write the charts of plugin NAME as files.
 
-    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest Records.
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest
+    Records.
     """
     from hpml_plugins.report.figures import render
 
@@ -128,12 +144,14 @@ def compare(
 ) -> int:
     """Compare the Records of B with those of A.
 
-    A and B are machines, commits (or other names that git knows) or environments. A side is the mean over its cards
-    of all Records of one code: the newest on the branch's line that both machines measured, else the newest of each
-    side. BETTER (▲) and WORSE (▼) are significant differences, corrected for the number of comparisons; SAME is within
-    2 %; other differences have bounds alone, and AMBIGUOUS are those of which nothing is known. Intervals (95 %) are
-    for the next run on another card. Benchmarks whose version, and metrics whose unit or direction, differ between the
-    sides are not compared. Shows significant differences only, without --all; CSV has every row.
+    A and B are machines, commits (or other names that git knows) or environments. A side is the
+    mean over its cards of all Records of one code: the newest on the branch's line that both
+    machines measured, else the newest of each side. BETTER (▲) and WORSE (▼) are significant
+    differences, corrected for the number of comparisons; SAME is within 2 %; other differences have
+    bounds alone, and AMBIGUOUS are those of which nothing is known. Intervals (95 %) are for the
+    next run on another card. Benchmarks whose version, and metrics whose unit or direction, differ
+    between the sides are not compared. Shows significant differences only, without --all; CSV has
+    every row.
     """
     from hpml_plugins.analysis.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, find_side
@@ -142,7 +160,11 @@ def compare(
 
     repository, order = _find_order(settings, results, branch)
     stored = list(read_records(results, warn))
-    records = [each for each in stored if benchmark in (None, each.benchmark) and machine in (None, each.machine)]
+    records = [
+        each
+        for each in stored
+        if benchmark in (None, each.benchmark) and machine in (None, each.machine)
+    ]
 
     def named(name: str) -> str | None:
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
@@ -151,7 +173,11 @@ def compare(
     sides = [find_side(name, records, named) for name in (a, b)]
     found, refused = compare(sides[0], sides[1], records, order, Variability(stored))
     by_line = [side for side in sides if side.kind != "commit"]
-    asked = (each.commit for each in records if each.status == "ok" and any(side.has(each) for side in by_line))
+    asked = (
+        each.commit
+        for each in records
+        if each.status == "ok" and any(side.has(each) for side in by_line)
+    )
     if left_out := describe_outside(order.outside(asked), order.branch):
         left_out += "; compare a commit by its name, or name the branch: --branch"
     if not found and refused:
@@ -170,23 +196,42 @@ def compare(
 
 
 def _print_comparison(
-    found: Sequence[Compared], refused: Sequence[RefusedComparison], *, everything: bool, markdown: bool
+    found: Sequence[Compared],
+    refused: Sequence[RefusedComparison],
+    *,
+    everything: bool,
+    markdown: bool,
 ) -> None:
     """For readers: the counts, the rows, then the reasons and confounders."""
-    from hpml_plugins.report.compare import as_lines, as_table, changed, list_confounders, notes, summarise
+    from hpml_plugins.report.compare import (
+        as_lines,
+        as_table,
+        changed,
+        list_confounders,
+        notes,
+        summarise,
+    )
     from hpml_plugins.report.tables import as_markdown
 
     shown = found if everything else changed(found)
     width = shutil.get_terminal_size().columns
     say(summarise(found, "" if everything else "--all"))
     if shown:
-        table = as_markdown(as_table(shown, formatted=True)).splitlines() if markdown else as_lines(shown, width)
+        table = (
+            as_markdown(as_table(shown, formatted=True)).splitlines()
+            if markdown
+            else as_lines(shown, width)
+        )
         say("", *table)
 
     def paragraphs(lines: Sequence[str], bullet: str) -> list[str]:
         if markdown:
             return [f"- {line}" for line in lines]
-        return [text for line in lines for text in wrap(bullet + line, width, subsequent_indent=bullet + "  ")]
+        return [
+            text
+            for line in lines
+            for text in wrap(bullet + line, width, subsequent_indent=bullet + "  ")
+        ]
 
     if reasons := notes(found, refused):
         say("", *paragraphs(reasons, ""))
@@ -210,7 +255,9 @@ def export(file: Path, results: Path) -> int:
 
 
 @click.command()
-@click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=click.Path(path_type=Path))
+@click.argument(
+    "folders", nargs=-1, required=True, metavar="DIR...", type=click.Path(path_type=Path)
+)
 @click.option(
     "--into",
     type=click.Path(path_type=Path),
@@ -225,12 +272,14 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool, yes: bool) -> in
 
     DIR is a results folder or a project that has one. Records and asv's JSON files are merged.
 
-    The order of the folders does not matter, and merging twice changes nothing. Where two folders have a result for the
-    same point, the newer one counts. Exit status 1 when files were skipped because they are damaged or not results.
+    The order of the folders does not matter, and merging twice changes nothing. Where two folders
+    have a result for the same point, the newer one counts. Exit status 1 when files were skipped
+    because they are damaged or not results.
 
-    New Records are added without a question. Where DIR retracts points that are stored here, has further rounds of
-    their runs, or another Record of the same round (then neither counts), you are asked first; without a terminal the
-    command ends with exit status 2 and merges nothing, unless --yes is given.
+    New Records are added without a question. Where DIR retracts points that are stored here, has
+    further rounds of their runs, or another Record of the same round (then neither counts), you are
+    asked first; without a terminal the command ends with exit status 2 and merges nothing, unless
+    --yes is given.
     """
     from hpml_plugins.store import merge_results
 
@@ -248,19 +297,25 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool, yes: bool) -> in
 
 
 def _ask_before_changes(planned: Merge) -> None:
-    """Have the user agree to what a merge does to stored points. Raises UsageError, or Abort, where nobody does."""
+    """Have the user agree to what a merge does to stored points. Raises UsageError, or Abort, where
+    nobody does."""
     if not planned.consequences:
         return
     _show_changes(planned)
     if not sys.stdin.isatty():
         raise UsageError(
-            f"the merge would mean {planned.consequences}; nothing was merged; --yes merges without asking"
+            f"the merge would mean {planned.consequences}; nothing was merged; --yes merges without"
+            " asking"
         )
     click.confirm(f"{planned.consequences}. Merge?", abort=True)
 
 
 def _show_changes(planned: Merge) -> None:
-    kinds = (("retracted", planned.retracted), ("changed", planned.changed), ("conflict", planned.disputed))
+    kinds = (
+        ("retracted", planned.retracted),
+        ("changed", planned.changed),
+        ("conflict", planned.disputed),
+    )
     for kind, points in kinds:
         for point in points[:MOST_SHOWN]:
             say(f"{kind}: {point}")
@@ -270,11 +325,26 @@ def _show_changes(planned: Merge) -> None:
 
 @click.command()
 @click.argument("name")
-@click.option("--commit", default="", help="Only Records of this commit; its first characters are enough.")
+@click.option(
+    "--commit", default="", help="Only Records of this commit; its first characters are enough."
+)
 @click.option("--machine", help="Only Records of this machine.")
-@click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Only these points.")
-@click.option("--run", default="", help="Only Records of this run; the first characters of its name are enough.")
-@click.option("--reason", required=True, help="What is wrong with them; shown in the history of the point.")
+@click.option(
+    "-p",
+    "--param",
+    "choices",
+    multiple=True,
+    metavar="KEY=VALUE[,VALUE]",
+    help="Only these points.",
+)
+@click.option(
+    "--run",
+    default="",
+    help="Only Records of this run; the first characters of its name are enough.",
+)
+@click.option(
+    "--reason", required=True, help="What is wrong with them; shown in the history of the point."
+)
 @click.option("--all", "several", is_flag=True, help="Retract several Records at once.")
 @click.option("--dry-run", is_flag=True, help="List what would be retracted; write nothing.")
 @_RESULTS
@@ -291,10 +361,10 @@ def retract(
 ) -> int:
     """Retract a Record of benchmark NAME that is known to be wrong.
 
-    Its numbers are no longer shown or compared; the history of the point gives the reason. The Record is kept, and a
-    line with the reason is appended. A retraction cannot be taken back: measure the point again, for example with
-    `asv run --skip-existing`, which takes it for not measured. Exit status 1 when asv's own files have to do without
-    some Records, which are named.
+    Its numbers are no longer shown or compared; the history of the point gives the reason. The
+    Record is kept, and a line with the reason is appended. A retraction cannot be taken back:
+    measure the point again, for example with `asv run --skip-existing`, which takes it for not
+    measured. Exit status 1 when asv's own files have to do without some Records, which are named.
     """
     from hpml_plugins.model.rounds import retract as retraction_of
     from hpml_plugins.store import append_record, lock_machine, project
@@ -306,8 +376,8 @@ def retract(
     measured = [(path, record) for path, record in found if record.status == "ok"]
     if len(measured) > 1 and not (several or dry_run):
         raise UsageError(
-            f"{len(measured)} Records match; choose one with --commit, --machine, --run and -p (--dry-run lists them), "
-            "or retract them all with --all"
+            f"{len(measured)} Records match; choose one with --commit, --machine, --run and -p"
+            " (--dry-run lists them), or retract them all with --all"
         )
     if dry_run or not measured:
         for _, record in measured or found:
@@ -328,7 +398,10 @@ def retract(
 def _describe(record: Record) -> str:
     from hpml_plugins.model.formatting import format_point
 
-    origin = f"{record.machine}, commit {record.commit[:8] or 'unknown'}, run {record.run[:8] or 'unknown'}"
+    origin = (
+        f"{record.machine}, commit {record.commit[:8] or 'unknown'}, run"
+        f" {record.run[:8] or 'unknown'}"
+    )
     return f"{record.benchmark} {format_point(record.params)} ({origin})"
 
 
@@ -347,7 +420,9 @@ def _find_records(
     wanted: dict[str, list[str]] = {}
     for key, text in map(split_choice, choices):
         offered = {
-            spell_choice(each.params[key]) for _, each in stored if each.benchmark == name and key in each.params
+            spell_choice(each.params[key])
+            for _, each in stored
+            if each.benchmark == name and key in each.params
         }
         wanted[key] = choose(text, offered)
     found = [
@@ -358,7 +433,10 @@ def _find_records(
         and machine in (None, record.machine)
         and record.commit.startswith(commit)
         and record.run.startswith(run)
-        and all(key in record.params and spell_choice(record.params[key]) in wanted[key] for key in wanted)
+        and all(
+            key in record.params and spell_choice(record.params[key]) in wanted[key]
+            for key in wanted
+        )
     ]
     if not found:
         known = sorted({record.benchmark for _, record in stored})
@@ -368,7 +446,8 @@ def _find_records(
 
 
 def _find_order(settings: Settings, results: Path, branch: str | None) -> tuple[Path, CommitOrder]:
-    """The repository, and the order of its commits with the line of a branch: this one, or those of asv.conf.json.
+    """The repository, and the order of its commits with the line of a branch: this one, or those of
+    asv.conf.json.
 
     Raises UsageError where the repository has no such branch.
     """
@@ -384,10 +463,14 @@ def _find_order(settings: Settings, results: Path, branch: str | None) -> tuple[
     return repository, order
 
 
-def _find_drawables(settings: Settings, name: str, results: Path, branch: str | None) -> Iterator[Drawable]:
-    """The figures of plugin NAME, or the one figure of this name (NAME or PLUGIN.NAME), that have anything to show.
+def _find_drawables(
+    settings: Settings, name: str, results: Path, branch: str | None
+) -> Iterator[Drawable]:
+    """The figures of plugin NAME, or the one figure of this name (NAME or PLUGIN.NAME), that have
+    anything to show.
 
-    Raises UsageError with the nearest names where there is none, or nothing has been measured for them yet.
+    Raises UsageError with the nearest names where there is none, or nothing has been measured for
+    them yet.
     """
     from hpml_plugins.host import make_host
     from hpml_plugins.registry import read_registry
@@ -406,7 +489,9 @@ def _find_drawables(settings: Settings, name: str, results: Path, branch: str | 
         figures = collect(plugin)
         own = plugin.entry.name
         known += [own, *(f"{own}.{figure.name}" for figure in figures)] if figures else []
-        wanted = [figure for figure in figures if name in (own, figure.name, f"{own}.{figure.name}")]
+        wanted = [
+            figure for figure in figures if name in (own, figure.name, f"{own}.{figure.name}")
+        ]
         if wanted:
             chosen.append((plugin, wanted))
     if not chosen:
@@ -414,15 +499,22 @@ def _find_drawables(settings: Settings, name: str, results: Path, branch: str | 
     _, order = _find_order(settings, results, branch)
     history = read_history(results, host, {}, order, {}, warn)
     records = history.current()
-    shown = {benchmark for _, figures in chosen for figure in figures for benchmark in figure.benchmarks}
+    shown = {
+        benchmark for _, figures in chosen for figure in figures for benchmark in figure.benchmarks
+    }
     left_out = describe_outside(history.outside_of(shown), order.branch)
     if left_out:
         left_out += "; name the branch: --branch"
         warn(left_out)
-    found = [drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)]
+    found = [
+        drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)
+    ]
     for drawable in found:
         if drawable.error:
             raise drawable.error
     if not any(len(drawable.table) for drawable in found):
-        raise UsageError(f"nothing measured for {name!r} under {results}; run `asv run`, or name the folder: --results")
+        raise UsageError(
+            f"nothing measured for {name!r} under {results}; run `asv run`, or name the folder:"
+            " --results"
+        )
     yield from (drawable for drawable in found if len(drawable.table))

@@ -23,7 +23,15 @@ from hpml_plugins.model.record import Record, encode
 from hpml_plugins.node import detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
 from hpml_plugins.report.progress import RunReport
-from hpml_plugins.run import RoundTimes, Task, TimeLimit, measure_rounds, parse_limit, read_past_rounds, rounds_of
+from hpml_plugins.run import (
+    RoundTimes,
+    Task,
+    TimeLimit,
+    measure_rounds,
+    parse_limit,
+    read_past_rounds,
+    rounds_of,
+)
 from hpml_plugins.store import append_record, past_rounds
 from hpml_plugins.suite.declaration import declare
 from hpml_plugins.suite.functions import record_of
@@ -35,13 +43,38 @@ NOT_WHOLE = 3
 
 @click.command("run")
 @click.argument("name", metavar="NAME|FILE.py")
-@click.option("-p", "--param", "choices", multiple=True, metavar="KEY=VALUE[,VALUE]", help="Measure only these points.")
-@click.option("--profile", default=EVERYTHING, show_default=True, help="Measure only the points of this profile.")
+@click.option(
+    "-p",
+    "--param",
+    "choices",
+    multiple=True,
+    metavar="KEY=VALUE[,VALUE]",
+    help="Measure only these points.",
+)
+@click.option(
+    "--profile",
+    default=EVERYTHING,
+    show_default=True,
+    help="Measure only the points of this profile.",
+)
 @click.option("--precision", type=Positive(1), help="Sample to this precision; 0.005 is ±0.5 %.")
 @click.option("--budget", type=Positive(), help="Maximum sampling time of a step, in seconds.")
-@click.option("--rounds", type=click.IntRange(1, 100), help="Number of processes in which each point is measured.")
-@click.option("--limit", "limit_text", metavar="TIME", help="Measure whole points while they fit; 9min, 540s, 1h.")
-@click.option("--record", type=click.Path(path_type=Path), help="Append the Records of all rounds to this .jsonl file.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    help="Number of processes in which each point is measured.",
+)
+@click.option(
+    "--limit",
+    "limit_text",
+    metavar="TIME",
+    help="Measure whole points while they fit; 9min, 540s, 1h.",
+)
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    help="Append the Records of all rounds to this .jsonl file.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
 @click.pass_obj
 def command(
@@ -58,13 +91,16 @@ def command(
 ) -> int:
     """Measure NAME now: a benchmark, a plugin, or a plugin's file.
 
-    FILE.py need not be in the registry. Exit status 1 when a point failed, 3 when --limit left points out.
+    FILE.py need not be in the registry. Exit status 1 when a point failed, 3 when --limit left
+    points out.
     """
     limit = TimeLimit(parse_limit(limit_text, "--limit")) if limit_text else None
     node = detect_node()
     host, found = _find(settings, name, profile, functools.partial(unmet, node=node))
     chosen = _tasks(found, name, choices, profile)
-    tasks = [(_as_asked(declared, rounds, precision, budget), params) for declared, params in chosen]
+    tasks = [
+        (_as_asked(declared, rounds, precision, budget), params) for declared, params in chosen
+    ]
     machine = machine_name(node)
     for problem in host.offers.problems:
         warn(problem)
@@ -74,7 +110,9 @@ def command(
     results = settings.registry.parent / "results"
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     report = RunReport(times, past_rounds(results, machine), limit)
-    measurable = [(declared, params) for declared, params in tasks if not declared.why_unmet(params)]
+    measurable = [
+        (declared, params) for declared, params in tasks if not declared.why_unmet(params)
+    ]
     for task in measurable:
         report.plan(rounds_of(task))
     if sum(declared.rounds for declared, _ in measurable) > 1:
@@ -91,7 +129,11 @@ def command(
                 append_record(record, done)
             if done.status == "failed" and settings.debug and not as_json:
                 # its reason stands below the table
-                say(f"printed by {declared.benchmark} {format_point(params)}:", *done.output.splitlines(), error=True)
+                say(
+                    f"printed by {declared.benchmark} {format_point(params)}:",
+                    *done.output.splitlines(),
+                    error=True,
+                )
             return done
 
         measured = measure_rounds(tasks, suite.run, measure, report, limit)
@@ -102,7 +144,9 @@ def command(
     return NOT_WHOLE if report.left_out else 0
 
 
-def _as_asked(declared: Declared, rounds: int | None, precision: float | None, budget: float | None) -> Declared:
+def _as_asked(
+    declared: Declared, rounds: int | None, precision: float | None, budget: float | None
+) -> Declared:
     """The benchmark with what the options override."""
     return msgspec.structs.replace(
         declared,
@@ -113,7 +157,8 @@ def _as_asked(declared: Declared, rounds: int | None, precision: float | None, b
 
 
 def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
-    """A table of each benchmark, or each Record as JSON; on stderr, what a reader should know of the run."""
+    """A table of each benchmark, or each Record as JSON; on stderr, what a reader should know of
+    the run."""
     for name, of_benchmark in itertools.groupby(measured, lambda done: done.benchmark):
         for done in of_benchmark:
             report.add(done)
@@ -126,7 +171,8 @@ def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> N
 
 
 def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Host, list[Declared]]:
-    """The host, and the benchmarks that NAME means: of the registry, or of a file, with the registry's data sets.
+    """The host, and the benchmarks that NAME means: of the registry, or of a file, with the
+    registry's data sets.
 
     Raises UsageError for a file that does not exist, and whatever `Host.find` raises.
     """
@@ -149,7 +195,9 @@ def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Ho
     return host, host.of_plugin(entry.name)
 
 
-def _tasks(found: Sequence[Declared], name: str, choices: Iterable[str], profile: str) -> list[Task]:
+def _tasks(
+    found: Sequence[Declared], name: str, choices: Iterable[str], profile: str
+) -> list[Task]:
     """The points to measure, in order, all of one plugin.
 
     Raises UsageError when the choice names no parameter, no value or no point.
@@ -160,22 +208,27 @@ def _tasks(found: Sequence[Declared], name: str, choices: Iterable[str], profile
     for key, text in wanted.items():
         if key not in known:
             raise UsageError(f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}")
-        offered = {spell_choice(value) for benchmark in found for value in benchmark.grid.get(key, ())}
+        offered = {
+            spell_choice(value) for benchmark in found for value in benchmark.grid.get(key, ())
+        }
         values = chosen[key] = choose(text, offered)
         if unknown := [value for value in values if value not in offered]:
             raise UsageError(
-                f"{key} {unknown[0]!r} is not in the grid of {name!r}; {nearest(unknown[0], sorted(offered))}; "
-                "grids are widened in registry.yaml"
+                f"{key} {unknown[0]!r} is not in the grid of {name!r};"
+                f" {nearest(unknown[0], sorted(offered))}; grids are widened in registry.yaml"
             )
     tasks = [
         (benchmark, params)
         for benchmark in found
         for params in benchmark.chosen_points().values()
-        if all(key in params and spell_choice(params[key]) in values for key, values in chosen.items())
+        if all(
+            key in params and spell_choice(params[key]) in values for key, values in chosen.items()
+        )
     ]
     if not tasks:
         raise UsageError(
-            f"no point of {name!r} is selected by profile {profile!r} and {' '.join(choices) or 'no choice'}"
+            f"no point of {name!r} is selected by profile {profile!r} and"
+            f" {' '.join(choices) or 'no choice'}"
         )
     return tasks
 
@@ -189,7 +242,8 @@ def split_choice(choice: str) -> tuple[str, str]:
 
 
 def choose(text: str, offered: Container[str]) -> list[str]:
-    """The values that a choice names: one that is offered as it stands, though it has a comma, else those between."""
+    """The values that a choice names: one that is offered as it stands, though it has a comma, else
+    those between."""
     if text in offered:
         return [text]
     return [value.lower() if value in ("True", "False") else value for value in text.split(",")]

@@ -16,7 +16,9 @@ from hpml_plugins.terminal import say, warn
 
 
 @click.command()
-@click.option("--name", help="The machine's name; default: a stable name made of GPU type and count.")
+@click.option(
+    "--name", help="The machine's name; default: a stable name made of GPU type and count."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all facts as JSON.")
 @click.option("--dry-run", is_flag=True, help="Show the facts; write nothing.")
 def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
@@ -37,7 +39,9 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
     for key, value in facts.items():
         say(f"{key:8} {value}")
     for gpu in node.gpus:
-        say(f"{'':8} {gpu.name}: {gpu.memory / 2**30:.0f} GiB, {gpu.power_limit:.0f} W, {gpu.links}")
+        say(
+            f"{'':8} {gpu.name}: {gpu.memory / 2**30:.0f} GiB, {gpu.power_limit:.0f} W, {gpu.links}"
+        )
     if node.driver:
         say(f"driver   {node.driver}, CUDA {node.cuda}")
     if node.gpu_problem:
@@ -53,14 +57,19 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Results to show instead of the project's, of any project of hpml-plugins or asv; several are shown together.",
+    help=(
+        "Results to show instead of the project's, of any project of hpml-plugins or asv; several"
+        " are shown together."
+    ),
 )
-@click.argument("words", nargs=-1, metavar="[RANGE] [OPTIONS OF ASV PUBLISH]", type=click.UNPROCESSED)
+@click.argument(
+    "words", nargs=-1, metavar="[RANGE] [OPTIONS OF ASV PUBLISH]", type=click.UNPROCESSED
+)
 def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> None:
     """Write the site, as `asv publish` does, with its options.
 
-    With --results neither asv.conf.json nor a git repository is needed: commits that the repository lacks are placed by
-    their dates.
+    With --results neither asv.conf.json nor a git repository is needed: commits that the repository
+    lacks are placed by their dates.
     """
     from asv.main import main
 
@@ -88,6 +97,10 @@ def schema(cluster: bool) -> int:
     """Print the JSON schema of registry.yaml."""
     from hpml_plugins.registry import json_schema
 
-    schema = json_schema(importlib.import_module("hpml_plugins.tools.cluster").Cluster) if cluster else json_schema()
+    schema = (
+        json_schema(importlib.import_module("hpml_plugins.tools.cluster").Cluster)
+        if cluster
+        else json_schema()
+    )
     say(*json.dumps(schema, indent=2, sort_keys=True).splitlines())
     return 0

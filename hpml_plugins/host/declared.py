@@ -1,4 +1,5 @@
-"""What a Benchmark declares as plain data: it travels between processes, and to the suite of an older commit."""
+"""What a Benchmark declares as plain data: it travels between processes, and to the suite of an
+older commit."""
 
 from __future__ import annotations
 
@@ -12,12 +13,14 @@ from hpml_plugins.registry import EVERYTHING, PluginEntry, PluginSource, is_one_
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """A benchmark as plugin and registry declare it: enough to run it without reading the registry again.
+    """A benchmark as plugin and registry declare it: enough to run it without reading the registry
+    again.
 
-    grid: parameter → values, in asv's order.  modules: of its Requires.  chosen: the points of the profile, as a choice
-    of values.  left_out: the profile has none of them.  precision, budget: how long to sample, where the registry says
-    it.  rounds: of each point.  needs_gpu, terms: as the Benchmark says.  unmet: index of a point → why it cannot be
-    measured on this node, where that was asked.
+    grid: parameter → values, in asv's order.  modules: of its Requires.  chosen: the points of the
+    profile, as a choice of values.  left_out: the profile has none of them.  precision, budget: how
+    long to sample, where the registry says it.  rounds: of each point.  needs_gpu, terms: as the
+    Benchmark says.  unmet: index of a point → why it cannot be measured on this node, where that
+    was asked.
     """
 
     plugin: PluginSource
@@ -52,7 +55,9 @@ class Declared(msgspec.Struct, frozen=True):
             modules=list(benchmark.requires.modules),
             chosen=chosen or {},
             left_out=chosen is None,
-            rounds=benchmark.rounds if benchmark.rounds == 1 else entry.sampling.rounds or benchmark.rounds,
+            rounds=benchmark.rounds
+            if benchmark.rounds == 1
+            else entry.sampling.rounds or benchmark.rounds,
             needs_gpu=bool(benchmark.requires.gpus),
             terms=dict(benchmark.terms),
             precision=entry.sampling.precision,
@@ -78,10 +83,13 @@ class Declared(msgspec.Struct, frozen=True):
         }
 
     def why_unmet(self, params: Params) -> str:
-        """Why a point cannot be measured on this node; empty where it can, or where that was not asked."""
+        """Why a point cannot be measured on this node; empty where it can, or where that was not
+        asked."""
         if not self.unmet:
             return ""
-        return next((self.unmet.get(n, "") for n, each in enumerate(self.points()) if each == params), "")
+        return next(
+            (self.unmet.get(n, "") for n, each in enumerate(self.points()) if each == params), ""
+        )
 
     def key(self, params: Params) -> str:
         """The key of a point, as `Record.point` has it."""

@@ -1,7 +1,8 @@
-"""The host: every plugin of a registry as data, with the registry's grids, timeouts and profiles applied.
+"""The host: every plugin of a registry as data, with the registry's grids, timeouts and profiles
+applied.
 
-Plugins are loaded in a forked process, which returns plain data. The calling process imports none: one that crashes,
-exits, hangs or changes its process is a value with an error.
+Plugins are loaded in a forked process, which returns plain data. The calling process imports none:
+one that crashes, exits, hangs or changes its process is a value with an error.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Host:
     def find(self, name: str) -> list[Declared]:
         """The benchmark of this name, or all those of the plugin of this name.
 
-        Raises the plugin's own error where it is broken, UsageError with the nearest names where there is none.
+        Raises the plugin's own error where it is broken, UsageError with the nearest names where
+        there is none.
         """
         every = list(self.benchmarks())
         found = [each for each in every if each.name == name] or self.of_plugin(name)
@@ -76,7 +78,8 @@ class Host:
         return [each for each in self.benchmarks() if each.plugin.name == name]
 
     def load_all(self) -> list[LoadedPlugin]:
-        """Import every plugin into this process, for their figures, and restore what they change of it."""
+        """Import every plugin into this process, for their figures, and restore what they change of
+        it."""
         loaded = []
         for plugin, entry in zip(self.plugins, self.registry.enabled, strict=True):
             with restored():
@@ -85,11 +88,13 @@ class Host:
 
 
 def make_host(registry: Registry, *, unmet: Unmet | None = None, profile: str = EVERYTHING) -> Host:
-    """Ask every enabled plugin, in a forked process, what it offers. A broken one is kept with its error.
+    """Ask every enabled plugin, in a forked process, what it offers. A broken one is kept with its
+    error.
 
-    unmet: says why a point cannot be measured here; it is called in the forked process for the points of this profile,
-    and fills `Declared.unmet`. A plugin that ends or blocks the process is broken, and the others are loaded again
-    without it. Raises UsageError for a profile that no plugin of the registry defines.
+    unmet: says why a point cannot be measured here; it is called in the forked process for the
+    points of this profile, and fills `Declared.unmet`. A plugin that ends or blocks the process is
+    broken, and the others are loaded again without it. Raises UsageError for a profile that no
+    plugin of the registry defines.
     """
     if profile not in registry.profiles:
         raise UsageError(f"no profile {profile!r}; {nearest(profile, registry.profiles)}")
@@ -98,20 +103,30 @@ def make_host(registry: Registry, *, unmet: Unmet | None = None, profile: str = 
         declared = Declared.of(benchmark, entry, profile)
         if unmet is None:
             return declared
-        reasons = {index: "; ".join(unmet(benchmark, params)) for index, params in declared.chosen_points().items()}
-        return msgspec.structs.replace(declared, unmet={index: why for index, why in reasons.items() if why})
+        reasons = {
+            index: "; ".join(unmet(benchmark, params))
+            for index, params in declared.chosen_points().items()
+        }
+        return msgspec.structs.replace(
+            declared, unmet={index: why for index, why in reasons.items() if why}
+        )
 
     reports = _load_in_fork(registry, registry.enabled, declare)
     plugins = []
     for entry in registry.enabled:
         report, where = reports[entry.name], registry.at(entry.name)
-        plugins.append(LoadedPlugin(entry, registry.folder, where, error=report.error, declared=report.declared))
+        plugins.append(
+            LoadedPlugin(
+                entry, registry.folder, where, error=report.error, declared=report.declared
+            )
+        )
     offers = merge(reports[entry.name].offers for entry in registry.enabled)
     return Host(registry, tuple(plugins), offers)
 
 
 class _Report(msgspec.Struct, frozen=True):
-    """What the forked process found out about one plugin. fault, where, trace: of the error of a broken one."""
+    """What the forked process found out about one plugin. fault, where, trace: of the error of a
+    broken one."""
 
     declared: tuple[Declared, ...] = ()
     offers: Offers = Offers()
@@ -130,8 +145,11 @@ class _Report(msgspec.Struct, frozen=True):
         return error
 
 
-def _load_in_fork(registry: Registry, entries: Sequence[PluginEntry], declare: Declare) -> dict[str, _Report]:
-    """Plugin → what it offers. One that ends or blocks the process is broken, and the others are loaded again."""
+def _load_in_fork(
+    registry: Registry, entries: Sequence[PluginEntry], declare: Declare
+) -> dict[str, _Report]:
+    """Plugin → what it offers. One that ends or blocks the process is broken, and the others are
+    loaded again."""
     limit = environment_number(LIMIT_VARIABLE, LIMIT)
     messages: list[bytes] = []
     since = time.monotonic()
@@ -146,18 +164,27 @@ def _load_in_fork(registry: Registry, entries: Sequence[PluginEntry], declare: D
         return f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)" if stuck else ""
 
     load = functools.partial(_load_all, registry, entries, declare, limit)
-    fault = run_isolated(load, _FOREVER, on_message, watch).fault or "ended with exit status 0 before it reported"
+    fault = (
+        run_isolated(load, _FOREVER, on_message, watch).fault
+        or "ended with exit status 0 before it reported"
+    )
     if len(messages) == 2 * len(entries):
         reports = (msgspec.msgpack.decode(each, type=_Report) for each in messages[len(entries) :])
         return {entry.name: report for entry, report in zip(entries, reports, strict=True)}
     name = entries[len(messages) % len(entries)].name
     what = f"plugin {name!r} cannot be loaded: the process that imported it {fault}"
     others = [entry for entry in entries if entry.name != name]
-    return {name: _Report(fault=what, where=registry.at(name)), **_load_in_fork(registry, others, declare)}
+    return {
+        name: _Report(fault=what, where=registry.at(name)),
+        **_load_in_fork(registry, others, declare),
+    }
 
 
-def _load_all(registry: Registry, entries: Sequence[PluginEntry], declare: Declare, limit: float, send: Send) -> None:
-    """Send an empty message when a plugin is loaded, and when all are, for their data sets to be known, each report."""
+def _load_all(
+    registry: Registry, entries: Sequence[PluginEntry], declare: Declare, limit: float, send: Send
+) -> None:
+    """Send an empty message when a plugin is loaded, and when all are, for their data sets to be
+    known, each report."""
     gc.disable()  # a collection would copy every page that this process shares with its parent
     taken: dict[str, str] = {}
     loaded: list[tuple[LoadedPlugin, Offers]] = []
@@ -170,7 +197,8 @@ def _load_all(registry: Registry, entries: Sequence[PluginEntry], declare: Decla
             plugin = _load(registry, entry, taken)
             loaded.append((plugin, ask(plugin)))
             for name, source in own_sources(plugin).items():
-                if sources.setdefault(name, source) is source:  # asked here, where a fault is its own plugin's
+                # asked here, where a fault is its own plugin's
+                if sources.setdefault(name, source) is source:
                     missing[name] = why_missing(source)
         send(b"")
     with use_sources(sources, missing):
@@ -182,7 +210,9 @@ def _load_all(registry: Registry, entries: Sequence[PluginEntry], declare: Decla
 
 
 def _load(registry: Registry, entry: PluginEntry, taken: dict[str, str]) -> LoadedPlugin:
-    return apply_registry(load_plugin(entry, registry.folder, registry.at(entry.name)), entry, registry, taken)
+    return apply_registry(
+        load_plugin(entry, registry.folder, registry.at(entry.name)), entry, registry, taken
+    )
 
 
 def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: Declare) -> bytes:
@@ -195,7 +225,8 @@ def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: D
             trace = trace.encode(errors="backslashreplace").decode()
             report = _Report(declared, offers, plugin.error.what, plugin.error.where, trace)
         encoded = msgspec.msgpack.encode(report)
-        msgspec.msgpack.decode(encoded, type=_Report)  # as the calling process will: what fails must fail here
+        # as the calling process will: what fails must fail here
+        msgspec.msgpack.decode(encoded, type=_Report)
         return encoded
     except Exception as error:
         what = f"plugin {entry.name!r} declares a value that cannot be stored: {describe(error)}"

@@ -33,8 +33,9 @@ MOST_OFFERED = 10_000
 class LoadedPlugin:
     """A plugin and what it offers; `error` is set, and nothing offered, where it is broken.
 
-    folder: of the registry.  where: file and line of its entry.  benchmarks, hooks: of one that was imported into this
-    process.  declared: its benchmarks as data, of one that the host imported in another.
+    folder: of the registry.  where: file and line of its entry.  benchmarks, hooks: of one that was
+    imported into this process.  declared: its benchmarks as data, of one that the host imported in
+    another.
     """
 
     entry: PluginSource
@@ -47,16 +48,21 @@ class LoadedPlugin:
 
     @functools.cached_property
     def source(self) -> dict[str, str]:
-        """Where the code comes from, as every Record has it: the declared source, distribution, version, hash."""
+        """Where the code comes from, as every Record has it: the declared source, distribution,
+        version, hash."""
         origin = locate(self.entry, self.folder)
-        found = {"distribution": origin.distribution, "version": origin.version, "sha256": origin.sha256}
+        found = {
+            "distribution": origin.distribution,
+            "version": origin.version,
+            "sha256": origin.sha256,
+        }
         return {**self.entry.sources, **{key: value for key, value in found.items() if value}}
 
     def offered(self, hook: str, kind: Any) -> list[Any]:
         """What its hook returned, as a list; nothing where it has none or is not in this process.
 
-        kind: of each value. Raises DefinitionError, with the line of the hook, for another value, and whatever the
-        plugin raises.
+        kind: of each value. Raises DefinitionError, with the line of the hook, for another value,
+        and whatever the plugin raises.
         """
         caller = getattr(self.hooks, hook) if self.hooks else None
         if caller is None or not (implementations := caller.get_hookimpls()):
@@ -80,14 +86,16 @@ class LoadedPlugin:
 def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:
     """Hold the plugin against its pins, import it and call its hook.  folder: of the registry.
 
-    A fault of the plugin ends in `error`, never in an exception. What it prints meanwhile goes to stderr: stdout may
-    be a table or JSON.
+    A fault of the plugin ends in `error`, never in an exception. What it prints meanwhile goes to
+    stderr: stdout may be a table or JSON.
     """
     folder = folder.resolve()  # the plugin may change the working directory
     try:
         check_pins(entry, folder)
         with redirect_stdout(sys.stderr):
-            plugin = LoadedPlugin(entry, folder, where, hooks=_hooks(entry.name, _import(entry, folder)))
+            plugin = LoadedPlugin(
+                entry, folder, where, hooks=_hooks(entry.name, _import(entry, folder))
+            )
             return replace(plugin, benchmarks=tuple(plugin.offered("hpml_benchmarks", Benchmark)))
     except HpmlError as error:
         fault = HpmlError(f"plugin {entry.name!r}: {error.what}", error.where or where)
@@ -112,7 +120,9 @@ def _import(entry: PluginSource, folder: Path) -> Any:
         found = entry_points()
         if entry.entry_point not in found.names:
             known = ", ".join(sorted(found.names)) or "none installed"
-            raise HpmlError(f"no entry point {entry.entry_point!r} in group {GROUP!r} (there: {known})")
+            raise HpmlError(
+                f"no entry point {entry.entry_point!r} in group {GROUP!r} (there: {known})"
+            )
         return found[entry.entry_point].load()
     path = (folder / str(entry.path)).resolve()
     if not path.is_file():
@@ -122,7 +132,8 @@ def _import(entry: PluginSource, folder: Path) -> Any:
     if spec is None or spec.loader is None:
         raise HpmlError(f"{entry.path!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before execution, as import does: dataclasses and pickling look the module up
+    # before execution, as import does: dataclasses and pickling look the module up
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -141,8 +152,11 @@ def _hooks(name: str, module: Any) -> Any:
     return manager.hook
 
 
-def apply_registry(plugin: LoadedPlugin, entry: PluginEntry, registry: Registry, taken: dict[str, str]) -> LoadedPlugin:
-    """Check the names of a plugin's benchmarks and its entry, apply its grids and timeout; faults end in `error`.
+def apply_registry(
+    plugin: LoadedPlugin, entry: PluginEntry, registry: Registry, taken: dict[str, str]
+) -> LoadedPlugin:
+    """Check the names of a plugin's benchmarks and its entry, apply its grids and timeout; faults
+    end in `error`.
 
     taken: benchmark → the plugin that had the name first; these benchmarks are added.
     """
@@ -159,24 +173,41 @@ def apply_registry(plugin: LoadedPlugin, entry: PluginEntry, registry: Registry,
                 raise HpmlError(f"{other}; rename or disable one", plugin.where)
         _override_grids(entry, benchmarks, at)
         for profile, choice in entry.profiles.items():
-            _check_profile(f"profile {profile!r} of", name, choice, benchmarks, partial(at, "profiles", profile))
+            _check_profile(
+                f"profile {profile!r} of",
+                name,
+                choice,
+                benchmarks,
+                partial(at, "profiles", profile),
+            )
         _check_gate(entry, benchmarks, partial(at, "gate"))
     except HpmlError as error:
         return replace(plugin, benchmarks=(), error=error)
     taken.update(dict.fromkeys(benchmarks, name))
-    changed = [replace(each, timeout=entry.timeout) if entry.timeout else each for each in benchmarks.values()]
+    changed = [
+        replace(each, timeout=entry.timeout) if entry.timeout else each
+        for each in benchmarks.values()
+    ]
     return replace(plugin, benchmarks=tuple(changed))
 
 
-def _override_grids(entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]) -> None:
+def _override_grids(
+    entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]
+) -> None:
     for name, override in entry.grid.items():
-        _refuse_unknown(name, benchmarks, f"plugin {entry.name!r} offers no benchmark", at("grid", name))
+        _refuse_unknown(
+            name, benchmarks, f"plugin {entry.name!r} offers no benchmark", at("grid", name)
+        )
         for key, values in override.items():
             benchmarks[name] = benchmarks[name].with_grid({key: values}, at("grid", name, key))
 
 
 def _check_profile(
-    what: str, plugin: str, choice: ProfileChoice, benchmarks: dict[str, Benchmark], at: Callable[..., str]
+    what: str,
+    plugin: str,
+    choice: ProfileChoice,
+    benchmarks: dict[str, Benchmark],
+    at: Callable[..., str],
 ) -> None:
     for name, values in choice.items():
         if name == OTHERS and isinstance(values, bool):
@@ -187,18 +218,23 @@ def _check_profile(
             _refuse_unknown(key, grid, f"{what} {name!r}: no parameter", at(name, key))
             if unknown := [value for value in chosen if not is_one_of(value, grid[key])]:
                 raise RegistryError(
-                    f"{what} {name!r}: {key} {unknown[0]!r} is not in the grid ({', '.join(map(str, grid[key]))}); "
-                    "a profile chooses points, it never adds any",
+                    f"{what} {name!r}: {key} {unknown[0]!r} is not in the grid"
+                    f" ({', '.join(map(str, grid[key]))}); a profile chooses points, it never"
+                    " adds any",
                     at(name, key),
                 )
 
 
-def _check_gate(entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]) -> None:
+def _check_gate(
+    entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]
+) -> None:
     for name, budgets in entry.gate.items():
         _refuse_unknown(name, benchmarks, f"gate of {entry.name!r}: no benchmark", at(name))
         ranked = [metric.name for metric in benchmarks[name].metrics if metric.direction]
         for metric in budgets if isinstance(budgets, dict) else ():
-            _refuse_unknown(metric, ranked, f"gate of {name!r}: no metric with a direction", at(name, metric))
+            _refuse_unknown(
+                metric, ranked, f"gate of {name!r}: no metric with a direction", at(name, metric)
+            )
 
 
 def _refuse_unknown(name: str, known: Collection[str], what: str, where: str) -> None:
@@ -208,10 +244,11 @@ def _refuse_unknown(name: str, known: Collection[str], what: str, where: str) ->
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Restore what a plugin may change in its process when imported, for the next plugin that the process loads.
+    """Restore what a plugin may change in its process when imported, for the next plugin that the
+    process loads.
 
-    Functions of other modules, signal handlers and threads stay as the plugin left them: points are measured in
-    processes that import one plugin.
+    Functions of other modules, signal handlers and threads stay as the plugin left them: points are
+    measured in processes that import one plugin.
     """
     folder, umask = os.open(".", os.O_RDONLY), os.umask(0)
     os.umask(umask)

@@ -1,4 +1,5 @@
-"""Finding a plugin's code without running any of it: its files, their hash, the distribution that brought them."""
+"""Finding a plugin's code without running any of it: its files, their hash, the distribution that
+brought them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _BYTE_CODE = (".pyc", ".pyo")
 
 @dataclass(frozen=True)
 class Origin:
-    """Where code comes from. sha256: empty where no file was found.  distribution, version: empty for a mere file."""
+    """Where code comes from. sha256: empty where no file was found.  distribution, version: empty
+    for a mere file."""
 
     file: Path | None = None
     sha256: str = ""
@@ -32,7 +34,8 @@ class Origin:
 
 
 def locate(source: PluginSource, folder: Path) -> Origin:
-    """Where the plugin's code is. Nothing is imported, not even the package that a dotted module is in.
+    """Where the plugin's code is. Nothing is imported, not even the package that a dotted module is
+    in.
 
     folder: of the registry. What cannot be found is left empty: importing says better why.
     """
@@ -54,23 +57,28 @@ def locate(source: PluginSource, folder: Path) -> Origin:
 
 
 def hash_of(file: Path) -> str:
-    """SHA-256 of a plugin's files: of one file what `sha256sum` prints; of a package over every file in its folder.
+    """SHA-256 of a plugin's files: of one file what `sha256sum` prints; of a package over every
+    file in its folder.
 
-    For a package it is the SHA-256 of what `sha256sum -z` prints for its files, in the order of their paths. Hidden
-    files, `__pycache__` and compiled byte code do not count. A link to a file counts with the content of that file. A
-    link to anything else is not followed: its target counts as text. That a file cannot be read counts too.
-    Source: the same construction as Go's module hash, golang.org/x/mod/sumdb/dirhash.
+    For a package it is the SHA-256 of what `sha256sum -z` prints for its files, in the order of
+    their paths. Hidden files, `__pycache__` and compiled byte code do not count. A link to a file
+    counts with the content of that file. A link to anything else is not followed: its target counts
+    as text. That a file cannot be read counts too. Source: the same construction as Go's module
+    hash, golang.org/x/mod/sumdb/dirhash.
     """
     if file.name != "__init__.py":
         return _digest(file)
     digest = hashlib.sha256()
-    for path, part in sorted((part.relative_to(file.parent).as_posix(), part) for part in _parts(file.parent)):
+    for path, part in sorted(
+        (part.relative_to(file.parent).as_posix(), part) for part in _parts(file.parent)
+    ):
         digest.update(f"{_digest(part)}  {path}\0".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
 def _parts(folder: Path) -> Iterator[Path]:
-    """What a package consists of: its files, at every depth, links that are not followed, folders that are closed."""
+    """What a package consists of: its files, at every depth, links that are not followed, folders
+    that are closed."""
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -82,7 +90,8 @@ def _parts(folder: Path) -> Iterator[Path]:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _parts(path)
-        elif entry.is_symlink() or entry.is_file():  # no socket or pipe: opening one waits for its other end
+        # no socket or pipe: opening one waits for its other end
+        elif entry.is_symlink() or entry.is_file():
             yield path
 
 
@@ -91,21 +100,23 @@ def _digest(file: Path) -> str:
         if file.is_symlink() and not file.is_file():
             return f"link to {file.readlink()}"
         with file.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()  # in blocks: data may be larger than memory
+            # in blocks: data may be larger than memory
+            return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError:
         return "unreadable"
 
 
 def check_pins(source: PluginSource, folder: Path) -> None:
-    """Raise HpmlError, with what was expected, what was found and how to fix it, where a pin does not hold."""
+    """Raise HpmlError, with what was expected, what was found and how to fix it, where a pin does
+    not hold."""
     if source.version is None and source.sha256 is None:
         return
     origin = locate(source, folder)
     if source.version is not None and not _same_version(source.version, origin.version):
         found = f"{origin.distribution} {origin.version}" if origin.version else "no distribution"
         raise HpmlError(
-            f"pinned to version {source.version}, found {found}; not imported: install that version, or read what "
-            "changed and correct `version:`"
+            f"pinned to version {source.version}, found {found}; not imported: install that"
+            " version, or read what changed and correct `version:`"
         )
     if source.sha256 is not None and source.sha256 != origin.sha256:
         raise HpmlError(
@@ -115,7 +126,8 @@ def check_pins(source: PluginSource, folder: Path) -> None:
 
 
 def _file_of(module: str) -> Path | None:
-    """The file that importing the module would run last. `importlib.util.find_spec` would import what it is in."""
+    """The file that importing the module would run last. `importlib.util.find_spec` would import
+    what it is in."""
     top, *parts = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
@@ -123,7 +135,9 @@ def _file_of(module: str) -> Path | None:
             if spec is None or spec.submodule_search_locations is None:
                 return None
             name = ".".join([top, *parts[: number + 1]])
-            spec = importlib.machinery.PathFinder.find_spec(name, list(spec.submodule_search_locations))
+            spec = importlib.machinery.PathFinder.find_spec(
+                name, list(spec.submodule_search_locations)
+            )
     except (ImportError, ValueError):
         return None
     return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
@@ -138,7 +152,8 @@ def entry_points() -> Any:
 
 @functools.cache
 def _distribution_of(package: str, path: tuple[str, ...]) -> tuple[str, str]:
-    """Name and version of the distribution that has this package. path: sys.path, on which the answer depends."""
+    """Name and version of the distribution that has this package. path: sys.path, on which the
+    answer depends."""
     if package == "hpml_plugins":
         return "hpml-plugins", __version__
     import importlib.metadata

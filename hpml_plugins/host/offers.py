@@ -1,6 +1,8 @@
-"""Data sets that plugins offer, by name, so that processes that import none of those plugins know where they are.
+"""Data sets that plugins offer, by name, so that processes that import none of those plugins know
+where they are.
 
-Plugins are asked in the registry's order; if two offer the same name, the first one is used and a problem names both.
+Plugins are asked in the registry's order; if two offer the same name, the first one is used and a
+problem names both.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from hpml_plugins.registry import PluginSource
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """What one plugin offers beside benchmarks, or all of them. data: name → the plugin that has it.
+    """What one plugin offers beside benchmarks, or all of them. data: name → the plugin that has
+    it.
 
     problems: one line each.
     """
@@ -30,7 +33,9 @@ class Offers(msgspec.Struct, frozen=True):
 def ask(plugin: LoadedPlugin) -> Offers:
     """Call the plugin's `hpml_data`. What it raises is a problem that names plugin and hook."""
     try:
-        names = [check_value(each.name, str, "a data source's name", "") for each in _offered(plugin)]
+        names = [
+            check_value(each.name, str, "a data source's name", "") for each in _offered(plugin)
+        ]
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -49,7 +54,8 @@ def merge(offered: Iterable[Offers]) -> Offers:
             first = merged.data.setdefault(name, source).name
             if first != source.name:
                 merged.problems.append(
-                    f"data set {name!r} is offered by plugin {first!r} and by {source.name!r}; the first one is used"
+                    f"data set {name!r} is offered by plugin {first!r} and by {source.name!r}; the"
+                    " first one is used"
                 )
     return merged
 
@@ -59,8 +65,9 @@ def load_sources(
 ) -> dict[str, LoadableData]:
     """The data sets of these names, from the plugins that offer them, which are loaded.
 
-    folder: of the registry.  own: a plugin that is loaded here; all that it offers is there without being named, except
-    for what a plugin before it in the registry offers too. A broken plugin gives none: the point is skipped.
+    folder: of the registry.  own: a plugin that is loaded here; all that it offers is there without
+    being named, except for what a plugin before it in the registry offers too. A broken plugin
+    gives none: the point is skipped.
     """
     found: dict[str, LoadableData] = {}
     if own:

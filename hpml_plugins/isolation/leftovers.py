@@ -19,7 +19,8 @@ _mapping: list[mmap.mmap] = []
 
 
 def leave_mark(supervisor: int) -> None:
-    """Mark this process, and all that it will start, as belonging to that supervisor. Linux only; elsewhere nothing."""
+    """Mark this process, and all that it will start, as belonging to that supervisor. Linux only;
+    elsewhere nothing."""
     with suppress(OSError, AttributeError):
         os.environ[MARK] = _identity(supervisor)
         descriptor = os.memfd_create(f"{MARK}={os.environ[MARK]}")
@@ -31,21 +32,27 @@ def leave_mark(supervisor: int) -> None:
 def end_leftovers() -> list[str]:
     """Kill the processes of points whose supervisors are gone. Returns a line on each.
 
-    Those of other PID namespaces, whose numbers mean nothing here, and of other users are left alone.
+    Those of other PID namespaces, whose numbers mean nothing here, and of other users are left
+    alone.
     """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            marked = _PLACE.search((folder / "environ").read_bytes()) or _PLACE.search((folder / "maps").read_bytes())
+            marked = _PLACE.search((folder / "environ").read_bytes()) or _PLACE.search(
+                (folder / "maps").read_bytes()
+            )
             if marked and not _is_alive(*map(bytes.decode, marked.groups())):
                 name = (folder / "comm").read_text(errors="replace").strip()
                 os.kill(int(folder.name), signal.SIGKILL)
-                found.append(f"ended a process that a killed run had left: {name!r} (process {folder.name})")
+                found.append(
+                    f"ended a process that a killed run had left: {name!r} (process {folder.name})"
+                )
     return found
 
 
 def _identity(process: int | str) -> str:
-    """A process, told from all others that had or will have its number: PID namespace, number, start in clock ticks.
+    """A process, told from all others that had or will have its number: PID namespace, number,
+    start in clock ticks.
 
     Raises OSError where it has ended.
     """

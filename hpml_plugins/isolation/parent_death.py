@@ -1,6 +1,7 @@
 """A process that ends when its parent does.
 
-Run as a script, it starts another one that way: `parent_death.py PARENT SCRIPT [ARG ...]`. Needs nothing but Python.
+Run as a script, it starts another one that way: `parent_death.py PARENT SCRIPT [ARG ...]`. Needs
+nothing but Python.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Let the kernel kill this process when its parent dies, however that dies. Linux only; elsewhere nothing.
+    """Let the kernel kill this process when its parent dies, however that dies. Linux only;
+    elsewhere nothing.
 
-    Forking clears it: each process asks for itself.  parent: who it should be; ends at once if it already is not.
+    Forking clears it: each process asks for itself.  parent: who it should be; ends at once if it
+    already is not.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

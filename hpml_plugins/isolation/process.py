@@ -37,14 +37,18 @@ _PR_SET_CHILD_SUBREAPER = 36
 Send = Callable[[bytes], None]
 #: How much of what the process printed is kept when it dies, in characters.
 OUTPUT_TAIL = 8000
-#: s between two looks at whether the process lives: waking more often would disturb what it measures.
+#: s between two looks at whether the process lives: waking more often would disturb what it
+#: measures.
 LISTENING = 0.5
-#: s from a process's death by SIGTERM until it counts. Who ends a whole run (Slurm that cancels or preempts, systemd)
-#: signals its processes one after the other: this one is next then, and what was ended is no failure of the benchmark.
+#: s from a process's death by SIGTERM until it counts. Who ends a whole run (Slurm that cancels or
+#: preempts, systemd) signals its processes one after the other: this one is next then, and what was
+#: ended is no failure of the benchmark.
 NEXT_IN_LINE = 1.0
-#: How many processes a point may have at once: eight ranks with sixteen loaders each are 137. Another limit is set by:
+#: How many processes a point may have at once: eight ranks with sixteen loaders each are 137.
+#: Another limit is set by:
 MOST_PROCESSES, LIMIT_VARIABLE = 2048, "HPML_PROCESS_LIMIT"
-#: s from SIGTERM to SIGKILL for what is to end; and s that the supervisor has to end all and to report.
+#: s from SIGTERM to SIGKILL for what is to end; and s that the supervisor has to end all and to
+#: report.
 GRACE, PATIENCE = 2.0, 20.0
 #: B of the longest message. Each has its length in front, in so many bytes.
 MOST_MESSAGE, _HEADER = 1 << 30, 8
@@ -56,13 +60,15 @@ _MEANINGS = {
     "SIGKILL": " (killed, perhaps for want of memory)",
     "SIGABRT": " (aborted)",
 }
-#: faulthandler ends with one line of several kilobytes that would push the stack of the crash out of what is kept.
+#: faulthandler ends with one line of several kilobytes that would push the stack of the crash out
+#: of what is kept.
 _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class ProcessOutcome:
-    """How it ended. fault: empty when the function returned; else why it did not, and where it crashed or hung.
+    """How it ended. fault: empty when the function returned; else why it did not, and where it
+    crashed or hung.
 
     output: the end of what it printed.  left: whether it left processes behind, which were ended.
     """
@@ -78,21 +84,34 @@ def run_isolated(
     on_message: Callable[[bytes], None],
     watch: Callable[[], str] = lambda: "",
 ) -> ProcessOutcome:
-    """Run `function(send)` in a process of its own, and end that and all that it started, however this process ends.
+    """Run `function(send)` in a process of its own, and end that and all that it started, however
+    this process ends.
 
-    timeout: s, after which it is ended.  on_message: called in this process with each `send`.  watch: called in this
-    process again and again while it waits; a fault that it returns ends the function. The processes are forks and keep
-    what was imported before; the function must be the first to touch CUDA.
+    timeout: s, after which it is ended.  on_message: called in this process with each `send`.
+    watch: called in this process again and again while it waits; a fault that it returns ends the
+    function. The processes are forks and keep what was imported before; the function must be the
+    first to touch CUDA.
 
-    Between the two a supervisor adopts what the function starts, so that daemons are found too. It lives in a process
-    group of its own, outlives this process, and ends the function when this process asks it to or is gone.
+    Between the two a supervisor adopts what the function starts, so that daemons are found too. It
+    lives in a process group of its own, outlives this process, and ends the function when this
+    process asks it to or is gone.
     """
     most = environment_number(LIMIT_VARIABLE, MOST_PROCESSES)
     ours, theirs = socket.socketpair()
     receiver, sender = os.pipe()
     _adopt_orphans()  # of a supervisor that is killed
     with tempfile.TemporaryFile() as output:
-        arguments = (function, ours, receiver, theirs, sender, output.fileno(), os.getpid(), timeout, most)
+        arguments = (
+            function,
+            ours,
+            receiver,
+            theirs,
+            sender,
+            output.fileno(),
+            os.getpid(),
+            timeout,
+            most,
+        )
         supervisor = multiprocessing.get_context("fork").Process(target=_supervise, args=arguments)
         supervisor.start()
         theirs.close()
@@ -116,7 +135,8 @@ def run_isolated(
 
 
 def _adopt_orphans() -> None:
-    """Linux: what a child of this process leaves behind becomes a child of this one, and not of process 1."""
+    """Linux: what a child of this process leaves behind becomes a child of this one, and not of
+    process 1."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -132,7 +152,8 @@ def _supervise(
     timeout: float,
     most: float,
 ) -> None:
-    """Fork the function's process, wait for its end, or for that of the run, end what is left, report, and exit.
+    """Fork the function's process, wait for its end, or for that of the run, end what is left,
+    report, and exit.
 
     channel: its end means to end the function.  parent: the run's process.
     """
@@ -141,7 +162,8 @@ def _supervise(
         os.close(receiver)
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
-        os.setpgid(0, 0)  # a signal to the run's whole group is not for the one who cleans up after it
+        # a signal to the run's whole group is not for the one who cleans up after it
+        os.setpgid(0, 0)
         _adopt_orphans()
         supervisor, before = os.getpid(), _count_processes()
         if not (child := os.fork()):
@@ -155,8 +177,11 @@ def _supervise(
         os._exit(0)
 
 
-def _await(child: int, channel: socket.socket, parent: int, before: int, most: float) -> tuple[int | None, str]:
-    """The exit code of the function's process, None while it runs on; and the limit that it went beyond.
+def _await(
+    child: int, channel: socket.socket, parent: int, before: int, most: float
+) -> tuple[int | None, str]:
+    """The exit code of the function's process, None while it runs on; and the limit that it went
+    beyond.
 
     before: how many processes the machine had.  most: how many the function may have.
     """
@@ -170,17 +195,24 @@ def _await(child: int, channel: socket.socket, parent: int, before: int, most: f
             return os.waitstatus_to_exitcode(status), ""
         if channel in ready or os.getppid() != parent:
             return None, ""
-        # Who descends from whom takes a look at every process, which would disturb what is measured; counting is cheap.
+        # Who descends from whom takes a look at every process, which would disturb what is
+        # measured; counting is cheap.
         if _count_processes() - before > most and _count_descendants() > most:
             with suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)  # all at once, before they are more
-            return None, f"more than {most:g} processes at once ({LIMIT_VARIABLE} sets another limit)"
+            return (
+                None,
+                f"more than {most:g} processes at once ({LIMIT_VARIABLE} sets another limit)",
+            )
 
 
-def _run(function: Callable[[Send], None], sender: int, output: int, supervisor: int, timeout: float) -> None:
+def _run(
+    function: Callable[[Send], None], sender: int, output: int, supervisor: int, timeout: float
+) -> None:
     """Call the function, in its process, and exit."""
     os.setsid()
-    with suppress(OSError):  # Linux: where memory runs out, this process and its children are ended before any other
+    # Linux: where memory runs out, this process and its children are ended before any other
+    with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     end_with_parent(supervisor)  # who is killed outright ends nobody
     for number in _ENDING:
@@ -188,7 +220,8 @@ def _run(function: Callable[[Send], None], sender: int, output: int, supervisor:
     leave_mark(supervisor)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    # Python's own streams may have been replaced by whoever called (a test runner, asv): back to the descriptors.
+    # Python's own streams may have been replaced by whoever called (a test runner, asv): back to
+    # the descriptors.
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     faulthandler.enable(2)
@@ -204,7 +237,8 @@ def _run(function: Callable[[Send], None], sender: int, output: int, supervisor:
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-    # What libraries do at exit is nobody's result: it takes its time, and crashes on a GPU that a kernel left broken.
+    # What libraries do at exit is nobody's result: it takes its time, and crashes on a GPU that a
+    # kernel left broken.
     os._exit(status & 0xFF)
 
 
@@ -216,7 +250,9 @@ def _send(descriptor: int, message: bytes) -> None:
 
 def _take_messages(content: bytearray) -> Iterator[bytes]:
     """The messages that are complete, taken out of what was received."""
-    while len(content) >= _HEADER and len(content) >= (end := _HEADER + int.from_bytes(content[:_HEADER], "big")):
+    while len(content) >= _HEADER and len(content) >= (
+        end := _HEADER + int.from_bytes(content[:_HEADER], "big")
+    ):
         message = bytes(content[_HEADER:end])
         del content[:end]
         yield message
@@ -229,9 +265,11 @@ def _listen(
     on_message: Callable[[bytes], None],
     watch: Callable[[], str],
 ) -> str:
-    """Take messages until the supervisor reports or is gone. Returns why the function is to be ended before that.
+    """Take messages until the supervisor reports or is gone. Returns why the function is to be
+    ended before that.
 
-    Never waits for the function, which may close its end of the pipe and run on, or leave a message half written.
+    Never waits for the function, which may close its end of the pipe and run on, or leave a message
+    half written.
     """
     deadline, ended, content = time.monotonic() + timeout, False, bytearray()
     os.set_blocking(receiver, False)
@@ -256,7 +294,8 @@ def _listen(
 
 
 def _end(supervisor: BaseProcess, channel: socket.socket) -> tuple[int, bool, str] | None:
-    """Have the supervisor end what still runs. Its report; None where it was killed or stopped itself."""
+    """Have the supervisor end what still runs. Its report; None where it was killed or stopped
+    itself."""
     report = b""
     channel.settimeout(PATIENCE)
     with channel, suppress(OSError):
@@ -290,7 +329,8 @@ def describe_exit(code: int) -> str:
 
 
 def _end_all(leader: int | None) -> bool:
-    """End every process of the point below this one, whichever session it went to. Returns whether any still ran.
+    """End every process of the point below this one, whichever session it went to. Returns whether
+    any still ran.
 
     leader: the function's process, while it runs.
     """
@@ -303,7 +343,8 @@ def _end_all(leader: int | None) -> bool:
 
     found, patience = False, time.monotonic() + PATIENCE / 2
     for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
-        # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and is found next time.
+        # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and
+        # is found next time.
         _, living = psutil.wait_procs(_isolated(), 0)
         if not living or time.monotonic() > patience:
             break
@@ -319,7 +360,8 @@ def _end_all(leader: int | None) -> bool:
 
 
 def _isolated() -> list[psutil.Process]:
-    """The children of this process in sessions other than its own, and all that descend from them."""
+    """The children of this process in sessions other than its own, and all that descend from
+    them."""
     import psutil
 
     session, found = os.getsid(0), []

@@ -1,4 +1,5 @@
-"""The Python stack of a process that is about to be ended: where a point, a rank or an import hung."""
+"""The Python stack of a process that is about to be ended: where a point, a rank or an import
+hung."""
 
 from __future__ import annotations
 
@@ -10,29 +11,37 @@ from pathlib import Path
 from hpml_plugins.errors import plugin_frame
 from hpml_plugins.terminal import one_line
 
-#: s from writing the stack until the process is ended, and the smallest share of the limit at which it is written.
+#: s from writing the stack until the process is ended, and the smallest share of the limit at which
+#: it is written.
 BEFORE_END, EARLIEST = 0.2, 0.8
 
 
 def write_stack_before(limit: float, file: int) -> None:
-    """Write the stacks of all threads shortly before `limit` s have passed; an earlier call no longer counts.
+    """Write the stacks of all threads shortly before `limit` s have passed; an earlier call no
+    longer counts.
 
-    file: a descriptor that stays open. A timer and a handler in C: a thread that waits would keep ranks from being
-    forked, and a handler in Python would not run while a C function blocks. A plugin that uses SIGALRM itself takes
-    the timer away, and its stack is then not known.
+    file: a descriptor that stays open. A timer and a handler in C: a thread that waits would keep
+    ranks from being forked, and a handler in Python would not run while a C function blocks. A
+    plugin that uses SIGALRM itself takes the timer away, and its stack is then not known.
     """
     faulthandler.register(signal.SIGALRM, file)
     signal.setitimer(signal.ITIMER_REAL, max(0.01, EARLIEST * limit, limit - BEFORE_END))
 
 
 def describe_stack(text: str) -> str:
-    """`in all_reduce (distributed_c10d.py:3061) of step (mine.py:9)`: the innermost frame, and the plugin's.
+    """`in all_reduce (distributed_c10d.py:3061) of step (mine.py:9)`: the innermost frame, and the
+    plugin's.
 
-    text: what a process printed; its last stack counts, of a crash that of the thread that crashed, else of the main
-    thread. Empty where there is none.
+    text: what a process printed; its last stack counts, of a crash that of the thread that crashed,
+    else of the main thread. Empty where there is none.
     """
-    crash = text.rpartition("Fatal Python error")[2].partition("Current thread 0x")[2].partition("\n\n")[0]
-    main_thread = text.rpartition("hread 0x")[2].partition("\n\n")[0]  # the last one that faulthandler writes
+    crash = (
+        text.rpartition("Fatal Python error")[2]
+        .partition("Current thread 0x")[2]
+        .partition("\n\n")[0]
+    )
+    # the last one that faulthandler writes
+    main_thread = text.rpartition("hread 0x")[2].partition("\n\n")[0]
     frames = re.findall(r'^  File "(.*)", line (\d+) in (\S+)', crash or main_thread, re.MULTILINE)
     if not frames:
         return ""

@@ -1,4 +1,5 @@
-"""Measuring: what a benchmark is handed (Bench, Rank), and one point measured in a process of its own."""
+"""Measuring: what a benchmark is handed (Bench, Rank), and one point measured in a process of its
+own."""
 
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.libraries import SHARED, import_before_fork, torch_build

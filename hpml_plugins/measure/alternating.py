@@ -15,23 +15,25 @@ from hpml_plugins.model.samples import Samples
 if TYPE_CHECKING:
     from hpml_plugins.measure.bench import Bench
 
-#: Turns of each step in all rounds of the point. Even, so that each order has its reverse; in six, each of two or three
-#: steps goes first equally often. Of six ratios the smallest and the largest are the 95 % interval of the median; of
-#: fewer they cover less.
+#: Turns of each step in all rounds of the point. Even, so that each order has its reverse; in six,
+#: each of two or three steps goes first equally often. Of six ratios the smallest and the largest
+#: are the 95 % interval of the median; of fewer they cover less.
 TURNS = 6
 #: Samples of a turn, at least.
 FEWEST = 2
-#: A step of this many seconds or more has fewer turns, of one sample: of four ratios the median still leaves out one
-#: that was disturbed.
+#: A step of this many seconds or more has fewer turns, of one sample: of four ratios the median
+#: still leaves out one that was disturbed.
 LONG, TURNS_OF_LONG = 1.0, 4
-#: What the timer says of a turn that holds for all turns together; where turns differ, all that they were.
+#: What the timer says of a turn that holds for all turns together; where turns differ, all that
+#: they were.
 HOW = ("timer", "affinity", "cache", "launch", "batch")
 
 
 @dataclass(frozen=True)
 class Alternating:
-    """Times of steps that took turns. samples: name → those of all turns, s.  turns: name → the median of each turn, s;
-    turns of the same index were timed one after the other, so their quotient is a paired ratio.
+    """Times of steps that took turns. samples: name → those of all turns, s.  turns: name → the
+    median of each turn, s; turns of the same index were timed one after the other, so their
+    quotient is a paired ratio.
     """
 
     samples: Mapping[str, Samples]
@@ -43,31 +45,43 @@ class Alternating:
 
 
 def time_alternately(
-    bench: Bench, steps: Mapping[str, Callable[[], Callable[[], object]]], seconds: float, budget: float
+    bench: Bench,
+    steps: Mapping[str, Callable[[], Callable[[], object]]],
+    seconds: float,
+    budget: float,
 ) -> Alternating:
     """See Bench.time_alternately.
 
-    Of two successive turns the second has the reverse order: a machine that slows down steadily favours no step, and
-    one that does so at once spoils one ratio at most. From pair to pair the order rotates, so that every step goes
-    first, which a GPU that has rested runs at higher clocks; where it begins is random, because a round may have one
-    pair. A turn has its share of the budget and of the bench's warm-up.
+    Of two successive turns the second has the reverse order: a machine that slows down steadily
+    favours no step, and one that does so at once spoils one ratio at most. From pair to pair the
+    order rotates, so that every step goes first, which a GPU that has rested runs at higher clocks;
+    where it begins is random, because a round may have one pair. A turn has its share of the budget
+    and of the bench's warm-up.
     """
     turns, fewest = (TURNS_OF_LONG, 1) if seconds >= LONG else (TURNS, FEWEST)
     share = 1 / (len(steps) * turns)
-    # Precision 0: all turns last as long; one that ended early would count less in its step's samples.
+    # Precision 0: all turns last as long; one that ended early would count less in its step's
+    # samples.
     rounds = bench.plan.rounds  # share out the turns, not their length
     plan = bench.plan.but(
-        precision=0.0, budget=budget * share * rounds, warm_up=bench.plan.warm_up * share, fewest=fewest
+        precision=0.0,
+        budget=budget * share * rounds,
+        warm_up=bench.plan.warm_up * share,
+        fewest=fewest,
     )
     taken: dict[str, list[Samples]] = {name: [] for name in steps}
-    start = random.SystemRandom().randrange(len(steps))  # not Python's own generator: a plugin may have seeded it
+    # not Python's own generator: a plugin may have seeded it
+    start = random.SystemRandom().randrange(len(steps))
     with no_garbage_collection():
         for turn in range(2 * math.ceil(turns / (2 * rounds))):
             first = (start + turn // 2) % len(steps)
             order = [*steps][first:] + [*steps][:first]
             for name in order if turn % 2 == 0 else reversed(order):
                 taken[name].append(bench.time(steps[name](), plan=plan, quiet=True))
-    medians = {name: Samples.of([turn.median for turn in each], "s", turns=len(each)) for name, each in taken.items()}
+    medians = {
+        name: Samples.of([turn.median for turn in each], "s", turns=len(each))
+        for name, each in taken.items()
+    }
     return Alternating({name: _joined(each) for name, each in taken.items()}, medians)
 
 
@@ -75,7 +89,9 @@ def _joined(turns: list[Samples]) -> Samples:
     joined = Samples.of([value for turn in turns for value in turn.values], "s", turns=len(turns))
     for name in HOW:
         if found := list(dict.fromkeys(turn.info[name] for turn in turns if name in turn.info)):
-            joined = joined.note(**{name: found[0] if len(found) == 1 else "; ".join(map(str, found))})
+            joined = joined.note(
+                **{name: found[0] if len(found) == 1 else "; ".join(map(str, found))}
+            )
     if rates := [float(turn.info["core_rate"]) for turn in turns if "core_rate" in turn.info]:
         joined = joined.note(core_rate=statistics.median(rates))
     return joined.note(variation=joined.coefficient_of_variation, outliers=joined.outliers)

@@ -1,4 +1,5 @@
-"""Timing a step by the wall clock: short steps batched; on the CPU no garbage collection, and the core's rate."""
+"""Timing a step by the wall clock: short steps batched; on the CPU no garbage collection, and the
+core's rate."""
 
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ from contextlib import contextmanager
 from hpml_plugins.measure.sampling import SamplingPlan, sample, warm_up
 from hpml_plugins.model.samples import Samples
 
-#: A sample lasts at least this long, s: far above the clock's resolution (about 50 ns) and the loop's own cost.
+#: A sample lasts at least this long, s: far above the clock's resolution (about 50 ns) and the
+#: loop's own cost.
 SHORTEST_SAMPLE = 1e-4
 LARGEST_BATCH = 1 << 20
-#: s between two measurements of the core's rate, and iterations of the loop that measures it: 1 % of that time.
+#: s between two measurements of the core's rate, and iterations of the loop that measures it: 1 %
+#: of that time.
 RATE_EVERY, ITERATIONS = 0.02, 10_000
 
 
@@ -37,7 +40,12 @@ def time_on_cpu(step: Callable[[], object], plan: SamplingPlan) -> Samples:
 
     with no_garbage_collection():
         samples = sample_wall_clock(
-            run, plan, shortest=SHORTEST_SAMPLE, largest=LARGEST_BATCH, timer="perf_counter", affinity=affinity()
+            run,
+            plan,
+            shortest=SHORTEST_SAMPLE,
+            largest=LARGEST_BATCH,
+            timer="perf_counter",
+            affinity=affinity(),
         )
     found = Samples.of(rates, "1/s")
     return samples.note(core_rate=found.median, core_variation=found.coefficient_of_variation)
@@ -46,8 +54,9 @@ def time_on_cpu(step: Callable[[], object], plan: SamplingPlan) -> Samples:
 def core_rate() -> float:
     """Iterations of an empty Python loop per second, measured now.
 
-    About half as many while another program runs on the core's other hyperthread. In a virtual machine that program may
-    belong to another tenant, and no counter of the machine shows it. Latency-bound code is hardly affected.
+    About half as many while another program runs on the core's other hyperthread. In a virtual
+    machine that program may belong to another tenant, and no counter of the machine shows it.
+    Latency-bound code is hardly affected.
     """
     started = time.perf_counter()
     for _ in itertools.repeat(None, ITERATIONS):
@@ -64,7 +73,8 @@ def sample_wall_clock(
     least_warm_up: float = 0.0,
     **info: str | float,
 ) -> Samples:
-    """Samples of `run(batch)`, which gives seconds of one step; batches grow by doubling until one lasts `shortest`."""
+    """Samples of `run(batch)`, which gives seconds of one step; batches grow by doubling until one
+    lasts `shortest`."""
     batch = 1
     while batch < largest and run(batch) * batch < shortest:
         batch *= 2
@@ -74,7 +84,8 @@ def sample_wall_clock(
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Garbage is collected before, and not while the block runs; nested, the outermost block decides."""
+    """Garbage is collected before, and not while the block runs; nested, the outermost block
+    decides."""
     if not gc.isenabled():
         yield
         return
@@ -89,5 +100,8 @@ def no_garbage_collection() -> Iterator[None]:
 def affinity() -> str:
     """The CPUs that this process may run on, as Linux writes them: `0-3,8`."""
     cpus = enumerate(sorted(os.sched_getaffinity(0)))
-    spans = [[cpu for _, cpu in span] for _, span in itertools.groupby(cpus, lambda each: each[1] - each[0])]
+    spans = [
+        [cpu for _, cpu in span]
+        for _, span in itertools.groupby(cpus, lambda each: each[1] - each[0])
+    ]
     return ",".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)

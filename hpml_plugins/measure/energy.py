@@ -1,8 +1,9 @@
-"""The energy of a step: by the energy counter of the card or of the CPU packages, over windows under settled load.
+"""The energy of a step: by the energy counter of the card or of the CPU packages, over windows
+under settled load.
 
-A GPU's counter moves in steps of about 0.1 s. A window therefore begins and ends when the counter moves, and the number
-of calls at these moments is interpolated between two synchronisations 20 ms apart. The power that the idle card uses
-anyway is subtracted.
+A GPU's counter moves in steps of about 0.1 s. A window therefore begins and ends when the counter
+moves, and the number of calls at these moments is interpolated between two synchronisations 20 ms
+apart. The power that the idle card uses anyway is subtracted.
 """
 
 from __future__ import annotations
@@ -23,21 +24,24 @@ if TYPE_CHECKING:
 Step = Callable[[], object]
 #: When a counter moved last, s of the monotonic clock, and what it says, J.
 Moved = Callable[[], tuple[float, float] | None]
-#: s of rest, in which clocks and voltage fall, before the idle power is measured; and s over which it is.
+#: s of rest, in which clocks and voltage fall, before the idle power is measured; and s over which
+#: it is.
 REST, IDLE = 1.0, 1.0
 #: s of work between two looks at the counter.
 BATCH = 0.02
-#: The load has settled when the mean power of two successive periods, s, agrees this well; s after which the samples
-#: are taken all the same.
+#: The load has settled when the mean power of two successive periods, s, agrees this well; s after
+#: which the samples are taken all the same.
 PERIOD, POWER_TOLERANCE, LONGEST_LOAD = 1.0, 0.02, 4.0
-#: A counter that has not moved after this time under load, s, and one call of the step, counts nothing.
+#: A counter that has not moved after this time under load, s, and one call of the step, counts
+#: nothing.
 LONGEST_STEP = 2.0
 #: s of a sample, several steps of the counter; and samples of a round.
 WINDOW, WINDOWS = 0.4, 5
 
 
 class Move(NamedTuple):
-    """A moment at which the counter moved. at: s of the monotonic clock.  energy: J.  calls: how many until then."""
+    """A moment at which the counter moved. at: s of the monotonic clock.  energy: J.  calls: how
+    many until then."""
 
     at: float
     energy: float
@@ -62,14 +66,19 @@ def measure_energy(bench: Bench, step: Step) -> Samples | None:
             bench.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
             return None
     pairs = split(moves)
-    windows = [(end.at - start.at, end.energy - start.energy, end.calls - start.calls) for start, end in pairs]
+    windows = [
+        (end.at - start.at, end.energy - start.energy, end.calls - start.calls)
+        for start, end in pairs
+    ]
     return Samples.of(
         [max(0.0, energy - idle * seconds) / calls for seconds, energy, calls in windows],
         "J",
         idle_power=idle,
         power=statistics.median(energy / seconds for seconds, energy, _ in windows),
         gross=statistics.median(energy / calls for _, energy, calls in windows),
-        counter_step=statistics.median(end.at - start.at for start, end in itertools.pairwise(moves)),
+        counter_step=statistics.median(
+            end.at - start.at for start, end in itertools.pairwise(moves)
+        ),
         calls=round(moves[-1].calls - moves[0].calls),
         stopped="settled" if settled else f"power not settled after {LONGEST_LOAD:g} s of load",
     )
@@ -90,7 +99,8 @@ def idle_power(moved: Moved) -> float:
 
 
 def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[Move]:
-    """Call the step again and again; yields each move of the counter, until it does not move any more under load."""
+    """Call the step again and again; yields each move of the counter, until it does not move any
+    more under load."""
     batch, calls, started = 1, 0, time.monotonic()
     last, seen = moved(), started
     while started - seen < LONGEST_STEP:
@@ -109,7 +119,8 @@ def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[Move]:
 
 
 def under_load(moves: Iterator[Move]) -> tuple[list[Move], bool]:
-    """The moves of a round's windows under settled load, and whether it did settle. Raises StopIteration."""
+    """The moves of a round's windows under settled load, and whether it did settle. Raises
+    StopIteration."""
     seen = [next(moves)]
     start = seen[0].at
     settled = False
@@ -129,12 +140,15 @@ def is_settled(moves: list[Move]) -> bool:
     before = [move for move in moves if end - 2 * PERIOD <= move.at < end - PERIOD]
     if len(last) < 2 or len(before) < 2 or end - moves[0].at < 2 * PERIOD:
         return False
-    now, then = ((part[-1].energy - part[0].energy) / (part[-1].at - part[0].at) for part in (last, before))
+    now, then = (
+        (part[-1].energy - part[0].energy) / (part[-1].at - part[0].at) for part in (last, before)
+    )
     return abs(now - then) <= POWER_TOLERANCE * then
 
 
 def split(moves: list[Move]) -> list[tuple[Move, Move]]:
-    """Windows of at least WINDOW, each from one move of the counter to another; what is left over is dropped."""
+    """Windows of at least WINDOW, each from one move of the counter to another; what is left over
+    is dropped."""
     ends = [moves[0]]
     for move in moves[1:]:
         if move.at - ends[-1].at >= WINDOW:

@@ -1,10 +1,13 @@
-"""Watching the GPUs while a point is measured: clocks, utilisation, power, temperature, memory, throttling, faults.
+"""Watching the GPUs while a point is measured: clocks, utilisation, power, temperature, memory,
+throttling, faults.
 
-What the measuring process must know meanwhile (does the card throttle, has it settled?) it reads from `Telemetry`.
+What the measuring process must know meanwhile (does the card throttle, has it settled?) it reads
+from `Telemetry`.
 
-A process of its own samples NVML: it takes no time from what is measured, and shares no interpreter lock with it. And
-a process that has once opened NVML must not fork one that uses CUDA: with driver 580 the fork crashes at the first
-error that CUDA reports (out of memory, an illegal address), even after NVML was closed.
+A process of its own samples NVML: it takes no time from what is measured, and shares no interpreter
+lock with it. And a process that has once opened NVML must not fork one that uses CUDA: with driver
+580 the fork crashes at the first error that CUDA reports (out of memory, an illegal address), even
+after NVML was closed.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
 from hpml_plugins.node.nvml import Card, open_cards, open_others
 
-#: s between two samples, at first; doubled whenever the series reach MOST_ROWS, so that a long run stays small.
+#: s between two samples, at first; doubled whenever the series reach MOST_ROWS, so that a long run
+#: stays small.
 INTERVAL = 0.05
 MOST_ROWS = 100
 #: s between two readings of the telemetry: the power regulator's own period is about a second.
@@ -35,7 +39,8 @@ TELEMETRY_INTERVAL = 0.02
 FAST_TELEMETRY_INTERVAL = 0.002
 #: s between two readings of what changes slowly: NVML's utilisation is a mean over 1/6 s or more.
 SLOW_TELEMETRY_INTERVAL = 0.1
-#: s to wait for what was seen once the point is over; NVML answers in milliseconds unless the driver hangs.
+#: s to wait for what was seen once the point is over; NVML answers in milliseconds unless the
+#: driver hangs.
 PATIENCE = 10.0
 #: Clock event reasons that mean heat or power, as NVML's bits.
 REASONS = {
@@ -59,8 +64,8 @@ UNITS = {
 
 
 class Seen(msgspec.Struct):
-    """What was seen. energy: J.  throttled: why the card held its clocks down, in words, where it did.  conditions: of
-    the point's GPUs and the machine's others (`Record.conditions`).
+    """What was seen. energy: J.  throttled: why the card held its clocks down, in words, where it
+    did.  conditions: of the point's GPUs and the machine's others (`Record.conditions`).
 
     fault: why what was measured does not count, where a card was lost or its memory failed.
     """
@@ -74,10 +79,12 @@ class Seen(msgspec.Struct):
 
 
 class Reading(NamedTuple):
-    """What a GPU did last. at: s of the monotonic clock.  throttled: s, in total, for which power or heat held it down.
+    """What a GPU did last. at: s of the monotonic clock.  throttled: s, in total, for which power
+    or heat held it down.
 
-    clock: of the SMs, Hz.  power: W.  energy: J, in total.  energy_at: when the energy counter moved last, s of the
-    monotonic clock.  utilization, memory_utilization: 0 to 1.  memory_used: B.  All are 0 where the card does not tell.
+    clock: of the SMs, Hz.  power: W.  energy: J, in total.  energy_at: when the energy counter
+    moved last, s of the monotonic clock.  utilization, memory_utilization: 0 to 1.  memory_used: B.
+    All are 0 where the card does not tell.
     """
 
     at: float
@@ -92,18 +99,21 @@ class Reading(NamedTuple):
 
 
 class Telemetry:
-    """The last reading of each watched GPU, in memory that the watching process shares with those that measure."""
+    """The last reading of each watched GPU, in memory that the watching process shares with those
+    that measure."""
 
     def __init__(self, count: int) -> None:
         self._values = multiprocessing.RawArray("d", count * len(Reading._fields))
         self._fast = multiprocessing.RawValue("b", 0)
-        #: W for each GPU, 0 for its own limit: what a measuring process wants, and what is set (`power_limit`).
+        #: W for each GPU, 0 for its own limit: what a measuring process wants, and what is set
+        #: (`power_limit`).
         self.wanted_limits = multiprocessing.RawArray("d", count)
         self.set_limits = multiprocessing.RawArray("d", count)
 
     @contextmanager
     def fast(self) -> Iterator[None]:
-        """Read the cards more often while the block runs, to see when their energy counters move."""
+        """Read the cards more often while the block runs, to see when their energy counters
+        move."""
         self._fast.value = 1
         try:
             yield
@@ -157,11 +167,16 @@ class GpuMonitor:
         try:
             self._pipe.send("finish")
             while self._pipe.poll(PATIENCE):
-                if isinstance(seen := self._pipe.recv(), Seen):  # else a fault that nobody asked for in time
+                # else a fault that nobody asked for in time
+                if isinstance(seen := self._pipe.recv(), Seen):
                     return seen
-            return Seen(warnings=[f"what the GPUs did is not known: NVML did not answer for {PATIENCE:g} s"])
+            return Seen(
+                warnings=[f"what the GPUs did is not known: NVML did not answer for {PATIENCE:g} s"]
+            )
         except (OSError, EOFError):
-            return Seen(warnings=["what the GPUs did is not known: the process that watched them died"])
+            return Seen(
+                warnings=["what the GPUs did is not known: the process that watched them died"]
+            )
         finally:
             self.end()
 
@@ -174,10 +189,13 @@ class GpuMonitor:
             self._process = None
 
 
-def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection, telemetry: Telemetry) -> None:
+def _watch(
+    gpus: Sequence[Gpu], parents: Connection, pipe: Connection, telemetry: Telemetry
+) -> None:
     parents.close()  # else this process would keep open what tells it of its parent's end
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says when it is over
+    # Ctrl-C reaches the whole group; the parent says when it is over
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sampler, reported, next_look = Sampler(gpus), False, 0.0
     in_use = sampler.seen.conditions.get("other_processes", 0) > 0
     guards = LimitGuards([gpu.uuid for gpu in gpus])
@@ -198,9 +216,11 @@ def _watch(gpus: Sequence[Gpu], parents: Connection, pipe: Connection, telemetry
 
 
 class Sampler:
-    """Looks at some GPUs through NVML, again and again. Where NVML refuses it sees nothing, and says why.
+    """Looks at some GPUs through NVML, again and again. Where NVML refuses it sees nothing, and
+    says why.
 
-    interval: s, how long to wait for the next look.  seen: complete after `finish`; a fault is there at once.
+    interval: s, how long to wait for the next look.  seen: complete after `finish`; a fault is
+    there at once.
     """
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
@@ -219,7 +239,8 @@ class Sampler:
             self.seen.warnings.append(f"measured without watching the GPU: {error}")
         self._rows: list[list[dict[str, float | None]]] = [[] for _ in self._cards]
         self._reasons = 0
-        #: Of a card that does not count how long it throttled: since when it is known, and how long by its reasons.
+        #: Of a card that does not count how long it throttled: since when it is known, and how long
+        #: by its reasons.
         self._throttled = [(time.monotonic(), 0.0) for _ in self._cards]
         self._slow_at = 0.0
         self._energy_before = [card.energy() for card in self._cards]
@@ -233,10 +254,16 @@ class Sampler:
         if slow := time.monotonic() - self._slow_at >= SLOW_TELEMETRY_INTERVAL:
             self._slow_at = time.monotonic()
         for number, card in enumerate(self._cards):
-            now, throttled, last = time.monotonic(), card.throttled(), telemetry.read(number) or Reading(0.0, 0.0)
+            now, throttled, last = (
+                time.monotonic(),
+                card.throttled(),
+                telemetry.read(number) or Reading(0.0, 0.0),
+            )
             if throttled is None:
                 before, total = self._throttled[number]
-                throttled = total + (now - before if int(card.throttle_reasons() or 0) & sum(REASONS) else 0.0)
+                throttled = total + (
+                    now - before if int(card.throttle_reasons() or 0) & sum(REASONS) else 0.0
+                )
                 self._throttled[number] = now, throttled
             energy = card.energy() or 0.0
             found = {
@@ -249,7 +276,10 @@ class Sampler:
             }
             if slow:
                 row = card.row()
-                found |= {name: row[name] or 0.0 for name in ("utilization", "memory_utilization", "memory_used")}
+                found |= {
+                    name: row[name] or 0.0
+                    for name in ("utilization", "memory_utilization", "memory_used")
+                }
             telemetry.write(number, last._replace(**found))
 
     def look(self) -> None:
@@ -271,15 +301,23 @@ class Sampler:
         Asked when the point's processes are gone: who is on a card then is somebody else.
         """
         seen = self.seen
-        pairs = [(before, card.energy()) for before, card in zip(self._energy_before, self._cards, strict=True)]
-        seen.energy = sum(after - before for before, after in pairs if before is not None and after is not None)
+        pairs = [
+            (before, card.energy())
+            for before, card in zip(self._energy_before, self._cards, strict=True)
+        ]
+        seen.energy = sum(
+            after - before for before, after in pairs if before is not None and after is not None
+        )
         for card, errors_before in zip(self._cards, self._errors_before, strict=True):
-            seen.fault = seen.fault or card.lost()  # a point that CUDA ends is over before the next look
+            # a point that CUDA ends is over before the next look
+            seen.fault = seen.fault or card.lost()
             self._count_memory_errors(card, errors_before)
         self._note_users("ended")
         seen.conditions |= self._conditions()
         seen.throttled = ", ".join(name for bit, name in REASONS.items() if self._reasons & bit)
-        seen.series = {f"gpu{number}": _series(rows) for number, rows in enumerate(self._rows) if rows}
+        seen.series = {
+            f"gpu{number}": _series(rows) for number, rows in enumerate(self._rows) if rows
+        }
         return seen
 
     def _note_users(self, when: str) -> None:
@@ -292,7 +330,8 @@ class Sampler:
             self.seen.conditions["other_processes"] = float(len(self._users))
 
     def _conditions(self) -> dict[str, float]:
-        """What the machine's other GPUs did when the point began and when it ended: means over both and over all."""
+        """What the machine's other GPUs did when the point began and when it ended: means over both
+        and over all."""
         if not self._others:
             return {}
         rows = [*self._others_before, *(card.row() for card in self._others)]
@@ -303,25 +342,31 @@ class Sampler:
         return found
 
     def _count_memory_errors(self, card: Card, before: tuple[int | None, int | None]) -> None:
-        """A corrected error costs nothing but trust in the card; an uncorrected one has changed what was computed."""
+        """A corrected error costs nothing but trust in the card; an uncorrected one has changed
+        what was computed."""
         corrected, uncorrected = (
             max(0, new - old) if new is not None and old is not None else 0
             for old, new in zip(before, card.memory_errors(), strict=True)
         )
         if corrected:
-            self.seen.warnings.append(f"{card.label} corrected {corrected} memory errors while this was measured")
+            self.seen.warnings.append(
+                f"{card.label} corrected {corrected} memory errors while this was measured"
+            )
         if uncorrected:
             self.seen.fault = self.seen.fault or (
-                f"{card.label} had {uncorrected} memory errors that ECC could not correct while this was "
-                "measured; hpml doctor and nvidia-smi -q -d ECC,ROW_REMAPPER tell more"
+                f"{card.label} had {uncorrected} memory errors that ECC could not correct while"
+                " this was measured; hpml doctor and nvidia-smi -q -d ECC,ROW_REMAPPER tell more"
             )
 
 
 def _series(rows: Sequence[Mapping[str, float | None]]) -> Series:
-    """The rows as columns. What the card did not tell every time is left out: a zero would be a measurement."""
+    """The rows as columns. What the card did not tell every time is left out: a zero would be a
+    measurement."""
     columns: dict[str, list[float | str | None]] = {}
     for name in UNITS:
-        values: list[float | str | None] = [value for row in rows if (value := row[name]) is not None]
+        values: list[float | str | None] = [
+            value for row in rows if (value := row[name]) is not None
+        ]
         if len(values) == len(rows):
             columns[name] = values
     return Series(columns, {name: UNITS[name] for name in columns})

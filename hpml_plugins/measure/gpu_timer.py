@@ -1,8 +1,10 @@
-"""Timing a step on the GPU: events on the current stream, the launch hidden behind a sleeping kernel.
+"""Timing a step on the GPU: events on the current stream, the launch hidden behind a sleeping
+kernel.
 
-Between two events stands what the GPU did, and whatever it waited for. A kernel of 30 µs that Python needs 60 µs to
-launch would read 60 µs. So the host enqueues everything first, behind a kernel that only lets time pass, and an event
-that has not been reached when the last launch is enqueued proves that no launch was waited for.
+Between two events stands what the GPU did, and whatever it waited for. A kernel of 30 µs that
+Python needs 60 µs to launch would read 60 µs. So the host enqueues everything first, behind a
+kernel that only lets time pass, and an event that has not been reached when the last launch is
+enqueued proves that no launch was waited for.
 """
 
 from __future__ import annotations
@@ -21,16 +23,19 @@ from hpml_plugins.model.samples import Samples
 Cache = Literal["hot", "cold", "dirty"]
 Launch = Literal["hidden", "visible"]
 
-#: A hot sample is a batch of at least this long, s: a thousand times the resolution of CUDA's events (0.5 µs).
+#: A hot sample is a batch of at least this long, s: a thousand times the resolution of CUDA's
+#: events (0.5 µs).
 SHORTEST_SAMPLE = 1e-3
 #: CUDA queues about a thousand launches before the host must wait; a batch stays far below.
 LARGEST_BATCH = 200
-#: Clocks of a resting card rise within tens of milliseconds; its power regulation takes longer to settle, s.
+#: Clocks of a resting card rise within tens of milliseconds; its power regulation takes longer to
+#: settle, s.
 LEAST_WARM_UP = 0.2
-#: Samples are spread over at least this long, s: ten of them in ten milliseconds agree with one another whatever the
-#: regulation of power is about to do.
+#: Samples are spread over at least this long, s: ten of them in ten milliseconds agree with one
+#: another whatever the regulation of power is about to do.
 LEAST_SAMPLING = 0.3
-#: A launch that takes the host longer than this, s, is not hidden: the sleep would cost more than it shows.
+#: A launch that takes the host longer than this, s, is not hidden: the sleep would cost more than
+#: it shows.
 LONGEST_SLEEP = 0.1
 COLD_SAMPLES_A_GROUP = 10
 #: A hiccup of the host looks like work on another stream; real work there is left every time.
@@ -45,7 +50,8 @@ def time_on_gpu(
     launch: Launch = "hidden",
     regulator: Regulator | None = None,
 ) -> Samples:
-    """Samples of the GPU's time for one call of `step`, s; see Bench.time. regulator: of the current GPU."""
+    """Samples of the GPU's time for one call of `step`, s; see Bench.time. regulator: of the
+    current GPU."""
     timer = GpuTimer(step, cache, launch, regulator or Regulator(None))
     timer.first_call()
     if not timer.uses_other_streams():
@@ -58,7 +64,9 @@ def time_on_gpu(
         return time.perf_counter() - started
 
     info = {"timer": OTHER_STREAMS, "launch": "visible"}
-    return sample_wall_clock(run, plan, shortest=0.0, largest=1, least_warm_up=LEAST_WARM_UP, **info)
+    return sample_wall_clock(
+        run, plan, shortest=0.0, largest=1, least_warm_up=LEAST_WARM_UP, **info
+    )
 
 
 class GpuTimer:
@@ -67,7 +75,9 @@ class GpuTimer:
     The timer of several ranks overrides what is marked as overridable.
     """
 
-    def __init__(self, step: Callable[[], object], cache: Cache, launch: Launch, regulator: Regulator) -> None:
+    def __init__(
+        self, step: Callable[[], object], cache: Cache, launch: Launch, regulator: Regulator
+    ) -> None:
         import torch
 
         self.torch = torch
@@ -88,20 +98,28 @@ class GpuTimer:
             self._cycles = self._clock_rate()
 
     def measure(self, plan: SamplingPlan, **info: str | float) -> Samples:
-        """The samples: batch chosen, warmed up, launches hidden; of both regimes where the card throttles."""
+        """The samples: batch chosen, warmed up, launches hidden; of both regimes where the card
+        throttles."""
         self.choose_batch()
         self.regulator.begin()
-        info |= {"timer": "cuda events", "cache": self.cache, **warm_up(self.round, plan, least=LEAST_WARM_UP)}
+        info |= {
+            "timer": "cuda events",
+            "cache": self.cache,
+            **warm_up(self.round, plan, least=LEAST_WARM_UP),
+        }
         self.fit()
         throttles = self.regulator.throttles
         if not throttles():
-            samples = sample(self.take, plan, info, batch=self.batch, least=LEAST_SAMPLING, interrupted=throttles)
+            samples = sample(
+                self.take, plan, info, batch=self.batch, least=LEAST_SAMPLING, interrupted=throttles
+            )
         if throttles():
             samples = measure_regimes(self, self.regulator, info)
         return replace(samples, info={**samples.info, "launch": self.launch})
 
     def uses_other_streams(self) -> bool:
-        """Whether the step leaves work on a stream that the current one does not wait for, every time."""
+        """Whether the step leaves work on a stream that the current one does not wait for, every
+        time."""
         return all(self.leaves_work() for _ in range(STREAM_CHECKS))
 
     def leaves_work(self) -> bool:
@@ -118,7 +136,11 @@ class GpuTimer:
 
     def choose_batch(self) -> None:
         """Grow a hot batch until it is long enough for the events' resolution."""
-        while self.cache == "hot" and self.batch < LARGEST_BATCH and self.round() * self.batch < SHORTEST_SAMPLE:
+        while (
+            self.cache == "hot"
+            and self.batch < LARGEST_BATCH
+            and self.round() * self.batch < SHORTEST_SAMPLE
+        ):
             self.batch = min(LARGEST_BATCH, 2 * self.batch)
 
     def round(self) -> float:
@@ -126,16 +148,22 @@ class GpuTimer:
         return self.enqueue(1)[0][0]
 
     def fit(self) -> None:
-        """Choose the sleep that hides the launches of a group, or find that they cannot be hidden."""
+        """Choose the sleep that hides the launches of a group, or find that they cannot be
+        hidden."""
         if self.launch == "visible":
             return
         if not self._fit_sleep():
             self.launch = "visible: the step waits for the GPU, or launches more than can be queued"
             self._sleep = 0.0
             return
-        # While launches showed, the step seemed longer than it is: with its own time the batch may have to grow.
+        # While launches showed, the step seemed longer than it is: with its own time the batch may
+        # have to grow.
         seconds = self.enqueue(self._group)[0][0]
-        if self.cache == "hot" and seconds * self.batch < SHORTEST_SAMPLE and self.batch < LARGEST_BATCH:
+        if (
+            self.cache == "hot"
+            and seconds * self.batch < SHORTEST_SAMPLE
+            and self.batch < LARGEST_BATCH
+        ):
             self.batch = min(LARGEST_BATCH, math.ceil(SHORTEST_SAMPLE / seconds))
             self._fit_sleep()
 
@@ -155,7 +183,8 @@ class GpuTimer:
         return False
 
     def take(self) -> Iterable[float]:
-        """Samples of one step. Those whose launch showed in spite of the sleep are taken again, a little later."""
+        """Samples of one step. Those whose launch showed in spite of the sleep are taken again, a
+        little later."""
         for _ in range(5):
             taken = self.enqueue(self._group)
             hidden = [seconds for seconds, was_hidden in taken if was_hidden or not self._sleep]
@@ -170,7 +199,8 @@ class GpuTimer:
         return 1 if self.cache == "hot" else COLD_SAMPLES_A_GROUP
 
     def enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
-        """Enqueue `count` samples behind one sleep. Returns seconds of one step and whether its launch was hidden."""
+        """Enqueue `count` samples behind one sleep. Returns seconds of one step and whether its
+        launch was hidden."""
         if self._sleep:
             self.torch.cuda._sleep(int(self._sleep * self._cycles))
         pairs = []
@@ -186,14 +216,20 @@ class GpuTimer:
         if not wait:
             return []
         pairs[-1][1].synchronize()
-        return [(float(start.elapsed_time(end)) * 1e-3 / self.batch, hidden) for start, end, hidden in pairs]
+        return [
+            (float(start.elapsed_time(end)) * 1e-3 / self.batch, hidden)
+            for start, end, hidden in pairs
+        ]
 
     def _line_up(self) -> None:
         """Overridable: what is enqueued right before the first event."""
 
     def _make_flush(self) -> Callable[[], None]:
         """Write twice the L2; for "cold" then read as much, so that no dirty line is left in it."""
-        size = 2 * self.torch.cuda.get_device_properties(self.torch.cuda.current_device()).L2_cache_size
+        size = (
+            2
+            * self.torch.cuda.get_device_properties(self.torch.cuda.current_device()).L2_cache_size
+        )
         written = self.torch.empty(size // 4, dtype=self.torch.int32, device="cuda")
         read = self.torch.zeros(size // 4, dtype=self.torch.int32, device="cuda")
         largest = self.torch.empty((), dtype=self.torch.int32, device="cuda")
@@ -206,7 +242,8 @@ class GpuTimer:
         return flush
 
     def _clock_rate(self) -> float:
-        """Cycles a second of the counter that the sleeping kernel watches, measured: it differs from card to card."""
+        """Cycles a second of the counter that the sleeping kernel watches, measured: it differs
+        from card to card."""
         rates = []
         for _ in range(3):
             start, end = self._event(), self._event()

@@ -1,7 +1,8 @@
 """Energy, power, clocks, utilisation and memory over a block of code.
 
-GPUs are read by the process that watches them (`gpu_monitor`): a process that opened NVML must not fork one that uses
-CUDA. CPUs are read through Linux's RAPL counters, where the machine has them and lets this user read them.
+GPUs are read by the process that watches them (`gpu_monitor`): a process that opened NVML must not
+fork one that uses CUDA. CPUs are read through Linux's RAPL counters, where the machine has them and
+lets this user read them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class EnergyCounter:
         return [reading for reading in found if reading]
 
     def moved(self) -> tuple[float, float] | None:
-        """When the counter of the first GPU moved last, s of the monotonic clock, and what it says, J."""
+        """When the counter of the first GPU moved last, s of the monotonic clock, and what it says,
+        J."""
         if self._gpus:
             reading = self.readings()[0]
             return reading.energy_at, reading.energy
@@ -52,13 +54,17 @@ class EnergyCounter:
         return None if used is None else (time.monotonic(), used)
 
     def read(self) -> float | None:
-        """J until this moment: a GPU's counter moves about every 0.1 s; since then the card has used its power."""
+        """J until this moment: a GPU's counter moves about every 0.1 s; since then the card has
+        used its power."""
         if not self.problem and not self._gpus:
             self._read_packages()
         if self.problem:
             return None
         now = time.monotonic()
-        since = [(reading.energy, reading.power * max(0.0, now - reading.energy_at)) for reading in self.readings()]
+        since = [
+            (reading.energy, reading.power * max(0.0, now - reading.energy_at))
+            for reading in self.readings()
+        ]
         return self._used + sum(map(sum, since))
 
     def _read_packages(self) -> None:
@@ -66,15 +72,19 @@ class EnergyCounter:
             for number, folder in enumerate(self._packages):
                 value = int(folder.joinpath("energy_uj").read_text()) * 1e-6
                 if value < self._last[number] < math.inf:  # it wrapped around
-                    self._last[number] -= int(folder.joinpath("max_energy_range_uj").read_text()) * 1e-6
-                self._used += max(0.0, value - self._last[number])  # nothing yet at the first reading
+                    self._last[number] -= (
+                        int(folder.joinpath("max_energy_range_uj").read_text()) * 1e-6
+                    )
+                # nothing yet at the first reading
+                self._used += max(0.0, value - self._last[number])
                 self._last[number] = value
         except OSError as error:
             self.problem = f"{error.filename}: {error.strerror}"
 
 
 class Meter(AbstractContextManager["Meter"]):
-    """What the processor did while a block ran; see Bench.meter. All but `columns` is there after the block.
+    """What the processor did while a block ran; see Bench.meter. All but `columns` is there after
+    the block.
 
     seconds: how long the block took.  energy: J.  columns: what was sampled.
     """
@@ -112,7 +122,8 @@ class Meter(AbstractContextManager["Meter"]):
 
     @property
     def power(self) -> float | None:
-        """Mean, W: energy over time where energy is counted, else of the samples; None where neither is known."""
+        """Mean, W: energy over time where energy is counted, else of the samples; None where
+        neither is known."""
         return self.mean("power") if self.energy is None else self.energy / self.seconds
 
     def mean(self, column: str) -> float | None:
@@ -129,7 +140,10 @@ class Meter(AbstractContextManager["Meter"]):
             self._look()
 
     def _look(self) -> None:
-        seen = {"time": time.monotonic() - self._started, **(self._read_gpus() if self._gpus else self._read_cpus())}
+        seen = {
+            "time": time.monotonic() - self._started,
+            **(self._read_gpus() if self._gpus else self._read_cpus()),
+        }
         for name, value in seen.items():
             self.columns.setdefault(name, []).append(value)
 
@@ -141,16 +155,21 @@ class Meter(AbstractContextManager["Meter"]):
         return {
             "sm_clock": statistics.fmean(reading.clock for reading in readings),
             "utilization": statistics.fmean(reading.utilization for reading in readings),
-            "memory_utilization": statistics.fmean(reading.memory_utilization for reading in readings),
+            "memory_utilization": statistics.fmean(
+                reading.memory_utilization for reading in readings
+            ),
             "power": sum(reading.power for reading in readings),
             "memory_used": sum(reading.memory_used for reading in readings),
         }
 
     def _read_cpus(self) -> dict[str, float]:
-        """The share of the CPUs that this process and its ended children used since the last look."""
+        """The share of the CPUs that this process and its ended children used since the last
+        look."""
         now, used = time.monotonic(), _cpu_seconds()
         (before, self._last), (had, self._cpu) = (self._last, now), (self._cpu, used)
-        return {"utilization": (used - had) / max(now - before, 1e-9) / len(os.sched_getaffinity(0))}
+        return {
+            "utilization": (used - had) / max(now - before, 1e-9) / len(os.sched_getaffinity(0))
+        }
 
 
 def _cpu_seconds() -> float:

@@ -1,4 +1,5 @@
-"""Measure one point: requirements, isolation, checks of what came back, and the Record of all of it."""
+"""Measure one point: requirements, isolation, checks of what came back, and the Record of all of
+it."""
 
 from __future__ import annotations
 
@@ -28,21 +29,34 @@ from hpml_plugins.model.work import DeclaredWork, Limit
 from hpml_plugins.node import CpuWatch, gpus_used, pin_devices, unmet
 from hpml_plugins.published import PRECISIONS
 
-#: A share of the published peak above which a number is doubted: peaks hold at the highest clock, and timers are noisy.
+#: A share of the published peak above which a number is doubted: peaks hold at the highest clock,
+#: and timers are noisy.
 HIGHEST_SHARE = 1.05
 _DECODER = msgspec.json.Decoder(Record | tuple[str, float | None])
-#: What a Record is about, which those know who asked for it; and what the process of the point supplies.
+#: What a Record is about, which those know who asked for it; and what the process of the point
+#: supplies.
 _ASKED = ("benchmark", "plugin", "version", "params", "machine", "commit", "environment", "run")
-_SUPPLIED = ("status", "reason", "metrics", "series", "checks", "warnings", "data", "work", "packages")
+_SUPPLIED = (
+    "status",
+    "reason",
+    "metrics",
+    "series",
+    "checks",
+    "warnings",
+    "data",
+    "work",
+    "packages",
+)
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where and for what a point is measured; copied into its Record. Empty where it does not apply.
+    """Where and for what a point is measured; copied into its Record. Empty where it does not
+    apply.
 
-    watch: whether the GPUs are watched meanwhile.  plan: how long to sample, all rounds together.  rounds: how many
-    there will be; `measure_point` measures one.  scratch: a folder for what the rounds of a point share, of this run,
-    commit and environment.
+    watch: whether the GPUs are watched meanwhile.  plan: how long to sample, all rounds together.
+    rounds: how many there will be; `measure_point` measures one.  scratch: a folder for what the
+    rounds of a point share, of this run, commit and environment.
     """
 
     node: Node
@@ -85,7 +99,8 @@ def measure_point(
             received = _DECODER.decode(message)
             if isinstance(received, Record):
                 answers.append(_as_record(benchmark, record, received))
-        except (ValueError, RecursionError, ResultError) as error:  # what a plugin wrote into the pipe itself
+        # what a plugin wrote into the pipe itself
+        except (ValueError, RecursionError, ResultError) as error:
             unread.append(f"it sent what cannot be read: {describe(error)}")
             return
         if progress and not isinstance(received, Record):
@@ -97,7 +112,9 @@ def measure_point(
     monitor = GpuMonitor(context.node.gpus[:watched])
     try:
         outcome = run_isolated(
-            lambda send: _measure_here(benchmark, params, context, record, send, deadline, monitor.telemetry),
+            lambda send: _measure_here(
+                benchmark, params, context, record, send, deadline, monitor.telemetry
+            ),
             limit,
             on_message,
             monitor.check,
@@ -111,7 +128,9 @@ def measure_point(
         monitor.end()
     output = outcome.output if measured.status == "failed" else ""
     conditions = measured.conditions | others.conditions()
-    done = replace(measured, output=output, conditions=conditions, duration=time.monotonic() - clock)
+    done = replace(
+        measured, output=output, conditions=conditions, duration=time.monotonic() - clock
+    )
     return _storable(done, record)
 
 
@@ -126,7 +145,9 @@ def _as_record(benchmark: Benchmark, asked: Record, sent: Record) -> Record:
     declared = {metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics}
     for name, metric in sent.metrics.items():
         if declared.get(name) != (metric.unit, metric.direction):
-            raise ResultError(f"metric {name[:100]!r} in {metric.unit[:100]!r}, which is not declared")
+            raise ResultError(
+                f"metric {name[:100]!r} in {metric.unit[:100]!r}, which is not declared"
+            )
     return replace(asked, **{name: getattr(sent, name) for name in _SUPPLIED})
 
 
@@ -137,7 +158,8 @@ def _fault_of(answers: Sequence[Record]) -> str:
 
 
 def _storable(record: Record, asked: Record) -> Record:
-    """The Record as it can be stored: with bounded texts, and failed where what it says is not to be believed.
+    """The Record as it can be stored: with bounded texts, and failed where what it says is not to
+    be believed.
 
     asked: the same, as it was before anything was measured.
     """
@@ -205,17 +227,22 @@ def _measure_here(
 def to_metrics(
     benchmark: Benchmark, returned: object, works: Mapping[str, DeclaredWork] | None = None
 ) -> dict[str, MetricSamples]:
-    """Hold what `measure` returned against the declared metrics: all of them, no other, finite, of the right unit.
+    """Hold what `measure` returned against the declared metrics: all of them, no other, finite, of
+    the right unit.
 
-    works: declared work by the metric that times it; rates that were not returned follow from it. A metric that was
-    returned as None is not known on this node, and left out.
+    works: declared work by the metric that times it; rates that were not returned follow from it. A
+    metric that was returned as None is not known on this node, and left out.
     Raises ResultError with the metric's name.
     """
     if not isinstance(returned, Mapping):
-        raise ResultError(f"measure returned {type(returned).__name__}, not a mapping of metric names to samples")
+        raise ResultError(
+            f"measure returned {type(returned).__name__}, not a mapping of metric names to samples"
+        )
     declared = {metric.name: metric for metric in benchmark.metrics}
     if unknown := [str(name) for name in returned if name not in declared]:
-        raise ResultError(f"measure returned {', '.join(unknown)}, which are no metrics of {benchmark.name!r}")
+        raise ResultError(
+            f"measure returned {', '.join(unknown)}, which are no metrics of {benchmark.name!r}"
+        )
     returned = {**_rates(benchmark, returned, works or {}), **returned}
     if missing := [name for name in declared if name not in returned]:
         raise ResultError(f"measure returned no {', '.join(missing)}")
@@ -229,13 +256,23 @@ def to_metrics(
             raise ResultError(f"metric {name!r} has no samples")
         _check_values(metric, samples)
         if is_unresolved(metric.unit, metric.direction, samples.values):
-            raise ResultError(f"metric {name!r} is 0 s in each sample: no timer resolved it; time more work at once")
+            raise ResultError(
+                f"metric {name!r} is 0 s in each sample: no timer resolved it; time more work at"
+                " once"
+            )
         if samples.unit not in ("", metric.unit):
-            raise ResultError(f"metric {name!r}: what was measured is in {samples.unit}, not in {metric.unit}")
+            raise ResultError(
+                f"metric {name!r}: what was measured is in {samples.unit}, not in {metric.unit}"
+            )
         values, boost = list(samples.values), list(samples.boost)
-        result[name] = MetricSamples(metric.unit, metric.direction, values, dict(samples.info), boost=boost)
+        result[name] = MetricSamples(
+            metric.unit, metric.direction, values, dict(samples.info), boost=boost
+        )
     if not result:
-        raise ResultError("measure returned None for every metric; skip the point with the reason instead (bench.skip)")
+        raise ResultError(
+            "measure returned None for every metric; skip the point with the reason instead"
+            " (bench.skip)"
+        )
     return result
 
 
@@ -254,7 +291,8 @@ def _check_values(metric: Metric, samples: Samples) -> None:
 def _rates(
     benchmark: Benchmark, returned: Mapping[str, object], works: Mapping[str, DeclaredWork]
 ) -> dict[str, object]:
-    """Declared metrics that were not returned and are work over time. Raises ResultError for work of no time."""
+    """Declared metrics that were not returned and are work over time. Raises ResultError for work
+    of no time."""
     found: dict[str, object] = {}
     for of, work in works.items():
         if returned.get(of) is None:
@@ -270,16 +308,28 @@ def _impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Ite
     """A warning for each rate above the published peak of the point's GPUs."""
     if not bench.gpus or not (peaks := bench.peaks):
         return
-    limits = {of: (work, Limit(peaks.peak(work.dtype), peaks.bandwidth)) for of, work in bench.collected.work.items()}
+    limits = {
+        of: (work, Limit(peaks.peak(work.dtype), peaks.bandwidth))
+        for of, work in bench.collected.work.items()
+    }
     for of, (work, limit) in limits.items():
         share = work.share(metrics[of].median, limit) if of in metrics else None
         if share and share > HIGHEST_SHARE:
             cause = "the data stay in a cache, or " if work.bytes else ""
-            yield f"{of}: the work is {share:.3g} times what {peaks.name} can do: {cause}work or time is wrong"
-    highest = max((peaks.peak(dtype) or 0.0 for dtype in PRECISIONS if dtype != "int8"), default=0.0) * bench.gpus
+            yield (
+                f"{of}: the work is {share:.3g} times what {peaks.name} can do: {cause}work or time"
+                " is wrong"
+            )
+    highest = (
+        max((peaks.peak(dtype) or 0.0 for dtype in PRECISIONS if dtype != "int8"), default=0.0)
+        * bench.gpus
+    )
     for name, metric in metrics.items():
         if metric.unit == "FLOP/s" and metric.median > HIGHEST_SHARE * highest > 0:
-            yield f"{name}: {metric.median / highest:.3g} times the highest published peak of {peaks.name}"
+            yield (
+                f"{name}: {metric.median / highest:.3g} times the highest published peak of"
+                f" {peaks.name}"
+            )
 
 
 def _with_what_was_seen(record: Record, seen: Seen) -> Record:
@@ -308,11 +358,18 @@ def _as_samples(name: str, value: object) -> Samples:
     try:
         return value if isinstance(value, Samples) else Samples((as_number(value, ""),))
     except ResultError:
-        raise ResultError(f"metric {name!r} is a {type(value).__name__}, not Samples or a number") from None
+        raise ResultError(
+            f"metric {name!r} is a {type(value).__name__}, not Samples or a number"
+        ) from None
 
 
 def unmeasured(
-    benchmark: str, version: str, params: Params, context: Context, status: Status = "failed", reason: str = ""
+    benchmark: str,
+    version: str,
+    params: Params,
+    context: Context,
+    status: Status = "failed",
+    reason: str = "",
 ) -> Record:
     """The Record of a point that has not reported, or never will."""
     return Record(

@@ -1,8 +1,9 @@
 """Another power limit for a GPU while a block runs, restored whatever happens.
 
-As a module it is the guard that sets the limit: `python -m hpml_plugins.measure.power_limit UUID WATTS`. It restores
-the limit that it found when its standard input ends, which it does when the process that started it dies, however that
-happens. The process that watches the GPUs starts it: what descends from the measuring process is ended with the point.
+As a module it is the guard that sets the limit: `python -m hpml_plugins.measure.power_limit UUID
+WATTS`. It restores the limit that it found when its standard input ends, which it does when the
+process that started it dies, however that happens. The process that watches the GPUs starts it:
+what descends from the measuring process is ended with the point.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 
 #: s that the guard has to set or to restore a limit.
 PATIENCE = 10.0
-#: What the watching process answers where the limit was not set: for want of rights, or because others use the card.
+#: What the watching process answers where the limit was not set: for want of rights, or because
+#: others use the card.
 REFUSED, IN_USE = -1.0, -2.0
 _REASONS = {
-    REFUSED: "the GPU's power limit was not set to {watts:g} W: it needs root, and a limit within the card's range",
+    REFUSED: (
+        "the GPU's power limit was not set to {watts:g} W: it needs root, and a limit within the"
+        " card's range"
+    ),
     IN_USE: "another process is on the GPU: its power limit is left alone",
     0.0: f"the GPU's power limit was not set within {PATIENCE:g} s",
 }
@@ -31,7 +36,8 @@ _REASONS = {
 
 @contextmanager
 def hold_limit(telemetry: Telemetry, gpu: int, watts: float) -> Iterator[str]:
-    """Have the watching process set this limit, W, while the block runs; gives why it refused, "" where it is set."""
+    """Have the watching process set this limit, W, while the block runs; gives why it refused, ""
+    where it is set."""
     telemetry.wanted_limits[gpu] = watts
     try:
         _wait(lambda: telemetry.set_limits[gpu] != 0)
@@ -50,11 +56,14 @@ class LimitGuards:
         self._guards: dict[int, subprocess.Popen[str]] = {}
 
     def serve(self, telemetry: Telemetry, *, in_use: bool) -> None:
-        """Do what is wanted by now. in_use: whether others were on the GPUs when the point began."""
+        """Do what is wanted by now. in_use: whether others were on the GPUs when the point
+        began."""
         for number, uuid in enumerate(self._uuids):
             wanted, is_set = telemetry.wanted_limits[number], telemetry.set_limits[number]
             if wanted and not is_set:
-                telemetry.set_limits[number] = IN_USE if in_use else self._start(number, uuid, wanted)
+                telemetry.set_limits[number] = (
+                    IN_USE if in_use else self._start(number, uuid, wanted)
+                )
             elif is_set and not wanted:
                 self._restore(number)
                 telemetry.set_limits[number] = 0.0

@@ -1,4 +1,5 @@
-"""What an external program prints, as samples: it is run again and again, as `Bench.time` samples a step."""
+"""What an external program prints, as samples: it is run again and again, as `Bench.time` samples a
+step."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def run_program(
-    bench: Bench, command: Sequence[str], outputs: Mapping[str, ProgramOutput], environment: Mapping[str, str]
+    bench: Bench,
+    command: Sequence[str],
+    outputs: Mapping[str, ProgramOutput],
+    environment: Mapping[str, str],
 ) -> dict[str, Samples]:
     """See Bench.run_program."""
     if not outputs:
@@ -58,15 +62,28 @@ def run_program(
 
 def _run(words: list[str], environment: Mapping[str, str]) -> tuple[str, str]:
     """Run a program once. Returns what it printed on standard output and error."""
-    env = {**os.environ, "LC_ALL": "C", **environment}  # C: a decimal point, and messages in English
+    # C: a decimal point, and messages in English
+    env = {**os.environ, "LC_ALL": "C", **environment}
     try:
         done = subprocess.run(
-            words, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+            words,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
     except OSError as error:
-        raise HpmlError(f"cannot run {words[0]!r}: {error.strerror}; name it in Requires(tools=…)") from None
+        raise HpmlError(
+            f"cannot run {words[0]!r}: {error.strerror}; name it in Requires(tools=…)"
+        ) from None
     if done.returncode:
-        how = f"ended with status {done.returncode}" if done.returncode > 0 else describe_exit(done.returncode)
+        how = (
+            f"ended with status {done.returncode}"
+            if done.returncode > 0
+            else describe_exit(done.returncode)
+        )
         last = one_line((done.stderr or done.stdout)[-300:]) or "it printed nothing"
         raise HpmlError(f"{shlex.join(words)} {how}: {last}")
     return done.stdout, done.stderr

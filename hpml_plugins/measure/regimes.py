@@ -1,12 +1,14 @@
-"""The two regimes of a step that the GPU throttles to stay within its power limit: boost and sustained.
+"""The two regimes of a step that the GPU throttles to stay within its power limit: boost and
+sustained.
 
-The power regulator of a data-centre card averages power over about a second and lowers the clocks until the average is
-at the limit. A step that needs more power runs at the highest clocks for some tens of milliseconds, then below the
-settled rate, and then oscillates around it with the regulator's period. Samples from the first two seconds mix these
-phases; docs/measurement.md shows the traces. Such a step is therefore measured twice:
+The power regulator of a data-centre card averages power over about a second and lowers the clocks
+until the average is at the limit. A step that needs more power runs at the highest clocks for some
+tens of milliseconds, then below the settled rate, and then oscillates around it with the
+regulator's period. Samples from the first two seconds mix these phases; docs/measurement.md shows
+the traces. Such a step is therefore measured twice:
 
-- `sustained`: under continuous load until clocks, power and rate are stationary. The samples cover one period of the
-  regulator, so the phase at which they start does not matter.
+- `sustained`: under continuous load until clocks, power and rate are stationary. The samples cover
+  one period of the regulator, so the phase at which they start does not matter.
 - `boost`: in bursts that end before the regulator acts, with an idle time before each.
 """
 
@@ -25,18 +27,22 @@ from hpml_plugins.model.samples import Samples
 if TYPE_CHECKING:
     from hpml_plugins.measure.gpu_timer import GpuTimer
 
-#: A step is held down when the card throttles for more than this share of the time, once that amounts to ENOUGH s.
+#: A step is held down when the card throttles for more than this share of the time, once that
+#: amounts to ENOUGH s.
 SHARE, ENOUGH = 0.1, 0.03
-#: s over which the regulator averages; means over this long do not depend on where in its swing they begin.
+#: s over which the regulator averages; means over this long do not depend on where in its swing
+#: they begin.
 PERIOD = 1.0
 #: s of load between two looks at the clock; one sample of the sustained regime.
 GROUP = 0.05
-#: Two successive periods that begin OFFSET s apart, or more, must agree this well in time of a step and in power.
+#: Two successive periods that begin OFFSET s apart, or more, must agree this well in time of a step
+#: and in power.
 RATE_TOLERANCE, POWER_TOLERANCE = 0.005, 0.02
 #: s under load after which the last period is taken though it has not settled.
 LONGEST_LOAD = 3.0
-#: A burst: s of load before the sample, in which clocks and voltage rise, and of the sample itself; s of rest before.
-#: With 5 + 5 ms the regulator of an H200 never acted; with 20 + 20 ms it always did.
+#: A burst: s of load before the sample, in which clocks and voltage rise, and of the sample itself;
+#: s of rest before. With 5 + 5 ms the regulator of an H200 never acted; with 20 + 20 ms it always
+#: did.
 BURST, REST = 5e-3, 0.03
 BURSTS = 12
 #: s of rest between the load and the first burst.
@@ -46,7 +52,8 @@ LONGEST_BURST = 0.02
 
 
 class Regulator:
-    """Whether a GPU has been held down since the load began. telemetry: None where nobody watches the GPU."""
+    """Whether a GPU has been held down since the load began. telemetry: None where nobody watches
+    the GPU."""
 
     def __init__(self, telemetry: Telemetry | None, gpu: int = 0) -> None:
         self._telemetry = telemetry
@@ -71,7 +78,8 @@ class Regulator:
 
 
 class LoadGroup(NamedTuple):
-    """Samples that were enqueued at once. end: s of the monotonic clock.  seconds: mean of one step.
+    """Samples that were enqueued at once. end: s of the monotonic clock.  seconds: mean of one
+    step.
 
     clock, power: those of the last reading; 0 where the card does not tell.
     """
@@ -137,7 +145,8 @@ def _burst(timer: GpuTimer, regulator: Regulator) -> list[LoadGroup]:
     if seconds > LONGEST_BURST:
         return []
     batch = timer.batch
-    lead = max(1, math.ceil(BURST / (seconds * batch)))  # samples of `batch` steps before the one that counts
+    # samples of `batch` steps before the one that counts
+    lead = max(1, math.ceil(BURST / (seconds * batch)))
     bursts = []
     time.sleep(RECOVERY)
     for _ in range(BURSTS):
@@ -157,5 +166,10 @@ def _state(regime: str, groups: Sequence[LoadGroup]) -> dict[str, str | float]:
 
     The power of a burst is what the card's sensor makes of it: the sensor is slower than the burst.
     """
-    found = {name: [value for group in groups if (value := getattr(group, name))] for name in ("clock", "power")}
-    return {f"{regime}_{name}": statistics.fmean(values) for name, values in found.items() if values}
+    found = {
+        name: [value for group in groups if (value := getattr(group, name))]
+        for name in ("clock", "power")
+    }
+    return {
+        f"{regime}_{name}": statistics.fmean(values) for name, values in found.items() if values
+    }

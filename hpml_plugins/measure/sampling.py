@@ -1,4 +1,5 @@
-"""How long to sample: until the median is known well enough, or the budget ends; and what to say of the result."""
+"""How long to sample: until the median is known well enough, or the budget ends; and what to say of
+the result."""
 
 from __future__ import annotations
 
@@ -11,23 +12,27 @@ from typing import Any
 from hpml_plugins.errors import ResultError
 from hpml_plugins.model.samples import Samples
 
-#: A coefficient of variation above this is worth a warning: pyperf's threshold for a stable benchmark.
+#: A coefficient of variation above this is worth a warning: pyperf's threshold for a stable
+#: benchmark.
 UNSTABLE_VARIATION = 0.10
 #: So is a share of far outliers above this.
 UNSTABLE_OUTLIERS = 0.05
 #: s that the warm-up of a round may always take.
 SHORTEST_WARM_UP = 0.3
 #: The `timer` of samples of a GPU's step that the events on its stream could not time.
-OTHER_STREAMS = "perf_counter with device synchronisation: the step works on other streams than the current one"
+OTHER_STREAMS = (
+    "perf_counter with device synchronisation: the step works on other streams than the current one"
+)
 
 
 @dataclass(frozen=True)
 class SamplingPlan:
     """When sampling may stop.
 
-    precision: half-width of the 95 % interval of the median, as a share of it.  budget: s, wall clock, warm-up
-    apart.  warm_up: s, at most.  fewest: samples taken even past the budget, for steps under a second; three for
-    longer ones.  most: a bound on memory.  rounds: how many rounds of the point share precision and budget.
+    precision: half-width of the 95 % interval of the median, as a share of it.  budget: s, wall
+    clock, warm-up apart.  warm_up: s, at most.  fewest: samples taken even past the budget, for
+    steps under a second; three for longer ones.  most: a bound on memory.  rounds: how many rounds
+    of the point share precision and budget.
     """
 
     precision: float = 0.005
@@ -38,12 +43,15 @@ class SamplingPlan:
     rounds: int = 1
 
     def but(self, *, budget: float | None = None, **changes: Any) -> SamplingPlan:
-        """The same plan with what is given and not None replaced. budget: s, of all rounds together.
+        """The same plan with what is given and not None replaced. budget: s, of all rounds
+        together.
 
         changes: of the other fields. A precision of 0 spends the whole budget.
         """
         given = {name: value for name, value in changes.items() if value is not None}
-        return replace(self, budget=self.budget if budget is None else budget / self.rounds, **given)
+        return replace(
+            self, budget=self.budget if budget is None else budget / self.rounds, **given
+        )
 
     def in_rounds(self, rounds: int) -> SamplingPlan:
         """The plan of each of several rounds, which together take about as long and are as precise.
@@ -53,21 +61,31 @@ class SamplingPlan:
         fewest = min(self.fewest, max(3, math.ceil(self.fewest / rounds)))
         precision, budget = self.precision * math.sqrt(rounds), self.budget / rounds
         warm_up = max(min(self.warm_up, SHORTEST_WARM_UP), self.warm_up / rounds)
-        return replace(self, precision=precision, budget=budget, warm_up=warm_up, fewest=fewest, rounds=rounds)
+        return replace(
+            self, precision=precision, budget=budget, warm_up=warm_up, fewest=fewest, rounds=rounds
+        )
 
 
-def warm_up(run: Callable[[], float], plan: SamplingPlan, *, least: float = 0.0) -> dict[str, str | float]:
-    """Call `run` (seconds it took, of whatever clock) until it is stable. Returns what the samples' info says of it.
+def warm_up(
+    run: Callable[[], float], plan: SamplingPlan, *, least: float = 0.0
+) -> dict[str, str | float]:
+    """Call `run` (seconds it took, of whatever clock) until it is stable. Returns what the samples'
+    info says of it.
 
-    Stable: the last five within 2 % of one another, and `least` seconds gone (clocks take their time to rise). A step
-    longer than a fifth of the warm-up's bound is run once: it warms itself up.
+    Stable: the last five within 2 % of one another, and `least` seconds gone (clocks take their
+    time to rise). A step longer than a fifth of the warm-up's bound is run once: it warms itself
+    up.
     """
     started = time.perf_counter()
     recent: list[float] = []
     while True:
         recent = [*recent[-4:], *_checked([run()])]
         elapsed = time.perf_counter() - started
-        if len(recent) == 5 and max(recent) - min(recent) <= 0.02 * min(recent) and elapsed >= least:
+        if (
+            len(recent) == 5
+            and max(recent) - min(recent) <= 0.02 * min(recent)
+            and elapsed >= least
+        ):
             return {"warm_up": elapsed, "warm": "stable"}
         if elapsed >= plan.warm_up or (len(recent) == 1 and elapsed >= plan.warm_up / 5):
             return {"warm_up": elapsed, "warm": "not stable"}
@@ -83,11 +101,12 @@ def sample(
     interrupted: Callable[[], bool] = lambda: False,
     symbol: str = "s",
 ) -> Samples:
-    """Call `take` (seconds of one step, one number or more) until the plan is met; the info says why it stopped.
+    """Call `take` (seconds of one step, one number or more) until the plan is met; the info says
+    why it stopped.
 
-    info: what else the samples say of themselves.  batch: how many steps one number is the mean of.  least: s, the
-    shortest time over which samples are spread, within the budget.  interrupted: ends the sampling once it is true.
-    symbol: the unit of the numbers, where they are not seconds.
+    info: what else the samples say of themselves.  batch: how many steps one number is the mean of.
+    least: s, the shortest time over which samples are spread, within the budget.  interrupted: ends
+    the sampling once it is true. symbol: the unit of the numbers, where they are not seconds.
     """
     values: list[float] = []
     started = time.perf_counter()
@@ -106,7 +125,8 @@ def sample(
             if Samples(tuple(values)).relative_precision <= plan.precision:
                 stopped = "converged"
                 break
-            check_at = count + max(1, count // 5)  # the interval costs a sort: look less often as samples grow
+            # the interval costs a sort: look less often as samples grow
+            check_at = count + max(1, count // 5)
         if count >= plan.most:
             stopped = "most samples"
             break
@@ -134,26 +154,40 @@ def _checked(taken: list[float]) -> list[float]:
 
 
 def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
-    """What a reader should know of these samples before believing their median; empty for a stable measurement."""
-    if samples.info.get("regime") == "sustained":  # they follow the regulator, and cover a period of it
-        return [] if samples.info["stopped"] == "settled" else [f"{name}: {samples.info['stopped']}"]
+    """What a reader should know of these samples before believing their median; empty for a stable
+    measurement."""
+    # they follow the regulator, and cover a period of it
+    if samples.info.get("regime") == "sustained":
+        return (
+            [] if samples.info["stopped"] == "settled" else [f"{name}: {samples.info['stopped']}"]
+        )
     found = []
     if samples.info.get("timer") == OTHER_STREAMS:
         found.append(
-            f"{name}: timed by the wall clock, which includes launching and synchronising, because the step left work "
-            "on other streams than the current one; have it use the current stream, or, if it does, measure again and "
-            "retract this Record (hpml retract)"
+            f"{name}: timed by the wall clock, which includes launching and synchronising, because"
+            " the step left work on other streams than the current one; have it use the current"
+            " stream, or, if it does, measure again and retract this Record (hpml retract)"
         )
     if samples.relative_precision > plan.precision:
         stopped = f" ({samples.info['stopped']})" if "stopped" in samples.info else ""
         found.append(
-            f"{name}: the median is known to ±{samples.relative_precision:.1%}, not ±{plan.precision:.1%}, "
-            f"after {len(samples)} samples, {samples.effective_count} of them effective{stopped}"
+            f"{name}: the median is known to ±{samples.relative_precision:.1%}, not"
+            f" ±{plan.precision:.1%}, after {len(samples)} samples, {samples.effective_count} of"
+            f" them effective{stopped}"
         )
     if samples.coefficient_of_variation > UNSTABLE_VARIATION:
         core = samples.info.get("core_variation", 0)
-        why = f", of the core's rate {core:.0%}" if isinstance(core, float) and core > UNSTABLE_VARIATION else ""
-        found.append(f"{name}: unstable, coefficient of variation {samples.coefficient_of_variation:.0%}{why}")
+        why = (
+            f", of the core's rate {core:.0%}"
+            if isinstance(core, float) and core > UNSTABLE_VARIATION
+            else ""
+        )
+        found.append(
+            f"{name}: unstable, coefficient of variation"
+            f" {samples.coefficient_of_variation:.0%}{why}"
+        )
     if samples.outliers > UNSTABLE_OUTLIERS * len(samples):
-        found.append(f"{name}: {samples.outliers} of {len(samples)} samples are far outliers (kept)")
+        found.append(
+            f"{name}: {samples.outliers} of {len(samples)} samples are far outliers (kept)"
+        )
     return found

@@ -1,4 +1,5 @@
-"""What a plugin declares: Benchmark, Metric, Requires. Frozen values, checked when they are made."""
+"""What a plugin declares: Benchmark, Metric, Requires. Frozen values, checked when they are
+made."""
 
 from __future__ import annotations
 
@@ -36,11 +37,12 @@ MOST_POINTS = 100_000
 class Metric:
     """One number of a point: its name, unit and which direction is better.
 
-    unit: a symbol of the closed set in `hpml_plugins.model.units`.  direction: "lower" or "higher" is better; None
-    where neither is, as of a chosen batch size: such a metric is shown, never ranked.  possible: the lowest and the
-    highest possible value, in the unit; None where there is no bound. A point with a value outside fails. Left out:
-    0 and more, except for the units "1" and "degC", which have no bounds.
-    Raises DefinitionError for a missing or unknown unit, another direction, or bounds that leave nothing.
+    unit: a symbol of the closed set in `hpml_plugins.model.units`.  direction: "lower" or "higher"
+    is better; None where neither is, as of a chosen batch size: such a metric is shown, never
+    ranked.  possible: the lowest and the highest possible value, in the unit; None where there is
+    no bound. A point with a value outside fails. Left out: 0 and more, except for the units "1" and
+    "degC", which have no bounds. Raises DefinitionError for a missing or unknown unit, another
+    direction, or bounds that leave nothing.
     """
 
     name: str
@@ -52,21 +54,31 @@ class Metric:
     def __post_init__(self) -> None:
         check_name("metric", self.name)
         if isinstance(self.unit, str) and not self.unit:
-            raise DefinitionError(f"metric {self.name!r} has no unit; give one, such as 's' or 'B/s'")
+            raise DefinitionError(
+                f"metric {self.name!r} has no unit; give one, such as 's' or 'B/s'"
+            )
         if isinstance(self.direction, str) and self.direction not in ("lower", "higher"):
             what = f"direction is {self.direction!r}, not 'lower', 'higher' or None"
             raise DefinitionError(f"metric {self.name!r}: {what}")
         check_fields(self, "metric", self.name)
         unit(self.unit)
         if not is_right_direction(self.unit, self.direction):
-            what = f"{self.direction} is never better in {self.unit}; use {unit(self.unit).better!r} or None"
+            what = (
+                f"{self.direction} is never better in {self.unit}; use {unit(self.unit).better!r}"
+                " or None"
+            )
             raise DefinitionError(f"metric {self.name!r}: {what}")
         low, high = self.bounds
         if low < 0 and not may_be_negative(self.unit, self.direction):
-            what = f"nothing is below 0 {self.unit}; give a difference, which may be, the direction None"
+            what = (
+                f"nothing is below 0 {self.unit}; give a difference, which may be, the direction"
+                " None"
+            )
             raise DefinitionError(f"metric {self.name!r}: {what}")
         if not low < high:
-            raise DefinitionError(f"metric {self.name!r}: possible={self.possible} leaves no value possible")
+            raise DefinitionError(
+                f"metric {self.name!r}: possible={self.possible} leaves no value possible"
+            )
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -79,12 +91,12 @@ class Metric:
 class Requires:
     """What a node must have. Unmet means skipped, with the reason.
 
-    gpus: how many, or the name of the parameter that says how many.  gpu_memory: bytes that each must hold, or a
-    parameter's name.  data: names of data sets (`hpml data` lists them), or the name of the parameter that says which
-    one.  modules: importable names; they are also what is imported once before points are forked.
-    tools: programs on the PATH.  cpu_fallback: a node without any GPU measures the point on its CPU instead.
-    also: requirements of the plugin's own: each called with the node and the point, returns why it cannot be measured
-    there, or "".
+    gpus: how many, or the name of the parameter that says how many.  gpu_memory: bytes that each
+    must hold, or a parameter's name.  data: names of data sets (`hpml data` lists them), or the
+    name of the parameter that says which one.  modules: importable names; they are also what is
+    imported once before points are forked. tools: programs on the PATH.  cpu_fallback: a node
+    without any GPU measures the point on its CPU instead. also: requirements of the plugin's own:
+    each called with the node and the point, returns why it cannot be measured there, or "".
     Raises DefinitionError for a value of another type.
     """
 
@@ -100,20 +112,24 @@ class Requires:
         check_fields(self, "Requires")
         for function in self.also:
             if not takes(function, 2):
-                raise DefinitionError(f"Requires: also: {_name_of(function)} must take two arguments, node and point")
+                raise DefinitionError(
+                    f"Requires: also: {_name_of(function)} must take two arguments, node and point"
+                )
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """A measurement over a grid of parameters.
 
-    name: unique over all plugins, a Python identifier in lower case.  measure: called as `measure(bench, **point)`;
-    returns {metric name: Samples or number}.  grid: parameter → values; its keys are measure's keyword arguments, of
-    which those with a default may be left out.  version: changes when the definition does, not when the code gets
-    faster.  timeout: s, one round of a point.  rounds: how often a point is measured, each time in a fresh process; 1
-    for what is counted, and for long trainings, whose runs are their rounds.  terms: what a parameter
-    (`recipe`) or one of its values (`recipe=lab`) means, where the name does not say it; shown beside the point.
-    Raises DefinitionError with the line of the plugin when any of this does not hold.
+    name: unique over all plugins, a Python identifier in lower case.  measure: called as
+    `measure(bench, **point)`; returns {metric name: Samples or number}.  grid: parameter → values;
+    its keys are measure's keyword arguments, of which those with a default may be left out.
+    version: changes when the definition does, not when the code gets faster.  timeout: s, one round
+    of a point.  rounds: how often a point is measured, each time in a fresh process; 1 for what is
+    counted, and for long trainings, whose runs are their rounds.  terms: what a parameter
+    (`recipe`) or one of its values (`recipe=lab`) means, where the name does not say it; shown
+    beside the point. Raises DefinitionError with the line of the plugin when any of this does not
+    hold.
     """
 
     name: str
@@ -146,7 +162,8 @@ class Benchmark:
         return points_of(self.grid)
 
     def with_grid(self, override: Grid, where: str = "") -> Benchmark:
-        """The benchmark with some parameters' values replaced. Raises DefinitionError naming the wrong key."""
+        """The benchmark with some parameters' values replaced. Raises DefinitionError naming the
+        wrong key."""
         try:
             return replace(self, grid={**self.grid, **override})
         except DefinitionError as error:
@@ -173,8 +190,13 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
         parameters = list(inspect.signature(benchmark.measure).parameters.values())[1:]
     function, names = _name_of(benchmark.measure), [each.name for each in parameters]
     if unknown := [key for key in keys if key not in names]:
-        yield f"grid key {unknown[0]!r} is not a parameter of {function} ({', '.join(names) or 'it has none'})"
-    if missing := [each.name for each in parameters if each.name not in keys and each.default is each.empty]:
+        yield (
+            f"grid key {unknown[0]!r} is not a parameter of {function}"
+            f" ({', '.join(names) or 'it has none'})"
+        )
+    if missing := [
+        each.name for each in parameters if each.name not in keys and each.default is each.empty
+    ]:
         yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
     if not takes(benchmark.measure, 1, keys):
         yield f"{function} must take the bench first, and its other parameters by name"
@@ -194,7 +216,10 @@ def _too_large(benchmark: Benchmark) -> Iterator[str]:
         if count > MOST_ENTRIES:
             yield f"declares {count:,} {what}; at most {MOST_ENTRIES:,} are possible"
     if len(benchmark.version.encode()) > MOST_NAME or not benchmark.version.isprintable():
-        yield f"version {spell(benchmark.version)} is not a text of up to {MOST_NAME} printable characters"
+        yield (
+            f"version {spell(benchmark.version)} is not a text of up to {MOST_NAME} printable"
+            " characters"
+        )
 
 
 def _grid_faults(grid: Any) -> Iterator[str]:
@@ -208,8 +233,12 @@ def _grid_faults(grid: Any) -> Iterator[str]:
         if not values:
             yield f"grid of {name} is empty; give at least one value"
         for value in values:
-            if type(value) not in (str, int, float, bool):  # no subclass: NumPy's scalars and enums cannot be stored
-                yield f"grid value {spell(value)} of {name} is a {type(value).__name__}, not text, a number or a bool"
+            # no subclass: NumPy's scalars and enums cannot be stored
+            if type(value) not in (str, int, float, bool):
+                yield (
+                    f"grid value {spell(value)} of {name} is a {type(value).__name__}, not text, a"
+                    " number or a bool"
+                )
             if isinstance(value, float) and not math.isfinite(value):
                 yield f"grid value {value!r} of {name} is not finite"
             if isinstance(value, str) and len(value) > MOST_TEXT:
@@ -223,7 +252,9 @@ def _grid_faults(grid: Any) -> Iterator[str]:
 
 
 def _is_list(values: object) -> bool:
-    return isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray | memoryview)
+    return isinstance(values, Sequence) and not isinstance(
+        values, str | bytes | bytearray | memoryview
+    )
 
 
 def _name_of(function: Any) -> str:
@@ -243,4 +274,6 @@ def check_name(kind: str, name: object) -> None:
     """Raise DefinitionError for what cannot be a name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 100:
         shown = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
-        raise DefinitionError(f"{kind} name {shown} must be up to 100 lower-case letters, digits and _ (asv's names)")
+        raise DefinitionError(
+            f"{kind} name {shown} must be up to 100 lower-case letters, digits and _ (asv's names)"
+        )

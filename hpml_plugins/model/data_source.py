@@ -1,4 +1,5 @@
-"""What the core asks of a data set: is it here, and load it. How one is found and read is its provider's business."""
+"""What the core asks of a data set: is it here, and load it. How one is found and read is its
+provider's business."""
 
 from __future__ import annotations
 
@@ -20,13 +21,16 @@ class LoadableData(Protocol):
         """As in a grid."""
 
     def why_missing(self) -> str:
-        """Why it cannot be loaded here and how to get it, in one line; empty when it can. Looks at file names only."""
+        """Why it cannot be loaded here and how to get it, in one line; empty when it can. Looks at
+        file names only."""
 
     def load(self, progress: Callable[[str], None]) -> Any:
-        """The data set in memory; nothing is downloaded. Raises HpmlError where it is missing or damaged.
+        """The data set in memory; nothing is downloaded. Raises HpmlError where it is missing or
+        damaged.
 
-        progress: called with a description of each slow step. The data set has `take(train, test, seed)`, which selects
-        that many samples by the seed (None: all), and `facts()`, which a Record stores: digest, sizes, which part.
+        progress: called with a description of each slow step. The data set has `take(train, test,
+        seed)`, which selects that many samples by the seed (None: all), and `facts()`, which a
+        Record stores: digest, sizes, which part.
         """
 
 
@@ -57,14 +61,17 @@ def use_sources(sources: Sources, missing: Mapping[str, str] | None = None) -> I
 
 
 def why_no_data(name: str) -> str:
-    """Why the data set of this name cannot be loaded here; of an unknown name the nearest. Empty when it can."""
+    """Why the data set of this name cannot be loaded here; of an unknown name the nearest. Empty
+    when it can."""
     sources, reasons = _KNOWN.get()
     if name in sources:
         if name not in reasons:  # looked for once, asked for by every point
             reasons[name] = why_missing(sources[name])
         return reasons[name]
     if not sources:
-        return f"no data set {name!r}: no plugin offers data sets; the project's own are: {BUILT_IN}"
+        return (
+            f"no data set {name!r}: no plugin offers data sets; the project's own are: {BUILT_IN}"
+        )
     return f"no data set {name!r}; {nearest(name, sources)}"
 
 

@@ -35,7 +35,8 @@ def check_fields(value: Any, what: str, name: object = None) -> None:
 def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> Any:
     """The value as this type, `msgspec.Meta` included; a list given for a tuple becomes one.
 
-    what, where: of the value, in errors.  Raises DefinitionError with what was given and what is expected.
+    what, where: of the value, in errors.  Raises DefinitionError with what was given and what is
+    expected.
     """
     try:
         converted = msgspec.convert(given, kind, dec_hook=_instance)
@@ -44,11 +45,19 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         # msgspec's word for a dataclass is that for a dict
-        if values := [each for each in (kind, *typing.get_args(kind)) if dataclasses.is_dataclass(each)]:
-            message = message.replace("Expected `object`", f"Expected `{getattr(values[0], '__name__', '')}`")
-        message = re.sub(r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message)
+        if values := [
+            each for each in (kind, *typing.get_args(kind)) if dataclasses.is_dataclass(each)
+        ]:
+            message = message.replace(
+                "Expected `object`", f"Expected `{getattr(values[0], '__name__', '')}`"
+            )
+        message = re.sub(
+            r"\b(array|object|null|Callable)\b", lambda found: _PYTHON[found[0]], message
+        )
         at = f" at {place.rstrip('`')}" if place else ""
-        raise DefinitionError(f"{what}={spell(given)}: {message[0].lower()}{message[1:]}{at}", where) from None
+        raise DefinitionError(
+            f"{what}={spell(given)}: {message[0].lower()}{message[1:]}{at}", where
+        ) from None
     # Half a character, a whole number of more than 64 bits, a list that holds itself
     except (ValueError, OverflowError, AttributeError, RecursionError) as error:
         raise DefinitionError(f"{what} cannot be stored: {error}", where) from None
@@ -56,7 +65,8 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
 
 
 def spell(value: object) -> str:
-    """A value that a plugin gave, in a message: plain ones as Python writes them, shortened; of others the type."""
+    """A value that a plugin gave, in a message: plain ones as Python writes them, shortened; of
+    others the type."""
     with suppress(ValueError):  # int's repr, of thousands of digits
         if type(value) in (str, bytes, int, float, bool, type(None)):
             return reprlib.repr(value)
@@ -64,7 +74,8 @@ def spell(value: object) -> str:
 
 
 def ask_reason(question: Callable[[], object], what: str) -> str:
-    """Why a point cannot be measured, as a function of a plugin answers, in one line; "" where it can be.
+    """Why a point cannot be measured, as a function of a plugin answers, in one line; "" where it
+    can be.
 
     what: names the function where it raises or answers otherwise, which is then the reason.
     """
@@ -75,12 +86,15 @@ def ask_reason(question: Callable[[], object], what: str) -> str:
     except BaseException as error:
         return f"{what} raised {describe(error)}"
     if not isinstance(reason, str):
-        return f"{what} returned {type(reason).__name__}, not why the point cannot be measured or ''"
+        return (
+            f"{what} returned {type(reason).__name__}, not why the point cannot be measured or ''"
+        )
     return one_line(reason)
 
 
 def takes(function: Any, count: int, names: Iterable[str] = ()) -> bool:
-    """Whether a function can be called with this number of positional arguments, and with others by these names."""
+    """Whether a function can be called with this number of positional arguments, and with others by
+    these names."""
     try:
         inspect.signature(function).bind(*[None] * count, **dict.fromkeys(names))
     except (TypeError, ValueError):  # ValueError: a built-in function without a signature
@@ -95,11 +109,18 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _refuse_made(given: Any, converted: Any) -> None:
-    """msgspec makes a dataclass of a dict: its error would not name the line that lacks the class."""
-    pairs = zip(given, converted, strict=True) if isinstance(converted, list | tuple) else [(given, converted)]
+    """msgspec makes a dataclass of a dict: its error would not name the line that lacks the
+    class."""
+    pairs = (
+        zip(given, converted, strict=True)
+        if isinstance(converted, list | tuple)
+        else [(given, converted)]
+    )
     for old, new in pairs:
         if dataclasses.is_dataclass(new) and new is not old:
-            raise msgspec.ValidationError(f"Expected `{type(new).__name__}`, got `{type(old).__name__}`")
+            raise msgspec.ValidationError(
+                f"Expected `{type(new).__name__}`, got `{type(old).__name__}`"
+            )
 
 
 def _refuse_subclass(value: object) -> None:

@@ -1,4 +1,5 @@
-"""What differs between two Records besides what was asked: facts that may explain a changed number."""
+"""What differs between two Records besides what was asked: facts that may explain a changed
+number."""
 
 from __future__ import annotations
 
@@ -11,10 +12,12 @@ from hpml_plugins.model.record import Record
 
 #: Rates of the core that differ by more than this share are named.
 RATE_STEP = 0.2
-#: The host's other GPUs are in use above this share of the time, or of the power limit: an H200 rests at 75 to 125 of
-#: 700 W. Both are asked only when a point begins and ends, and one moment of use shows in either.
+#: The host's other GPUs are in use above this share of the time, or of the power limit: an H200
+#: rests at 75 to 125 of 700 W. Both are asked only when a point begins and ends, and one moment of
+#: use shows in either.
 BUSY, BUSY_POWER = 0.1, 0.25
-#: Memories of the cards that differ by more than this share are named: drivers reserve a little more or less of it.
+#: Memories of the cards that differ by more than this share are named: drivers reserve a little
+#: more or less of it.
 MEMORY_STEP = 0.05
 
 
@@ -32,8 +35,9 @@ class Confounder(NamedTuple):
 def differences(a: Record, b: Record) -> list[Confounder]:
     """In which facts B was measured otherwise than A, in the order of readers' interest.
 
-    What is asked by comparing them is left out: of two machines what belongs to a machine, of two commits the code. A
-    fact that one of them does not tell is no difference, except for what part of its host a Record was measured on.
+    What is asked by comparing them is left out: of two machines what belongs to a machine, of two
+    commits the code. A fact that one of them does not tell is no difference, except for what part
+    of its host a Record was measured on.
     """
     facts = _FACTS if a.machine != b.machine else {**_MACHINE_FACTS, **_FACTS}
     if a.commit == b.commit:
@@ -42,17 +46,21 @@ def differences(a: Record, b: Record) -> list[Confounder]:
     packages = sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"})
     found += [Confounder(name, a.packages[name], b.packages[name]) for name in packages]
     found += [
-        Confounder(f"data set {name}", *(_digits(each.data[name].get("fingerprint")) for each in (a, b)))
+        Confounder(
+            f"data set {name}", *(_digits(each.data[name].get("fingerprint")) for each in (a, b))
+        )
         for name in sorted(a.data.keys() & b.data.keys())
     ]
     told = [each for each in found if each.a and each.b and each.a != each.b]
     if "host" in (each.name for each in told):
-        told = [each for each in told if each.name != "boot"]  # another host was booted another time
+        # another host was booted another time
+        told = [each for each in told if each.name != "boot"]
     return [*told, *_conditions(a, b)]
 
 
 def describe_share(record: Record) -> str:
-    """Which part of its host a Record was measured on: `1 of 2 GPUs, 16 of 32 CPUs of a virtual machine`.
+    """Which part of its host a Record was measured on: `1 of 2 GPUs, 16 of 32 CPUs of a virtual
+    machine`.
 
     Others may use the rest. Empty where the Record does not tell.
     """
@@ -61,14 +69,17 @@ def describe_share(record: Record) -> str:
         return ""
     gpus = (len(record.gpus), _number(record.node, "host_gpus"), "GPUs")
     pairs = (gpus, (_number(record.node, "num_cpu"), cpus, "CPUs"))
-    parts = [f"{own:g} of {everything:g} {kind}" for own, everything, kind in pairs if own < everything]
+    parts = [
+        f"{own:g} of {everything:g} {kind}" for own, everything, kind in pairs if own < everything
+    ]
     parts += [f"the time of {quota:g} CPUs"] if quota else []
     machine = "virtual machine" if record.node.get("virtual") else "machine"
     return f"{', '.join(parts)} of a {machine}" if parts else f"a whole {machine}"
 
 
 def unusual_conditions(record: Record) -> list[str]:
-    """What else the machine did while a Record was measured, in words, as far as it may have disturbed it."""
+    """What else the machine did while a Record was measured, in words, as far as it may have
+    disturbed it."""
     found = []
     if record.is_busy:
         found.append(f"other processes used {_other_cpus(record)}")
@@ -80,7 +91,8 @@ def unusual_conditions(record: Record) -> list[str]:
 
 
 def spell_card(card: str) -> str:
-    """Of the UUIDs of one or several cards, or of a start of the host, the first digits.  card: see `card_of`."""
+    """Of the UUIDs of one or several cards, or of a start of the host, the first digits.  card: see
+    `card_of`."""
     return " + ".join(map(_digits, card.split(",")))
 
 
@@ -113,7 +125,8 @@ def _card_memory(record: Record) -> float:
 
 
 def _mig(record: Record) -> str:
-    """Whether MIG is on, and which part of its card a MIG device is; empty where the card does not have it."""
+    """Whether MIG is on, and which part of its card a MIG device is; empty where the card does not
+    have it."""
     return " + ".join(dict.fromkeys(filter(None, map(_spell_mig, record.gpus))))
 
 
@@ -138,12 +151,17 @@ def _other_cpus(record: Record) -> str:
 
 def _neighbours(record: Record) -> str:
     """What the host's other GPUs did, in words; empty where the Record does not tell."""
-    if "other_gpus" not in record.conditions:  # there are none where all of the host's GPUs are the node's own
+    # there are none where all of the host's GPUs are the node's own
+    if "other_gpus" not in record.conditions:
         return "idle" if _number(record.node, "host_gpus") == len(record.gpus) > 0 else ""
-    told = {name for name in ("other_gpus_utilization", "other_gpus_power") if name in record.conditions}
+    told = {
+        name for name in ("other_gpus_utilization", "other_gpus_power") if name in record.conditions
+    }
     if not told:
         return "not known"  # MIG devices: NVML tells neither of them
-    used, power = (record.conditions.get(f"other_gpus_{name}", 0.0) for name in ("utilization", "power"))
+    used, power = (
+        record.conditions.get(f"other_gpus_{name}", 0.0) for name in ("utilization", "power")
+    )
     limit = max((_number(gpu, "power_limit") for gpu in record.gpus), default=0)
     busy = used >= BUSY or power > BUSY_POWER * limit > 0
     return f"{'in use' if busy else 'idle'} ({power:.0f} W, {used:.0%})"
@@ -155,7 +173,9 @@ def _node_fact(key: str) -> Callable[[Record], str]:
 
 def _gpu_fact(key: str, unit: str = "") -> Callable[[Record], str]:
     """A fact of the GPUs, once where all have the same."""
-    return lambda record: " + ".join(filter(None, dict.fromkeys(_spell(gpu.get(key), unit) for gpu in record.gpus)))
+    return lambda record: " + ".join(
+        filter(None, dict.fromkeys(_spell(gpu.get(key), unit) for gpu in record.gpus))
+    )
 
 
 def _spell(value: object, unit: str = "") -> str:
@@ -165,7 +185,13 @@ def _spell(value: object, unit: str = "") -> str:
 def _info(key: str) -> Callable[[Record], str]:
     """How the samples were taken, of all metrics that tell."""
     return lambda record: " + ".join(
-        sorted({str(each.info[key]).partition(":")[0] for each in record.metrics.values() if key in each.info})
+        sorted(
+            {
+                str(each.info[key]).partition(":")[0]
+                for each in record.metrics.values()
+                if key in each.info
+            }
+        )
     )
 
 
@@ -184,7 +210,9 @@ def _regime(record: Record) -> str:
 
 #: Name → what a Record tells of it, in words; empty where it does not. These belong to a machine:
 _MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
-    "card": lambda record: " + ".join(filter(None, (_digits(gpu.get("uuid")) for gpu in record.gpus))),
+    "card": lambda record: " + ".join(
+        filter(None, (_digits(gpu.get("uuid")) for gpu in record.gpus))
+    ),
     "host": lambda record: _digits(record.node.get("host")),
     "boot": lambda record: _digits(record.node.get("boot")),
     "CPU": _node_fact("cpu"),

@@ -24,8 +24,9 @@ Chart = dict[str, Any]
 class Table:
     """Named columns of equal length.
 
-    columns: name → text, numbers in SI base units, or None for what is not known.  units: column → symbol of the
-    closed set, for columns of numbers. Raises DefinitionError for unequal lengths and for an unknown unit.
+    columns: name → text, numbers in SI base units, or None for what is not known.  units: column →
+    symbol of the closed set, for columns of numbers. Raises DefinitionError for unequal lengths and
+    for an unknown unit.
     """
 
     columns: Mapping[str, Sequence[Cell]]
@@ -42,11 +43,14 @@ class Table:
 
     @classmethod
     def of(cls, rows: Iterable[Row], units: Mapping[str, str] | None = None) -> Table:
-        """A table from rows. The columns stand in the order in which rows first name them; a row may lack some."""
+        """A table from rows. The columns stand in the order in which rows first name them; a row
+        may lack some."""
         rows = list(rows)
         names = list(dict.fromkeys(name for row in rows for name in row))
         columns = {name: [row.get(name) for row in rows] for name in names}
-        return cls(columns, {name: symbol for name, symbol in (units or {}).items() if name in columns})
+        return cls(
+            columns, {name: symbol for name, symbol in (units or {}).items() if name in columns}
+        )
 
     @classmethod
     def of_records(
@@ -57,17 +61,22 @@ class Table:
         more: Callable[[Record], Row] | None = None,
         units: Mapping[str, str] | None = None,
     ) -> Table:
-        """One row per Record: its machine, the point's parameters, and the median of each of these metrics.
+        """One row per Record: its machine, the point's parameters, and the median of each of these
+        metrics.
 
-        intervals: metrics with the columns of `interval_columns`.  more: further columns of a Record.  units: theirs. A
-        Record that lacks a metric has None there.
+        intervals: metrics with the columns of `interval_columns`.  more: further columns of a
+        Record.  units: theirs. A Record that lacks a metric has None there.
         """
         rows: list[dict[str, Cell]] = []
         known = dict(units or {})
         for record in records:
             row: dict[str, Cell] = {"machine": record.machine, **record.params}
             for name in (*metrics, *intervals):
-                cells = interval_columns(record, name) if name in intervals else {name: record.median(name)}
+                cells = (
+                    interval_columns(record, name)
+                    if name in intervals
+                    else {name: record.median(name)}
+                )
                 row |= cells
                 if metric := record.metrics.get(name):
                     known |= dict.fromkeys(cells, metric.unit)
@@ -83,19 +92,25 @@ class Table:
         more: Callable[[Record], Row] | None = None,
         units: Mapping[str, str] | None = None,
     ) -> Table:
-        """One row per row of this series: the Record's machine, these parameters of its point, the series' columns.
+        """One row per row of this series: the Record's machine, these parameters of its point, the
+        series' columns.
 
-        more: further columns of a Record, which stand before the series'. units: theirs. Records without the series
-        are left out.
+        more: further columns of a Record, which stand before the series'. units: theirs. Records
+        without the series are left out.
         """
         rows: list[dict[str, Cell]] = []
         known = dict(units or {})
         for record in records:
             if found := record.series.get(series):
-                point: dict[str, Cell] = {"machine": record.machine, **{name: record.params[name] for name in params}}
+                point: dict[str, Cell] = {
+                    "machine": record.machine,
+                    **{name: record.params[name] for name in params},
+                }
                 point |= dict(more(record)) if more else {}
                 values = zip(*found.columns.values(), strict=True)
-                rows += [{**point, **dict(zip(found.columns, cells, strict=True))} for cells in values]
+                rows += [
+                    {**point, **dict(zip(found.columns, cells, strict=True))} for cells in values
+                ]
                 known |= found.units
         return cls.of(rows, known)
 
@@ -104,12 +119,20 @@ class Table:
         chosen = {**{name: name for name in names}, **renamed}
         columns = {new: self.columns[old] for new, old in chosen.items() if old in self.columns}
         return Table(
-            columns, {new: self.units[old] for new, old in chosen.items() if old in self.units and new in columns}
+            columns,
+            {
+                new: self.units[old]
+                for new, old in chosen.items()
+                if old in self.units and new in columns
+            },
         )
 
     def extended(self, more: Callable[[Any], Row], units: Mapping[str, str] | None = None) -> Table:
-        """The table with further columns, or other values in its own. more: called with each row, a dictionary."""
-        return Table.of([{**row, **more(row)} for row in self.rows()], {**self.units, **(units or {})})
+        """The table with further columns, or other values in its own. more: called with each row, a
+        dictionary."""
+        return Table.of(
+            [{**row, **more(row)} for row in self.rows()], {**self.units, **(units or {})}
+        )
 
     def filtered(self, keep: Callable[[Any], object]) -> Table:
         """The table with those rows alone for which `keep` is true."""
@@ -132,7 +155,8 @@ class Table:
             yield dict(zip(self.columns, values, strict=True))
 
     def groups(self, *names: str) -> dict[tuple[Cell, ...], list[dict[str, Cell]]]:
-        """The rows by what they have in these columns, in the order met: one entry for each line of a chart."""
+        """The rows by what they have in these columns, in the order met: one entry for each line of
+        a chart."""
         found: dict[tuple[Cell, ...], list[dict[str, Cell]]] = {}
         for row in self.rows():
             found.setdefault(tuple(row[name] for name in names), []).append(row)
@@ -140,23 +164,33 @@ class Table:
 
 
 def interval_columns(record: Record, metric: str) -> dict[str, Cell]:
-    """The median of a metric and its 95 % interval as the columns `metric`, `metric_low` and `metric_high`."""
+    """The median of a metric and its 95 % interval as the columns `metric`, `metric_low` and
+    `metric_high`."""
     found = record.metrics.get(metric)
     estimate = found.estimate if found else None
     names = (metric, f"{metric}_low", f"{metric}_high")
-    return dict(zip(names, (estimate.value, estimate.low, estimate.high) if estimate else (None,) * 3, strict=True))
+    return dict(
+        zip(
+            names,
+            (estimate.value, estimate.low, estimate.high) if estimate else (None,) * 3,
+            strict=True,
+        )
+    )
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A table made from Records, and a chart of that table: what a reader sees is what the table says.
+    """A table made from Records, and a chart of that table: what a reader sees is what the table
+    says.
 
-    name: lower-case letters, digits and `_`; unique in its plugin. benchmarks: whose Records are handed over: on each
-    machine the newest measured one of every point. table: called with them, and with some of them to find which a row
-    rests on; a table without rows leaves the figure out. chart: a Vega-Lite specification over the table's columns,
-    which the browser draws (`line_chart` and its like make one). caption: how to read it, in plain words; by default
-    the docstring of `table`. draw: free drawing instead of a chart, called with an empty `matplotlib.figure.Figure`
-    and the table. Raises DefinitionError for a figure that has both, and for a value of another type.
+    name: lower-case letters, digits and `_`; unique in its plugin. benchmarks: whose Records are
+    handed over: on each machine the newest measured one of every point. table: called with them,
+    and with some of them to find which a row rests on; a table without rows leaves the figure out.
+    chart: a Vega-Lite specification over the table's columns, which the browser draws (`line_chart`
+    and its like make one). caption: how to read it, in plain words; by default the docstring of
+    `table`. draw: free drawing instead of a chart, called with an empty `matplotlib.figure.Figure`
+    and the table. Raises DefinitionError for a figure that has both, and for a value of another
+    type.
     """
 
     name: str
@@ -170,7 +204,9 @@ class Figure:
     def __post_init__(self) -> None:
         check_name("figure", self.name)
         if self.chart is not None and not isinstance(self.chart, dict):
-            raise DefinitionError(f"figure {self.name!r}: chart must be a Vega-Lite specification (a dict)")
+            raise DefinitionError(
+                f"figure {self.name!r}: chart must be a Vega-Lite specification (a dict)"
+            )
         check_fields(self, "figure", self.name)
         for fault in self._faults():
             raise DefinitionError(f"figure {self.name!r}{fault}")

@@ -12,7 +12,8 @@ _SIGNS = {"ok": "✓", "missing": "–", "warning": "!", "broken": "✗"}
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was checked, its state, and how to fix it.
 
-    state: "missing" is allowed; with "warning" numbers are measured and may mislead; "broken" must be fixed.
+    state: "missing" is allowed; with "warning" numbers are measured and may mislead; "broken" must
+    be fixed.
     """
 
     subject: str

@@ -19,26 +19,33 @@ MINUS: Final = "\u2212"
 #: A number with the prefix of a unit, or what stands between numbers.
 _PIECES: Final = re.compile(r"(\d+(?:\.\d+)?)((?:[KMGT]i?(?=B))?)|(\D+)")
 _SCALES: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
-_PREFIXES: Final = dict(zip(range(-12, 21, 3), ["p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"], strict=True))
+_PREFIXES: Final = dict(
+    zip(range(-12, 21, 3), ["p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"], strict=True)
+)
 
 
 def shown_unit(symbol: str | Unit) -> Unit:
-    """How a unit is shown. One outside the closed set (of a plain asv project) is shown as it is, unscaled."""
-    return symbol if isinstance(symbol, Unit) else UNITS.get(symbol) or Unit(symbol, symbol, count=True)
+    """How a unit is shown. One outside the closed set (of a plain asv project) is shown as it is,
+    unscaled."""
+    return (
+        symbol
+        if isinstance(symbol, Unit)
+        else UNITS.get(symbol) or Unit(symbol, symbol, count=True)
+    )
 
 
 def quantity(value: float, unit: str | Unit) -> str:
     """A value with its unit: `quantity(0.00123, "s")` is "1.230 ms". Four significant digits."""
     shown = shown_unit(unit)
     power = _power(value, shown)
-    return f"{_digits(value / 10.0**power, count=shown.count)} {_PREFIXES[power]}{shown.label}".rstrip()
+    return f"{_digits(value / 10.0**power, count=shown.count)} {_PREFIXES[power]}{shown.label}".rstrip()  # noqa: E501
 
 
 def estimate(found: Estimate, unit: str) -> str:
     """A median with its unit and half the width of its interval: `750.7 TFLOP/s ± 0.8 %`.
 
-    Every command and page writes measured numbers by this function. Without an interval (a count, too few samples)
-    it is `quantity` alone.
+    Every command and page writes measured numbers by this function. Without an interval (a count,
+    too few samples) it is `quantity` alone.
     """
     value, low, high = found.value, found.low, found.high
     text = quantity(value, unit)
@@ -59,7 +66,8 @@ def times(ratio: float) -> str:
 
 
 def bounded_times(ratio: float, *, up: bool) -> str:
-    """A bound of a ratio with the digits of `times`, rounded so that it stays true: a lower one down, an upper up."""
+    """A bound of a ratio with the digits of `times`, rounded so that it stays true: a lower one
+    down, an upper up."""
     if ratio < 0.0001:
         return "0" if not up else "0.0001"
     scale = 10 ** _decimals_of_ratio(ratio)
@@ -99,12 +107,14 @@ def unquoted(value: str) -> str:
 
 
 def spell_choice(value: object) -> str:
-    """A parameter's value as `-p` takes it and the registry has it: YAML's true, not Python's True."""
+    """A parameter's value as `-p` takes it and the registry has it: YAML's true, not Python's
+    True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def natural_key(value: object) -> list[tuple[bool, float, str]]:
-    """For sorting values and points: numbers by size (`2` before `16`, `64KiB` before `1MiB`), the rest as text."""
+    """For sorting values and points: numbers by size (`2` before `16`, `64KiB` before `1MiB`), the
+    rest as text."""
     found = []
     for number, prefix, text in _PIECES.findall(str(value)):
         scale = _SCALES.get(prefix[:1], 0) * math.log(1024 if prefix[1:] else 1000)

@@ -8,13 +8,14 @@ import msgspec
 class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     """One CUDA device as NVML sees it: a whole card, or a MIG device, which is a slice of one.
 
-    name: NVML's, with the memory where NVIDIA sells cards of that name with several sizes (`published.full_name`).
-    memory: B.  power_limit: W.  clocks: Hz, the maximum the card allows.  capability: compute capability, "9.0".
-    numa: the NUMA node that it is attached to, where the system tells.
+    name: NVML's, with the memory where NVIDIA sells cards of that name with several sizes
+    (`published.full_name`). memory: B.  power_limit: W.  clocks: Hz, the maximum the card allows.
+    capability: compute capability, "9.0". numa: the NUMA node that it is attached to, where the
+    system tells.
 
-    mig: whether MIG is on; None where the card does not have it.  board: of a MIG device, the UUID of its card; empty
-    for a whole card.  multiprocessors: of a MIG device, how many it has; 0 where NVML does not tell.  The power limit
-    and the clocks of a MIG device are those of its card.
+    mig: whether MIG is on; None where the card does not have it.  board: of a MIG device, the UUID
+    of its card; empty for a whole card.  multiprocessors: of a MIG device, how many it has; 0 where
+    NVML does not tell.  The power limit and the clocks of a MIG device are those of its card.
     """
 
     name: str
@@ -33,7 +34,8 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GpuUser(msgspec.Struct, frozen=True):
-    """A process on a GPU. memory: B, 0 where NVML does not tell.  utilization: of the whole GPU, 0 to 1."""
+    """A process on a GPU. memory: B, 0 where NVML does not tell.  utilization: of the whole GPU, 0
+    to 1."""
 
     gpu: str
     pid: int
@@ -41,13 +43,18 @@ class GpuUser(msgspec.Struct, frozen=True):
     utilization: float
 
     def __str__(self) -> str:
-        return f"process {self.pid} held {self.memory / 2**20:.0f} MiB of {self.gpu}, {self.utilization:.0%} utilised,"
+        return (
+            f"process {self.pid} held {self.memory / 2**20:.0f} MiB of {self.gpu},"
+            f" {self.utilization:.0%} utilised,"
+        )
 
 
 class GpuHealth(msgspec.Struct, frozen=True):
-    """What a card tells of its memory. corrected, uncorrected: errors that ECC counted since the driver was loaded.
+    """What a card tells of its memory. corrected, uncorrected: errors that ECC counted since the
+    driver was loaded.
 
-    remap_pending: rows are replaced at the next reset of the card.  remap_failed: there was none left to replace one.
+    remap_pending: rows are replaced at the next reset of the card.  remap_failed: there was none
+    left to replace one.
     """
 
     gpu: str
@@ -58,14 +65,16 @@ class GpuHealth(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing, if it did not.
+    """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing,
+    if it did not.
 
-    host, boot: hashes that tell machines, and starts of one machine, apart; empty where the system does not tell.
-    virtual: a virtual machine, which shares its host with others that it cannot see.
+    host, boot: hashes that tell machines, and starts of one machine, apart; empty where the system
+    does not tell. virtual: a virtual machine, which shares its host with others that it cannot see.
 
-    num_cpu and gpus are those that this process may use. host_cpus, host_gpus: how many the machine has, as far as its
-    kernel and NVML tell; a card with MIG counts as its MIG devices.  cpu_quota: how many CPUs' time the control group
-    grants; 0 where it sets no limit.  cpu_numa: the NUMA nodes of the CPUs that this process may use.
+    num_cpu and gpus are those that this process may use. host_cpus, host_gpus: how many the machine
+    has, as far as its kernel and NVML tell; a card with MIG counts as its MIG devices.  cpu_quota:
+    how many CPUs' time the control group grants; 0 where it sets no limit.  cpu_numa: the NUMA
+    nodes of the CPUs that this process may use.
     """
 
     os: str

@@ -18,12 +18,13 @@ from hpml_plugins.terminal import one_line
 class ProgramOutput:
     """One number that a program prints.
 
-    unit: the symbol of its SI base unit.  pattern: a regular expression with one group, the number; the first match
-    counts, in the standard output or, if it has none, in the standard error; `^` and `$` match at lines.  json: where
-    the standard output is one JSON document, the keys and indexes that lead to the number: ("jobs", 0, "read", "bw").
-    scale: by what the printed number is multiplied to be in `unit`: 1e-3 for milliseconds, 1e9 for GB/s.
-    Raises DefinitionError for an unknown unit, a pattern that is no expression with one group, or none or both of
-    pattern and json.
+    unit: the symbol of its SI base unit.  pattern: a regular expression with one group, the number;
+    the first match counts, in the standard output or, if it has none, in the standard error; `^`
+    and `$` match at lines.  json: where the standard output is one JSON document, the keys and
+    indexes that lead to the number: ("jobs", 0, "read", "bw"). scale: by what the printed number is
+    multiplied to be in `unit`: 1e-3 for milliseconds, 1e9 for GB/s. Raises DefinitionError for an
+    unknown unit, a pattern that is no expression with one group, or none or both of pattern and
+    json.
     """
 
     unit: str
@@ -34,22 +35,31 @@ class ProgramOutput:
     def __post_init__(self) -> None:
         unit(self.unit)
         if bool(self.pattern) == bool(self.json):
-            raise DefinitionError("a ProgramOutput needs either a pattern or the keys of a number in JSON")
+            raise DefinitionError(
+                "a ProgramOutput needs either a pattern or the keys of a number in JSON"
+            )
         try:
             groups = re.compile(self.pattern).groups
         except re.error as error:
-            raise DefinitionError(f"pattern {self.pattern!r} is no regular expression: {error}") from None
+            raise DefinitionError(
+                f"pattern {self.pattern!r} is no regular expression: {error}"
+            ) from None
         if self.pattern and groups != 1:
-            raise DefinitionError(f"pattern {self.pattern!r} has {groups} groups; put one around the number")
+            raise DefinitionError(
+                f"pattern {self.pattern!r} has {groups} groups; put one around the number"
+            )
 
     def read(self, printed: str, errors: str = "") -> float:
-        """The number, in `unit`. Raises HpmlError if it is not there, not finite, or not possible in this unit.
+        """The number, in `unit`. Raises HpmlError if it is not there, not finite, or not possible
+        in this unit.
 
         printed, errors: the program's standard output and standard error.
         """
         try:
             if self.pattern:
-                matches = (re.search(self.pattern, text, re.MULTILINE) for text in (printed, errors))
+                matches = (
+                    re.search(self.pattern, text, re.MULTILINE) for text in (printed, errors)
+                )
                 found: Any = next(match[1] for match in matches if match)
             else:
                 found = json.loads(printed)
@@ -59,8 +69,12 @@ class ProgramOutput:
                     raise TypeError
             number = float(found) * self.scale
         except (StopIteration, LookupError, TypeError, ValueError):
-            where = f"pattern {self.pattern!r} finds" if self.pattern else f"keys {self.json!r} lead to"
-            raise HpmlError(f"{where} no number in its output: {one_line(printed or errors)[:200]!r}") from None
+            where = (
+                f"pattern {self.pattern!r} finds" if self.pattern else f"keys {self.json!r} lead to"
+            )
+            raise HpmlError(
+                f"{where} no number in its output: {one_line(printed or errors)[:200]!r}"
+            ) from None
         spelled = one_line(str(found))[:100]
         if not math.isfinite(number):
             raise HpmlError(f"it printed {spelled}, no finite number")

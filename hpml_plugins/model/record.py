@@ -36,15 +36,17 @@ from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
-#: How the name of an environment begins that was installed for a software stack; others are of the node's own packages.
+#: How the name of an environment begins that was installed for a software stack; others are of the
+#: node's own packages.
 STACK = "stack-"
-#: How the warning of a point begins whose GPU throttled and that was not measured in two regimes. Records from before
-#: the field `throttled` tell by it alone; see `upgrade`.
+#: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
+#: Records from before the field `throttled` tell by it alone; see `upgrade`.
 THROTTLED = "the GPU held its clocks down"
-#: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows is noise.
+#: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows
+#: is noise.
 DIGITS = 9
-#: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with others: on two CPUs,
-#: which are often two threads of one core, half a CPU of others' work.
+#: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with
+#: others: on two CPUs, which are often two threads of one core, half a CPU of others' work.
 BUSY_SHARE = 0.25
 
 
@@ -63,11 +65,12 @@ class Estimate(msgspec.Struct, frozen=True, gc=False):
 class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     """The raw samples of one metric, in SI base units, of one round after the other.
 
-    rounds: how many of the samples are of each round; empty where there was one.  boost_rounds: likewise of `boost`.
-    direction: None where neither is better, or where a foreign asv project does not tell.  boost: of a step that the
-    GPU's power regulator holds down, the samples before it acts; `samples` are then those at settled clocks.  info: how
-    the samples were taken.  interval: what `estimate` is to show instead of the interval of the samples, never stored:
-    that for the next run on another card, or the one that a foreign asv project gives.
+    rounds: how many of the samples are of each round; empty where there was one.  boost_rounds:
+    likewise of `boost`. direction: None where neither is better, or where a foreign asv project
+    does not tell.  boost: of a step that the GPU's power regulator holds down, the samples before
+    it acts; `samples` are then those at settled clocks.  info: how the samples were taken.
+    interval: what `estimate` is to show instead of the interval of the samples, never stored: that
+    for the next run on another card, or the one that a foreign asv project gives.
     """
 
     unit: str
@@ -98,7 +101,8 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def regime(self) -> str:
-        """`sustained` for what was measured at settled clocks; empty where the card did not throttle."""
+        """`sustained` for what was measured at settled clocks; empty where the card did not
+        throttle."""
         return "sustained" if self.boost or self.info.get("regime") == "sustained" else ""
 
     @property
@@ -115,8 +119,9 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     def estimate(self) -> Estimate:
         """The median and its interval, the only one that commands, pages and asv's files show.
 
-        Where none was given it is that of the run itself: `Samples.interval`'s at 95 %, with several rounds the range
-        of all of theirs. A single sample that was counted, not timed, has none.
+        Where none was given it is that of the run itself: `Samples.interval`'s at 95 %, with
+        several rounds the range of all of theirs. A single sample that was counted, not timed, has
+        none.
         """
         if self.interval:
             return Estimate(self.median, *self.interval, len(self.samples))
@@ -140,10 +145,11 @@ def _medians(samples: list[float], rounds: list[int]) -> list[float]:
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Columns of equal length, such as a utilisation over time or a histogram; `units` names each column's unit.
+    """Columns of equal length, such as a utilisation over time or a histogram; `units` names each
+    column's unit.
 
-    A column is all numbers or all text (names of layers); text has no unit. None stands for a number that is not
-    finite, such as the loss of a training that diverged.
+    A column is all numbers or all text (names of layers); text has no unit. None stands for a
+    number that is not finite, such as the loss of a training that diverged.
     """
 
     # msgspec takes no union of two kinds of list; that a column is all of one kind is held here.
@@ -151,13 +157,17 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
     units: Words = {}
 
     @classmethod
-    def of(cls, columns: Mapping[str, Iterable[Any]], units: Mapping[str, str] | None = None) -> Series:
+    def of(
+        cls, columns: Mapping[str, Iterable[Any]], units: Mapping[str, str] | None = None
+    ) -> Series:
         """A series of a plugin's columns.
 
-        Raises ResultError for a cell that is neither text nor a number, ValueError for unequal lengths, an unknown
-        unit, and a column that mixes text and numbers.
+        Raises ResultError for a cell that is neither text nor a number, ValueError for unequal
+        lengths, an unknown unit, and a column that mixes text and numbers.
         """
-        plain = {str(name): [_cell(name, cell) for cell in cells] for name, cells in columns.items()}
+        plain = {
+            str(name): [_cell(name, cell) for cell in cells] for name, cells in columns.items()
+        }
         lengths = {name: len(cells) for name, cells in plain.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns of different length: {lengths}")
@@ -171,8 +181,13 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
                 raise ValueError(f"column {name!r} mixes text and numbers")
 
     def numbers(self, column: str) -> list[float]:
-        """A column of numbers, NaN for None. Raises KeyError for a column that is not there, TypeError for text."""
-        values = [math.nan if each is None else each for each in self.columns[column] if not isinstance(each, str)]
+        """A column of numbers, NaN for None. Raises KeyError for a column that is not there,
+        TypeError for text."""
+        values = [
+            math.nan if each is None else each
+            for each in self.columns[column]
+            if not isinstance(each, str)
+        ]
         if len(values) < len(self.columns[column]):
             raise TypeError(f"column {column!r} of the series is text")
         return values
@@ -181,23 +196,27 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
 def _cell(column: str, cell: Any) -> float | str | None:
     if isinstance(cell, str):
         return str(cell)
-    number = float(cell) if isinstance(cell, bool) else as_number(cell, f"column {column!r}: a value")
+    number = (
+        float(cell) if isinstance(cell, bool) else as_number(cell, f"column {column!r}: a value")
+    )
     return number if math.isfinite(number) else None
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One measured, failed or skipped point, or the retraction of one (`hpml_plugins.model.rounds.retract`).
+    """One measured, failed or skipped point, or the retraction of one
+    (`hpml_plugins.model.rounds.retract`).
 
-    started: Unix time, s.  duration: s.  planned_rounds: see `hpml_plugins.model.rounds`.  energy: J, of
-    the point's GPUs over its whole duration.  node: facts of the node at that moment.  source: where the plugin's code
-    came from.  data: what was loaded, by the data set's name: fingerprint, sizes, the part of it.  conditions: what
-    else the machine did meanwhile: `cores` that this process may use; `other_cpus`, how many of these other processes
-    used on average while the point was measured; `other_users`, how many other users' processes were among them;
-    `other_processes`, how many processes of others were on the point's GPUs when it began or
-    ended; and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
-    `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds the largest of each.
-    work: of one call of what a metric times, by the metric's name.  throttled: why the GPU lowered its clocks while
-    samples of no regime were taken; empty where it did not.
+    started: Unix time, s.  duration: s.  planned_rounds: see `hpml_plugins.model.rounds`.  energy:
+    J, of the point's GPUs over its whole duration.  node: facts of the node at that moment.
+    source: where the plugin's code came from.  data: what was loaded, by the data set's name:
+    fingerprint, sizes, the part of it.  conditions: what else the machine did meanwhile: `cores`
+    that this process may use; `other_cpus`, how many of these other processes used on average while
+    the point was measured; `other_users`, how many other users' processes were among them;
+    `other_processes`, how many processes of others were on the point's GPUs when it began or ended;
+    and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
+    `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds
+    the largest of each. work: of one call of what a metric times, by the metric's name.  throttled:
+    why the GPU lowered its clocks while samples of no regime were taken; empty where it did not.
     packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
 
@@ -238,42 +257,56 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def measured_rounds(self) -> int:
         """How many rounds it holds."""
-        return max((len(metric.rounds) for metric in self.metrics.values() if metric.rounds), default=1)
+        return max(
+            (len(metric.rounds) for metric in self.metrics.values() if metric.rounds), default=1
+        )
 
     @property
     def is_throttled(self) -> bool:
-        """Whether the GPU throttled while samples of no regime were taken, as before there were regimes."""
+        """Whether the GPU throttled while samples of no regime were taken, as before there were
+        regimes."""
         return bool(self.throttled)
 
     @property
     def of_stack(self) -> bool:
-        """Whether it was measured with packages that were installed for it, not with the node's own."""
+        """Whether it was measured with packages that were installed for it, not with the node's
+        own."""
         return self.environment.startswith(STACK)
 
     @property
     def is_busy(self) -> bool:
-        """Whether other processes used the CPUs while this was measured: its times on the CPU are not judged."""
-        return self.conditions.get("other_cpus", 0.0) > BUSY_SHARE * self.conditions.get("cores", math.inf)
+        """Whether other processes used the CPUs while this was measured: its times on the CPU are
+        not judged."""
+        return self.conditions.get("other_cpus", 0.0) > BUSY_SHARE * self.conditions.get(
+            "cores", math.inf
+        )
 
     @property
     def is_complete(self) -> bool:
-        """Whether the point needs no more rounds: it has all that were planned, or it was not measured."""
+        """Whether the point needs no more rounds: it has all that were planned, or it was not
+        measured."""
         return self.status != "ok" or self.measured_rounds >= self.planned_rounds
 
     @property
     def missing_rounds(self) -> str:
-        """`1 of 3 rounds` of a run that was interrupted; empty where the point is whole, or was not measured."""
+        """`1 of 3 rounds` of a run that was interrupted; empty where the point is whole, or was not
+        measured."""
         return "" if self.is_complete else f"{self.measured_rounds} of {self.planned_rounds} rounds"
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
         """The facts of the node's GPUs; none where the Record does not tell."""
         found = self.node.get("gpus")
-        return [gpu for gpu in found if isinstance(gpu, dict)] if isinstance(found, list | tuple) else []
+        return (
+            [gpu for gpu in found if isinstance(gpu, dict)]
+            if isinstance(found, list | tuple)
+            else []
+        )
 
     @property
     def point(self) -> str:
-        """The key of what was measured: benchmark, version and parameters, whatever the run or the machine."""
+        """The key of what was measured: benchmark, version and parameters, whatever the run or the
+        machine."""
         return point_key(self.benchmark, self.version, self.params)
 
 
@@ -284,11 +317,14 @@ def point_key(benchmark: str, version: str, params: dict[str, Value]) -> str:
 
 
 def shorten(record: Record) -> Record:
-    """The record as it is to be stored: samples at DIGITS significant digits; counts stay as they are."""
+    """The record as it is to be stored: samples at DIGITS significant digits; counts stay as they
+    are."""
     metrics = dict(record.metrics)
     for name, each in metrics.items():
         if each.unit in UNITS and not UNITS[each.unit].count:
-            samples, boost = ([float(f"{one:.{DIGITS}g}") for one in many] for many in (each.samples, each.boost))
+            samples, boost = (
+                [float(f"{one:.{DIGITS}g}") for one in many] for many in (each.samples, each.boost)
+            )
             metrics[name] = msgspec.structs.replace(each, samples=samples, boost=boost)
     return msgspec.structs.replace(record, metrics=metrics)
 
@@ -299,7 +335,8 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record:
-    """A record from one line of JSON, checked by `hpml_plugins.model.validation`: all that enters comes through here.
+    """A record from one line of JSON, checked by `hpml_plugins.model.validation`: all that enters
+    comes through here.
 
     Raises msgspec.DecodeError, or UnicodeDecodeError for text that is not UTF-8.
     """
@@ -316,7 +353,8 @@ def _decode_known(line: bytes) -> Record:
     try:
         return _DECODER.decode(line)
     except msgspec.ValidationError:
-        check_schema(_HEAD_DECODER.decode(line).schema, SCHEMA)  # a later one may be of another form
+        # a later one may be of another form
+        check_schema(_HEAD_DECODER.decode(line).schema, SCHEMA)
         raise
 
 
@@ -325,7 +363,8 @@ class _Head(msgspec.Struct):
 
 
 def upgrade(record: Record) -> Record:
-    """The Record with the fields that came after it was written: `throttled`, from the words of its warning."""
+    """The Record with the fields that came after it was written: `throttled`, from the words of its
+    warning."""
     if record.throttled or not record.warnings:
         return record
     told = [text for text in record.warnings if text.startswith(THROTTLED)]

@@ -1,14 +1,17 @@
-"""Rounds: each point is measured several times, each time in a process of its own, all points in random order.
+"""Rounds: each point is measured several times, each time in a process of its own, all points in
+random order.
 
-Memory addresses, the algorithm that a library selects and the cores in use are fixed for the lifetime of a process, so
-samples from one process vary less than results from different processes. Interleaving the rounds of all points also
-captures slow changes, such as temperature and other users of the host. pyperf and asv use rounds for the same reasons.
-Sources: Stinner, pyperf documentation, Analyze benchmark results; Kalibera and Jones, Rigorous benchmarking in
-reasonable time, ISMM 2013.
+Memory addresses, the algorithm that a library selects and the cores in use are fixed for the
+lifetime of a process, so samples from one process vary less than results from different processes.
+Interleaving the rounds of all points also captures slow changes, such as temperature and other
+users of the host. pyperf and asv use rounds for the same reasons. Sources: Stinner, pyperf
+documentation, Analyze benchmark results; Kalibera and Jones, Rigorous benchmarking in reasonable
+time, ISMM 2013.
 
-Each round is stored as a separate Record as soon as it is measured, so a killed run loses only the current round.
-Records of the same run, commit, environment and point are read as one Record. A Record that is known to be wrong is
-retracted by a further line of the same identity, which takes its numbers away and gives the reason.
+Each round is stored as a separate Record as soon as it is measured, so a killed run loses only the
+current round. Records of the same run, commit, environment and point are read as one Record. A
+Record that is known to be wrong is retracted by a further line of the same identity, which takes
+its numbers away and gives the reason.
 """
 
 from __future__ import annotations
@@ -27,11 +30,14 @@ _DIGITS, _NUMBER = re.compile(r"[\d.]+"), re.compile(r"\d+(?:\.\d+)?")
 Point = TypeVar("Point", bound=Hashable)
 RunKey = tuple[str | float, ...]
 #: Why a point has no numbers of which a round was stored twice, differently.
-DISPUTED = "two different Records of one round are stored, and neither counts; measure the point again"
+DISPUTED = (
+    "two different Records of one round are stored, and neither counts; measure the point again"
+)
 
 
 def schedule(points: Sequence[Point], rounds: Callable[[Point], int], seed: str) -> Iterator[Point]:
-    """Every point as often as it has rounds: all points once, in random order, then all that have a second round, …
+    """Every point as often as it has rounds: all points once, in random order, then all that have a
+    second round, …
 
     seed: the same one gives the same order.
     """
@@ -44,15 +50,19 @@ def schedule(points: Sequence[Point], rounds: Callable[[Point], int], seed: str)
 
 
 def join_rounds(records: Iterable[Record]) -> list[Record]:
-    """The Records with the rounds of each point joined, in the order in which each was begun; retractions applied."""
-    return [combine([record for _, record in rounds]) for rounds in group_rounds(enumerate(records))]
+    """The Records with the rounds of each point joined, in the order in which each was begun;
+    retractions applied."""
+    return [
+        combine([record for _, record in rounds]) for rounds in group_rounds(enumerate(records))
+    ]
 
 
 def group_rounds(records: Iterable[tuple[int, Record]]) -> list[list[tuple[int, Record]]]:
-    """Each Record with a number, such as its place in a file, grouped by point: its rounds, and their retraction.
+    """Each Record with a number, such as its place in a file, grouped by point: its rounds, and
+    their retraction.
 
-    A Record that comes twice is one: two rounds never start at the same time. Where two differ, one of them was edited
-    and nothing says which: the point is retracted.
+    A Record that comes twice is one: two rounds never start at the same time. Where two differ, one
+    of them was edited and nothing says which: the point is retracted.
     """
     groups: dict[RunKey, dict[tuple[float, bool], tuple[int, Record]]] = {}
     for number, record in records:
@@ -72,12 +82,18 @@ def run_key(record: Record) -> RunKey:
 
 
 def are_disputed(one: Record, other: Record) -> bool:
-    """Whether two Records of a run and point tell of the same round, and differently. 0: when is not told."""
-    return one.started == other.started > 0 and "retracted" not in (one.status, other.status) and one != other
+    """Whether two Records of a run and point tell of the same round, and differently. 0: when is
+    not told."""
+    return (
+        one.started == other.started > 0
+        and "retracted" not in (one.status, other.status)
+        and one != other
+    )
 
 
 def retract(record: Record, reason: str) -> Record:
-    """The line that retracts a Record with all its rounds: of the same identity, `started` included."""
+    """The line that retracts a Record with all its rounds: of the same identity, `started`
+    included."""
     return Record(
         benchmark=record.benchmark,
         plugin=record.plugin,
@@ -94,23 +110,37 @@ def retract(record: Record, reason: str) -> Record:
 
 
 def combine(rounds: Sequence[Record]) -> Record:
-    """One Record of the rounds of a point. A round that failed or was skipped makes the point what it is.
+    """One Record of the rounds of a point. A round that failed or was skipped makes the point what
+    it is.
 
     With a retraction among them, what was measured is left out, and facts of the node are kept.
-    rounds: in the order measured, at least one, each of one round or of several. Series and what the samples say of
-    themselves are those of the first, but numbers that differ from round to round are their medians, and texts that
-    differ are joined.
+    rounds: in the order measured, at least one, each of one round or of several. Series and what
+    the samples say of themselves are those of the first, but numbers that differ from round to
+    round are their medians, and texts that differ are joined.
     """
     retractions = [record for record in rounds if record.status == "retracted"]
     if retractions:
         first = next((record for record in rounds if record.status != "retracted"), retractions[0])
-        cleared = replace(first, metrics={}, series={}, checks=[], warnings=[], throttled="", duration=_total(rounds))
+        cleared = replace(
+            first,
+            metrics={},
+            series={},
+            checks=[],
+            warnings=[],
+            throttled="",
+            duration=_total(rounds),
+        )
         return replace(cleared, status="retracted", reason=retractions[0].reason)
     first = rounds[0]
     for number, record in enumerate(rounds, 1):
         if record.status != "ok":
             where = f"round {number} of {len(rounds)}: " if len(rounds) > 1 else ""
-            return replace(record, reason=f"{where}{record.reason}", started=first.started, duration=_total(rounds))
+            return replace(
+                record,
+                reason=f"{where}{record.reason}",
+                started=first.started,
+                duration=_total(rounds),
+            )
     if len(rounds) == 1:
         return first
     return replace(
@@ -124,7 +154,9 @@ def combine(rounds: Sequence[Record]) -> Record:
         checks=list(dict.fromkeys(text for record in rounds for text in record.checks)),
         duration=_total(rounds),
         energy=sum(record.energy for record in rounds),
-        throttled="; ".join(dict.fromkeys(record.throttled for record in rounds if record.throttled)),
+        throttled="; ".join(
+            dict.fromkeys(record.throttled for record in rounds if record.throttled)
+        ),
         conditions={
             name: max(record.conditions[name] for record in rounds if name in record.conditions)
             for name in dict.fromkeys(name for record in rounds for name in record.conditions)
@@ -133,13 +165,15 @@ def combine(rounds: Sequence[Record]) -> Record:
 
 
 def _join_warnings(rounds: Sequence[Record]) -> list[str]:
-    """Each warning once, as the round with the largest numbers has it: the interval of the Record covers that round."""
+    """Each warning once, as the round with the largest numbers has it: the interval of the Record
+    covers that round."""
     found: dict[str, list[str]] = {}
     for record in rounds:
         for key, text in {_DIGITS.sub("#", text): text for text in record.warnings}.items():
             found.setdefault(key, []).append(text)
     return [
-        max(texts, key=lambda text: [float(number) for number in _NUMBER.findall(text)]) for texts in found.values()
+        max(texts, key=lambda text: [float(number) for number in _NUMBER.findall(text)])
+        for texts in found.values()
     ]
 
 
@@ -155,7 +189,9 @@ def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
         samples=[value for metric in metrics for value in metric.samples],
         rounds=[count for metric in metrics for count in metric.rounds or [len(metric.samples)]],
         boost=[value for metric in boosted for value in metric.boost],
-        boost_rounds=[count for metric in boosted for count in metric.boost_rounds or [len(metric.boost)]],
+        boost_rounds=[
+            count for metric in boosted for count in metric.boost_rounds or [len(metric.boost)]
+        ],
         info={
             name: _join_info([metric.info[name] for metric in metrics if name in metric.info])
             for name in dict.fromkeys(name for metric in metrics for name in metric.info)
@@ -166,10 +202,15 @@ def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
 
 
 def _core_rates(metrics: Sequence[MetricSamples]) -> dict[str, str | float]:
-    """The core's rate of each round, 1/s, beside their median: a figure tells by them what the time follows."""
+    """The core's rate of each round, 1/s, beside their median: a figure tells by them what the time
+    follows."""
     stored = [metric.info.get("core_rate") for metric in metrics]
     rates = [rate for rate in stored if isinstance(rate, float | int)]
-    return {"core_rates": "; ".join(f"{rate:.7g}" for rate in rates)} if len(rates) == len(metrics) else {}
+    return (
+        {"core_rates": "; ".join(f"{rate:.7g}" for rate in rates)}
+        if len(rates) == len(metrics)
+        else {}
+    )
 
 
 def _join_info(values: Sequence[str | float]) -> str | float:
@@ -177,4 +218,8 @@ def _join_info(values: Sequence[str | float]) -> str | float:
     numbers = [value for value in different if not isinstance(value, str)]
     if len(different) == 1:
         return different[0]
-    return statistics.median(numbers) if len(numbers) == len(different) else "; ".join(map(str, different))
+    return (
+        statistics.median(numbers)
+        if len(numbers) == len(different)
+        else "; ".join(map(str, different))
+    )

@@ -19,7 +19,8 @@ Number = int | float
 Operation = Callable[[float, float], float]
 #: The autocorrelation of a shorter series is not estimated: it would be noise.
 FEWEST_TO_CORRELATE = 15
-#: Lags whose autocorrelation is computed one by one; and how many values make it worth to compute all others at once.
+#: Lags whose autocorrelation is computed one by one; and how many values make it worth to compute
+#: all others at once.
 NEAR_LAGS, MANY_VALUES = 64, 10_000
 
 
@@ -27,12 +28,13 @@ NEAR_LAGS, MANY_VALUES = 64, 10_000
 class Samples:
     """Measured values of one quantity.
 
-    values: one number a sample, in SI base units.  unit: its symbol; empty where it is not known, as of products and
-    quotients.  info: how the samples came about (timer, batch, why sampling stopped).
-    boost: of a step that the GPU's power regulator holds down, the values before it acts; `values` are then those at
-    the settled clocks, the regime `sustained`.
-    Raises ResultError for values that are not numbers, and for info that is neither text nor a number. In info, a
-    number that is not finite becomes the text "nan", "inf" or "-inf": JSON has no such numbers.
+    values: one number a sample, in SI base units.  unit: its symbol; empty where it is not known,
+    as of products and quotients.  info: how the samples came about (timer, batch, why sampling
+    stopped). boost: of a step that the GPU's power regulator holds down, the values before it acts;
+    `values` are then those at the settled clocks, the regime `sustained`.
+    Raises ResultError for values that are not numbers, and for info that is neither text nor a
+    number. In info, a number that is not finite becomes the text "nan", "inf" or "-inf": JSON has
+    no such numbers.
     """
 
     values: tuple[float, ...]
@@ -42,23 +44,32 @@ class Samples:
 
     def __post_init__(self) -> None:
         if not isinstance(self.unit, str) or not isinstance(self.info, Mapping):
-            raise ResultError("Samples need text for the unit and a dict for info; Samples.of(values, 's') makes them")
+            raise ResultError(
+                "Samples need text for the unit and a dict for info; Samples.of(values, 's') makes"
+                " them"
+            )
         for name in ("values", "boost"):
             values = getattr(self, name)
             if type(values) is not tuple or set(map(type, values)) - {float}:
-                object.__setattr__(self, name, tuple(as_number(value, "a sample") for value in values))
-        object.__setattr__(self, "info", {str(name): _as_info(name, value) for name, value in self.info.items()})
+                object.__setattr__(
+                    self, name, tuple(as_number(value, "a sample") for value in values)
+                )
+        object.__setattr__(
+            self, "info", {str(name): _as_info(name, value) for name, value in self.info.items()}
+        )
 
     @classmethod
     def of(cls, values: Iterable[Number], symbol: str, **info: str | float) -> Samples:
-        """Samples with the unit of this symbol. Raises DefinitionError for an unknown unit or no value at all."""
+        """Samples with the unit of this symbol. Raises DefinitionError for an unknown unit or no
+        value at all."""
         samples = cls(tuple(values), known_unit(symbol).symbol, info)
         if not samples.values:
             raise DefinitionError("Samples need at least one value")
         return samples
 
     def note(self, **info: str | float) -> Samples:
-        """The same samples with more said of how they came about; replaces what their info has of the same name."""
+        """The same samples with more said of how they came about; replaces what their info has of
+        the same name."""
         return replace(self, info={**self.info, **info})
 
     def __len__(self) -> int:
@@ -84,8 +95,9 @@ class Samples:
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The order-statistic interval of the median: it holds the true median at least that often.
 
-        Nothing is assumed of the distribution. Correlated values count as `effective_count` independent ones. With too
-        few of those for the confidence (five or fewer at 95 %) it is the smallest and the largest.
+        Nothing is assumed of the distribution. Correlated values count as `effective_count`
+        independent ones. With too few of those for the confidence (five or fewer at 95 %) it is the
+        smallest and the largest.
         """
         ordered = sorted(self.values)
         effective = count_effective(self.values, ordered)
@@ -94,18 +106,21 @@ class Samples:
 
     @property
     def effective_count(self) -> int:
-        """How many independent samples would tell the median as precisely; see `count_effective`."""
+        """How many independent samples would tell the median as precisely; see
+        `count_effective`."""
         return count_effective(self.values, sorted(self.values))
 
     @property
     def relative_precision(self) -> float:
-        """Half the width of the 95 % interval of the median, as a share of the median; 0 where that is 0."""
+        """Half the width of the 95 % interval of the median, as a share of the median; 0 where that
+        is 0."""
         low, high = self.interval()
         return (high - low) / 2 / abs(self.median) if self.median else 0.0
 
     @property
     def outliers(self) -> int:
-        """How many values lie more than three interquartile ranges outside the quartiles (Tukey's far out).
+        """How many values lie more than three interquartile ranges outside the quartiles (Tukey's
+        far out).
 
         They are counted and kept: the median does not mind them, and a reader may.
         """
@@ -139,19 +154,32 @@ class Samples:
     def __rsub__(self, other: Number) -> Samples:
         return replace(self * -1, unit=self.unit) + other
 
-    def _combine(self, other: Samples | Number, operate: Operation, *, is_sum: bool = False) -> Samples:
+    def _combine(
+        self, other: Samples | Number, operate: Operation, *, is_sum: bool = False
+    ) -> Samples:
         """Sample by sample. is_sum: the unit stays, and both must have the same."""
         if not isinstance(other, Samples):
-            values, boost = (tuple(operate(value, other) for value in each) for each in (self.values, self.boost))
+            values, boost = (
+                tuple(operate(value, other) for value in each) for each in (self.values, self.boost)
+            )
             return replace(self, values=values, unit=self.unit if is_sum else "", boost=boost)
         if is_sum and self.unit and other.unit and self.unit != other.unit:
             raise ResultError(f"cannot add {self.unit} and {other.unit}")
         if len(self) != len(other):
-            raise ResultError(f"samples of different length: {len(self)} and {len(other)}; use their medians instead")
+            raise ResultError(
+                f"samples of different length: {len(self)} and {len(other)}; use their medians"
+                " instead"
+            )
         values = tuple(map(operate, self.values, other.values))
         # Of two quantities one of which has no boost, or another number of them, there is none.
-        boost = tuple(map(operate, self.boost, other.boost)) if len(self.boost) == len(other.boost) else ()
-        return Samples(values, (self.unit or other.unit) if is_sum else "", {**other.info, **self.info}, boost)
+        boost = (
+            tuple(map(operate, self.boost, other.boost))
+            if len(self.boost) == len(other.boost)
+            else ()
+        )
+        return Samples(
+            values, (self.unit or other.unit) if is_sum else "", {**other.info, **self.info}, boost
+        )
 
 
 def as_number(value: Any, what: str) -> float:
@@ -160,8 +188,13 @@ def as_number(value: Any, what: str) -> float:
     Raises ResultError for anything else, text and truth values included: they are not measured.
     """
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    counts = hasattr(value, "__float__") or hasattr(value, "__index__")  # of text, float would make a number too
-    if counts and not isinstance(value, bool | str | bytes) and not dtype.startswith(("bool", "complex")):
+    # of text, float would make a number too
+    counts = hasattr(value, "__float__") or hasattr(value, "__index__")
+    if (
+        counts
+        and not isinstance(value, bool | str | bytes)
+        and not dtype.startswith(("bool", "complex"))
+    ):
         with suppress(TypeError, ValueError, OverflowError):
             return float(value)
     raise ResultError(f"{what} is a {dtype or type(value).__name__}, not a number")
@@ -178,14 +211,16 @@ def _as_info(name: object, value: Any) -> str | float:
 
 @functools.lru_cache(maxsize=4096)
 def interval_rank(count: int, confidence: float) -> int:
-    """The rank (from 0) of the lower end of the median's interval; the upper end has the same from above.
+    """The rank (from 0) of the lower end of the median's interval; the upper end has the same from
+    above.
 
-    The largest r with P(Binomial(n, ½) ≤ r) ≤ (1 − confidence) / 2 has the (r + 1)-th value as a bound that the true
-    median is below with no more than that probability; 0 where not even the smallest value is.
-    Source: Conover, Practical Nonparametric Statistics, 3rd ed., 3.2.
+    The largest r with P(Binomial(n, ½) ≤ r) ≤ (1 − confidence) / 2 has the (r + 1)-th value as a
+    bound that the true median is below with no more than that probability; 0 where not even the
+    smallest value is. Source: Conover, Practical Nonparametric Statistics, 3rd ed., 3.2.
     """
     tail, rank = 0.0, 0
-    # Of logarithms: 0.5**n would underflow past a thousand values, and exact integers take seconds for ten thousand.
+    # Of logarithms: 0.5**n would underflow past a thousand values, and exact integers take seconds
+    # for ten thousand.
     whole = math.lgamma(count + 1) - count * math.log(2)
     for successes in range(count // 2):
         tail += math.exp(whole - math.lgamma(successes + 1) - math.lgamma(count - successes + 1))
@@ -196,15 +231,17 @@ def interval_rank(count: int, confidence: float) -> int:
 
 
 def count_effective(values: Sequence[float], ordered: Sequence[float]) -> int:
-    """How many independent values would tell the median as precisely as this series: n / τ, rounded down, at least 1.
+    """How many independent values would tell the median as precisely as this series: n / τ, rounded
+    down, at least 1.
 
-    ordered: the same values, sorted.  τ is the integrated autocorrelation time of a series of bits that say which
-    values lie in the lower half: their mean is what the interval of the median is made from, and no outlier moves them.
-    The sum over lags ends where two successive lags add nothing; an uncorrelated series ends at the first or second.
-    Sources: bits, Vehtari et al., Rank-normalization, folding, and localization, Bayesian Analysis 16 (2021), on
-    quantiles; end of the sum, Geyer, Practical Markov chain Monte Carlo, Statistical Science 7 (1992), initial positive
-    sequence; correction for the mean being estimated, Wolff, Monte Carlo errors with less errors, Comput. Phys. Commun.
-    156 (2004).
+    ordered: the same values, sorted.  τ is the integrated autocorrelation time of a series of bits
+    that say which values lie in the lower half: their mean is what the interval of the median is
+    made from, and no outlier moves them. The sum over lags ends where two successive lags add
+    nothing; an uncorrelated series ends at the first or second. Sources: bits, Vehtari et al.,
+    Rank-normalization, folding, and localization, Bayesian Analysis 16 (2021), on quantiles; end of
+    the sum, Geyer, Practical Markov chain Monte Carlo, Statistical Science 7 (1992), initial
+    positive sequence; correction for the mean being estimated, Wolff, Monte Carlo errors with less
+    errors, Comput. Phys. Commun. 156 (2004).
     """
     count = len(values)
     if count < FEWEST_TO_CORRELATE:
@@ -228,7 +265,11 @@ def count_effective(values: Sequence[float], ordered: Sequence[float]) -> int:
             both, in_late, in_early = far[lag]
         else:
             late, early = bits >> lag, bits & ((1 << (count - lag)) - 1)
-            both, in_late, in_early = (late & early).bit_count(), late.bit_count(), early.bit_count()
+            both, in_late, in_early = (
+                (late & early).bit_count(),
+                late.bit_count(),
+                early.bit_count(),
+            )
         products = both - share * (in_late + in_early)
         return (products + (count - lag) * share**2) / count / variance
 
@@ -241,10 +282,11 @@ def count_effective(values: Sequence[float], ordered: Sequence[float]) -> int:
 
 
 def _overlaps(bits: int, count: int) -> list[tuple[int, int, int]]:
-    """Of each lag: how many ones of the series meet a one, and how many are in its late and in its early part.
+    """Of each lag: how many ones of the series meet a one, and how many are in its late and in its
+    early part.
 
-    The same whole numbers as shifting the series gives, by one Fourier transform for all lags (Wiener and Khinchin),
-    whose rounding errors are far below a half: n log n steps instead of n².
+    The same whole numbers as shifting the series gives, by one Fourier transform for all lags
+    (Wiener and Khinchin), whose rounding errors are far below a half: n log n steps instead of n².
     """
     import numpy as np  # only long series that are correlated over many lags need it
 
@@ -252,10 +294,12 @@ def _overlaps(bits: int, count: int) -> list[tuple[int, int, int]]:
     spectrum = np.fft.rfft(series.astype(float), 1 << (2 * count - 1).bit_length())
     meeting = np.rint(np.fft.irfft(spectrum * spectrum.conj())[:count]).astype(int)
     ones = np.concatenate([[0], np.cumsum(series, dtype=int)])
-    leading, trailing = ones[count:0:-1], ones[count] - ones[:count]  # of the first and the last n - lag values
+    # of the first and the last n - lag values
+    leading, trailing = ones[count:0:-1], ones[count] - ones[:count]
     return list(zip(meeting.tolist(), leading.tolist(), trailing.tolist(), strict=True))
 
 
 def _divide(a: float, b: float) -> float:
-    # A zero time is a fault of the timer, not of the plugin's arithmetic: let the record refuse it by metric name.
+    # A zero time is a fault of the timer, not of the plugin's arithmetic: let the record refuse it
+    # by metric name.
     return a / b if b else math.copysign(math.inf, a) if a else math.nan

@@ -12,10 +12,10 @@ from hpml_plugins.errors import DefinitionError
 class Unit:
     """A unit of the closed set.
 
-    symbol: what plugins write.  label: what a page writes behind a number.  lowest, highest: the powers of ten that a
-    prefix may stand for.  count: whole numbers of it are exact, as those of a measured time are not.  text: the unit in
-    words, where the label does not say enough.  better: the only direction that a metric of it can have, beside none;
-    empty where either may be meant.
+    symbol: what plugins write.  label: what a page writes behind a number.  lowest, highest: the
+    powers of ten that a prefix may stand for.  count: whole numbers of it are exact, as those of a
+    measured time are not.  text: the unit in words, where the label does not say enough.  better:
+    the only direction that a metric of it can have, beside none; empty where either may be meant.
     """
 
     symbol: str
@@ -60,7 +60,8 @@ SIGNED = ("1", "degC")
 
 
 def may_be_negative(symbol: str, direction: str | None) -> bool:
-    """Whether a metric of this unit may be below 0: a difference may, of counts or of what is not ranked.
+    """Whether a metric of this unit may be below 0: a difference may, of counts or of what is not
+    ranked.
 
     A time, a rate, an energy or a power that is ranked was measured, and is not.
     """
@@ -78,4 +79,6 @@ def unit(symbol: str) -> Unit:
     try:
         return UNITS[symbol]
     except KeyError:
-        raise DefinitionError(f"unit {symbol!r} is not known; use one of {', '.join(UNITS)}") from None
+        raise DefinitionError(
+            f"unit {symbol!r} is not known; use one of {', '.join(UNITS)}"
+        ) from None

@@ -1,8 +1,10 @@
-"""Whether a Record may be believed: the one check of all that enters, made by `decode` and before a Record is stored.
+"""Whether a Record may be believed: the one check of all that enters, made by `decode` and before a
+Record is stored.
 
-A Record comes from this project, or from a pulled, merged or unpacked one, whose author may be careless or hostile. Its
-identifiers name files and columns, its times order a history, its numbers are compared. What is refused here reaches no
-page and no file; it stays in the file in which it came, and is named with its line.
+A Record comes from this project, or from a pulled, merged or unpacked one, whose author may be
+careless or hostile. Its identifiers name files and columns, its times order a history, its numbers
+are compared. What is refused here reaches no page and no file; it stays in the file in which it
+came, and is named with its line.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ MOST_SAMPLES = 2_000_000
 MOST_ENTRIES = 1_000
 #: The largest number of any kind: squares of it, and sums of those, are finite.
 LARGEST = 1e100
-#: s; the longest duration, 31 years. And s by which another machine's clock may be ahead of this one's.
+#: s; the longest duration, 31 years. And s by which another machine's clock may be ahead of this
+#: one's.
 LONGEST_DURATION, CLOCK_AHEAD = 1e9, 86400.0
-#: The largest integer: of 64 bits without a sign, as in every file format that Records are exported to.
+#: The largest integer: of 64 bits without a sign, as in every file format that Records are exported
+#: to.
 LARGEST_INTEGER = 2**64 - 1
 
 # Bounds that msgspec holds while it decodes. JSON has no NaN and no infinity.
@@ -60,7 +64,15 @@ if TYPE_CHECKING:
 else:  # what a node tells of itself, nested four deep: GPUs and their links
     Fact = None | bool | Integer | Number | Text
     for _ in range(4):
-        Fact = None | bool | Integer | Number | Text | Annotated[list[Fact], FEW] | Annotated[dict[Text, Fact], FEW]
+        Fact = (
+            None
+            | bool
+            | Integer
+            | Number
+            | Text
+            | Annotated[list[Fact], FEW]
+            | Annotated[dict[Text, Fact], FEW]
+        )
     NodeFacts = Annotated[dict[Text, Fact], FEW]
 
 _COMMIT = re.compile(r"|[0-9a-f]{40}|[0-9a-f]{64}")
@@ -73,11 +85,13 @@ _NOT_IN_ENVIRONMENT = re.compile(r'[<>:"/\\|?*]')
 
 
 class RefusedRecord(msgspec.ValidationError):
-    """A Record that is well-formed and not to be believed. One of msgspec's errors, as all that `decode` raises."""
+    """A Record that is well-formed and not to be believed. One of msgspec's errors, as all that
+    `decode` raises."""
 
 
 def check_record(record: Record, schema: int) -> None:
-    """Raise RefusedRecord for a decoded Record that is not to be stored, shown or compared: what the types do not tell.
+    """Raise RefusedRecord for a decoded Record that is not to be stored, shown or compared: what
+    the types do not tell.
 
     schema: the latest that this version of the project reads.
     """
@@ -97,14 +111,18 @@ def check_record(record: Record, schema: int) -> None:
 
 
 def check_schema(found: object, known: int) -> None:
-    """Raise RefusedRecord for a Record of a schema that this version does not know. known: the latest that it does."""
+    """Raise RefusedRecord for a Record of a schema that this version does not know. known: the
+    latest that it does."""
     if not isinstance(found, int) or not 1 <= found <= known:
-        hint = "; upgrade hpml-plugins to read it" if isinstance(found, int) and found > known else ""
+        hint = (
+            "; upgrade hpml-plugins to read it" if isinstance(found, int) and found > known else ""
+        )
         raise RefusedRecord(f"schema {_spell(found)}, and this version reads {known} at most{hint}")
 
 
 def check_commit(commit: str) -> None:
-    """Raise RefusedRecord for what is no commit: 40 or 64 hexadecimal digits, or empty where nothing was committed."""
+    """Raise RefusedRecord for what is no commit: 40 or 64 hexadecimal digits, or empty where
+    nothing was committed."""
     if not _COMMIT.fullmatch(commit):
         raise RefusedRecord(f"commit {_spell(commit)} is not 40 hexadecimal digits")
 
@@ -119,14 +137,16 @@ def check_machine(machine: str) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def check_environment(environment: str) -> None:
-    """Raise RefusedRecord for what asv would not call an environment: files are named after it. Empty: outside asv."""
+    """Raise RefusedRecord for what asv would not call an environment: files are named after it.
+    Empty: outside asv."""
     if environment.startswith(".") or _NOT_IN_ENVIRONMENT.search(environment):
         raise RefusedRecord(f"environment {_spell(environment)} cannot name a file")
     _check_name("environment", environment)
 
 
 def abridge(text: str, most: int = MOST_TEXT) -> str:
-    """The text, or where it is longer than `most` characters its head and its tail, and how much was left out."""
+    """The text, or where it is longer than `most` characters its head and its tail, and how much
+    was left out."""
     if len(text) <= most:
         return text
     said = f" … [{len(text) - most:,} of {len(text):,} characters left out] … "
@@ -147,11 +167,15 @@ def _is_suspicious(text: str) -> bool:
 
 
 def cleaned(record: Record) -> Record:
-    """The Record with `~` for the home folders in its texts, and no character that turns the direction of a text.
+    """The Record with `~` for the home folders in its texts, and no character that turns the
+    direction of a text.
 
-    Whose home it was is nobody's business. Its parameters stay as they are: they say what was measured.
+    Whose home it was is nobody's business. Its parameters stay as they are: they say what was
+    measured.
     """
-    if not _is_suspicious("\n".join([record.reason, record.output, *record.warnings, *record.checks])):
+    if not _is_suspicious(
+        "\n".join([record.reason, record.output, *record.warnings, *record.checks])
+    ):
         return record
 
     def plain(texts: list[str]) -> list[str]:
@@ -168,7 +192,8 @@ def cleaned(record: Record) -> Record:
 
 
 def bounded(record: Record) -> Record:
-    """The Record with each of its texts abridged to what may be stored, and of a long list of texts the first ones."""
+    """The Record with each of its texts abridged to what may be stored, and of a long list of texts
+    the first ones."""
     return replace(
         record,
         reason=abridge(record.reason),
@@ -195,7 +220,12 @@ def _check_words(benchmark: str, plugin: str, version: str, run: str) -> None:
         raise RefusedRecord(f"plugin {_spell(plugin)} is not a name of letters, digits, _, . and -")
     if not _RUN.fullmatch(run):
         raise RefusedRecord(f"run {_spell(run)} is not a name of letters, digits, _, . and -")
-    for what, name in (("benchmark", benchmark), ("plugin", plugin), ("version", version), ("run", run)):
+    for what, name in (
+        ("benchmark", benchmark),
+        ("plugin", plugin),
+        ("version", version),
+        ("run", run),
+    ):
         _check_name(what, name)
 
 
@@ -205,7 +235,9 @@ def _check_params(params: Mapping[str, object]) -> None:
     for name, value in params.items():
         _check_parameter_name(name)
         if isinstance(value, str) and len(value) > MOST_TEXT:
-            raise RefusedRecord(f"parameter {name} has {len(value):,} characters, and {MOST_TEXT:,} are allowed")
+            raise RefusedRecord(
+                f"parameter {name} has {len(value):,} characters, and {MOST_TEXT:,} are allowed"
+            )
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
             raise RefusedRecord(f"parameter {name} is an integer of more than 64 bits")
 
@@ -218,11 +250,14 @@ def _check_parameter_name(name: str) -> None:
 
 
 def _check_started(started: float) -> None:
-    # 0: not told. Before 2000: of a node whose clock was not set; it reads as old, which harms nobody.
+    # 0: not told. Before 2000: of a node whose clock was not set; it reads as old, which harms
+    # nobody.
     if not 0 <= started < math.inf:
         raise RefusedRecord(f"started {started:g} s since 1970")
     if started > time.time() + CLOCK_AHEAD:
-        raise RefusedRecord(f"started {_date(started)}, in the future: the clock of its machine was wrong")
+        raise RefusedRecord(
+            f"started {_date(started)}, in the future: the clock of its machine was wrong"
+        )
 
 
 def _date(seconds: float) -> str:
@@ -235,7 +270,9 @@ def _date(seconds: float) -> str:
 def _check_metric(name: str, metric: MetricSamples) -> None:
     _check_declaration(name, metric.unit, metric.direction)
     if metric.interval is not None:
-        raise RefusedRecord(f"metric {name} brings its own interval, which only its samples may give")
+        raise RefusedRecord(
+            f"metric {name} brings its own interval, which only its samples may give"
+        )
     if not may_be_negative(metric.unit, metric.direction):
         lowest = min(metric.samples)
         if metric.boost:
@@ -246,18 +283,26 @@ def _check_metric(name: str, metric: MetricSamples) -> None:
         raise RefusedRecord(f"metric {name} took 0 s each time")
 
 
-def is_unresolved(unit: str, direction: str | None, samples: Sequence[float], rounds: int = 1) -> bool:
-    """Whether it is a time that is to be short and was 0 in each of several samples: no timer resolved it.
+def is_unresolved(
+    unit: str, direction: str | None, samples: Sequence[float], rounds: int = 1
+) -> bool:
+    """Whether it is a time that is to be short and was 0 in each of several samples: no timer
+    resolved it.
 
-    A single 0 a round may be what was meant, such as the time of communication that nothing waits for.
+    A single 0 a round may be what was meant, such as the time of communication that nothing waits
+    for.
     """
-    return unit == "s" and direction == "lower" and len(samples) > max(1, rounds) and not any(samples)
+    return (
+        unit == "s" and direction == "lower" and len(samples) > max(1, rounds) and not any(samples)
+    )
 
 
 @functools.lru_cache(maxsize=4096)
 def _check_declaration(name: str, unit: str, direction: str | None) -> None:
     if not _METRIC.fullmatch(name):
-        raise RefusedRecord(f"metric {_spell(name)} is not a name of lower-case letters, digits and _")
+        raise RefusedRecord(
+            f"metric {_spell(name)} is not a name of lower-case letters, digits and _"
+        )
     _check_name("metric", name)
     if unit not in UNITS:
         raise RefusedRecord(f"metric {name} has the unknown unit {_spell(unit)}")
@@ -277,7 +322,9 @@ def _check_name(what: str, name: str) -> None:
     """Of a name that is shown and from which a path may be made."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MOST_NAME:
-        raise RefusedRecord(f"{what} {_spell(name)} has {size:,} bytes, and {MOST_NAME} are allowed")
+        raise RefusedRecord(
+            f"{what} {_spell(name)} has {size:,} bytes, and {MOST_NAME} are allowed"
+        )
     if not name.isprintable():
         raise RefusedRecord(f"{what} {_spell(name)} holds a character that cannot be printed")
 

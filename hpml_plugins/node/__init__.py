@@ -1,4 +1,5 @@
-"""This node: CPU and memory from the system, GPUs through NVML, its name, and whether it has what a point needs."""
+"""This node: CPU and memory from the system, GPUs through NVML, its name, and whether it has what a
+point needs."""
 
 from hpml_plugins.node.detect import detect_node, machine_name, pin_devices, usable
 from hpml_plugins.node.load import GLANCE, CpuWatch, describe_load

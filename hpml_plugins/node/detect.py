@@ -1,4 +1,5 @@
-"""Facts of this machine without any heavy import (/proc, `platform`, NVML for the GPUs), and a name made of them."""
+"""Facts of this machine without any heavy import (/proc, `platform`, NVML for the GPUs), and a name
+made of them."""
 
 from __future__ import annotations
 
@@ -17,23 +18,38 @@ ORDER_VARIABLE, NVML_ORDER = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 CHOICE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 #: Words of a product name that do not tell one GPU type from another.
-_NOISE = ("nvidia", "tesla", "geforce", "graphics", "corporation", "processor", "cpu", "(r)", "(tm)")
+_NOISE = (
+    "nvidia",
+    "tesla",
+    "geforce",
+    "graphics",
+    "corporation",
+    "processor",
+    "cpu",
+    "(r)",
+    "(tm)",
+)
 
 
 def detect_node() -> Node:
-    """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then gives NVML's reason."""
+    """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then gives
+    NVML's reason."""
     found, cpu_info = read_gpus(), _read("/proc/cpuinfo")
     choice = os.environ.get(CHOICE_VARIABLE)
     gpus = visible(found.gpus, choice, found.slices)
-    model = re.search(r"^(?:cpu family\s*: (\d+)\nmodel\s*: (\d+)\n)?model name\s*:(.+)$", cpu_info, re.MULTILINE)
+    model = re.search(
+        r"^(?:cpu family\s*: (\d+)\nmodel\s*: (\d+)\n)?model name\s*:(.+)$", cpu_info, re.MULTILINE
+    )
     cpu = model[3].strip() if model else platform.processor() or platform.machine()
-    if model and model[1] and not re.search(r"\d", cpu):  # hypervisors use one name for many generations
+    # hypervisors use one name for many generations
+    if model and model[1] and not re.search(r"\d", cpu):
         cpu = f"{cpu}, family {model[1]} model {model[2]}"
     return Node(
         os=f"{platform.system()} {platform.release()}",
         arch=platform.machine(),
         cpu=cpu,
-        num_cpu=len(os.sched_getaffinity(0)),  # in a container or a Slurm job fewer than the machine has
+        # in a container or a Slurm job fewer than the machine has
+        num_cpu=len(os.sched_getaffinity(0)),
         ram=float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         python=platform.python_version(),
         gpus=gpus,
@@ -50,13 +66,16 @@ def detect_node() -> Node:
     )
 
 
-def visible(gpus: tuple[Gpu, ...], choice: str | None, slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
-    """The CUDA devices that CUDA_VISIBLE_DEVICES leaves: indices or UUIDs, up to the first that does not exist.
+def visible(
+    gpus: tuple[Gpu, ...], choice: str | None, slices: Sequence[Gpu] = ()
+) -> tuple[Gpu, ...]:
+    """The CUDA devices that CUDA_VISIBLE_DEVICES leaves: indices or UUIDs, up to the first that
+    does not exist.
 
-    gpus: the cards in NVML's order.  slices: the MIG devices of all of them. A card with MIG is no CUDA device itself.
-    CUDA gives a process one MIG device, the first of those that it is left, and then no whole card beside it.
-    Sources: CUDA C++ Programming Guide, environment variables; NVIDIA Multi-Instance GPU User Guide, CUDA Device
-    Enumeration.
+    gpus: the cards in NVML's order.  slices: the MIG devices of all of them. A card with MIG is no
+    CUDA device itself. CUDA gives a process one MIG device, the first of those that it is left, and
+    then no whole card beside it. Sources: CUDA C++ Programming Guide, environment variables; NVIDIA
+    Multi-Instance GPU User Guide, CUDA Device Enumeration.
     """
     devices = usable(gpus, choice, slices)
     of_mig = tuple(device for device in devices if device.board)
@@ -64,13 +83,15 @@ def visible(gpus: tuple[Gpu, ...], choice: str | None, slices: Sequence[Gpu] = (
 
 
 def usable(gpus: Sequence[Gpu], choice: str | None, slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
-    """All devices that CUDA_VISIBLE_DEVICES leaves, for processes that each get one.  Arguments: see `visible`."""
+    """All devices that CUDA_VISIBLE_DEVICES leaves, for processes that each get one.  Arguments:
+    see `visible`."""
     chosen = gpus if choice is None else _chosen(gpus, choice, slices)
     return tuple(device for each in chosen for device in _devices(each, slices))
 
 
 def _chosen(gpus: Sequence[Gpu], choice: str, slices: Sequence[Gpu]) -> list[Gpu]:
-    """The cards and MIG devices that CUDA_VISIBLE_DEVICES names. An index is a card's, also where that has MIG."""
+    """The cards and MIG devices that CUDA_VISIBLE_DEVICES names. An index is a card's, also where
+    that has MIG."""
     chosen: list[Gpu] = []
     for name in filter(None, (part.strip() for part in choice.split(","))):
         matches = [gpu for i, gpu in enumerate(gpus) if name == str(i) or gpu.uuid.startswith(name)]
@@ -89,7 +110,8 @@ def _devices(gpu: Gpu, slices: Sequence[Gpu]) -> list[Gpu]:
 
 
 def _why_none(found: Found, choice: str | None) -> str:
-    """Why CUDA has no device though there are cards; empty where there are none, or where none was asked for."""
+    """Why CUDA has no device though there are cards; empty where there are none, or where none was
+    asked for."""
     chosen = found.gpus if choice is None else _chosen(found.gpus, choice, found.slices)
     asked_for_none = choice is not None and choice.strip() in ("", "-1")
     if not found.gpus or asked_for_none:
@@ -105,10 +127,10 @@ def _why_none(found: Found, choice: str | None) -> str:
 def pin_devices(node: Node, environ: MutableMapping[str, str]) -> str:
     """Have CUDA open the devices that the node names, in their order: called before CUDA is opened.
 
-    environ: the variables of the process that will open it. CUDA's own order puts the fastest card first; NVML's is
-    that of the PCI bus. Of several MIG devices CUDA would choose one: it is told which.
-    Returns a warning where the caller had asked for another order; empty otherwise.
-    Source: CUDA C++ Programming Guide, environment variables.
+    environ: the variables of the process that will open it. CUDA's own order puts the fastest card
+    first; NVML's is that of the PCI bus. Of several MIG devices CUDA would choose one: it is told
+    which. Returns a warning where the caller had asked for another order; empty otherwise. Source:
+    CUDA C++ Programming Guide, environment variables.
     """
     order = environ.get(ORDER_VARIABLE, NVML_ORDER)
     environ[ORDER_VARIABLE] = NVML_ORDER
@@ -116,14 +138,19 @@ def pin_devices(node: Node, environ: MutableMapping[str, str]) -> str:
         environ[CHOICE_VARIABLE] = ",".join(gpu.uuid for gpu in node.gpus)
     if order == NVML_ORDER or not node.gpus:
         return ""
-    return f"{ORDER_VARIABLE}={order} was replaced by {NVML_ORDER}: the Record names the GPUs in NVML's order"
+    return (
+        f"{ORDER_VARIABLE}={order} was replaced by {NVML_ORDER}: the Record names the GPUs in"
+        " NVML's order"
+    )
 
 
 def machine_name(node: Node) -> str:
-    """`h200-x2`, `cpu-amd-epyc-7763-x2`: a cloud node has another host name each time, its results are one history.
+    """`h200-x2`, `cpu-amd-epyc-7763-x2`: a cloud node has another host name each time, its results
+    are one history.
 
-    The GPU type is the name of the cards (`Gpu.name`). It tells a MIG device from its card and from other sizes
-    (`a100-sxm4-40gb-mig-1g-5gb-x1`), and cards of one product name with different memory (`rtx-3060-12gb-x1`).
+    The GPU type is the name of the cards (`Gpu.name`). It tells a MIG device from its card and from
+    other sizes (`a100-sxm4-40gb-mig-1g-5gb-x1`), and cards of one product name with different
+    memory (`rtx-3060-12gb-x1`).
     """
     if node.gpus:
         return f"{_slug(node.gpu)}-x{node.num_gpu}"
@@ -147,7 +174,8 @@ def _read(path: str) -> str:
 
 
 def _hash_of(path: str) -> str:
-    """Ten hexadecimal digits for what a file says: enough to tell machines apart, and nobody learns which they are."""
+    """Ten hexadecimal digits for what a file says: enough to tell machines apart, and nobody learns
+    which they are."""
     content = _read(path)
     return hashlib.sha256(b"hpml" + content.encode()).hexdigest()[:10] if content else ""
 
@@ -155,7 +183,8 @@ def _hash_of(path: str) -> str:
 def _cpu_quota(limit: Path) -> float:
     """How many CPUs' time this container's control group grants; 0 where it sets no limit.
 
-    Source: Linux kernel documentation, Control Group v2, cpu.max: the quota and the period in µs, or "max".
+    Source: Linux kernel documentation, Control Group v2, cpu.max: the quota and the period in µs,
+    or "max".
     """
     try:
         quota, period = limit.read_text().split()
@@ -167,4 +196,8 @@ def _cpu_quota(limit: Path) -> float:
 def _cpu_numa(nodes: Path) -> tuple[int, ...]:
     """The NUMA nodes of the CPUs that this process may use; none where the system does not tell."""
     usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-    return tuple(sorted({int(path.parent.name[4:]) for path in nodes.glob("node*/cpu*") if path.name in usable}))
+    return tuple(
+        sorted(
+            {int(path.parent.name[4:]) for path in nodes.glob("node*/cpu*") if path.name in usable}
+        )
+    )

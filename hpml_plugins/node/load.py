@@ -1,4 +1,5 @@
-"""What other processes do on this machine's CPUs while a point is measured: their CPU time and their users."""
+"""What other processes do on this machine's CPUs while a point is measured: their CPU time and
+their users."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ GLANCE = 0.1
 
 
 class _Reading(NamedTuple):
-    """CPU time in s: of all processes on the CPUs that this one may use, of this one with its children, of each.
+    """CPU time in s: of all processes on the CPUs that this one may use, of this one with its
+    children, of each.
 
     processes: process id → (user id, s).
     """
@@ -30,14 +32,16 @@ class _Reading(NamedTuple):
 
 
 class CpuWatch:
-    """Sums up, from its creation on, what other processes do on the CPUs that this process may use."""
+    """Sums up, from its creation on, what other processes do on the CPUs that this process may
+    use."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._before = _read(proc)
 
     def conditions(self) -> dict[str, float]:
-        """`other_cpus` and `other_users` of `Record.conditions`; empty where the system does not report CPU times.
+        """`other_cpus` and `other_users` of `Record.conditions`; empty where the system does not
+        report CPU times.
 
         Children of this process count as its own once they were waited for.
         """
@@ -46,11 +50,16 @@ class CpuWatch:
         if now.everything <= before.everything or seconds <= 0:
             return {}
         others = max(0.0, now.everything - before.everything - (now.own - before.own)) / seconds
-        users = {user for user, share in self._shares(now).values() if user != os.getuid() and share > ACTIVE}
+        users = {
+            user
+            for user, share in self._shares(now).values()
+            if user != os.getuid() and share > ACTIVE
+        }
         return {"other_cpus": round(others, 3), "other_users": float(len(users))}
 
     def largest(self, count: int) -> list[str]:
-        """The processes that used the most CPU time, without this one: `python (process 4711): 98 % of a CPU`."""
+        """The processes that used the most CPU time, without this one: `python (process 4711): 98 %
+        of a CPU`."""
         shares = self._shares(_read(self._proc))
         shares.pop(os.getpid(), None)
         ordered = sorted(shares.items(), key=lambda each: -each[1][1])
@@ -72,7 +81,8 @@ class CpuWatch:
 
 
 def describe_load(watch: CpuWatch | None = None) -> str:
-    """`load 10 on 2 CPUs: other processes use 1.9 of them` where other processes use many of them, else empty.
+    """`load 10 on 2 CPUs: other processes use 1.9 of them` where other processes use many of them,
+    else empty.
 
     watch: created some time ago; left out, the machine is observed for GLANCE.
     """
@@ -92,14 +102,20 @@ def _read(proc: Path) -> _Reading:
         for line in (proc / "stat").read_text().splitlines():
             name, *times = line.split()
             if name in usable:
-                # user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user (proc_stat(5))
+                # user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user
+                # (proc_stat(5))
                 everything += sum(map(int, times[:3])) + sum(map(int, times[5:8]))
-    own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own = sum(
+        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     processes = {}
     for folder in proc.glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            processes[int(folder.name)] = (folder.stat().st_uid, (int(fields[11]) + int(fields[12])) / tick)
+            processes[int(folder.name)] = (
+                folder.stat().st_uid,
+                (int(fields[11]) + int(fields[12])) / tick,
+            )
     return _Reading(clock, everything / tick, own, processes)
 
 

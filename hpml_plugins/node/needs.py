@@ -14,7 +14,8 @@ from hpml_plugins.model.node import Node
 
 
 def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:
-    """How many GPUs this point uses on that node: a number, or the value of the parameter that `Requires` names.
+    """How many GPUs this point uses on that node: a number, or the value of the parameter that
+    `Requires` names.
 
     None where the node has no GPU and the benchmark falls back to the CPU.
     """
@@ -25,15 +26,18 @@ def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:
 
 
 def data_used(benchmark: Benchmark, params: Params) -> tuple[str, ...]:
-    """The data sets of this point: those that `Requires` names, or the value of the parameter that it names."""
+    """The data sets of this point: those that `Requires` names, or the value of the parameter that
+    it names."""
     need = benchmark.requires.data
     return (str(params[need]),) if isinstance(need, str) else need
 
 
 def unmet(benchmark: Benchmark, params: Params, node: Node, *, ask: bool = True) -> list[str]:
-    """Why this point cannot be measured here, each reason with its fix where there is one; empty when it can.
+    """Why this point cannot be measured here, each reason with its fix where there is one; empty
+    when it can.
 
-    ask: whether to run code of plugins too, which may exit or hang: their own requirements and their data sources.
+    ask: whether to run code of plugins too, which may exit or hang: their own requirements and
+    their data sources.
     """
     requires = benchmark.requires
     reasons = []
@@ -45,14 +49,24 @@ def unmet(benchmark: Benchmark, params: Params, node: Node, *, ask: bool = True)
     memory = requires.gpu_memory
     needed = float(params[memory]) if isinstance(memory, str) else float(memory)
     if gpus and node.gpus and (smallest := min(gpu.memory for gpu in node.gpus)) < needed:
-        reasons.append(f"needs {needed / 2**30:.1f} GiB of GPU memory, the card has {smallest / 2**30:.1f}")
-    reasons += [f"needs module {name} (pip install {name})" for name in requires.modules if not is_importable(name)]
-    reasons += [f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)]
+        reasons.append(
+            f"needs {needed / 2**30:.1f} GiB of GPU memory, the card has {smallest / 2**30:.1f}"
+        )
+    reasons += [
+        f"needs module {name} (pip install {name})"
+        for name in requires.modules
+        if not is_importable(name)
+    ]
+    reasons += [
+        f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)
+    ]
     if ask:
         reasons += map(why_no_data, data_used(benchmark, params))
         for question in requires.also:
             name = getattr(question, "__name__", type(question).__name__)
-            reasons.append(ask_reason(functools.partial(question, node, dict(params)), f"requirement {name}"))
+            reasons.append(
+                ask_reason(functools.partial(question, node, dict(params)), f"requirement {name}")
+            )
     return [reason for reason in reasons if reason]
 
 

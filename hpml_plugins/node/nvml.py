@@ -1,4 +1,5 @@
-"""What NVML says of the GPUs: their facts, who uses them, their memory's health, and what they do at this moment."""
+"""What NVML says of the GPUs: their facts, who uses them, their memory's health, and what they do
+at this moment."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _THROTTLING = (0, 1)
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The cards in NVML's order, driver and CUDA versions, or the problem that kept NVML from answering.
+    """The cards in NVML's order, driver and CUDA versions, or the problem that kept NVML from
+    answering.
 
     slices: the MIG devices of all cards, in NVML's order.
     """
@@ -41,11 +43,13 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Card:
-    """One GPU as NVML sees it. Every card lacks something (ECC on a GeForce, power in a virtual machine): None.
+    """One GPU as NVML sees it. Every card lacks something (ECC on a GeForce, power in a virtual
+    machine): None.
 
-    A MIG device has its own memory and processes. Clocks, throttling, temperature and ECC are its card's. Power and
-    energy are None: NVML counts them for the whole card, which other MIG devices use too.
-    Source: NVML API reference, nvmlDeviceGetDeviceHandleFromMigDeviceHandle and the notes on MIG of each query.
+    A MIG device has its own memory and processes. Clocks, throttling, temperature and ECC are its
+    card's. Power and energy are None: NVML counts them for the whole card, which other MIG devices
+    use too. Source: NVML API reference, nvmlDeviceGetDeviceHandleFromMigDeviceHandle and the notes
+    on MIG of each query.
     """
 
     def __init__(self, nvml: Any, handle: Any, gpu: Gpu | None = None, number: int = 0) -> None:
@@ -80,14 +84,16 @@ class Card:
         return self._number(1, "GetCurrentClocksEventReasons")
 
     def power(self) -> float | None:
-        """W, at this moment where the card tells, else averaged by the card over its last second."""
+        """W, at this moment where the card tells, else averaged by the card over its last
+        second."""
         field = None if self._is_slice else self._ask("GetFieldValues", [_INSTANT_POWER])
         if field and field[0].nvmlReturn == 0:
             return float(field[0].value.uiVal) * 1e-3
         return self._mean_power()
 
     def throttled(self) -> float | None:
-        """s, since the driver was loaded, for which the card held its clocks down for power or heat."""
+        """s, since the driver was loaded, for which the card held its clocks down for power or
+        heat."""
         found = [self._ask_board("GetViolationStatus", policy) for policy in _THROTTLING]
         times = [each.violationTime for each in found if each]
         return sum(times) * 1e-9 if times else None
@@ -98,10 +104,13 @@ class Card:
         return None if millijoules is None else float(millijoules) * 1e-3
 
     def memory_errors(self) -> tuple[int | None, int | None]:
-        """Corrected and uncorrected errors since the driver was loaded; None on a card without ECC."""
+        """Corrected and uncorrected errors since the driver was loaded; None on a card without
+        ECC."""
         # 0, 1: NVML_MEMORY_ERROR_TYPE_CORRECTED, _UNCORRECTED
         volatile = self._nvml.NVML_VOLATILE_ECC
-        return self._ask_board("GetTotalEccErrors", 0, volatile), self._ask_board("GetTotalEccErrors", 1, volatile)
+        return self._ask_board("GetTotalEccErrors", 0, volatile), self._ask_board(
+            "GetTotalEccErrors", 1, volatile
+        )
 
     def users(self) -> list[GpuUser] | None:
         """The processes on this card, whoever's they are; None where NVML does not tell."""
@@ -110,7 +119,10 @@ class Card:
         processes = self._ask("GetComputeRunningProcesses")
         if processes is None:
             return None
-        return [GpuUser(self.gpu.name, each.pid, float(each.usedGpuMemory or 0), share) for each in processes]
+        return [
+            GpuUser(self.gpu.name, each.pid, float(each.usedGpuMemory or 0), share)
+            for each in processes
+        ]
 
     def lost(self) -> str:
         """Why nothing more can be measured on this card, in words; empty where it answers."""
@@ -134,7 +146,11 @@ class Card:
         memory = float(info.total) if info else 0.0
         ecc, mig = self._ask_board("GetEccMode"), self._ask_board("GetMigMode")
         return Gpu(
-            name=self._slice_name() if self._is_slice else full_name(nvml.nvmlDeviceGetName(self._handle), memory),
+            name=(
+                self._slice_name()
+                if self._is_slice
+                else full_name(nvml.nvmlDeviceGetName(self._handle), memory)
+            ),
             memory=memory,
             uuid=self._ask("GetUUID") or "",
             power_limit=self._number(1e-3, "GetEnforcedPowerLimit") or 0.0,
@@ -150,10 +166,12 @@ class Card:
         )
 
     def _slice_name(self) -> str:
-        """NVML's name of a MIG device, `NVIDIA A100-SXM4-40GB MIG 1g.5gb`, or the same from the card's name.
+        """NVML's name of a MIG device, `NVIDIA A100-SXM4-40GB MIG 1g.5gb`, or the same from the
+        card's name.
 
-        Source: NVIDIA Multi-Instance GPU User Guide, MIG Device Names: [compute slices of the compute instance, where
-        it has fewer than its GPU instance], compute slices of the GPU instance, memory in GB.
+        Source: NVIDIA Multi-Instance GPU User Guide, MIG Device Names: [compute slices of the
+        compute instance, where it has fewer than its GPU instance], compute slices of the GPU
+        instance, memory in GB.
         """
         name = str(self._ask("GetName") or "")
         if " MIG " in name:
@@ -189,7 +207,10 @@ class Card:
         states = [self._ask("GetNvLinkState", link) for link in links]
         if active := states.count(self._nvml.NVML_FEATURE_ENABLED):
             return f"NVLink x{active}"
-        generation, width = self._ask_board("GetCurrPcieLinkGeneration"), self._ask_board("GetCurrPcieLinkWidth")
+        generation, width = (
+            self._ask_board("GetCurrPcieLinkGeneration"),
+            self._ask_board("GetCurrPcieLinkWidth"),
+        )
         return f"PCIe {generation} x{width}" if generation and width else ""
 
     def _number(self, factor: float, question: str, *args: Any) -> float | None:
@@ -212,10 +233,11 @@ class Card:
 
 
 def slice_handles(nvml: Any, card: Any) -> list[Any]:
-    """NVML's handles of a card's MIG devices, in its order; none where MIG is off or the card does not have it.
+    """NVML's handles of a card's MIG devices, in its order; none where MIG is off or the card does
+    not have it.
 
-    NVML answers for as many places as the card can have MIG devices. It refuses the empty ones, and in a container
-    those of others.
+    NVML answers for as many places as the card can have MIG devices. It refuses the empty ones, and
+    in a container those of others.
     """
     try:
         places = nvml.nvmlDeviceGetMaxMigDeviceCount(card)
@@ -229,7 +251,8 @@ def slice_handles(nvml: Any, card: Any) -> list[Any]:
 
 
 def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
-    """These GPUs through NVML, open until this process ends: it must not fork one that uses CUDA (`gpu_monitor`).
+    """These GPUs through NVML, open until this process ends: it must not fork one that uses CUDA
+    (`gpu_monitor`).
 
     Raises HpmlError for one that is gone, and whatever NVML raises where it refuses.
     """
@@ -259,25 +282,36 @@ def open_others(gpus: Sequence[Gpu]) -> list[Card]:
         card = pynvml.nvmlDeviceGetHandleByIndex(number)
         for handle in slice_handles(pynvml, card) or [card]:
             if (uuid := pynvml.nvmlDeviceGetUUID(handle)) not in known:
-                others.append(Card(pynvml, handle, Gpu(pynvml.nvmlDeviceGetName(handle), uuid=uuid), number))
+                others.append(
+                    Card(pynvml, handle, Gpu(pynvml.nvmlDeviceGetName(handle), uuid=uuid), number)
+                )
     return others
 
 
 def read_gpus() -> Found:
-    """Ask NVML. A machine without driver gives no GPU and no problem; a driver that fails gives the problem.
+    """Ask NVML. A machine without driver gives no GPU and no problem; a driver that fails gives the
+    problem.
 
-    A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML before.
+    A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML
+    before.
     """
     answers: list[bytes] = []
-    outcome = run_isolated(lambda send: send(msgspec.json.encode(_read_gpus())), PATIENCE, answers.append)
-    return msgspec.json.decode(answers[0], type=Found) if answers else Found(problem=f"NVML: {outcome.fault}")
+    outcome = run_isolated(
+        lambda send: send(msgspec.json.encode(_read_gpus())), PATIENCE, answers.append
+    )
+    return (
+        msgspec.json.decode(answers[0], type=Found)
+        if answers
+        else Found(problem=f"NVML: {outcome.fault}")
+    )
 
 
 def _read_gpus() -> Found:
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
-        return Found()  # no driver: an ordinary machine without GPU, and pynvml would take 0.1 s to say so
+        # no driver: an ordinary machine without GPU, and pynvml would take 0.1 s to say so
+        return Found()
     import pynvml
 
     try:
@@ -308,7 +342,8 @@ def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser], list[GpuHealth]]:
 
 
 def _why_lost(error: Exception, label: str, gpu: Gpu) -> str:
-    """Why nothing more can be measured on a card, from NVML's error; empty where that means less."""
+    """Why nothing more can be measured on a card, from NVML's error; empty where that means
+    less."""
     code = getattr(error, "value", None)
     state = _LOST.get(code, "") if isinstance(code, int) else ""
     if code == _NOT_FOUND and gpu.uuid:

@@ -16,7 +16,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 Place = tuple[str | int, ...]
 #: A registry nests six deep; a file that nests thousands is made to exhaust the parser.
 DEEPEST = 30
-#: libyaml's loader takes a tenth of the time of the one in Python, which stands in where PyYAML was built without it.
+#: libyaml's loader takes a tenth of the time of the one in Python, which stands in where PyYAML was
+#: built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Resolves and constructs scalars: `yes` is True, `1e-3` text (YAML 1.1).
 _SCALARS: Any = yaml.SafeLoader("")
@@ -27,8 +28,8 @@ _PLAIN_COLLECTIONS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq
 class YamlLines:
     """A YAML document and the line numbers (from 1) of its values, by path of keys and indices.
 
-    Raises RegistryError for text that is not YAML, for a key given twice (YAML itself would keep the last), and for
-    anchors: an alias costs nothing to write and can unfold to gigabytes.
+    Raises RegistryError for text that is not YAML, for a key given twice (YAML itself would keep
+    the last), and for anchors: an alias costs nothing to write and can unfold to gigabytes.
     """
 
     def __init__(self, text: str, name: str) -> None:
@@ -51,7 +52,8 @@ class YamlLines:
         return self.name
 
     def _build(self, events: Iterator[Any]) -> None:
-        """Build the document from the parser's events: nodes between them would cost ten times as much."""
+        """Build the document from the parser's events: nodes between them would cost ten times as
+        much."""
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if self._lines:
@@ -68,9 +70,15 @@ class YamlLines:
         if len(path) >= DEEPEST:
             raise self._fault(f"nested more than {DEEPEST} deep, which no registry is", event)
         if event.tag not in _PLAIN_COLLECTIONS:
-            raise self._fault(f"not valid YAML: could not determine a constructor for the tag {event.tag!r}", event)
+            raise self._fault(
+                f"not valid YAML: could not determine a constructor for the tag {event.tag!r}",
+                event,
+            )
         if isinstance(event, yaml.SequenceStartEvent):
-            return [self._value(each, events, (*path, index)) for index, each in enumerate(_until_end(events))]
+            return [
+                self._value(each, events, (*path, index))
+                for index, each in enumerate(_until_end(events))
+            ]
         mapping: dict[Any, Any] = {}
         for key in _until_end(events):
             if not hasattr(key, "value"):
@@ -95,8 +103,11 @@ class YamlLines:
             return text
         construct = _SCALARS.yaml_constructors.get(tag, _SCALARS.yaml_constructors[None])
         try:
-            value = construct(_SCALARS, yaml.ScalarNode(tag, text, event.start_mark, event.end_mark))
-        except (LookupError, AttributeError, ArithmeticError):  # PyYAML's, of `!!int ""`, `!!timestamp x`
+            value = construct(
+                _SCALARS, yaml.ScalarNode(tag, text, event.start_mark, event.end_mark)
+            )
+        # PyYAML's, of `!!int ""`, `!!timestamp x`
+        except (LookupError, AttributeError, ArithmeticError):
             raise self._fault(f"{text[:40]!r} is no {tag.rpartition(':')[2]}", event) from None
         if isinstance(value, int) and value.bit_length() > 63:
             raise self._fault("a whole number of more than 64 bits", event)
@@ -115,7 +126,8 @@ def _until_end(events: Iterator[Any]) -> Iterator[Any]:
 
 
 def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
-    """The values of a YAML file of this shape, and where each stands. Raises RegistryError, with file and line."""
+    """The values of a YAML file of this shape, and where each stands. Raises RegistryError, with
+    file and line."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -125,7 +137,9 @@ def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
         raise RegistryError(f"cannot be read: {error}", str(path)) from None
     lines = YamlLines(text, str(path))
     if not isinstance(lines.document, dict):
-        raise RegistryError(f"must be a mapping with the keys {', '.join(shape.__struct_fields__)}", str(path))
+        raise RegistryError(
+            f"must be a mapping with the keys {', '.join(shape.__struct_fields__)}", str(path)
+        )
     try:
         return msgspec.convert(lines.document, shape), lines
     except msgspec.ValidationError as error:
@@ -135,14 +149,24 @@ def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
 def _explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> RegistryError:
     message, _, spelled = str(error).partition(" - at `")
     path: list[str | int] = [
-        int(index) if index else key for key, index in re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", spelled.rstrip("`"))
+        int(index) if index else key
+        for key, index in re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", spelled.rstrip("`"))
     ]
     if unknown := re.search(r"unknown field `(.+)`", message):
-        known = {key for each in msgspec.json.schema(shape)["$defs"].values() for key in each.get("properties", ())}
-        return RegistryError(f"unknown key {unknown[1]!r}; {nearest(unknown[1], known)}", lines.at((*path, unknown[1])))
+        known = {
+            key
+            for each in msgspec.json.schema(shape)["$defs"].values()
+            for key in each.get("properties", ())
+        }
+        return RegistryError(
+            f"unknown key {unknown[1]!r}; {nearest(unknown[1], known)}",
+            lines.at((*path, unknown[1])),
+        )
     if missing := re.search(r"missing required field `(.+)`", message):
         return RegistryError(f"key {missing[1]!r} is missing", lines.at(tuple(path)))
     if re.match(r"Expected `str.*, got `(int|float)`", message):
         message += "; put it in quotes"
     at = ".".join(str(part) for part in path)
-    return RegistryError(f"{at + ': ' if at else ''}{message[0].lower()}{message[1:]}", lines.at(tuple(path)))
+    return RegistryError(
+        f"{at + ': ' if at else ''}{message[0].lower()}{message[1:]}", lines.at(tuple(path))
+    )

@@ -1,4 +1,5 @@
-"""registry.yaml: its shape as msgspec types, its JSON schema, and reading it. Every error names its line."""
+"""registry.yaml: its shape as msgspec types, its JSON schema, and reading it. Every error names its
+line."""
 
 from __future__ import annotations
 
@@ -20,17 +21,32 @@ from hpml_plugins.registry.lines import YamlLines, read_yaml
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
 EVERYTHING = "full"
-# Python's `$` also matches before a line break at the end; `\Z`, which does not, is unknown to JSON schema.
-Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _")]
+# Python's `$` also matches before a line break at the end; `\Z`, which does not, is unknown to JSON
+# schema.
+Name = Annotated[
+    str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _")
+]
 Version = Annotated[
-    str, Meta(description="pin: the installed distribution's version, in quotes; checked before import")
+    str,
+    Meta(description="pin: the installed distribution's version, in quotes; checked before import"),
 ]
 Hash = Annotated[
-    str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="pin: the code's SHA-256; checked before import")
+    str,
+    Meta(
+        pattern=r"^[0-9a-f]{64}$(?!\n)",
+        description="pin: the code's SHA-256; checked before import",
+    ),
 ]
-Precision = Annotated[float, Meta(gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it")]
-Budget = Annotated[float, Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")]
-Rounds = Annotated[int, Meta(ge=1, le=100, description="fresh processes in which a point is measured")]
+Precision = Annotated[
+    float,
+    Meta(gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it"),
+]
+Budget = Annotated[
+    float, Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")
+]
+Rounds = Annotated[
+    int, Meta(ge=1, le=100, description="fresh processes in which a point is measured")
+]
 Percent = Annotated[float, Meta(gt=0, lt=1000, description="%")]
 Values = Annotated[list[Value], Meta(min_length=1)]
 #: benchmark → parameter → values
@@ -41,7 +57,12 @@ OTHERS = "*"
 ProfileChoice = dict[str, dict[str, Values] | bool]
 Profiles = Annotated[
     dict[str, ProfileChoice],
-    Meta(description="profile → benchmark (*: the others) → parameter → the values that are measured; false: none"),
+    Meta(
+        description=(
+            "profile → benchmark (*: the others) → parameter → the values that are measured; false:"
+            " none"
+        )
+    ),
 ]
 
 GateBudgets = Annotated[
@@ -51,11 +72,14 @@ GateBudgets = Annotated[
 
 
 class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plugin's name and the one place it comes from. Unknown fields pass: newer suites may carry more."""
+    """A plugin's name and the one place it comes from. Unknown fields pass: newer suites may carry
+    more."""
 
     name: Name
     module: Annotated[str, Meta(description="an importable module")] | None = None
-    entry_point: Annotated[str, Meta(description="a name in the entry point group 'hpml'")] | None = None
+    entry_point: (
+        Annotated[str, Meta(description="a name in the entry point group 'hpml'")] | None
+    ) = None
     path: Annotated[str, Meta(description="a Python file, relative to registry.yaml")] | None = None
     version: Version | None = None
     sha256: Hash | None = None
@@ -69,11 +93,14 @@ class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def source(self) -> PluginSource:
         """Only where it comes from, pins included: what a suite carries."""
-        return PluginSource(self.name, self.module, self.entry_point, self.path, self.version, self.sha256)
+        return PluginSource(
+            self.name, self.module, self.entry_point, self.path, self.version, self.sha256
+        )
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How long a plugin's steps are sampled; what is left out is the default of `measure.SamplingPlan`.
+    """How long a plugin's steps are sampled; what is left out is the default of
+    `measure.SamplingPlan`.
 
     precision, budget: of all rounds together.  rounds: of benchmarks that have several.
     """
@@ -87,14 +114,17 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
     """One plugin of the registry: where it comes from and what it runs with."""
 
     enabled: bool = True
-    grid: Annotated[GridChoice, Meta(description="benchmark → parameter → values that replace the plugin's own")] = {}
+    grid: Annotated[
+        GridChoice, Meta(description="benchmark → parameter → values that replace the plugin's own")
+    ] = {}
     timeout: Annotated[float, Meta(gt=0, lt=LONGEST, description="s, for each point")] | None = None
     sampling: Sampling = Sampling()
     profiles: Profiles = {}
     gate: GateBudgets = {}
 
     def choice(self, profile: str, benchmark: str) -> dict[str, Values] | None:
-        """Parameter → the values that a profile measures, all of those not named; None: no point of the benchmark."""
+        """Parameter → the values that a profile measures, all of those not named; None: no point of
+        the benchmark."""
         choice = self.profiles.get(profile, {})
         chosen = choice.get(benchmark, choice.get(OTHERS, True))
         if isinstance(chosen, bool):
@@ -135,7 +165,14 @@ class Registry:
 
     def entry_of(self, file: Path) -> PluginEntry | None:
         """The enabled plugin that is this file, if any."""
-        return next((e for e in self.enabled if e.path and (self.folder / e.path).resolve() == file.resolve()), None)
+        return next(
+            (
+                e
+                for e in self.enabled
+                if e.path and (self.folder / e.path).resolve() == file.resolve()
+            ),
+            None,
+        )
 
     def at(self, plugin: str, *path: str) -> str:
         """`file:line` of a plugin's entry, or of the value at that path in it."""
@@ -147,7 +184,8 @@ class Registry:
 
 
 def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
-    """The registry in that file. Raises RegistryError, with file and line, for anything it cannot mean."""
+    """The registry in that file. Raises RegistryError, with file and line, for anything it cannot
+    mean."""
     path = Path(path)
     file, lines = read_yaml(path, RegistryFile)
     _check_entries(file.plugins, lines)
@@ -155,14 +193,19 @@ def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
 
 
 def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
-    """A registry of this plugin file alone, in place of the one at `path`: paths are relative to the same folder."""
+    """A registry of this plugin file alone, in place of the one at `path`: paths are relative to
+    the same folder."""
     relative = os.path.relpath(file.resolve(), path.parent.resolve())
-    return Registry(path, (PluginEntry(plugin_name(file.stem), path=relative),), YamlLines("", str(file)))
+    return Registry(
+        path, (PluginEntry(plugin_name(file.stem), path=relative),), YamlLines("", str(file))
+    )
 
 
 def is_one_of(value: object, values: Iterable[object]) -> bool:
     """Membership that tells True from 1: YAML's `yes` must not choose a batch of one."""
-    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values)
+    return any(
+        value == other and isinstance(value, bool) == isinstance(other, bool) for other in values
+    )
 
 
 def plugin_name(text: str) -> str:
@@ -181,16 +224,21 @@ def _check_entries(entries: Sequence[PluginEntry], lines: YamlLines) -> None:
         where = lines.at(("plugins", index, "name"))
         if entry.name in first:
             other = lines.at(("plugins", first[entry.name], "name"))
-            raise RegistryError(f"plugin name {entry.name!r} is taken by {other}; give one of them another", where)
+            raise RegistryError(
+                f"plugin name {entry.name!r} is taken by {other}; give one of them another", where
+            )
         first[entry.name] = index
         if len(entry.sources) != 1:
             given = " and ".join(entry.sources) or "none"
             raise RegistryError(
-                f"plugin {entry.name!r} needs exactly one of module, entry_point, path; {given} given", where
+                f"plugin {entry.name!r} needs exactly one of module, entry_point, path; {given}"
+                " given",
+                where,
             )
         if entry.path is not None and entry.version is not None:
             raise RegistryError(
-                f"plugin {entry.name!r}: a file has no version to pin; pin it by sha256: (`sha256sum {entry.path}`)",
+                f"plugin {entry.name!r}: a file has no version to pin; pin it by sha256:"
+                f" (`sha256sum {entry.path}`)",
                 lines.at(("plugins", index, "version")),
             )
         if EVERYTHING in entry.profiles:

@@ -1,6 +1,7 @@
 """What is made from Records: figures, tables, charts, comparisons, exports and the published site.
 
-The report of a run and the tables are imported at their first use: plugins import this package for its charts.
+The report of a run and the tables are imported at their first use: plugins import this package for
+its charts.
 """
 
 from typing import TYPE_CHECKING
@@ -14,4 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunReport", "as_markdown", "as_text", "collect"]
 
-__getattr__ = import_lazily(__name__, {".progress": ("RunReport",), ".tables": ("as_markdown", "as_text")})
+__getattr__ = import_lazily(
+    __name__, {".progress": ("RunReport",), ".tables": ("as_markdown", "as_text")}
+)

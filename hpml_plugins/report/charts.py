@@ -1,7 +1,9 @@
-"""Charts as Vega-Lite specifications, built from column names. The browser draws them, `hpml plot` makes files of them.
+"""Charts as Vega-Lite specifications, built from column names. The browser draws them, `hpml plot`
+makes files of them.
 
-A chart is a plain dict without data; `complete` adds a table and how everything looks. Vega-Lite knows much more than
-these functions: a plugin may write the dict itself. Source: https://vega.github.io/vega-lite/docs/.
+A chart is a plain dict without data; `complete` adds a table and how everything looks. Vega-Lite
+knows much more than these functions: a plugin may write the dict itself. Source:
+https://vega.github.io/vega-lite/docs/.
 """
 
 from __future__ import annotations
@@ -23,9 +25,19 @@ from hpml_plugins.published import gpu_types
 Columns = str | Sequence[str]
 Layer = dict[str, Any]
 
-#: Middle lightness: each stands out from white and from near-black (contrast at least 3 : 1 to both); the first four
-#: are told apart with red-green blindness too, and every series also has a marker or a dash of its own.
-COLOURS: Final = ("#2a78d6", "#d1580c", "#159a6f", "#c2548f", "#8a6fd1", "#9a7613", "#1391a3", "#74808d")
+#: Middle lightness: each stands out from white and from near-black (contrast at least 3 : 1 to
+#: both); the first four are told apart with red-green blindness too, and every series also has a
+#: marker or a dash of its own.
+COLOURS: Final = (
+    "#2a78d6",
+    "#d1580c",
+    "#159a6f",
+    "#c2548f",
+    "#8a6fd1",
+    "#9a7613",
+    "#1391a3",
+    "#74808d",
+)
 GREY: Final = "#8a939e"
 INK: Final = "#1a1d21"
 SHAPES: Final = (
@@ -39,12 +51,17 @@ SHAPES: Final = (
     "triangle-left",
 )
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1])
-#: Pixels: of a single panel, of one beside another, of a legend, of a letter of its labels, of a row.
+#: Pixels: of a single panel, of one beside another, of a legend, of a letter of its labels, of a
+#: row.
 WIDTH, PANEL, LEGEND, LETTER, ROW = 600, 310, 680, 6, 20
-#: Base of a logarithmic axis → whether it has a label and a clear line at `datum.value`, as a Vega expression.
+#: Base of a logarithmic axis → whether it has a label and a clear line at `datum.value`, as a Vega
+#: expression.
 _LABELLED: Final = {
     2: "abs(log(datum.value) / LN2 - round(log(datum.value) / LN2)) < 1e-6",
-    10: "indexof([1, 2, 5], round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0",
+    10: (
+        "indexof([1, 2, 5], round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9))))"
+        " >= 0"
+    ),
 }
 
 
@@ -56,10 +73,11 @@ class Look(NamedTuple):
 
 
 def look(name: str, gpus: int = 1) -> Look:
-    """Colour and marker of a GPU type, whichever others there are: the colour of the card, the marker of their number.
+    """Colour and marker of a GPU type, whichever others there are: the colour of the card, the
+    marker of their number.
 
-    name: as NVML gives it, or a CPU's.  Known cards follow their order in `gpus.yaml`, to which new ones are appended,
-    so that neighbours share neither; other names are hashed.
+    name: as NVML gives it, or a CPU's.  Known cards follow their order in `gpus.yaml`, to which new
+    ones are appended, so that neighbours share neither; other names are hashed.
     """
     known = [place for place, each in enumerate(gpu_types()) if each.matches(name)]
     place = known[0] if known else zlib.crc32(name.encode()) >> 8
@@ -71,9 +89,10 @@ def look(name: str, gpus: int = 1) -> Look:
 class Axis:
     """A column of numbers along an axis.
 
-    title: what it is, without the unit.  unit: of the closed set, or "%" for a share; numbers are labelled with it and
-    with a prefix ("20 GB/s").  base: of the logarithm, 10 or 2.  zero: whether the axis starts at 0.  nice: whether a
-    logarithmic axis spans whole decades.  floor: smaller numbers are drawn there, such as zeros on a logarithmic axis.
+    title: what it is, without the unit.  unit: of the closed set, or "%" for a share; numbers are
+    labelled with it and with a prefix ("20 GB/s").  base: of the logarithm, 10 or 2.  zero: whether
+    the axis starts at 0.  nice: whether a logarithmic axis spans whole decades.  floor: smaller
+    numbers are drawn there, such as zeros on a logarithmic axis.
     """
 
     column: str
@@ -93,7 +112,11 @@ class Axis:
         if self.log:
             labelled = _LABELLED[self.base]
             scale = {"type": "log", "base": self.base, "nice": self.nice, "padding": 8}
-            ticks = {"labelExpr": f"{labelled} ? {label} : ''", "labelOverlap": "greedy", "labelSeparation": 6}
+            ticks = {
+                "labelExpr": f"{labelled} ? {label} : ''",
+                "labelOverlap": "greedy",
+                "labelSeparation": 6,
+            }
             ticks["gridOpacity"] = {"condition": {"test": labelled, "value": 0.2}, "value": 0.05}
         found = {"field": _field(self.column), "type": "quantitative", "title": self.title}
         return {**found, "scale": scale, "axis": ticks, **options}
@@ -118,8 +141,15 @@ class Rule:
     @property
     def layer(self) -> Layer:
         """The layer that draws it."""
-        at = {"field": _field(self.at), "type": "quantitative"} if isinstance(self.at, str) else {"datum": self.at}
-        return {"mark": {"type": "rule", **_DASHED, "tooltip": self.title}, "encoding": {self.axis: at}}
+        at = (
+            {"field": _field(self.at), "type": "quantitative"}
+            if isinstance(self.at, str)
+            else {"datum": self.at}
+        )
+        return {
+            "mark": {"type": "rule", **_DASHED, "tooltip": self.title},
+            "encoding": {self.axis: at},
+        }
 
 
 _DASHED: Final = {"strokeDash": [4, 3], "stroke": GREY, "strokeWidth": 1.2}
@@ -127,15 +157,18 @@ _DASHED: Final = {"strokeDash": [4, 3], "stroke": GREY, "strokeWidth": 1.2}
 
 @dataclass
 class ChartBuilder:
-    """Makes a chart of the options that the functions below take by keyword; not every chart uses every option.
+    """Makes a chart of the options that the functions below take by keyword; not every chart uses
+    every option.
 
-    axes: of numbers, in the order of tooltips.  row: what a chart has a row for.  series: a colour and marker each.
-    shape: a marker each, where it is not the series'.  dash: a dash each.  panel: a panel each.  parts: columns whose
-    numbers are drawn as series on an axis `value`.  colours: of the parts.  each: a line for each value of this column,
-    all alike.  low, high: columns of an interval.  label: the text beside a mark.  also: what tooltips show as well;
-    numbers with a unit as an Axis.  hollow: a Vega expression; points for which it holds are outlines.  legend: whether
-    there is one of the series.  independent: "x", "y": axes that differ by panel.  across: how many panels stand beside
-    one another.  rules: drawn behind.  transform, layers: of Vega-Lite, added.  marks: see `bar_chart`.
+    axes: of numbers, in the order of tooltips.  row: what a chart has a row for.  series: a colour
+    and marker each. shape: a marker each, where it is not the series'.  dash: a dash each.  panel:
+    a panel each.  parts: columns whose numbers are drawn as series on an axis `value`.  colours: of
+    the parts.  each: a line for each value of this column, all alike.  low, high: columns of an
+    interval.  label: the text beside a mark.  also: what tooltips show as well; numbers with a unit
+    as an Axis.  hollow: a Vega expression; points for which it holds are outlines.  legend: whether
+    there is one of the series.  independent: "x", "y": axes that differ by panel.  across: how many
+    panels stand beside one another.  rules: drawn behind.  transform, layers: of Vega-Lite, added.
+    marks: see `bar_chart`.
     """
 
     axes: Sequence[Axis]
@@ -165,7 +198,9 @@ class ChartBuilder:
         dashed = any(name == "part" for _, name, _ in _parsed(self.dash))
         self.coloured = _tuple(self.series) or (("part",) if self.parts and not dashed else ())
         #: Title → (column, unit) of the numbers that tooltips show.
-        self.numbers = {a.title: (a.column, a.unit) for a in (*self.axes, *self.also) if isinstance(a, Axis)}
+        self.numbers = {
+            a.title: (a.column, a.unit) for a in (*self.axes, *self.also) if isinstance(a, Axis)
+        }
         ends = (name for name in (self.low, self.high, *self.marks) if name)
         self.numbers |= {name.replace("_", " "): (name, self.axes[0].unit) for name in ends}
         hidden: Layer = {} if self.legend else {"legend": None}
@@ -175,7 +210,9 @@ class ChartBuilder:
         shape = {"field": marked, **nominal, "scale": {"range": list(SHAPES)}, **hidden}
         dim = {"condition": {"param": "shown", "value": 1}, "value": 0.08}
         colour = {"color": {"field": "series", **nominal, "scale": scale, **hidden}}
-        self.colour: Layer = colour | ({"opacity": dim} if self.legend else {}) if self.coloured else {}
+        self.colour: Layer = (
+            colour | ({"opacity": dim} if self.legend else {}) if self.coloured else {}
+        )
         self.marker: Layer = {"shape": shape} if self.coloured else {}
         dash = {"field": "dash", **nominal, "scale": {"range": list(DASHES)}}
         self.dashes: Layer = {"strokeDash": dash} if self.dash else {}
@@ -189,7 +226,12 @@ class ChartBuilder:
         columns = (self.row, self.coloured, self.shape, self.dash, self.panel, self.each, also)
         names = dict.fromkeys(name for each in columns for _, name, _ in _parsed(each))
         texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in names]
-        return {"tooltip": texts + [{"field": f"text {n}", "title": title} for n, title in enumerate(self.numbers)]}
+        return {
+            "tooltip": (
+                texts
+                + [{"field": f"text {n}", "title": title} for n, title in enumerate(self.numbers)]
+            )
+        }
 
     def place(self, x: Axis, y: Axis) -> Layer:
         """Where a mark stands; with labels there is room for the text of the last point."""
@@ -200,7 +242,13 @@ class ChartBuilder:
 
     def add(self, mark: Layer, encoding: Layer, transform: Sequence[Layer] = ()) -> None:
         """One more layer, in front of the others."""
-        self.drawn.append({**({"transform": list(transform)} if transform else {}), "mark": mark, "encoding": encoding})
+        self.drawn.append(
+            {
+                **({"transform": list(transform)} if transform else {}),
+                "mark": mark,
+                "encoding": encoding,
+            }
+        )
 
     def add_points(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
         """Markers with tooltips, filled or hollow."""
@@ -208,7 +256,11 @@ class ChartBuilder:
         hollow = self.hollow
         for filled, test in ((True, f"!({hollow})"), (False, hollow)) if hollow else ((True, ""),):
             chosen = [{"filter": test}] if test else []
-            self.add({"type": "point", "filled": filled, "size": 45, **self.plain}, encoding, [*transform, *chosen])
+            self.add(
+                {"type": "point", "filled": filled, "size": 45, **self.plain},
+                encoding,
+                [*transform, *chosen],
+            )
 
     def add_text(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
         """The labels of points."""
@@ -218,7 +270,8 @@ class ChartBuilder:
             self.add(mark, {**place, "text": {"field": "label"}}, made)
 
     def layered(self, zoom: Sequence[str], name: str = "", legend: bool = True) -> Chart:
-        """The layers with what readers can do: zoom with Ctrl and the wheel, drag, click on a series in the legend."""
+        """The layers with what readers can do: zoom with Ctrl and the wheel, drag, click on a
+        series in the legend."""
         params: list[Layer] = []
         if zoom:
             select = {"type": "interval", "encodings": list(zoom), "zoom": "wheel![event.ctrlKey]"}
@@ -228,16 +281,26 @@ class ChartBuilder:
             params.append({"name": "shown", "select": shown, "bind": "legend"})
         layers = [*self.drawn, *self.layers]
         needed = {*zoom, *({"color"} if self.coloured else ())}
-        carrier = next(n for n, one in enumerate(layers) if all("field" in one["encoding"].get(k, {}) for k in needed))
+        carrier = next(
+            n
+            for n, one in enumerate(layers)
+            if all("field" in one["encoding"].get(k, {}) for k in needed)
+        )
         layers[carrier] = {**layers[carrier], "params": params}
         return {"layer": layers}
 
     def chart(self, transform: Sequence[Layer], inner: Chart, needs: Sequence[Axis] = ()) -> Chart:
         """The whole chart. inner: one panel.  needs: what a row must have to be drawn."""
         parts = {part: part.replace("_", " ") for part in self.parts}
-        named = {"color": self.coloured, "shape": _tuple(self.shape) or self.coloured, "strokeDash": _tuple(self.dash)}
+        named = {
+            "color": self.coloured,
+            "shape": _tuple(self.shape) or self.coloured,
+            "strokeDash": _tuple(self.dash),
+        }
         meta = {
-            "legends": {channel: names for channel, names in named.items() if names and self.legend},
+            "legends": {
+                channel: names for channel, names in named.items() if names and self.legend
+            },
             "parts": list(parts.values()),
             "needs": [axis.column for axis in needs if axis.column != "value"],
             "panel": self.panel,
@@ -245,25 +308,42 @@ class ChartBuilder:
             "axes": [[axis.column, axis.title, axis.unit] for axis in self.axes],
             "series": self.coloured,
             "others": [
-                name for each in (self.row, self.shape, self.dash, self.panel, self.each) for name in _tuple(each)
+                name
+                for each in (self.row, self.shape, self.dash, self.panel, self.each)
+                for name in _tuple(each)
             ],
         }
         folded: list[Layer] = [
             {"fold": [_field(part) for part in parts], "as": ["part", "value"]},
             {"calculate": "replace(datum.part, regexp('_', 'g'), ' ')", "as": "part"},
-            {"calculate": f"indexof({json.dumps(list(parts.values()))}, datum.part)", "as": "part order"},
+            {
+                "calculate": f"indexof({json.dumps(list(parts.values()))}, datum.part)",
+                "as": "part order",
+            },
         ]
         transforms = [*self.transform, *(folded if parts else ()), *transform, *self._texts()]
         made = {"transform": transforms, "usermeta": meta}
         if not self.panel:
             return {**made, **inner}
         facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
-        return {**made, **facet, "resolve": {"scale": dict.fromkeys(self.independent, "independent")}}
+        return {
+            **made,
+            **facet,
+            "resolve": {"scale": dict.fromkeys(self.independent, "independent")},
+        }
 
     def _texts(self) -> list[Layer]:
         """The texts of series and their like, and those of numbers for tooltips."""
-        made = {"series": self.coloured, "shape": self.shape, "dash": self.dash, "row": self.row, "panel": self.panel}
-        texts = [{"calculate": _joined(columns), "as": name} for name, columns in made.items() if columns]
+        made = {
+            "series": self.coloured,
+            "shape": self.shape,
+            "dash": self.dash,
+            "row": self.row,
+            "panel": self.panel,
+        }
+        texts = [
+            {"calculate": _joined(columns), "as": name} for name, columns in made.items() if columns
+        ]
         for number, (column, unit) in enumerate(self.numbers.values()):
             value = f"datum[{json.dumps(column)}]"
             text = f"isValid({value}) ? {_formatted(value, unit, 10, '.4')} : '–'"
@@ -284,8 +364,8 @@ def line_chart(
 ) -> Chart:
     """Lines with markers over two axes of numbers.
 
-    lines, points: whether they are drawn.  steps: a value holds until the next x.  diagonal: a dashed line where x and
-    y are equal.  options: see `ChartBuilder`.
+    lines, points: whether they are drawn.  steps: a value holds until the next x.  diagonal: a
+    dashed line where x and y are equal.  options: see `ChartBuilder`.
     """
     made = ChartBuilder((x, y), (), series, **options)
     place = made.place(x, y)
@@ -294,7 +374,11 @@ def line_chart(
         made.add({"type": "line", **_DASHED}, even)
     if lines:
         each = {"detail": {"field": _field(made.each)}} if made.each else {}
-        mark = {"type": "line", "strokeWidth": 1.2 if each else 1.8, "interpolate": "step-after" if steps else "linear"}
+        mark = {
+            "type": "line",
+            "strokeWidth": 1.2 if each else 1.8,
+            "interpolate": "step-after" if steps else "linear",
+        }
         made.add(mark, {**place, **made.colour, **made.dashes, **each})
     if points:
         made.add_points(place)
@@ -304,22 +388,31 @@ def line_chart(
     return made.chart([x.shown, y.shown], made.layered(("x", "y")), needs=(x, y))
 
 
-def dot_chart(row: Columns, x: Axis | Sequence[Axis], series: Columns = (), **options: Any) -> Chart:
+def dot_chart(
+    row: Columns, x: Axis | Sequence[Axis], series: Columns = (), **options: Any
+) -> Chart:
     """Dots in a row for each value of `row`: unlike bars they are true on a logarithmic axis too.
 
-    x: several axes stand beside one another, with the same rows; an interval is that of the first.  options: see
-    `ChartBuilder`.
+    x: several axes stand beside one another, with the same rows; an interval is that of the first.
+    options: see `ChartBuilder`.
     """
     axes = [x] if isinstance(x, Axis) else list(x)
     chosen = ChartBuilder(axes, row, series, **{"across": 1, **options})
     charts: list[Chart] = []
     for number, axis in enumerate(axes):
         made = replace(chosen) if not number else replace(chosen, rules=(), low="")
-        aside = {"yOffset": {"field": "series", "scale": {"paddingOuter": 0.3}}} if made.colour else {}
+        aside = (
+            {"yOffset": {"field": "series", "scale": {"paddingOuter": 0.3}}} if made.colour else {}
+        )
         place = {"y": _rows(labels=not number), "x": axis.channel(), **aside}
         if made.low:
-            ends = {"x": axis.channel(field=_field(chosen.low)), "x2": {"field": _field(chosen.high)}}
-            made.add({"type": "rule", "strokeWidth": 1.6, **made.plain}, {**place, **ends, **made.colour})
+            ends = {
+                "x": axis.channel(field=_field(chosen.low)),
+                "x2": {"field": _field(chosen.high)},
+            }
+            made.add(
+                {"type": "rule", "strokeWidth": 1.6, **made.plain}, {**place, **ends, **made.colour}
+            )
         made.add_points(place, [axis.shown])
         size = {"height": {"step": ROW, "for": "position"}, "width": (WIDTH - 120) // len(axes)}
         charts.append({**made.layered(("x",), str(number), legend=not number), **size})
@@ -328,44 +421,70 @@ def dot_chart(row: Columns, x: Axis | Sequence[Axis], series: Columns = (), **op
     return chosen.chart([], charts[0] if len(charts) == 1 else beside)
 
 
-def bar_chart(row: Columns, x: Axis, series: Columns = (), marks: Mapping[str, str] = {}, **options: Any) -> Chart:
+def bar_chart(
+    row: Columns, x: Axis, series: Columns = (), marks: Mapping[str, str] = {}, **options: Any
+) -> Chart:
     """A horizontal bar for each value of `row`; with `parts` their numbers are stacked.
 
-    marks: column → title of numbers that stand as marks on the bars.  options: see `ChartBuilder`; label is here a Vega
-    expression, or the axis' column, of the text at the end of a bar.
+    marks: column → title of numbers that stand as marks on the bars.  options: see `ChartBuilder`;
+    label is here a Vega expression, or the axis' column, of the text at the end of a bar.
     """
     x = replace(x, zero=True)
     made = ChartBuilder([x], row, series, marks=marks, **{"across": 1, **options})
     parts, low, high, label = made.parts, made.low, made.high, made.label
     place = {"y": _rows(), "x": x.channel(stack="zero" if parts else None)}
     order = {"order": {"field": "part order"}} if parts else {}
-    made.add({"type": "bar", "height": {"band": 0.72}, **made.plain}, {**place, **made.colour, **order, **made.tooltip})
+    made.add(
+        {"type": "bar", "height": {"band": 0.72}, **made.plain},
+        {**place, **made.colour, **order, **made.tooltip},
+    )
     if low:
         ends = {"x": x.channel(field=_field(low)), "x2": {"field": _field(high)}}
         made.add({"type": "rule", "strokeWidth": 1.6}, {**place, **ends})
     for column, title in marks.items():
-        mark = {"type": "point", "filled": True, "size": 60, "color": "white", "stroke": "black", "opacity": 1}
+        mark = {
+            "type": "point",
+            "filled": True,
+            "size": 60,
+            "color": "white",
+            "stroke": "black",
+            "opacity": 1,
+        }
         shape = {"datum": title, "title": None, "scale": {"range": ["diamond", "square", "circle"]}}
         once = [{"filter": "datum['part order'] === 0"}] if parts else []  # not once for each part
-        made.add(mark, {**place, "x": x.channel(field=_field(column)), "shape": shape, **made.tooltip}, once)
+        made.add(
+            mark,
+            {**place, "x": x.channel(field=_field(column)), "shape": shape, **made.tooltip},
+            once,
+        )
     if label:
         end = {"x": x.channel(field=_field(high))} if high else {}
         text = [{"calculate": "datum['text 0']" if label == x.column else label, "as": "label"}]
-        made.add({"type": "text", "align": "left", "dx": 6}, {**place, "text": {"field": "label"}, **end}, text)
+        made.add(
+            {"type": "text", "align": "left", "dx": 6},
+            {**place, "text": {"field": "label"}, **end},
+            text,
+        )
     return made.chart([], {**made.layered(()), "height": {"step": ROW + 2}, "width": WIDTH - 120})
 
 
 def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: Any) -> Chart:
     """Rows whose column `what` is "roof" as curves, the others as points, both axes logarithmic.
 
-    roof: a Vega expression of what a row of a roof allows at `datum.at`, the arithmetic intensity.  options: see
-    `ChartBuilder`.
+    roof: a Vega expression of what a row of a roof allows at `datum.at`, the arithmetic intensity.
+    options: see `ChartBuilder`.
     """
     made = ChartBuilder((x, y), ("what",), series, **{"across": 1, **options})
-    least, most = (f"log(datum.{op} {factor}) / LN10" for op, factor in (("min", "/ 3"), ("max", "* 6")))
+    least, most = (
+        f"log(datum.{op} {factor}) / LN10" for op, factor in (("min", "/ 3"), ("max", "* 6"))
+    )
     ranged: list[Layer] = [
         {"window": [{"op": "row_number", "as": "number"}]},
-        {"joinaggregate": [{"op": op, "field": _field(x.column), "as": op} for op in ("min", "max")]},
+        {
+            "joinaggregate": [
+                {"op": op, "field": _field(x.column), "as": op} for op in ("min", "max")
+            ]
+        },
     ]
     curve: list[Layer] = [
         {"filter": "datum.what === 'roof'"},
@@ -375,7 +494,11 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
         {"calculate": roof, "as": "allowed"},
     ]
     place = made.place(x, y)
-    over = {"x": {**place["x"], "field": "at"}, "y": y.channel(field="allowed"), "detail": {"field": "number"}}
+    over = {
+        "x": {**place["x"], "field": "at"},
+        "y": y.channel(field="allowed"),
+        "detail": {"field": "number"},
+    }
     made.add({"type": "line", "strokeWidth": 1.6}, {**over, **made.colour, **made.dashes}, curve)
     plotted = [{"filter": "datum.what !== 'roof'"}, x.shown, y.shown]
     made.add_points(place, plotted)
@@ -384,17 +507,24 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
 
 
 def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Look] = {}) -> Chart:
-    """The chart with the table's rows, sizes that fit them, and colours and fonts: ready for Vega-Lite.
+    """The chart with the table's rows, sizes that fit them, and colours and fonts: ready for
+    Vega-Lite.
 
-    looks: of the machines and cards that series may name; see `_series_looks`.
-    Raises DefinitionError for a chart that links to, or loads from, anywhere: its data are the table's.
+    looks: of the machines and cards that series may name; see `_series_looks`. Raises
+    DefinitionError for a chart that links to, or loads from, anywhere: its data are the table's.
     """
-    if outward := re.search(r'"(href|url)":', spelled := json.dumps(chart)):  # a quote within a text is escaped
-        raise DefinitionError(f"a chart has no {outward[1]!r}: it neither links to nor loads from another place", "")
+    # a quote within a text is escaped
+    if outward := re.search(r'"(href|url)":', spelled := json.dumps(chart)):
+        raise DefinitionError(
+            f"a chart has no {outward[1]!r}: it neither links to nor loads from another place", ""
+        )
     made: Chart = json.loads(spelled)
     meta = made.pop("usermeta", {})  # vega-embed would take its own options from it
     rows = [
-        {name: None if isinstance(cell, float) and not math.isfinite(cell) else cell for name, cell in row.items()}
+        {
+            name: None if isinstance(cell, float) and not math.isfinite(cell) else cell
+            for name, cell in row.items()
+        }
         for row in table.rows()
     ]
     drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
@@ -405,15 +535,21 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
         if across > 1:
             inner["width"] = WIDTH if panels == 1 else 2 * PANEL // across - 10 * (across > 2)
             inner["height"] = 320 if panels == 1 else 220 if across == 2 else 130
-    # Colours and markers share a legend only where both name all series; a series looks alike in all panels.
+    # Colours and markers share a legend only where both name all series; a series looks alike in
+    # all panels.
     names = {
-        channel: meta["parts"]
-        if columns == ["part"]
-        else list(filter(None, dict.fromkeys(label_of(r, columns) for r in drawn)))
+        channel: (
+            meta["parts"]
+            if columns == ["part"]
+            else list(filter(None, dict.fromkeys(label_of(r, columns) for r in drawn)))
+        )
         for channel, columns in meta.get("legends", {}).items()
     }
     colours, shapes = _series_looks(drawn, meta.get("series", ()), looks)
-    ranges = {"color": colours, "shape": shapes if meta.get("legends", {}).get("shape") == meta.get("series") else []}
+    ranges = {
+        "color": colours,
+        "shape": shapes if meta.get("legends", {}).get("shape") == meta.get("series") else [],
+    }
     for child in made.get("hconcat", [inner]):
         if "yOffset" in str(child.get("layer")):  # the dots of a row stand one below the other
             child["height"]["step"] = max(ROW, 7 * len(names.get("color", ())))
@@ -421,7 +557,9 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
             for channel in (name for name in names if "field" in layer["encoding"].get(name, {})):
                 labels, encoded = names[channel], layer["encoding"][channel]
                 longest = max(map(len, labels), default=1) * LETTER + 40
-                encoded["scale"] |= {"domain": labels} | ({"range": found} if (found := ranges.get(channel)) else {})
+                encoded["scale"] |= {"domain": labels} | (
+                    {"range": found} if (found := ranges.get(channel)) else {}
+                )
                 encoded["legend"] = {"columns": max(1, min(len(labels), LEGEND // longest))}
                 encoded["legend"] |= {"symbolSize": 500} if channel == "strokeDash" else {}
     head = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "description": title}
@@ -431,15 +569,18 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
 def _series_looks(
     rows: Iterable[Mapping[str, Cell]], columns: Columns, looks: Mapping[str, Look]
 ) -> tuple[list[str], list[str]]:
-    """Colour and marker of each series that `columns` make of these rows; nothing where they name no GPU type.
+    """Colour and marker of each series that `columns` make of these rows; nothing where they name
+    no GPU type.
 
-    A series has the colour of its GPU type; the first one of a type has the type's marker too, further ones the next
-    markers. A series of none, such as a published one, is grey.
+    A series has the colour of its GPU type; the first one of a type has the type's marker too,
+    further ones the next markers. A series of none, such as a published one, is grey.
     """
     found: dict[str, Look | None] = {}
     for row in rows:
         cells = (str(row.get(name)) for _, name, _ in _parsed(columns))
-        found.setdefault(label_of(row, columns), next((looks[cell] for cell in cells if cell in looks), None))
+        found.setdefault(
+            label_of(row, columns), next((looks[cell] for cell in cells if cell in looks), None)
+        )
     found.pop("", None)
     if not any(found.values()):
         return [], []
@@ -454,8 +595,20 @@ def _series_looks(
 
 def config() -> dict[str, Any]:
     """How charts look on a light ground; in dark mode the pages' script replaces the ink."""
-    text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
-    legend = {"orient": "bottom", "labelLimit": 0, "symbolLimit": 0, "titleLimit": 0, "symbolStrokeWidth": 2}
+    text = {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 11,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+    }
+    legend = {
+        "orient": "bottom",
+        "labelLimit": 0,
+        "symbolLimit": 0,
+        "titleLimit": 0,
+        "symbolStrokeWidth": 2,
+    }
     legend |= {"symbolBaseFillColor": INK, "symbolBaseStrokeColor": GREY}
     return {
         "font": "sans-serif",
@@ -469,7 +622,11 @@ def config() -> dict[str, Any]:
             "gridOpacity": 0.2,
             "labelLimit": 420,
         },
-        "legend": {**text, **legend, "layout": {"bottom": {"direction": "vertical", "anchor": "start"}}},
+        "legend": {
+            **text,
+            **legend,
+            "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
+        },
         "header": {"labelColor": INK, "labelFontSize": 12, "labelLimit": 0, "title": None},
         "text": {"color": INK, "fontSize": 10},
         "rule": {"color": INK},
@@ -485,7 +642,9 @@ def _rows(labels: bool = True) -> Layer:
 def label_of(row: Mapping[str, Cell], columns: Columns) -> str:
     """The text of a series or panel, as the chart makes it."""
     named = [(before, row.get(name), after) for before, name, after in _parsed(columns)]
-    return ", ".join(f"{before}{cell}{after}" for before, cell, after in named if cell not in (None, ""))
+    return ", ".join(
+        f"{before}{cell}{after}" for before, cell, after in named if cell not in (None, "")
+    )
 
 
 def _joined(columns: Columns) -> str:
@@ -507,12 +666,19 @@ def _formatted(value: str, unit: str, base: int, digits: str = "") -> str:
         return f"format({value}, '{digits}~{'p' if digits else '%'}')"
     if unit == "B" and base == 2:
         sizes = ((1024**n, sign) for n, sign in ((3, "G"), (2, "M"), (1, "K")))
-        scaled = [f"{value} >= {size} ? format({value} / {size}, '~g') + ' {sign}iB'" for size, sign in sizes]
+        scaled = [
+            f"{value} >= {size} ? format({value} / {size}, '~g') + ' {sign}iB'"
+            for size, sign in sizes
+        ]
         return "(" + " : ".join([*scaled, f"{value} + ' B'"]) + ")"
     shown = shown_unit(unit)
     if shown.lowest or shown.highest:
-        return f"replace(format({value}, '{digits}~s'), regexp('([a-zA-Zµ]?)$'), ' $1{shown.label}')"
-    small = f"abs({value}) < 1e-3 && {value} !== 0 ? format({value}, '.3~e') : format({value}, ',~g')"
+        return (
+            f"replace(format({value}, '{digits}~s'), regexp('([a-zA-Zµ]?)$'), ' $1{shown.label}')"
+        )
+    small = (
+        f"abs({value}) < 1e-3 && {value} !== 0 ? format({value}, '.3~e') : format({value}, ',~g')"
+    )
     plain = f"(abs({value}) >= 1e5 ? format({value}, '.4~s') : {small})"
     return f"{plain} + ' {shown.label}'" if shown.label else plain
 

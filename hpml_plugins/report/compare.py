@@ -1,4 +1,5 @@
-"""Two sides of the same points: machines, commits or environments, as a table with ratios and verdicts."""
+"""Two sides of the same points: machines, commits or environments, as a table with ratios and
+verdicts."""
 
 from __future__ import annotations
 
@@ -40,9 +41,10 @@ class Side:
 class Compared:
     """One metric of one point on both sides. machine: empty where the sides are machines.
 
-    a, b: means over the cards, with their spreads.  difference: of B against A, with its verdict.  confounders: in
-    which facts the newest Records of both differ.  regime: "boost" where it is of that one.  across: whether no code
-    was measured on both machines, so that their newest codes are compared.
+    a, b: means over the cards, with their spreads.  difference: of B against A, with its verdict.
+    confounders: in which facts the newest Records of both differ.  regime: "boost" where it is of
+    that one.  across: whether no code was measured on both machines, so that their newest codes are
+    compared.
     """
 
     machine: str
@@ -65,7 +67,8 @@ class Compared:
 
 @dataclass(frozen=True, order=True)
 class RefusedComparison:
-    """What both sides measured, but not by the same definition. metric: empty where it is the whole benchmark."""
+    """What both sides measured, but not by the same definition. metric: empty where it is the whole
+    benchmark."""
 
     benchmark: str
     metric: str
@@ -78,11 +81,14 @@ class RefusedComparison:
 def find_side(name: str, records: Iterable[Record], named: Callable[[str], str | None]) -> Side:
     """The machine, environment or commit of this name.
 
-    named: what git makes of a name ("HEAD", "v1.2", an abbreviated hash), or None. Raises UsageError that lists what
-    there is.
+    named: what git makes of a name ("HEAD", "v1.2", an abbreviated hash), or None. Raises
+    UsageError that lists what there is.
     """
     records = list(records)
-    known = {kind: sorted({getattr(each, kind) for each in records} - {""}) for kind in ("machine", "environment")}
+    known = {
+        kind: sorted({getattr(each, kind) for each in records} - {""})
+        for kind in ("machine", "environment")
+    }
     for kind, values in known.items():
         if name in values:
             return Side(kind, name)
@@ -94,10 +100,13 @@ def find_side(name: str, records: Iterable[Record], named: Callable[[str], str |
     if commit in commits:
         return Side("commit", str(commit))
     if commit:
-        raise UsageError(f"nothing was measured at {name!r} ({commit[:8]}); commits with Records: {_some(commits)}")
+        raise UsageError(
+            f"nothing was measured at {name!r} ({commit[:8]}); commits with Records:"
+            f" {_some(commits)}"
+        )
     raise UsageError(
-        f"{name!r} is no machine ({_some(known['machine'])}), environment ({_some(known['environment'])}) "
-        f"or commit with Records ({_some(commits)})"
+        f"{name!r} is no machine ({_some(known['machine'])}), environment"
+        f" ({_some(known['environment'])}) or commit with Records ({_some(commits)})"
     )
 
 
@@ -114,22 +123,31 @@ class _Run:
 def compare(
     a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int], variability: Variability
 ) -> tuple[list[Compared], list[RefusedComparison]]:
-    """Each point and metric that both sides measured, and what is refused because its definition changed, said once.
+    """Each point and metric that both sides measured, and what is refused because its definition
+    changed, said once.
 
-    Of each side all Records of a point of one code, on all cards, both on one machine unless both sides are machines:
-    these are compared at the newest code that both measured. The regime boost is a comparison of its own.
-    order: see `store.commit_order`; a side that is a commit was asked for whatever line it is on.  variability: of
-    these Records and of all others there are.
+    Of each side all Records of a point of one code, on all cards, both on one machine unless both
+    sides are machines: these are compared at the newest code that both measured. The regime boost
+    is a comparison of its own. order: see `store.commit_order`; a side that is a commit was asked
+    for whatever line it is on.  variability: of these Records and of all others there are.
     """
     everything, across = list(records), a.kind == b.kind == "machine"
     old, new = (
-        _runs_by_point(filter(side.has, everything), {} if side.kind == "commit" else order, across, variability)
+        _runs_by_point(
+            filter(side.has, everything),
+            {} if side.kind == "commit" else order,
+            across,
+            variability,
+        )
         for side in (a, b)
     )
-    first_old, first_new = ({key: runs[0].record for key, runs in side.items()} for side in (old, new))
+    first_old, first_new = (
+        {key: runs[0].record for key, runs in side.items()} for side in (old, new)
+    )
     refused = set(_changed_versions(first_old, first_new))
     common = sorted(
-        old.keys() & new.keys(), key=lambda key: (*key[:2], natural_key(format_point(first_old[key].params)))
+        old.keys() & new.keys(),
+        key=lambda key: (*key[:2], natural_key(format_point(first_old[key].params))),
     )
     asked: list[Compared] = []
     pairs: list[tuple[Values, Values, str]] = []
@@ -150,10 +168,18 @@ def compare(
                 pairs.append((*values, name))
                 asked.append(
                     Compared(
-                        *key[:2], format_point(one.params), name, unit, values[0][name], values[1][name],
-                        Difference("AMBIGUOUS"), confounders, regime, sides.across,
+                        *key[:2],
+                        format_point(one.params),
+                        name,
+                        unit,
+                        values[0][name],
+                        values[1][name],
+                        Difference("AMBIGUOUS"),
+                        confounders,
+                        regime,
+                        sides.across,
                     )
-                )  # fmt: skip
+                )
     judged = zip(asked, compare_values(pairs), strict=True)
     return [replace(each, difference=found) for each, found in judged], sorted(refused)
 
@@ -163,8 +189,9 @@ def _runs_by_point(
 ) -> dict[_Key, list[_Run]]:
     """The measured Records of each point, the newest first.
 
-    Those of commits outside the line of the branch stand for nothing, see `store.CommitOrder`, and those of other
-    software stacks than the node's own stand for a point only where there are no others.
+    Those of commits outside the line of the branch stand for nothing, see `store.CommitOrder`, and
+    those of other software stacks than the node's own stand for a point only where there are no
+    others.
     """
     lines = CommitOrder.of(order)
     found: dict[_Key, list[Record]] = {}
@@ -188,7 +215,9 @@ def _runs_by_point(
     return runs
 
 
-def _changed_versions(old: Mapping[_Key, Record], new: Mapping[_Key, Record]) -> Iterator[RefusedComparison]:
+def _changed_versions(
+    old: Mapping[_Key, Record], new: Mapping[_Key, Record]
+) -> Iterator[RefusedComparison]:
     """Benchmarks of which each side has points that the other lacks, of other versions."""
     found: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
     for number, (mine, theirs) in enumerate(((old, new), (new, old))):
@@ -197,11 +226,14 @@ def _changed_versions(old: Mapping[_Key, Record], new: Mapping[_Key, Record]) ->
     for (_, benchmark), (a, b) in found.items():
         if a and b and a != b:
             first, second = (", ".join(sorted(each)) for each in (a - b or a, b - a or b))
-            yield RefusedComparison(benchmark, "", f"version {first} on A, {second} on B: its definition changed")
+            yield RefusedComparison(
+                benchmark, "", f"version {first} on A, {second} on B: its definition changed"
+            )
 
 
 def _contradiction(a: MetricSamples, b: MetricSamples) -> str:
-    """Why two values of a metric are not of one definition, or "". To have no direction contradicts none."""
+    """Why two values of a metric are not of one definition, or "". To have no direction contradicts
+    none."""
     if a.unit != b.unit:
         return f"unit {a.unit} on A, {b.unit} on B: its definition changed"
     if a.direction != b.direction and None not in (a.direction, b.direction):
@@ -226,24 +258,33 @@ def summarise(compared: Sequence[Compared], hidden: str = "") -> str:
     """How many values have which verdict.  hidden: where those that are not shown can be seen."""
     counts: Counter[str] = Counter(each.difference.verdict for each in compared)
     points = len({(each.machine, each.benchmark, each.point) for each in compared})
-    verdicts = ", ".join(f"{counts[verdict]} {_WORDS.get(verdict, verdict)}" for verdict in _ORDER if counts[verdict])
+    verdicts = ", ".join(
+        f"{counts[verdict]} {_WORDS.get(verdict, verdict)}" for verdict in _ORDER if counts[verdict]
+    )
     rest = len(compared) - len(changed(compared))
     where = f"; {hidden} shows the other {rest}" if hidden and rest else ""
     return f"{len(compared)} values of {points} points: {verdicts}{where}"
 
 
 def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) -> list[str]:
-    """What readers need below the table: what was not compared, and which points have no ratio or verdict, and why."""
+    """What readers need below the table: what was not compared, and which points have no ratio or
+    verdict, and why."""
     compared = list(compared)
     refusals = dict.fromkeys(
-        f"{f'{each.machine} {each.benchmark} {each.point}'.strip()}: no ratio: {each.difference.reason}"
+        f"{f'{each.machine} {each.benchmark} {each.point}'.strip()}: no ratio:"
+        f" {each.difference.reason}"
         for each in compared
         if each.difference.reason and each.difference.ratio is None
     )
-    counted = Counter(each.difference.reason for each in compared if each.difference.ratio is not None)
+    counted = Counter(
+        each.difference.reason for each in compared if each.difference.ratio is not None
+    )
     unjudged = [_count_unjudged(count, reason) for reason, count in counted.items() if reason]
     across = len({(each.benchmark, each.point) for each in compared if each.across})
-    unlike = f"{across} points: no code was measured on both; compared across commits of one benchmark version"
+    unlike = (
+        f"{across} points: no code was measured on both; compared across commits of one benchmark"
+        " version"
+    )
     return [*map(str, refused), *refusals, *unjudged, *([unlike] if across else [])]
 
 
@@ -255,8 +296,8 @@ def _count_unjudged(count: int, reason: str) -> str:
 def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
     """The rows for a terminal of this width: first what changed, then the rest.
 
-    A benchmark and its points stand above their metrics. Where a row does not fit, each of its benchmark has three
-    lines.
+    A benchmark and its points stand above their metrics. Where a row does not fit, each of its
+    benchmark has three lines.
     """
     ordered = sorted(compared, key=lambda each: each.difference.verdict not in CHANGED)
     for place, group in groupby(ordered, lambda each: f"{each.machine} {each.benchmark}".strip()):
@@ -290,8 +331,11 @@ def _spell(value: MeasuredValue, unit: str) -> str:
     return spell_samples(value, unit) + " busy" * value.is_busy
 
 
-def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable[RefusedComparison] = ()) -> Table:
-    """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI units, for code.
+def as_table(
+    compared: Iterable[Compared], *, formatted: bool, refused: Iterable[RefusedComparison] = ()
+) -> Table:
+    """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI
+    units, for code.
 
     refused: the last rows, which have a reason and no numbers.
     """
@@ -306,8 +350,17 @@ def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable
             row |= {"B against A": _against(found), "verdict": _spell_verdict(each)}
         else:
             row |= {"regime": each.regime, "unit": each.unit, "A": each.a.value, "B": each.b.value}
-            row |= {"ratio": found.times, "B / A": found.ratio, "low": found.low, "high": found.high}
-            row |= {"B - A": found.change, "verdict": found.verdict, "bound": found.wording(each.unit)}
+            row |= {
+                "ratio": found.times,
+                "B / A": found.ratio,
+                "low": found.low,
+                "high": found.high,
+            }
+            row |= {
+                "B - A": found.change,
+                "verdict": found.verdict,
+                "bound": found.wording(each.unit),
+            }
             row |= {"cards of A": found.cards[0], "cards of B": found.cards[1]}
             row |= {"reason": found.reason, "differences": "; ".join(map(str, each.confounders))}
         rows.append(row)
@@ -318,9 +371,11 @@ def as_table(compared: Iterable[Compared], *, formatted: bool, refused: Iterable
 
 
 def list_confounders(compared: Iterable[Compared]) -> list[str]:
-    """In which facts the sides differ and on how many points, of one machine after the other, most points first.
+    """In which facts the sides differ and on how many points, of one machine after the other, most
+    points first.
 
-    `h200-x1, 3 of 40 points: torch 2.11.0 → 2.15.0`. Values that differ from point to point are shown by an example.
+    `h200-x1, 3 of 40 points: torch 2.11.0 → 2.15.0`. Values that differ from point to point are
+    shown by an example.
     """
     machines: dict[str, dict[tuple[str, str], tuple[Confounder, ...]]] = {}
     for row in compared:
@@ -335,15 +390,22 @@ def list_confounders(compared: Iterable[Compared]) -> list[str]:
         for name, found in by_name.items():
             values = list(dict.fromkeys(found.values()))
             example = f"{name}, for example {values[0].a} → {values[0].b}"
-            groups.setdefault(frozenset(found), []).append(example if len(values) > 1 else str(values[0]))
+            groups.setdefault(frozenset(found), []).append(
+                example if len(values) > 1 else str(values[0])
+            )
         for where, texts in sorted(groups.items(), key=lambda group: -len(group[0])):
-            share = f"{len(where)} of {len(points)} points" if len(where) < len(points) else "all points"
+            share = (
+                f"{len(where)} of {len(points)} points"
+                if len(where) < len(points)
+                else "all points"
+            )
             lines.append(f"{f'{machine}, ' if machine else ''}{share}: {'; '.join(texts)}")
     return lines
 
 
 def _spell_verdict(each: Compared) -> str:
-    """`BETTER, at least 1.40×`; of what is undecided the bounds alone, and no reason, which `notes` gives."""
+    """`BETTER, at least 1.40×`; of what is undecided the bounds alone, and no reason, which `notes`
+    gives."""
     found = each.difference
     if found.verdict == "AMBIGUOUS":
         return found.verdict

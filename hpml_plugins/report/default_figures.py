@@ -1,4 +1,5 @@
-"""Figures of benchmarks whose plugin declares none: for each metric a table of its values, and a chart."""
+"""Figures of benchmarks whose plugin declares none: for each metric a table of its values, and a
+chart."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.figure import Chart
 from hpml_plugins.report.charts import Axis, dot_chart, line_chart
 
-#: A parameter with as many numbers is the x-axis of a line chart; one whose largest is this many times its smallest
-#: has a logarithmic axis.
+#: A parameter with as many numbers is the x-axis of a line chart; one whose largest is this many
+#: times its smallest has a logarithmic axis.
 FEWEST_ON_AXIS, LOGARITHMIC = 3, 10
 
 
 def default_figures(benchmark: Benchmark) -> Iterator[Figure]:
-    """A figure per metric: over the parameter with most numbers as lines, else one row of dots per point."""
+    """A figure per metric: over the parameter with most numbers as lines, else one row of dots per
+    point."""
     for metric in benchmark.metrics:
         better = f"{metric.direction.capitalize()} is better." if metric.direction else ""
         description = f"{metric.description[:1].upper()}{metric.description[1:]}".rstrip(".")
@@ -42,7 +44,10 @@ def _chart(benchmark: Benchmark, metric: Metric) -> Chart:
         log = min(numbers) > 0 and max(numbers) >= LOGARITHMIC * min(numbers)
         series = ("machine", *(f"{name} {{{name}}}" for name in varied if name != swept))
         y = Axis(metric.name, title, metric.unit, log=log and is_time_or_rate)
-        ends = [Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit) for end in ("low", "high")]
+        ends = [
+            Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit)
+            for end in ("low", "high")
+        ]
         return line_chart(Axis(swept, swept.replace("_", " "), log=log), y, series, also=ends)
     x = Axis(metric.name, title, metric.unit)
     if not varied:
@@ -52,4 +57,6 @@ def _chart(benchmark: Benchmark, metric: Metric) -> Chart:
 
 def _count_numbers(values: Sequence[Value]) -> int:
     """How many values; 0 where one is no number."""
-    return len(values) * all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return len(values) * all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in values
+    )

@@ -15,9 +15,23 @@ from hpml_plugins.model.record import Record
 LAST_MOMENT = 253_402_300_000
 
 _TEXT = (
-    "benchmark", "plugin", "version", "params", "status", "reason", "metric", "unit", "direction", "machine", "gpu",
-    "commit", "environment", "run", "packages", "node",
-)  # fmt: skip
+    "benchmark",
+    "plugin",
+    "version",
+    "params",
+    "status",
+    "reason",
+    "metric",
+    "unit",
+    "direction",
+    "machine",
+    "gpu",
+    "commit",
+    "environment",
+    "run",
+    "packages",
+    "node",
+)
 
 
 def rows(record: Record) -> Iterator[dict[str, Any]]:
@@ -25,13 +39,26 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
 
     low, high: the 95 % interval of the median.  params, packages, node: JSON objects.
     """
-    copied = "benchmark", "plugin", "version", "status", "reason", "machine", "commit", "environment", "run", "duration"
+    copied = (
+        "benchmark",
+        "plugin",
+        "version",
+        "status",
+        "reason",
+        "machine",
+        "commit",
+        "environment",
+        "run",
+        "duration",
+    )
     moment = abs(record.started) < LAST_MOMENT
     common: dict[str, Any] = {name: getattr(record, name) for name in copied} | {
         "params": json.dumps(record.params),
         "gpu": " + ".join(dict.fromkeys(str(gpu.get("name")) for gpu in record.gpus)) or "none",
         "num_gpu": len(record.gpus),
-        "started": datetime.datetime.fromtimestamp(record.started, datetime.UTC) if moment else None,
+        "started": (
+            datetime.datetime.fromtimestamp(record.started, datetime.UTC) if moment else None
+        ),
         "energy": record.energy,
         "warnings": record.warnings,
         "packages": json.dumps(record.packages),
@@ -40,15 +67,21 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
     for name, metric in record.metrics.items():
         found = metric.estimate
         yield common | {
-            "metric": name, "unit": metric.unit, "direction": metric.direction, "median": found.value,
-            "low": found.low, "high": found.high, "samples": metric.samples,
-        }  # fmt: skip
+            "metric": name,
+            "unit": metric.unit,
+            "direction": metric.direction,
+            "median": found.value,
+            "low": found.low,
+            "high": found.high,
+            "samples": metric.samples,
+        }
     if not record.metrics:
         yield common
 
 
 def write_parquet(records: Iterable[Record], path: Path) -> int:
-    """Write the rows of all Records; returns how many. Raises HpmlError without pyarrow, or where it cannot write."""
+    """Write the rows of all Records; returns how many. Raises HpmlError without pyarrow, or where
+    it cannot write."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -57,7 +90,10 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
     columns = {name: pyarrow.string() for name in _TEXT}
     columns |= {name: pyarrow.float64() for name in ("median", "low", "high", "duration", "energy")}
     columns |= {"num_gpu": pyarrow.int64(), "started": pyarrow.timestamp("us", tz="UTC")}
-    columns |= {"samples": pyarrow.list_(pyarrow.float64()), "warnings": pyarrow.list_(pyarrow.string())}
+    columns |= {
+        "samples": pyarrow.list_(pyarrow.float64()),
+        "warnings": pyarrow.list_(pyarrow.string()),
+    }
     found = [row for record in records for row in rows(record)]
     table = pyarrow.Table.from_pylist(found, schema=pyarrow.schema(list(columns.items())))
     try:

@@ -1,4 +1,5 @@
-"""Figures of plugins: collected, with their tables, and as files. A plugin that raises loses its own figure only."""
+"""Figures of plugins: collected, with their tables, and as files. A plugin that raises loses its
+own figure only."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ MOST_NAMED = 6
 class Drawable:
     """A figure with its table, or with the error that its plugin raised.
 
-    note: which of its values are at settled clocks; empty where none is.  looks: machine or card → how it is drawn.
-    records: what the table was made of.
+    note: which of its values are at settled clocks; empty where none is.  looks: machine or card →
+    how it is drawn. records: what the table was made of.
     """
 
     plugin: str
@@ -60,33 +61,48 @@ def collect(plugin: LoadedPlugin) -> list[Figure]:
         figures = plugin.offered("hpml_figures", Figure)
     except Exception as error:
         what, where = explain(error)
-        raise HpmlError(f"hpml_figures of plugin {name!r}: {what}", where or plugin.where) from error
+        raise HpmlError(
+            f"hpml_figures of plugin {name!r}: {what}", where or plugin.where
+        ) from error
     own = {benchmark.name for benchmark in plugin.benchmarks}
     seen: set[str] = set()
     for figure in figures:
         if figure.name in seen:
-            raise HpmlError(f"plugin {name!r} offers two figures called {figure.name!r}; rename one", plugin.where)
+            raise HpmlError(
+                f"plugin {name!r} offers two figures called {figure.name!r}; rename one",
+                plugin.where,
+            )
         if strangers := [each for each in figure.benchmarks if each not in own]:
             raise HpmlError(
-                f"figure {figure.name!r} of plugin {name!r} is drawn from {strangers[0]!r}, which is not one of its "
-                f"benchmarks ({', '.join(sorted(own))})",
+                f"figure {figure.name!r} of plugin {name!r} is drawn from {strangers[0]!r}, which"
+                f" is not one of its benchmarks ({', '.join(sorted(own))})",
                 plugin.where,
             )
         seen.add(figure.name)
     shown = {name for figure in figures for name in figure.benchmarks}
     missing = [
-        each for benchmark in plugin.benchmarks if benchmark.name not in shown for each in default_figures(benchmark)
+        each
+        for benchmark in plugin.benchmarks
+        if benchmark.name not in shown
+        for each in default_figures(benchmark)
     ]
     return [*figures, *(figure for figure in missing if figure.name not in seen)]
 
 
-def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[Record]) -> Iterator[Drawable]:
+def tabulate(
+    plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[Record]
+) -> Iterator[Drawable]:
     """Each figure with its table.  records: the current ones, of any benchmarks.
 
-    Records are stored as they were measured, in random order: a figure gets its own in the order of the grids.
+    Records are stored as they were measured, in random order: a figure gets its own in the order of
+    the grids.
     """
-    points = [(benchmark, params) for benchmark in plugin.benchmarks for params in benchmark.points()]
-    place = {point_key(of.name, of.version, params): number for number, (of, params) in enumerate(points)}
+    points = [
+        (benchmark, params) for benchmark in plugin.benchmarks for params in benchmark.points()
+    ]
+    place = {
+        point_key(of.name, of.version, params): number for number, (of, params) in enumerate(points)
+    }
     for figure in figures:
         own = [record for record in records if record.benchmark in figure.benchmarks]
         own.sort(key=lambda record: (record.machine, place.get(record.point, len(place))))
@@ -94,7 +110,9 @@ def tabulate(plugin: LoadedPlugin, figures: Sequence[Figure], records: Sequence[
             table = figure.table(own) if own else Table({})
             yield Drawable(plugin.entry.name, figure, table, None, _note(own), find_looks(own), own)
         except Exception as error:
-            fault = HpmlError(f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}")
+            fault = HpmlError(
+                f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}"
+            )
             fault.__cause__ = error
             yield Drawable(plugin.entry.name, figure, Table({}), fault)
 
@@ -117,18 +135,22 @@ def _note(records: Sequence[Record]) -> str:
     if not throttled:
         return ""
     names = list(dict.fromkeys(format_point(each.params) or each.benchmark for each in throttled))
-    named = "; ".join(names[:MOST_NAMED]) + (f"; {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    named = "; ".join(names[:MOST_NAMED]) + (
+        f"; {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    )
     return (
-        f"{len(throttled)} of {len(records)} points are sustained rates: the card throttles, and the clocks have "
-        f"settled ({named})."
+        f"{len(throttled)} of {len(records)} points are sustained rates: the card throttles, and"
+        f" the clocks have settled ({named})."
     )
 
 
 def render(drawable: Drawable, form: str) -> bytes | None:
-    """The figure as a file of this form: "svg", "png" or "pdf". None for a figure that is a table alone.
+    """The figure as a file of this form: "svg", "png" or "pdf". None for a figure that is a table
+    alone.
 
-    A chart is drawn by vl-convert, as the page's script draws it; `draw` by matplotlib, where a sheet that is left
-    empty gives None too. Raises HpmlError, with the figure's name, for what cannot be drawn.
+    A chart is drawn by vl-convert, as the page's script draws it; `draw` by matplotlib, where a
+    sheet that is left empty gives None too. Raises HpmlError, with the figure's name, for what
+    cannot be drawn.
     """
     with naming(drawable):
         if (chart := drawable.chart) is None:
@@ -138,7 +160,11 @@ def render(drawable: Drawable, form: str) -> bytes | None:
         chart["background"] = "white"
         if form == "svg":
             return bytes(vl_convert.vegalite_to_svg(chart).encode())
-        return bytes(vl_convert.vegalite_to_pdf(chart) if form == "pdf" else vl_convert.vegalite_to_png(chart, scale=2))
+        return bytes(
+            vl_convert.vegalite_to_pdf(chart)
+            if form == "pdf"
+            else vl_convert.vegalite_to_png(chart, scale=2)
+        )
 
 
 @contextmanager
@@ -147,7 +173,10 @@ def naming(drawable: Drawable) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        what = f"figure {drawable.figure.name!r} of plugin {drawable.plugin!r} cannot be drawn: {describe(error)}"
+        what = (
+            f"figure {drawable.figure.name!r} of plugin {drawable.plugin!r} cannot be drawn:"
+            f" {describe(error)}"
+        )
         raise HpmlError(what) from error
 
 
@@ -157,9 +186,13 @@ def _drawn(drawable: Drawable, form: str) -> bytes | None:
     from matplotlib.figure import Figure as Sheet
 
     style = {
-        "axes.prop_cycle": cycler(color=COLOURS), "axes.grid": True, "grid.alpha": 0.2, "legend.frameon": False,
-        "svg.fonttype": "none", "svg.hashsalt": drawable.figure.name,
-    }  # fmt: skip
+        "axes.prop_cycle": cycler(color=COLOURS),
+        "axes.grid": True,
+        "grid.alpha": 0.2,
+        "legend.frameon": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": drawable.figure.name,
+    }
     with matplotlib.rc_context(style):
         sheet = Sheet(figsize=(7.6, 4.4), layout="constrained")
         assert drawable.figure.draw is not None
@@ -171,7 +204,8 @@ def _drawn(drawable: Drawable, form: str) -> bytes | None:
         sheet.savefig(file, format=form, metadata=metadata, dpi=200)
         if b"<a xlink:href" in file.getvalue():  # of `set_url`; text is escaped
             raise DefinitionError(
-                "the picture holds a link; the pages lead to no other place, so leave out set_url", ""
+                "the picture holds a link; the pages lead to no other place, so leave out set_url",
+                "",
             )
         return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()
 

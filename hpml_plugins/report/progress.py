@@ -29,7 +29,8 @@ MOST_LEFT_OUT = 12
 
 
 def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What to do about plugins whose files changed at equal versions: a line each, of many one for all.
+    """What to do about plugins whose files changed at equal versions: a line each, of many one for
+    all.
 
     changed: plugin → benchmark → the commit that was measured with other files.
     """
@@ -37,7 +38,8 @@ def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]
     if len(changed) > MOST_CHANGED:
         names = ", ".join(sorted(changed))
         return [
-            f"the files of {len(changed)} plugins differ from those measured before, at equal versions ({names}): {fix}"
+            f"the files of {len(changed)} plugins differ from those measured before, at equal"
+            f" versions ({names}): {fix}"
         ]
     lines = []
     for plugin, commits in changed.items():
@@ -51,8 +53,9 @@ def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]
 class RunReport:
     """Follows the points of one run, of `hpml run` or `asv run`, and prints what it does.
 
-    times: predicts how long the rounds take that are left.  past: the rounds that this machine measured before, in
-    order.  limit: the time that the run may take.  left_out: what did not fit into it, in words.
+    times: predicts how long the rounds take that are left.  past: the rounds that this machine
+    measured before, in order.  limit: the time that the run may take.  left_out: what did not fit
+    into it, in words.
     """
 
     def __init__(
@@ -74,7 +77,8 @@ class RunReport:
         self._started = self._spoke = time.monotonic()
 
     def plan(self, rounds: Sequence[Round], repeats: int = 1) -> None:
-        """What the run will measure. repeats: how often each round is, once for each commit and environment."""
+        """What the run will measure. repeats: how often each round is, once for each commit and
+        environment."""
         for this in rounds:
             self._planned[this] += repeats
         self._total += len(rounds) * repeats
@@ -90,12 +94,15 @@ class RunReport:
         which = f"round {this.number + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
         point = f"{which}{declared.benchmark} {formatting.format_point(params)}".rstrip()
         total = max(self._total, self._done + 1)
-        self._current = f"{self._done + 1} of {total}, about {_spell_time(self.seconds_left)} left: {point}"
+        self._current = (
+            f"{self._done + 1} of {total}, about {_spell_time(self.seconds_left)} left: {point}"
+        )
         self.progress("…", None)
 
     @property
     def seconds_left(self) -> float:
-        """About how long the rounds take that are left, s; no more than what is left of the limit."""
+        """About how long the rounds take that are left, s; no more than what is left of the
+        limit."""
         expected = sum(self.times.expect(this) * count for this, count in self._planned.items())
         return max(0.0, min(expected, self.limit.left)) if self.limit else expected
 
@@ -103,11 +110,14 @@ class RunReport:
         """A point, or what is missing of its rounds, does not fit into the limit."""
         declared, params = task
         point = f"{declared.benchmark} {formatting.format_point(params)}".rstrip()
-        part = f" (measured {measured_rounds} of {declared.rounds} rounds)" if measured_rounds else ""
+        part = (
+            f" (measured {measured_rounds} of {declared.rounds} rounds)" if measured_rounds else ""
+        )
         self.left_out.append(point + part)
 
     def progress(self, text: str, share: float | None) -> None:
-        """Say what the point is doing: on a terminal in place of the line before, elsewhere at times."""
+        """Say what the point is doing: on a terminal in place of the line before, elsewhere at
+        times."""
         if not (terminal := sys.stderr.isatty()) and time.monotonic() - self._spoke < INTERVAL:
             return
         self._spoke = time.monotonic()
@@ -135,7 +145,8 @@ class RunReport:
 
     @property
     def code_changes(self) -> list[str]:
-        """A line for each plugin whose files changed while the versions of its benchmarks stayed the same.
+        """A line for each plugin whose files changed while the versions of its benchmarks stayed
+        the same.
 
         A Record of an earlier run, which asv was told not to repeat, says nothing.
         """
@@ -147,7 +158,11 @@ class RunReport:
             before = last.setdefault(record.benchmark, record)
             last[record.benchmark] = record
             same = before.version == record.version
-            if id(record) in of_this_run and same and before.source["sha256"] != record.source["sha256"]:
+            if (
+                id(record) in of_this_run
+                and same
+                and before.source["sha256"] != record.source["sha256"]
+            ):
                 changed.setdefault(record.plugin, {})[record.benchmark] = before.commit
         return describe_code_changes(changed)
 
@@ -160,9 +175,9 @@ class RunReport:
             return []
         worst = max(found, key=lambda each: each["other_cpus"] / each["cores"])
         return [
-            f"{len(found)} of {len(measured)} points were measured while other processes used up to "
-            f"{worst['other_cpus']:.1f} of {worst['cores']:g} CPUs: their CPU times are marked and not compared; "
-            "measure them again when the machine is idle"
+            f"{len(found)} of {len(measured)} points were measured while other processes used up to"
+            f" {worst['other_cpus']:.1f} of {worst['cores']:g} CPUs: their CPU times are marked and"
+            " not compared; measure them again when the machine is idle"
         ]
 
     @property
@@ -174,18 +189,26 @@ class RunReport:
         rest = len(self.left_out) - MOST_LEFT_OUT
         more = f" and {rest} more" if rest > 0 else ""
         points = counted(len(self.left_out), "point")
-        return [f"Left out {points} that did not fit into the limit of {self.limit}: {named}{more}."]
+        return [
+            f"Left out {points} that did not fit into the limit of {self.limit}: {named}{more}."
+        ]
 
     def finish_benchmark(self, width: int) -> str:
         """The points since the last benchmark: measured ones as a table, the others by reason."""
         records, self._of_benchmark = self._of_benchmark, []
-        lines = list(describe_points([record for record in records if record], width, Roof(self._past)))
+        lines = list(
+            describe_points([record for record in records if record], width, Roof(self._past))
+        )
         if None in records:
-            lines.append(f"skipped: {records.count(None)} of {len(records)} points: not available at this commit")
+            lines.append(
+                f"skipped: {records.count(None)} of {len(records)} points: not available at this"
+                " commit"
+            )
         return "\n".join(lines)
 
     def summary(self, results: Path) -> Iterator[str]:
-        """What was measured, some numbers, what was not measured and why, where to look; which code changed."""
+        """What was measured, some numbers, what was not measured and why, where to look; which code
+        changed."""
         if not self.records:
             yield from self.omitted
             return
@@ -198,7 +221,12 @@ class RunReport:
         yield f"Measured {measured} on {machine} in {seconds}, {between}."
         seen: set[str] = set()
         for record in self.records:
-            if record.status == "ok" and record.metrics and record.plugin not in seen and len(seen) < HEADLINES:
+            if (
+                record.status == "ok"
+                and record.metrics
+                and record.plugin not in seen
+                and len(seen) < HEADLINES
+            ):
                 seen.add(record.plugin)
                 name, samples = next(iter(record.metrics.items()))
                 point = f"{record.benchmark} {formatting.format_point(record.params)}".rstrip()
@@ -208,9 +236,15 @@ class RunReport:
             if reasons:
                 shown = [f"{reason} ({count})" for reason, count in reasons.most_common(REASONS)]
                 more = f"; {len(reasons) - REASONS} other reasons" if len(reasons) > REASONS else ""
-                yield f"{status.capitalize()} {counted(by_status[status], 'point')}: {'; '.join(shown)}{more}."
+                yield (
+                    f"{status.capitalize()} {counted(by_status[status], 'point')}:"
+                    f" {'; '.join(shown)}{more}."
+                )
         yield from [*self.omitted, *self.code_changes, *self.busy]
-        yield f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or asv show COMMIT."
+        yield (
+            f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or"
+            " asv show COMMIT."
+        )
 
 
 def _spell_time(seconds: float) -> str:

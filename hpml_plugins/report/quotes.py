@@ -1,25 +1,29 @@
-"""Numbers, tables and charts from Records, quoted in Markdown, so that no text repeats a number by hand.
+"""Numbers, tables and charts from Records, quoted in Markdown, so that no text repeats a number by
+hand.
 
 A quote is a pair of comments with generated text between them:
 
     <!--= value roof_copy.bandwidth machine=h200-x1 mebibytes=4096 -->4.282 TB/s ± 0.18 %<!--/-->
 
-- `value BENCHMARK.METRIC machine=M KEY=VALUE …`: the current value of a point with its interval. `show=value` leaves
-  the interval out, `show=boost` gives the regime boost, `show=duration` what measuring the point took, all rounds
-  together; `commit=C` takes the Record of that commit.
-- `cell PLUGIN.FIGURE column=C KEY=VALUE …`: the cell of that column in the one row of the figure's table whose columns
-  have these values. `KEY=A|B`: one of these.
-- `ratio PLUGIN.FIGURE column=C KEY=VALUE … over.KEY=VALUE …`: the cell of that column divided by the one in the row
-  where the keys behind `over.` have these values instead; `over.column=D` divides by another column.
-- `table PLUGIN.FIGURE columns=A,B KEY=VALUE …`: the rows that have these values, as a Markdown table; `columns=A,B=new
-  name` chooses and renames columns.
+- `value BENCHMARK.METRIC machine=M KEY=VALUE …`: the current value of a point with its interval.
+  `show=value` leaves the interval out, `show=boost` gives the regime boost, `show=duration` what
+  measuring the point took, all rounds together; `commit=C` takes the Record of that commit.
+- `cell PLUGIN.FIGURE column=C KEY=VALUE …`: the cell of that column in the one row of the figure's
+  table whose columns have these values. `KEY=A|B`: one of these.
+- `ratio PLUGIN.FIGURE column=C KEY=VALUE … over.KEY=VALUE …`: the cell of that column divided by
+  the one in the row where the keys behind `over.` have these values instead; `over.column=D`
+  divides by another column.
+- `table PLUGIN.FIGURE columns=A,B KEY=VALUE …`: the rows that have these values, as a Markdown
+  table; `columns=A,B=new name` chooses and renames columns.
 - `figure PLUGIN.FIGURE`: the chart.
 - `benchmark NAME`: the name of a benchmark, on the site with a link to its history.
 
-A share is written in per cent where `%` stands behind the column's name (`column=share%`), and by `show=percent`.
-`otherwise=TEXT` stands where no Record has the values that the quote names; without it that is an error.
+A share is written in per cent where `%` stands behind the column's name (`column=share%`), and by
+`show=percent`. `otherwise=TEXT` stands where no Record has the values that the quote names; without
+it that is an error.
 
-A line of Markdown that begins with a comment is HTML to Markdown: begin it with a word. Tables and charts stand alone.
+A line of Markdown that begins with a comment is HTML to Markdown: begin it with a word. Tables and
+charts stand alone.
 """
 
 from __future__ import annotations
@@ -31,7 +35,14 @@ from dataclasses import dataclass, field, replace
 
 from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.model.figure import Cell, Row, Table
-from hpml_plugins.model.formatting import estimate, format_point, quantity, spell_choice, times, unquoted
+from hpml_plugins.model.formatting import (
+    estimate,
+    format_point,
+    quantity,
+    spell_choice,
+    times,
+    unquoted,
+)
 from hpml_plugins.report.figures import Drawable
 from hpml_plugins.report.origins import RecordLink
 from hpml_plugins.report.reading import History, Outcome, TrackedMetric
@@ -49,7 +60,8 @@ class NotMeasured(HpmlError):
 
 @dataclass(frozen=True)
 class Quote:
-    """One quote. kind: see the module.  options: the words KEY=VALUE after the name.  where: file and line."""
+    """One quote. kind: see the module.  options: the words KEY=VALUE after the name.  where: file
+    and line."""
 
     kind: str
     name: str
@@ -58,7 +70,8 @@ class Quote:
 
     @classmethod
     def parse(cls, words: str, where: str) -> Quote:
-        """The words between `<!--=` and `-->`. Raises HpmlError for an unknown kind and words that are no options."""
+        """The words between `<!--=` and `-->`. Raises HpmlError for an unknown kind and words that
+        are no options."""
         try:
             kind, name, *rest = shlex.split(words)
             options = dict(word.split("=", 1) for word in rest)
@@ -69,7 +82,8 @@ class Quote:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a quote stands for. text: Markdown.  links: of each row of it, to the Records that it rests on."""
+    """What a quote stands for. text: Markdown.  links: of each row of it, to the Records that it
+    rests on."""
 
     text: str
     links: Sequence[Sequence[RecordLink]] = ()
@@ -87,13 +101,21 @@ class Quotable:
         self.figures = {f"{each.plugin}.{each.figure.name}": each for each in self.drawables}
 
     def answer(self, quote: Quote) -> Answer:
-        """What the quote stands for. Raises HpmlError, with the quote's place, where there is no such thing."""
+        """What the quote stands for. Raises HpmlError, with the quote's place, where there is no
+        such thing."""
         answers: dict[str, Callable[[Quote], Answer]] = {
-            "value": self._value, "cell": self._cell, "ratio": self._ratio, "table": self._table,
-            "figure": self._figure, "benchmark": self._benchmark,
-        }  # fmt: skip
+            "value": self._value,
+            "cell": self._cell,
+            "ratio": self._ratio,
+            "table": self._table,
+            "figure": self._figure,
+            "benchmark": self._benchmark,
+        }
         if quote.kind not in answers:
-            raise HpmlError(f"no kind of quote {quote.kind!r}; {nearest(quote.kind, list(answers))}", quote.where)
+            raise HpmlError(
+                f"no kind of quote {quote.kind!r}; {nearest(quote.kind, list(answers))}",
+                quote.where,
+            )
         options = dict(quote.options)
         otherwise = options.pop("otherwise", "")
         try:
@@ -120,26 +142,40 @@ class Quotable:
         }
         if not texts.get(show):
             raise HpmlError(
-                f"show={show}: {nearest(show, [name for name, text in texts.items() if text])}", quote.where
+                f"show={show}: {nearest(show, [name for name, text in texts.items() if text])}",
+                quote.where,
             )
         at = outcome.commit[:8] or "unknown"
         return Answer(texts[show], [[RecordLink(metric.name, label, at, f"{machine} at {at}")]])
 
     def _metric(self, quote: Quote) -> TrackedMetric:
-        known = {f"{each.benchmark.name}.{each.metric}": each for each in self.history.metrics.values()}
+        known = {
+            f"{each.benchmark.name}.{each.metric}": each for each in self.history.metrics.values()
+        }
         if quote.name not in known:
-            raise HpmlError(f"no metric {quote.name!r}; {nearest(quote.name, list(known))}", quote.where)
+            raise HpmlError(
+                f"no metric {quote.name!r}; {nearest(quote.name, list(known))}", quote.where
+            )
         return known[quote.name]
 
     def _outcome(
-        self, quote: Quote, metric: TrackedMetric, machine: str, commit: str, params: Mapping[str, str]
+        self,
+        quote: Quote,
+        metric: TrackedMetric,
+        machine: str,
+        commit: str,
+        params: Mapping[str, str],
     ) -> tuple[str, Outcome]:
         """The point that the options name, and its current Record, or the last one of a commit."""
         found: dict[str, Outcome] = {}
         benchmark = metric.benchmark
         for label, name in dict.fromkeys((*benchmark.outcomes, *benchmark.outside)):
             # What is quoted by its commit need not be on the line.
-            outcomes = benchmark.stored(label, name) if commit else benchmark.outcomes.get((label, name), ())
+            outcomes = (
+                benchmark.stored(label, name)
+                if commit
+                else benchmark.outcomes.get((label, name), ())
+            )
             texts = {key: unquoted(text) for key, text in metric.benchmark.points[label].items()}
             if name != machine or any(texts.get(key) != value for key, value in params.items()):
                 continue
@@ -148,16 +184,26 @@ class Quotable:
                 if known and outcome.commit.startswith(commit):
                     found[label] = outcome
         if len(found) != 1:
-            points = f"{len(found)} points match, for example {'; '.join(list(found)[:3])}" if found else "no Record"
-            left_out = describe_outside(self.history.outside_of({metric.benchmark.name}), self.history.branches[0])
+            points = (
+                f"{len(found)} points match, for example {'; '.join(list(found)[:3])}"
+                if found
+                else "no Record"
+            )
+            left_out = describe_outside(
+                self.history.outside_of({metric.benchmark.name}), self.history.branches[0]
+            )
             points += f"; {left_out}" if left_out and not found else ""
             error = HpmlError if found else NotMeasured
-            raise error(f"{quote.name} machine={machine} {format_point(params)}: {points}", quote.where)
+            raise error(
+                f"{quote.name} machine={machine} {format_point(params)}: {points}", quote.where
+            )
         return next(iter(found.items()))
 
     def _drawable(self, quote: Quote) -> Drawable:
         if quote.name not in self.figures:  # the site leaves out figures without rows
-            raise NotMeasured(f"no figure {quote.name!r}; {nearest(quote.name, list(self.figures))}", quote.where)
+            raise NotMeasured(
+                f"no figure {quote.name!r}; {nearest(quote.name, list(self.figures))}", quote.where
+            )
         drawable = self.figures[quote.name]
         if drawable.error:
             raise drawable.error
@@ -165,10 +211,14 @@ class Quotable:
 
     def _rows(self, quote: Quote) -> Table:
         """The rows of the figure's table whose columns have the values that the options name."""
-        wanted = {key: value for key, value in quote.options.items() if key not in ("column", "columns")}
+        wanted = {
+            key: value for key, value in quote.options.items() if key not in ("column", "columns")
+        }
         table = self._drawable(quote).table
         if len(table) and (unknown := [key for key in wanted if key not in table.columns]):
-            raise HpmlError(f"no column {unknown[0]!r}; {nearest(unknown[0], list(table.columns))}", quote.where)
+            raise HpmlError(
+                f"no column {unknown[0]!r}; {nearest(unknown[0], list(table.columns))}", quote.where
+            )
 
         def matches(row: Row) -> bool:
             return all(spell_choice(row[key]) in value.split("|") for key, value in wanted.items())
@@ -183,15 +233,23 @@ class Quotable:
         rows = self._rows(quote)
         chosen, links = self._chosen(quote, rows, [quote.options.get("column", "")])
         if len(chosen) > 1:
-            raise HpmlError(f"{len(chosen)} rows of {quote.name} match; name more columns: KEY=VALUE", quote.where)
+            raise HpmlError(
+                f"{len(chosen)} rows of {quote.name} match; name more columns: KEY=VALUE",
+                quote.where,
+            )
         return chosen, links[0]
 
-    def _chosen(self, quote: Quote, rows: Table, names: Sequence[str]) -> tuple[Table, list[list[RecordLink]]]:
+    def _chosen(
+        self, quote: Quote, rows: Table, names: Sequence[str]
+    ) -> tuple[Table, list[list[RecordLink]]]:
         """The named columns of these rows, and the links of each row."""
         chosen, columns = _columns(rows, names, quote.where)
         columns += [key for key in quote.options if key in rows.columns]
         origins = self._drawable(quote).origins
-        return chosen, [[RecordLink.of(each, row, columns) for each in origins.of(row, columns)] for row in rows.rows()]
+        return chosen, [
+            [RecordLink.of(each, row, columns) for each in origins.of(row, columns)]
+            for row in rows.rows()
+        ]
 
     def _cell(self, quote: Quote) -> Answer:
         cell, links = self._only(quote)
@@ -199,7 +257,11 @@ class Quotable:
 
     def _ratio(self, quote: Quote) -> Answer:
         options = {key: value for key, value in quote.options.items() if not key.startswith(_OVER)}
-        instead = {key.removeprefix(_OVER): value for key, value in quote.options.items() if key.startswith(_OVER)}
+        instead = {
+            key.removeprefix(_OVER): value
+            for key, value in quote.options.items()
+            if key.startswith(_OVER)
+        }
         (one, of_one), (other, of_other) = (
             self._only(replace(quote, options=each)) for each in (options, options | instead)
         )
@@ -210,7 +272,11 @@ class Quotable:
 
     def _table(self, quote: Quote) -> Answer:
         rows = self._rows(quote)
-        names = quote.options["columns"].split(",") if "columns" in quote.options else list(rows.columns)
+        names = (
+            quote.options["columns"].split(",")
+            if "columns" in quote.options
+            else list(rows.columns)
+        )
         chosen, links = self._chosen(quote, rows, names)
         return Answer(f"\n{as_markdown(chosen)}", links)
 
@@ -220,12 +286,15 @@ class Quotable:
     def _benchmark(self, quote: Quote) -> Answer:
         first = {each.name: each.first_metric for each in self.history.benchmarks}
         if quote.name not in first:
-            raise HpmlError(f"no benchmark {quote.name!r}; {nearest(quote.name, list(first))}", quote.where)
+            raise HpmlError(
+                f"no benchmark {quote.name!r}; {nearest(quote.name, list(first))}", quote.where
+            )
         return Answer(f"`{quote.name}`", [[RecordLink(first[quote.name], "", "", "")]])
 
 
 def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list[str]]:
-    """The named columns, and their old names: `NAME`, `NAME%` for a share in per cent, `NAME=another name`."""
+    """The named columns, and their old names: `NAME`, `NAME%` for a share in per cent,
+    `NAME=another name`."""
     shares, chosen = {}, {}
     for name in names:
         old, _, new = name.partition("=")
@@ -237,7 +306,9 @@ def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list
             shares[new or column] = "1"  # so that the text stands to the right, as a number does
     picked = rows.select(**chosen)
     if shares:
-        picked = picked.extended(lambda row: {name: _in_percent(row[name]) for name in shares}, shares)
+        picked = picked.extended(
+            lambda row: {name: _in_percent(row[name]) for name in shares}, shares
+        )
     return picked, list(chosen.values())
 
 
@@ -248,8 +319,8 @@ def _in_percent(share: Cell) -> Cell:
 def fill(markdown: str, name: str, text: Callable[[Quote], str], *, keep: bool = True) -> str:
     """The Markdown with the text of every quote made anew.
 
-    name: of the file, for errors.  text: a quote's.  keep: whether the comments stay, so that it can be filled again.
-    Raises HpmlError for what cannot be quoted.
+    name: of the file, for errors.  text: a quote's.  keep: whether the comments stay, so that it
+    can be filled again. Raises HpmlError for what cannot be quoted.
     """
 
     def replaced(match: re.Match[str]) -> str:

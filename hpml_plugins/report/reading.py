@@ -1,7 +1,8 @@
 """One reading of all Records, from which every page of the site is made.
 
-Of each Record the few values that pages show are kept, and where its line is: a million Records take seconds and some
-hundred MB. Only the current Record of a point is kept whole, for plugins' figures; downloads come from the files.
+Of each Record the few values that pages show are kept, and where its line is: a million Records
+take seconds and some hundred MB. Only the current Record of a point is kept whole, for plugins'
+figures; downloads come from the files.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ Declarations = Mapping[str, Mapping[str, Any]]
 class Hardware:
     """What a column of a page stands for: a GPU type and how many, or a CPU.
 
-    kind: 0 a GPU, 1 no GPU, 2 unknown; columns stand in this order.  cpu: told apart only where there is no GPU, for
-    then the CPU is what computes.
+    kind: 0 a GPU, 1 no GPU, 2 unknown; columns stand in this order.  cpu: told apart only where
+    there is no GPU, for then the CPU is what computes.
     """
 
     kind: int
@@ -74,14 +75,16 @@ class Hardware:
     @property
     def count(self) -> int:
         """How many GPUs; 0 where there is none or the number is not known."""
-        known = self.kind == 0 and self.num_gpu.isdecimal() and len(self.num_gpu) <= 6  # a damaged file may say any
+        # a damaged file may say any
+        known = self.kind == 0 and self.num_gpu.isdecimal() and len(self.num_gpu) <= 6
         return int(self.num_gpu) if known else 0
 
 
 def hardware_of(facts: Mapping[str, Any]) -> Hardware:
     """The hardware that asv's machine facts name (`gpu`, `num_gpu`, `cpu`)."""
     gpu, num_gpu, cpu = (
-        "" if (value := facts.get(key)) is None else str(value).strip() for key in ("gpu", "num_gpu", "cpu")
+        "" if (value := facts.get(key)) is None else str(value).strip()
+        for key in ("gpu", "num_gpu", "cpu")
     )
     if not gpu or gpu == "unknown":
         return Hardware(2, "unknown", num_gpu)
@@ -94,7 +97,9 @@ def _stored_hardware(record: Record) -> Hardware:
         return hardware_of({})
     names = dict.fromkeys(str(gpu.get("name") or "unknown") for gpu in record.gpus)
     count = len(record.gpus) if names else ""
-    return hardware_of({"gpu": " + ".join(names) or "none", "num_gpu": count, "cpu": record.node.get("cpu")})
+    return hardware_of(
+        {"gpu": " + ".join(names) or "none", "num_gpu": count, "cpu": record.node.get("cpu")}
+    )
 
 
 @dataclass(frozen=True, order=True)
@@ -109,11 +114,11 @@ class Machine:
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What pages keep of a Record.
 
-    revision: its commit's place in history, -1 where the commit is not published.  started: Unix time, s.  readings:
-    of each metric whose median is finite.  file, offsets: where the line of each round begins; no file for an imported
-    result.  code: SHA-256 of the plugin's files, empty where it is not known.  environment: the Record's.
-    duration: s, of all rounds.  commit: in full, "" for none.  standing: of the commit, to the line of the branch
-    that pages are about.
+    revision: its commit's place in history, -1 where the commit is not published.  started: Unix
+    time, s.  readings: of each metric whose median is finite.  file, offsets: where the line of
+    each round begins; no file for an imported result.  code: SHA-256 of the plugin's files, empty
+    where it is not known.  environment: the Record's. duration: s, of all rounds.  commit: in full,
+    "" for none.  standing: of the commit, to the line of the branch that pages are about.
     """
 
     revision: int
@@ -139,8 +144,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     def rank(self) -> tuple[bool, Standing, int, bool, float]:
         """Of several the highest counts.
 
-        With the node's own packages, of a commit of the branch's line before others, of the newest commit, measured
-        before skipped and failed, started last.
+        With the node's own packages, of a commit of the branch's line before others, of the newest
+        commit, measured before skipped and failed, started last.
         """
         return not self.of_stack, self.standing, self.revision, self.status == "ok", self.started
 
@@ -149,13 +154,14 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 class TrackedBenchmark:
     """A benchmark, ours or of a plain asv project: its points, and what became of them.
 
-    name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of others do not count.
-    first_metric: asv's name of its first.  needs_gpu: true also where it is not known.  terms: see `Benchmark.terms`.
-    points: label, as `format_point` spells it → parameter → Python's repr, as asv spells it; those declared, in asv's
-    order, then others that Records have.  declared: the labels of the former.  outcomes: (label, machine) → every
-    Record, ascending by rank, but for those outside the line of the first branch.  outside: likewise → those.
-    lines: (label, machine) → the one that counts of each published commit of that line, oldest first.  branches: the
-    name of each further branch → its lines.
+    name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of
+    others do not count. first_metric: asv's name of its first.  needs_gpu: true also where it is
+    not known.  terms: see `Benchmark.terms`. points: label, as `format_point` spells it → parameter
+    → Python's repr, as asv spells it; those declared, in asv's order, then others that Records
+    have.  declared: the labels of the former.  outcomes: (label, machine) → every Record, ascending
+    by rank, but for those outside the line of the first branch.  outside: likewise → those. lines:
+    (label, machine) → the one that counts of each published commit of that line, oldest first.
+    branches: the name of each further branch → its lines.
     current: (label, machine) → the stored Record of the highest rank that was measured, whole.
     """
 
@@ -207,16 +213,25 @@ class TrackedMetric:
         ours = self.name != self.benchmark.name
         return f"{self.benchmark.heading} · {self.metric}" if ours else self.benchmark.heading
 
-    def line(self, label: str, machine: str, branch: str = "") -> list[tuple[Outcome, MeasuredValue | None]]:
-        """What counts of each published commit, oldest first, with the number; None where there is none.
+    def line(
+        self, label: str, machine: str, branch: str = ""
+    ) -> list[tuple[Outcome, MeasuredValue | None]]:
+        """What counts of each published commit, oldest first, with the number; None where there is
+        none.
 
         branch: one of `benchmark.branches`; "" for the first.
         """
         lines = self.benchmark.branches.get(branch, {}) if branch else self.benchmark.lines
-        return [(outcome, outcome.readings.get(self.metric)) for outcome in lines.get((label, machine), ())]
+        return [
+            (outcome, outcome.readings.get(self.metric))
+            for outcome in lines.get((label, machine), ())
+        ]
 
-    def judged(self, label: str, machine: str, branch: str = "") -> list[tuple[Outcome, MeasuredValue | None]]:
-        """The line without what only dates place, where git has placed others: no verdict rests on a date alone."""
+    def judged(
+        self, label: str, machine: str, branch: str = ""
+    ) -> list[tuple[Outcome, MeasuredValue | None]]:
+        """The line without what only dates place, where git has placed others: no verdict rests on
+        a date alone."""
         line = self.line(label, machine, branch)
         placed = [each for each in line if each[0].standing is not Standing.BY_DATE]
         return placed or line
@@ -224,13 +239,15 @@ class TrackedMetric:
 
 @dataclass
 class History:
-    """Everything that was measured. commits: those with Records, oldest first, with their dates, ms since 1970.
+    """Everything that was measured. commits: those with Records, oldest first, with their dates, ms
+    since 1970.
 
-    columns: asv's revision of a commit → its place in `commits`.  metrics: by asv's name.  last: machine → its last
-    Record.  roofs: machine → its measured roof.  benchmarks: by name.  branches: those whose lines there are, the one
-    that pages are about first; "" for commits of no repository.  outside: commit → how many Records of it are on no
-    line of that branch.  by_date: likewise of commits that are placed by their date alone.  own: the revisions that
-    are on its line.
+    columns: asv's revision of a commit → its place in `commits`.  metrics: by asv's name.  last:
+    machine → its last Record.  roofs: machine → its measured roof.  benchmarks: by name.  branches:
+    those whose lines there are, the one that pages are about first; "" for commits of no
+    repository.  outside: commit → how many Records of it are on no line of that branch.  by_date:
+    likewise of commits that are placed by their date alone.  own: the revisions that are on its
+    line.
     """
 
     machines: list[Machine] = field(default_factory=list)
@@ -247,7 +264,8 @@ class History:
     own: Container[int] = frozenset()
 
     def outside_of(self, benchmarks: Container[str]) -> Counter[str]:
-        """How many Records of these benchmarks are outside the line of the first branch: commit → Records."""
+        """How many Records of these benchmarks are outside the line of the first branch: commit →
+        Records."""
         return Counter(
             outcome.commit
             for benchmark in self.benchmarks
@@ -259,7 +277,8 @@ class History:
 
     @property
     def left_out(self) -> list[str]:
-        """What is on no line of any branch, or only by its date, in words; empty where there is no such thing."""
+        """What is on no line of any branch, or only by its date, in words; empty where there is no
+        such thing."""
         drawn = {
             outcome.commit
             for benchmark in self.benchmarks
@@ -268,7 +287,10 @@ class History:
             for outcome in line
         }
         nowhere = {commit: count for commit, count in self.outside.items() if commit not in drawn}
-        found = [describe_outside(nowhere, " or ".join(self.branches)), describe_by_date(self.by_date)]
+        found = [
+            describe_outside(nowhere, " or ".join(self.branches)),
+            describe_by_date(self.by_date),
+        ]
         return [text for text in found if text]
 
     @property
@@ -280,7 +302,10 @@ class History:
     @property
     def ordered(self) -> list[TrackedMetric]:
         """All metrics in the order of pages."""
-        return sorted(self.metrics.values(), key=lambda metric: (metric.benchmark.name, metric.metric, metric.name))
+        return sorted(
+            self.metrics.values(),
+            key=lambda metric: (metric.benchmark.name, metric.metric, metric.name),
+        )
 
     @property
     def measured(self) -> list[TrackedMetric]:
@@ -293,11 +318,14 @@ class History:
         found: dict[str, set[int]] = {}
         for benchmark in self.benchmarks:
             for (_, machine), line in benchmark.lines.items():
-                found.setdefault(machine, set()).update(self.columns[outcome.revision] for outcome in line)
+                found.setdefault(machine, set()).update(
+                    self.columns[outcome.revision] for outcome in line
+                )
         return found
 
     def current(self) -> list[Record]:
-        """The Records that `store.current_records` would choose, with intervals for the next run on another card."""
+        """The Records that `store.current_records` would choose, with intervals for the next run on
+        another card."""
         chosen = [
             with_intervals(record, outcome.readings)
             for benchmark in self.benchmarks
@@ -307,7 +335,8 @@ class History:
 
 
 def stored_lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
-    """The lines of the rounds of these Records as they are stored, without line breaks, in this order."""
+    """The lines of the rounds of these Records as they are stored, without line breaks, in this
+    order."""
     for outcome in outcomes:
         with open_result(Path(outcome.file), MAX_RECORDS) as file:
             for offset in outcome.offsets:
@@ -322,21 +351,28 @@ def stored_record(outcome: Outcome) -> Record:
 
 
 def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, TrackedMetric]:
-    """asv's name → metric: what the loaded plugins declare, and what else asv's benchmarks.json has.
+    """asv's name → metric: what the loaded plugins declare, and what else asv's benchmarks.json
+    has.
 
-    An entry there of a plugin that loads here counts only where the plugin still declares the benchmark.
+    An entry there of a plugin that loads here counts only where the plugin still declares the
+    benchmark.
     """
     loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
     declared = {each.name: each for each in (host.benchmarks() if host else ())}
     entries: dict[str, Mapping[str, Any]] = {
         asv_name(each.name, metric.name): {
-            "benchmark": each.name, "metric": metric.name, "plugin": each.plugin.name, "version": each.version,
-            "si_unit": metric.unit, "direction": metric.direction, "param_names": list(each.grid),
+            "benchmark": each.name,
+            "metric": metric.name,
+            "plugin": each.plugin.name,
+            "version": each.version,
+            "si_unit": metric.unit,
+            "direction": metric.direction,
+            "param_names": list(each.grid),
             "params": [[repr(value) for value in values] for values in each.grid.values()],
         }
         for each in declared.values()
         for metric in each.metrics
-    }  # fmt: skip
+    }
     for name, entry in declarations.items():
         if not (is_ours(entry) and entry.get("plugin") in loaded):
             entries.setdefault(name, entry)
@@ -344,7 +380,9 @@ def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str,
     benchmarks: dict[str, TrackedBenchmark] = {}
     for name, entry in entries.items():
         ours = is_ours(entry)
-        title, metric_name = (str(entry["benchmark"]), str(entry["metric"])) if ours else (name, METRIC)
+        title, metric_name = (
+            (str(entry["benchmark"]), str(entry["metric"])) if ours else (name, METRIC)
+        )
         if title not in benchmarks:
             heading = title if ours else str(entry.get("pretty_name") or name)
             plugin, version = str(entry.get("plugin") or ""), str(entry.get("version"))
@@ -357,7 +395,9 @@ def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str,
                 texts = dict(zip(names, values, strict=False))
                 benchmarks[title].points.setdefault(format_point_texts(texts), texts)
             benchmarks[title].declared.update(benchmarks[title].points)
-        found[name] = TrackedMetric(name, benchmarks[title], metric_name, unit_of(entry), direction_of(entry) or "")
+        found[name] = TrackedMetric(
+            name, benchmarks[title], metric_name, unit_of(entry), direction_of(entry) or ""
+        )
     return found
 
 
@@ -371,15 +411,19 @@ def read_history(
 ) -> History:
     """All Records as one history.
 
-    revisions: the order of commits, see `store.commit_order`; of a plain mapping, commit → place, all commits are on
-    one line. Records of no commit, or of one without a place, are the oldest and in no line of the history; those
-    outside the line of the first branch are kept apart.
-    host, declarations: see `_tracked_metrics`; Records of other benchmarks and versions do not count.
-    Results of benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
+    revisions: the order of commits, see `store.commit_order`; of a plain mapping, commit → place,
+    all commits are on one line. Records of no commit, or of one without a place, are the oldest and
+    in no line of the history; those outside the line of the first branch are kept apart.
+    host, declarations: see `_tracked_metrics`; Records of other benchmarks and versions do not
+    count. Results of benchmarks that are not ours are imported.  dates: of the commits, ms since
+    1970.
     """
     metrics = _tracked_metrics(host, declarations)
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
-    directions = {(metric.benchmark.name, metric.metric): metric.direction or None for metric in metrics.values()}
+    directions = {
+        (metric.benchmark.name, metric.metric): metric.direction or None
+        for metric in metrics.values()
+    }
     last: dict[str, Record] = {}
     order = CommitOrder.of(revisions)
     references = References()
@@ -397,10 +441,18 @@ def read_history(
         _draw_lines(benchmark, order)
     fill_in_spreads(_points(benchmarks.values()), references)
     published = set(itertools.chain.from_iterable(map(_revisions, benchmarks.values())))
-    commits = sorted((revision, commit) for commit, revision in order.items() if revision in published)
-    places = itertools.chain.from_iterable((*each.outcomes, *each.outside) for each in benchmarks.values())
+    commits = sorted(
+        (revision, commit) for commit, revision in order.items() if revision in published
+    )
+    places = itertools.chain.from_iterable(
+        (*each.outcomes, *each.outside) for each in benchmarks.values()
+    )
     names = dict.fromkeys(machine for _, machine in places)
-    current = [(place, record) for each in benchmarks.values() for place, (_, record) in each.current.items()]
+    current = [
+        (place, record)
+        for each in benchmarks.values()
+        for place, (_, record) in each.current.items()
+    ]
     stored = _count_records(each.outcomes for each in benchmarks.values())
     return History(
         _machines(results, {**names, **last}, last),
@@ -419,7 +471,8 @@ def read_history(
 
 
 def _add(benchmark: TrackedBenchmark, outcome: Outcome, record: Record) -> None:
-    """Keep what a Record gave among the others of its point, and the Record where it is the current one."""
+    """Keep what a Record gave among the others of its point, and the Record where it is the current
+    one."""
     label = format_point(record.params)
     if label not in benchmark.points:
         benchmark.points[label] = {name: repr(value) for name, value in record.params.items()}
@@ -429,7 +482,11 @@ def _add(benchmark: TrackedBenchmark, outcome: Outcome, record: Record) -> None:
         return
     benchmark.outcomes.setdefault(place, []).append(outcome)
     before = benchmark.current.get(place)
-    if outcome.file and record.status == "ok" and (before is None or outcome.rank >= before[0].rank):
+    if (
+        outcome.file
+        and record.status == "ok"
+        and (before is None or outcome.rank >= before[0].rank)
+    ):
         benchmark.current[place] = outcome, record
 
 
@@ -438,33 +495,50 @@ def _draw_lines(benchmark: TrackedBenchmark, order: CommitOrder) -> None:
     for outcomes in (*benchmark.outcomes.values(), *benchmark.outside.values()):
         outcomes.sort(key=lambda outcome: outcome.rank)
     benchmark.lines = {place: _line(outcomes) for place, outcomes in benchmark.outcomes.items()}
-    benchmark.branches = {line.branch: _branch_lines(benchmark, order, line) for line in order.lines[1:]}
+    benchmark.branches = {
+        line.branch: _branch_lines(benchmark, order, line) for line in order.lines[1:]
+    }
 
 
 def _count_records(places: Iterable[Mapping[tuple[str, str], list[Outcome]]]) -> Counter[str]:
     """Commit → how many Records of it there are."""
-    return Counter(outcome.commit for place in places for outcomes in place.values() for outcome in outcomes)
+    return Counter(
+        outcome.commit for place in places for outcomes in place.values() for outcome in outcomes
+    )
 
 
 def _line(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """What counts of each published commit, oldest first.  outcomes: of one point on one machine, by rank."""
+    """What counts of each published commit, oldest first.  outcomes: of one point on one machine,
+    by rank."""
     ranked = list(outcomes)
     own = [each for each in ranked if not each.of_stack] or ranked
     of_commit = {outcome.revision: outcome for outcome in own if outcome.revision >= 0}
     return [of_commit[revision] for revision in sorted(of_commit)]
 
 
-def _branch_lines(benchmark: TrackedBenchmark, order: CommitOrder, line: Line) -> dict[tuple[str, str], list[Outcome]]:
-    """The lines of another branch than the first, of the points that were measured at a commit of its own.
+def _branch_lines(
+    benchmark: TrackedBenchmark, order: CommitOrder, line: Line
+) -> dict[tuple[str, str], list[Outcome]]:
+    """The lines of another branch than the first, of the points that were measured at a commit of
+    its own.
 
     A line has what both branches went through too, so that there is something to compare with.
     """
     found: dict[tuple[str, str], list[Outcome]] = {}
     for place, outside in benchmark.outside.items():
         stored = [*benchmark.outcomes.get(place, ()), *outside]
-        own = [msgspec.structs.replace(each, standing=order.standing(each.commit, line)) for each in stored]
-        own = sorted((each for each in own if each.standing > Standing.UNPLACED), key=lambda each: each.rank)
-        if any(each.standing is Standing.OWN for each in own if order.standing(each.commit) is Standing.OUTSIDE):
+        own = [
+            msgspec.structs.replace(each, standing=order.standing(each.commit, line))
+            for each in stored
+        ]
+        own = sorted(
+            (each for each in own if each.standing > Standing.UNPLACED), key=lambda each: each.rank
+        )
+        if any(
+            each.standing is Standing.OWN
+            for each in own
+            if order.standing(each.commit) is Standing.OUTSIDE
+        ):
             found[place] = _line(own)
     return found
 
@@ -489,10 +563,15 @@ def _declare_directions(
 def _stored(
     results: Path, declarations: Declarations, on_damage: Callable[[str], None]
 ) -> Iterator[tuple[Record, str, tuple[int, ...]]]:
-    """Each Record, with the file and the offsets of the lines of its rounds; imported results have no file."""
+    """Each Record, with the file and the offsets of the lines of its rounds; imported results have
+    no file."""
     for path in record_files(results, on_damage):
         for rounds in group_rounds(decode_file(path, decode, on_damage)):
-            yield combine([record for _, record in rounds]), str(path), tuple(offset for offset, _ in rounds)
+            yield (
+                combine([record for _, record in rounds]),
+                str(path),
+                tuple(offset for offset, _ in rounds),
+            )
     for record in import_results(results, declarations):
         yield record, "", ()
 
@@ -511,8 +590,14 @@ def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[Place, lis
                 yield Place(benchmark.name, label, name), found
 
 
-def _outcome(record: Record, revision: int, standing: Standing, file: str, offsets: tuple[int, ...]) -> Outcome:
-    found = {name: MeasuredValue.of(record, name) for name in record.metrics} if record.status == "ok" else {}
+def _outcome(
+    record: Record, revision: int, standing: Standing, file: str, offsets: tuple[int, ...]
+) -> Outcome:
+    found = (
+        {name: MeasuredValue.of(record, name) for name in record.metrics}
+        if record.status == "ok"
+        else {}
+    )
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
@@ -523,10 +608,15 @@ def _outcome(record: Record, revision: int, standing: Standing, file: str, offse
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:
     """The machines in the order of pages."""
-    stored = {folder.name: read_object_or_empty(folder / "machine.json") for folder in machine_folders(results)}
+    stored = {
+        folder.name: read_object_or_empty(folder / "machine.json")
+        for folder in machine_folders(results)
+    }
     found = []
     for name in names:
         facts = stored.get(name, {})
         told = "gpu" in facts or name not in last
-        found.append(Machine(hardware_of(facts) if told else _stored_hardware(last[name]), name, facts))
+        found.append(
+            Machine(hardware_of(facts) if told else _stored_hardware(last[name]), name, facts)
+        )
     return sorted(found)

@@ -1,4 +1,5 @@
-"""How close a point comes to the limits of its device, from the work that its benchmark declared."""
+"""How close a point comes to the limits of its device, from the work that its benchmark
+declared."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ INTENSITY, OF_PEAK, OF_ROOF = "intensity", "of published peak", "of measured roo
 
 
 def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
-    """Arithmetic intensity, shares of the published peak and of the measured roof, as text; only what is known.
+    """Arithmetic intensity, shares of the published peak and of the measured roof, as text; only
+    what is known.
 
-    metric: the time whose work is meant, or a rate that follows from it; the first with declared work when left out.
+    metric: the time whose work is meant, or a rate that follows from it; the first with declared
+    work when left out.
     """
     for name, work in record.work.items():
         seconds = record.median(name)
@@ -26,21 +29,28 @@ def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
             found = {
                 INTENSITY: quantity(work.intensity, "FLOP/B") if work.intensity else "",
                 OF_PEAK: _percent(work.share(seconds, _published(record, work))),
-                OF_ROOF: "" if work.roof else _percent(work.share(seconds, roof.limit(work))),  # not of itself
+                # not of itself
+                OF_ROOF: "" if work.roof else _percent(work.share(seconds, roof.limit(work))),
             }
             return {title: text for title, text in found.items() if text}
     return {}
 
 
 def describe_shares(record: Record, roof: Roof, metric: str) -> str:
-    """The same in words, for a metric that is a time with declared work or a rate that follows from it."""
+    """The same in words, for a metric that is a time with declared work or a rate that follows from
+    it."""
     found = shares(record, roof, metric)
-    words = {INTENSITY: "{}", OF_PEAK: "{} of the published peak", OF_ROOF: "{} of the measured roof"}
+    words = {
+        INTENSITY: "{}",
+        OF_PEAK: "{} of the published peak",
+        OF_ROOF: "{} of the measured roof",
+    }
     return ", ".join(words[title].format(text) for title, text in found.items())
 
 
 def measured_power(record: Record) -> float | None:
-    """Mean power under the load of the point, W, from a metric that `bench.energy` measured; None where none did."""
+    """Mean power under the load of the point, W, from a metric that `bench.energy` measured; None
+    where none did."""
     found = (metric.info.get("power") for metric in record.metrics.values() if metric.unit == "J")
     return next((watts for watts in found if isinstance(watts, float)), None)
 

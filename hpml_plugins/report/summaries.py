@@ -1,4 +1,5 @@
-"""What a chart says, in a sentence or two: for readers who do not see it, and for those in a hurry."""
+"""What a chart says, in a sentence or two: for readers who do not see it, and for those in a
+hurry."""
 
 from __future__ import annotations
 
@@ -18,20 +19,29 @@ ENOUGH_SHARED = 2
 
 
 def summarise(chart: Chart, table: Table) -> str:
-    """The range of what a chart measures; and the ratio of the two series that share most points, as geometric mean.
+    """The range of what a chart measures; and the ratio of the two series that share most points,
+    as geometric mean.
 
-    Empty for a chart that was not made by `hpml_plugins.report.charts`, or draws several columns as one.
+    Empty for a chart that was not made by `hpml_plugins.report.charts`, or draws several columns as
+    one.
     """
     meta = chart.get("usermeta", {})
     *across, (column, title, unit) = meta.get("axes") or [("", "", "")]
-    rows = [row for row in table.rows() if row.get("what") != "roof"]  # a published roof was not measured
-    known = [(number, row) for row in rows if isinstance(number := row.get(column), int | float) and isfinite(number)]
+    # a published roof was not measured
+    rows = [row for row in table.rows() if row.get("what") != "roof"]
+    known = [
+        (number, row)
+        for row in rows
+        if isinstance(number := row.get(column), int | float) and isfinite(number)
+    ]
     if len({number for number, _ in known}) < 2:
         return ""
 
     def place(row: Mapping[str, Cell]) -> str:
         at = [
-            f"{title} {_text(x, unit)}" for name, title, unit in across if isinstance(x := row.get(name), int | float)
+            f"{title} {_text(x, unit)}"
+            for name, title, unit in across
+            if isinstance(x := row.get(name), int | float)
         ]
         return ", ".join(filter(None, [label_of(row, meta["others"]), *at]))
 
@@ -46,7 +56,8 @@ def summarise(chart: Chart, table: Table) -> str:
 
 
 def _compare(points: dict[str, dict[str, float]]) -> str:
-    """` A is 1.41 times B (geometric mean of 7 points).`, or nothing where no two series share enough."""
+    """` A is 1.41 times B (geometric mean of 7 points).`, or nothing where no two series share
+    enough."""
     shared: dict[tuple[str, str], list[float]] = defaultdict(list)
     for values in points.values():
         positive = {name: value for name, value in values.items() if name and value > 0}

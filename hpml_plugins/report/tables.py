@@ -1,4 +1,5 @@
-"""Tables for readers: cells formatted with their units, as Markdown, as CSV, and as text for a terminal."""
+"""Tables for readers: cells formatted with their units, as Markdown, as CSV, and as text for a
+terminal."""
 
 from __future__ import annotations
 
@@ -24,9 +25,13 @@ DIFFERENT = 0.10
 
 
 def formatted(table: Table) -> list[list[str]]:
-    """The rows as printable text: numbers with a unit scaled for reading, "–" for what is not known."""
+    """The rows as printable text: numbers with a unit scaled for reading, "–" for what is not
+    known."""
     units = [table.units.get(name, "") for name in table.columns]
-    return [[_format(cell, unit) for cell, unit in zip(row.values(), units, strict=True)] for row in table.rows()]
+    return [
+        [_format(cell, unit) for cell, unit in zip(row.values(), units, strict=True)]
+        for row in table.rows()
+    ]
 
 
 def numeric(table: Table) -> list[bool]:
@@ -41,13 +46,17 @@ def as_markdown(table: Table) -> str:
     """A Markdown table."""
     rules = ["--:" if right else "---" for right in numeric(table)]
     lines = [list(map(printable, table.columns)), rules, *formatted(table)]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+    )
 
 
 def as_csv(table: Table) -> str:
-    """Comma-separated values: numbers in SI base units at full precision; the heading names the unit, `time [s]`.
+    """Comma-separated values: numbers in SI base units at full precision; the heading names the
+    unit, `time [s]`.
 
-    A text that a spreadsheet would take for a formula has an apostrophe in front; a line break in one is escaped.
+    A text that a spreadsheet would take for a formula has an apostrophe in front; a line break in
+    one is escaped.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -82,20 +91,24 @@ def as_text(table: Table) -> str:
 
 
 def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
-    """The points of one benchmark for a terminal: a row each, in as many tables as the width asks for.
+    """The points of one benchmark for a terminal: a row each, in as many tables as the width asks
+    for.
 
-    Parameters that all points share stand in a line before the tables. Behind the metrics stand the shares of peak and
-    roof where the work is declared.
+    Parameters that all points share stand in a line before the tables. Behind the metrics stand the
+    shares of peak and roof where the work is declared.
     """
     cells = [
-        {name: spell_samples(samples, samples.unit) for name, samples in record.metrics.items()} | shares(record, roof)
+        {name: spell_samples(samples, samples.unit) for name, samples in record.metrics.items()}
+        | shares(record, roof)
         for record in records
     ]
     metrics = list(dict.fromkeys(name for each in cells for name in each))
     params = records[0].params if records else {}
     varying = [key for key in params if len({repr(record.params[key]) for record in records}) > 1]
     if len(varying) < len(params):
-        yield printable(", ".join(f"{key}={value}" for key, value in params.items() if key not in varying))
+        yield printable(
+            ", ".join(f"{key}={value}" for key, value in params.items() if key not in varying)
+        )
     shown = [dict.fromkeys(metrics, "–") | each for each in cells]
     rows = [{key: str(record.params[key]) for key in varying} for record in records]
     whole = Table.of([row | each for row, each in zip(rows, shown, strict=True)])
@@ -109,7 +122,8 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
 
 
 def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
-    """The points of one benchmark for a terminal: measured ones as tables, the others and the warnings by reason."""
+    """The points of one benchmark for a terminal: measured ones as tables, the others and the
+    warnings by reason."""
     yield from point_tables([record for record in records if record.status == "ok"], width, roof)
     # Below and not in a column: a reason is longer than all the numbers together.
     by_remark: dict[tuple[str, str], list[str]] = {}
@@ -119,7 +133,11 @@ def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterat
         for remark in [*ended, *(("warning", text) for text in warnings)]:
             by_remark.setdefault(remark, []).append(format_point(record.params))
     for (kind, text), points in by_remark.items():
-        which = points[0] if len(points) == 1 and points[0] else f"{len(points)} of {len(records)} points"
+        which = (
+            points[0]
+            if len(points) == 1 and points[0]
+            else f"{len(points)} of {len(records)} points"
+        )
         yield printable(f"{kind}: {which}: {text}")
 
 
@@ -130,11 +148,15 @@ def _missing_rounds(record: Record) -> Iterator[str]:
 
 
 def _differing_rounds(record: Record) -> Iterator[str]:
-    """A warning where the rounds of a timed metric disagree, which explains an interval wider than those of rounds."""
+    """A warning where the rounds of a timed metric disagree, which explains an interval wider than
+    those of rounds."""
     for name, metric in record.metrics.items():
         medians = metric.round_medians if metric.info.get("timer") else []
         if medians and max(medians) > min(medians) * (1 + DIFFERENT) > 0 and metric.unit == "s":
-            yield f"{name}: the rounds differ, their medians are {', '.join(quantity(each, 's') for each in medians)}"
+            yield (
+                f"{name}: the rounds differ, their medians are"
+                f" {', '.join(quantity(each, 's') for each in medians)}"
+            )
 
 
 def spell_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:
@@ -147,7 +169,8 @@ def _format(cell: Cell, unit: str) -> str:
         return "–"
     if isinstance(cell, bool | str):
         return printable(str(cell))
-    # What somebody chose (a learning rate of 0.001) stays as it was written; what was computed gets four digits.
+    # What somebody chose (a learning rate of 0.001) stays as it was written; what was computed gets
+    # four digits.
     if not unit and (isinstance(cell, int) or len(str(cell)) <= AS_WRITTEN):
         return str(cell)
     return quantity(cell, unit)

@@ -1,8 +1,10 @@
-"""The only loop over the points of a run: all rounds of all points, in random order or within a limit in time.
+"""The only loop over the points of a run: all rounds of all points, in random order or within a
+limit in time.
 
-Without a limit the rounds of all points are interleaved at random, so that slow changes of the machine fall on all of
-them. Within a limit the points come in their order, each with all its rounds: what was measured is whole, and what
-does not fit is left out by name. The reference comes first in either case.
+Without a limit the rounds of all points are interleaved at random, so that slow changes of the
+machine fall on all of them. Within a limit the points come in their order, each with all its
+rounds: what was measured is whole, and what does not fit is left out by name. The reference comes
+first in either case.
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ def measure_rounds(
 ) -> list[Record | None]:
     """Measure the rounds of the points. Returns what the rounds of each gave, as one Record.
 
-    A point that failed or was skipped has no further round. None where a commit gives no Record, and where a point did
-    not fit into the limit.
+    A point that failed or was skipped has no further round. None where a commit gives no Record,
+    and where a point did not fit into the limit.
 
     run: the name of this run.  measure: measures a round of the point of this number.
     """
@@ -150,7 +152,8 @@ class _Loop:
 
 
 def _join(rounds: Sequence[Record | None], run: str) -> Record | None:
-    """One Record of the rounds; that of an earlier run, which this run completes, comes with all of its rounds."""
+    """One Record of the rounds; that of an earlier run, which this run completes, comes with all of
+    its rounds."""
     if not rounds:
         return None
     last = rounds[-1]
@@ -158,7 +161,8 @@ def _join(rounds: Sequence[Record | None], run: str) -> Record | None:
 
 
 def needs_more(rounds: Sequence[Record | None], run: str) -> bool:
-    """Whether a point needs further rounds. A commit from before there were rounds plans one, and tells of one."""
+    """Whether a point needs further rounds. A commit from before there were rounds plans one, and
+    tells of one."""
     record = _join(rounds, run)
     if record is None or record.status != "ok":
         return False

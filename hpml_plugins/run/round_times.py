@@ -1,4 +1,5 @@
-"""How long the rounds of a run take: predicted from earlier Records, corrected by what the run has shown so far."""
+"""How long the rounds of a run take: predicted from earlier Records, corrected by what the run has
+shown so far."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from hpml_plugins.store import decode_file, record_files
 
 #: s of a round of which nothing is known at all.
 UNKNOWN = 3.0
-#: Time of a later round as a share of the first's, where no point tells: the first compiles and loads.
+#: Time of a later round as a share of the first's, where no point tells: the first compiles and
+#: loads.
 LATER_SHARE = 0.6
 #: s with which the prediction itself counts in the ratio of what a run took to what was predicted.
 WEIGHT = 30.0
-#: A round that takes longer than this many times its prediction counts as that much: one of them says little of others.
+#: A round that takes longer than this many times its prediction counts as that much: one of them
+#: says little of others.
 SURPRISE = 4.0
 #: The ratio is not believed beyond these.
 LEAST_RATIO, MOST_RATIO = 0.2, 5.0
@@ -54,7 +57,8 @@ class PastRound(msgspec.Struct, omit_defaults=True):
 
 
 def read_past_rounds(results: Path) -> list[PastRound]:
-    """The stored rounds of all machines, in the order of time. What cannot be read tells nothing."""
+    """The stored rounds of all machines, in the order of time. What cannot be read tells
+    nothing."""
     decode = msgspec.json.Decoder(PastRound).decode
     found = []
     for path in record_files(results):
@@ -88,7 +92,8 @@ class _Known:
 
 
 class _Progress:
-    """What rounds of one sort, first or later ones, took in this run, against what was predicted for them."""
+    """What rounds of one sort, first or later ones, took in this run, against what was predicted
+    for them."""
 
     def __init__(self) -> None:
         self.measured = 0.0
@@ -103,21 +108,27 @@ class _Progress:
 class RoundTimes:
     """Predicts how long a round takes, s.
 
-    A first round compiles and loads what later rounds find in caches, and a fresh node is slower at all of it: first
-    and later rounds are predicted apart, and each is corrected by the ratio that this run has shown.
+    A first round compiles and loads what later rounds find in caches, and a fresh node is slower at
+    all of it: first and later rounds are predicted apart, and each is corrected by the ratio that
+    this run has shown.
 
-    past: stored rounds, not joined, of this machine and of others, in the order of time.  machine: this one. Its own
-    rounds count first, then those of machines that have a GPU as this one does, or have none, then of the others, then
-    those of the same benchmark's other points.  has_gpu: whether this machine has one.
+    past: stored rounds, not joined, of this machine and of others, in the order of time.  machine:
+    this one. Its own rounds count first, then those of machines that have a GPU as this one does,
+    or have none, then of the others, then those of the same benchmark's other points.  has_gpu:
+    whether this machine has one.
     """
 
-    def __init__(self, past: Iterable[PastRound] = (), machine: str = "", *, has_gpu: bool = False) -> None:
+    def __init__(
+        self, past: Iterable[PastRound] = (), machine: str = "", *, has_gpu: bool = False
+    ) -> None:
         self._machine = machine
         self._has_gpu = has_gpu
         self._own: dict[str, _Known] = defaultdict(_Known)
         self._alike: dict[str, _Known] = defaultdict(_Known)
         self._others: dict[str, _Known] = defaultdict(_Known)
-        self._of_benchmark: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._of_benchmark: dict[str, dict[int, list[float]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         self._now: dict[str, float] = {}
         self._progress = {0: _Progress(), 1: _Progress()}
         self._overhead = 0.0
@@ -148,7 +159,8 @@ class RoundTimes:
         return sum(map(self.expect, rounds))
 
     def learn(self, this: Round, seconds: float, wall: float) -> None:
-        """Take in a round of this run. seconds: of the point itself.  wall: from one round's end to the next one's."""
+        """Take in a round of this run. seconds: of the point itself.  wall: from one round's end to
+        the next one's."""
         progress = self._progress[min(this.number, 1)]
         expected = self._expected(this)
         progress.predicted += expected
@@ -160,7 +172,8 @@ class RoundTimes:
 
     @property
     def between(self) -> float:
-        """Mean seconds between the end of a point and the beginning of the next one: starting and ending processes."""
+        """Mean seconds between the end of a point and the beginning of the next one: starting and
+        ending processes."""
         return self._overhead / self._rounds if self._rounds else 0.0
 
     def _expected(self, this: Round) -> float:

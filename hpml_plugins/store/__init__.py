@@ -1,4 +1,5 @@
-"""The results folder: Records as JSON lines, which are the truth, and asv's files, which are written from them."""
+"""The results folder: Records as JSON lines, which are the truth, and asv's files, which are
+written from them."""
 
 from hpml_plugins.model.record import decode
 from hpml_plugins.store.declarations import DECLARATIONS

@@ -1,7 +1,7 @@
 """Results of a plain asv project as Records.
 
-This is the only code that reads asv's result files as data. Benchmarks of ours are left out: their result files are
-written from Records and are never read back.
+This is the only code that reads asv's result files as data. Benchmarks of ours are left out: their
+result files are written from Records and are never read back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from hpml_plugins.store.files import machine_folders, read_object
 
 #: The metric of an imported benchmark; asv's benchmarks have one number each.
 METRIC = "value"
-#: Our units → asv's. asv formats the first two by itself and leaves "unit" away; any other it shows as its text.
+#: Our units → asv's. asv formats the first two by itself and leaves "unit" away; any other it shows
+#: as its text.
 ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
 _REASONS = {
     "ok": "",
@@ -35,7 +36,8 @@ _LARGEST = 2**63
 
 
 class ResultFile(msgspec.Struct):
-    """What is read of one of asv's result files (format 2). results: asv's name of a benchmark → its columns."""
+    """What is read of one of asv's result files (format 2). results: asv's name of a benchmark →
+    its columns."""
 
     commit_hash: str
     env_name: str
@@ -46,8 +48,14 @@ class ResultFile(msgspec.Struct):
     def __post_init__(self) -> None:
         for row in self.results.values():
             values = self.row(row).get("result")
-            numbers = isinstance(values, list) and {*map(type, values)} <= {float, int, bool, type(None)}
-            if values is not None and not numbers:  # asv takes means of them: text would end `asv publish`
+            numbers = isinstance(values, list) and {*map(type, values)} <= {
+                float,
+                int,
+                bool,
+                type(None),
+            }
+            # asv takes means of them: text would end `asv publish`
+            if values is not None and not numbers:
                 raise ValueError("a result is no number")
 
     def row(self, columns: Sequence[Any]) -> dict[str, Any]:
@@ -65,7 +73,8 @@ def is_result_file(found: Any) -> bool:
 
 
 def is_ours(declaration: Mapping[str, Any]) -> bool:
-    """Whether an entry of benchmarks.json is a metric of one of our benchmarks, whose values are in Records."""
+    """Whether an entry of benchmarks.json is a metric of one of our benchmarks, whose values are in
+    Records."""
     return "benchmark" in declaration and "metric" in declaration
 
 
@@ -81,7 +90,8 @@ def symbol_of(asv_unit: str) -> str:
 
 
 def direction_of(declaration: Mapping[str, Any]) -> Direction | None:
-    """Which direction is better; None where neither is, and where a benchmark that is not ours does not tell."""
+    """Which direction is better; None where neither is, and where a benchmark that is not ours does
+    not tell."""
     if "direction" in declaration:
         direction = declaration["direction"]
         return direction if direction in ("lower", "higher") else None
@@ -92,13 +102,16 @@ def direction_of(declaration: Mapping[str, Any]) -> Direction | None:
 def import_results(results: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -> Iterator[Record]:
     """A Record for each point in asv's result files of the benchmarks that are not ours.
 
-    benchmarks: asv's benchmarks.json. A file or a row that is not of asv's shape is passed over: asv names it when it
-    reads the same folder. `MetricSamples.interval` is asv's own, of 99 %, where it gave one.
+    benchmarks: asv's benchmarks.json. A file or a row that is not of asv's shape is passed over:
+    asv names it when it reads the same folder. `MetricSamples.interval` is asv's own, of 99 %,
+    where it gave one.
     """
     foreign = {name: each for name, each in benchmarks.items() if not is_ours(each)}
     if not foreign:
         return
-    for machine in (folder for folder in machine_folders(results) if (folder / "machine.json").is_file()):
+    for machine in (
+        folder for folder in machine_folders(results) if (folder / "machine.json").is_file()
+    ):
         for path in sorted({*machine.glob("*.json")} - {machine / "machine.json"}):
             with suppress(HpmlError, msgspec.ValidationError):
                 file = msgspec.convert(read_object(path), ResultFile)
@@ -108,11 +121,14 @@ def import_results(results: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -
 
 def _records(file: ResultFile, foreign: Mapping[str, Mapping[str, Any]]) -> Iterator[Record]:
     for name in [name for name in foreign if file.results.get(name)]:
-        with suppress(TypeError, ValueError, IndexError, OverflowError, KeyError):  # not of the shape that asv writes
+        # not of the shape that asv writes
+        with suppress(TypeError, ValueError, IndexError, OverflowError, KeyError):
             yield from list(_points(name, foreign[name], file.row(file.results[name]), file))
 
 
-def _points(name: str, declaration: Mapping[str, Any], row: Mapping[str, Any], file: ResultFile) -> Iterator[Record]:
+def _points(
+    name: str, declaration: Mapping[str, Any], row: Mapping[str, Any], file: ResultFile
+) -> Iterator[Record]:
     values = row["result"]
     grid = row.get("params") or []
     names = [str(each) for each in declaration.get("param_names") or []]
@@ -125,11 +141,15 @@ def _points(name: str, declaration: Mapping[str, Any], row: Mapping[str, Any], f
     unit, direction = unit_of(declaration), direction_of(declaration)
     lows, highs = (row.get(f"stats_ci_99_{end}") or [None] * len(values) for end in "ab")
     for point, value, low, high in zip(itertools.product(*grid), values, lows, highs, strict=True):
-        status: Status = "failed" if value is None else "ok" if _is_measurement(value) else "skipped"
+        status: Status = (
+            "failed" if value is None else "ok" if _is_measurement(value) else "skipped"
+        )
         bounded = _is_measurement(low) and _is_measurement(high)
         interval = (float(low), float(high)) if bounded else None
         samples = [float(value)] if status == "ok" else []
-        measured = {METRIC: MetricSamples(unit, direction, samples, interval=interval)} if samples else {}
+        measured = (
+            {METRIC: MetricSamples(unit, direction, samples, interval=interval)} if samples else {}
+        )
         yield Record(
             benchmark=name,
             plugin="",
@@ -153,7 +173,8 @@ def _is_measurement(value: Any) -> bool:
 
 
 def value_of(text: str) -> Value:
-    """The value of a parameter that asv spells as Python's repr; what is no plain value stays text."""
+    """The value of a parameter that asv spells as Python's repr; what is no plain value stays
+    text."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

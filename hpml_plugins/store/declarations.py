@@ -1,4 +1,5 @@
-"""benchmarks.json and machine.json: the union of what several nodes declare, and what of it asv can read."""
+"""benchmarks.json and machine.json: the union of what several nodes declare, and what of it asv can
+read."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from hpml_plugins.store.asv_results import value_of
 
 #: Points of one benchmark at most: a grid of a few lines can unfold to any number.
 MAX_POINTS = 10**6
-#: Bytes of a benchmark's name: files are named after it, with a longer name while they are written; 255 is the limit.
+#: Bytes of a benchmark's name: files are named after it, with a longer name while they are written;
+#: 255 is the limit.
 MAX_NAME = 200
 Entries = dict[str, Any]
 #: The key of benchmarks.json and machine.json that is not an entry: asv's version of the format.
@@ -22,7 +24,8 @@ DECLARATIONS = "benchmarks.json"
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """What is read of an entry of benchmarks.json. params: the values of each parameter, as Python's repr.
+    """What is read of an entry of benchmarks.json. params: the values of each parameter, as
+    Python's repr.
 
     plugin, benchmark, metric, si_unit: empty where the benchmark is not ours.
     """
@@ -58,11 +61,12 @@ def valid_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:
 
 
 def join_entries(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Entries, list[str]]:
-    """The union of two objects of JSON, whatever the order of joining, and what was decided between, in words.
+    """The union of two objects of JSON, whatever the order of joining, and what was decided
+    between, in words.
 
-    Of two declarations of a benchmark the one of the higher version counts; of one version, with the values of both
-    grids, so that no point that a node measured is missing from asv's pages. Of two other values the one that sorts
-    last.
+    Of two declarations of a benchmark the one of the higher version counts; of one version, with
+    the values of both grids, so that no point that a node measured is missing from asv's pages. Of
+    two other values the one that sorts last.
     """
     joined, decided = {**theirs, **ours}, []
     for name, entry in theirs.items():
@@ -71,7 +75,9 @@ def join_entries(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[En
             continue
         joined[name] = kept = max(mine, entry, key=_rank)
         if (pairs := _grids_of_one_version(mine, entry)) is not None:
-            values = [one if one == other else sorted_values({*one, *other}) for one, other in pairs]
+            values = [
+                one if one == other else sorted_values({*one, *other}) for one, other in pairs
+            ]
             joined[name] = {**kept, "params": values}
         else:
             decided.append(f"{name} is {_spell(mine)} and {_spell(entry)}; {_spell(kept)} is kept")
@@ -81,13 +87,16 @@ def join_entries(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[En
 def keep_declared(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entries:
     """What to write when one node declares `written` and the folder already declares `found`.
 
-    The writer's declarations override, but nothing is lost: benchmarks that it does not have stay, and a grid of the
-    same version keeps its values, the writer's first.
+    The writer's declarations override, but nothing is lost: benchmarks that it does not have stay,
+    and a grid of the same version keeps its values, the writer's first.
     """
     kept = {**found, **written}
     for name in written.keys() & found.keys():
         if (pairs := _grids_of_one_version(written[name], found[name])) is not None:
-            kept[name] = {**kept[name], "params": [list(dict.fromkeys([*mine, *theirs])) for mine, theirs in pairs]}
+            kept[name] = {
+                **kept[name],
+                "params": [list(dict.fromkeys([*mine, *theirs])) for mine, theirs in pairs],
+            }
     return kept
 
 
@@ -110,10 +119,17 @@ def _declaration(entry: Any) -> Declaration | None:
 
 
 def _grids_of_one_version(one: Any, other: Any) -> list[tuple[list[str], list[str]]] | None:
-    """The values of each parameter in two declarations of one benchmark; None where they do not say the same of it."""
+    """The values of each parameter in two declarations of one benchmark; None where they do not say
+    the same of it."""
     first, second = _declaration(one), _declaration(other)
-    same = first and second and (first.version, first.param_names) == (second.version, second.param_names)
-    return list(zip(first.params, second.params, strict=True)) if first and second and same else None
+    same = (
+        first
+        and second
+        and (first.version, first.param_names) == (second.version, second.param_names)
+    )
+    return (
+        list(zip(first.params, second.params, strict=True)) if first and second and same else None
+    )
 
 
 def _rank(entry: Any) -> tuple[Any, ...]:
@@ -121,7 +137,12 @@ def _rank(entry: Any) -> tuple[Any, ...]:
     if not declaration:
         return False, (), (), json.dumps(entry, sort_keys=True)
     rest = {key: value for key, value in entry.items() if key != "params"}
-    return True, _version(declaration.version), declaration.param_names, json.dumps(rest, sort_keys=True)
+    return (
+        True,
+        _version(declaration.version),
+        declaration.param_names,
+        json.dumps(rest, sort_keys=True),
+    )
 
 
 def _version(text: str) -> tuple[int, Any]:
@@ -137,4 +158,6 @@ def _spell(entry: Any) -> str:
     declaration = _declaration(entry)
     if not declaration:
         return repr(entry)[:100]
-    return f"version {declaration.version} ({', '.join(declaration.param_names) or 'no parameters'})"
+    return (
+        f"version {declaration.version} ({', '.join(declaration.param_names) or 'no parameters'})"
+    )

@@ -15,23 +15,30 @@ from typing import Any, BinaryIO
 from hpml_plugins.errors import HpmlError, UsageError, describe
 
 _PARTIAL = ".partial"
-#: Takes what is left out of results, in words: a line that is no Record, a file that is no regular one.
+#: Takes what is left out of results, in words: a line that is no Record, a file that is no regular
+#: one.
 OnDamage = Callable[[str], None]
 #: B of the largest file of results that is read whole.
 MAX_FILE = 256 << 20
 #: B of the longest name of a file or folder, on every file system that is met.
 LONGEST_NAME = 255
 _KINDS = {
-    stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder",
-    stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-}  # fmt: skip
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def open_result(path: Path, limit: float = MAX_FILE) -> BinaryIO:
-    """Open a file among results, or of a job, for reading. All of them are opened here: others may have written them.
+    """Open a file among results, or of a job, for reading. All of them are opened here: others may
+    have written them.
 
-    Raises HpmlError for anything but a regular file of at most `limit` B: a link is not followed, and a FIFO or a
-    device is not opened, which could block. Raises FileNotFoundError where there is nothing.
+    Raises HpmlError for anything but a regular file of at most `limit` B: a link is not followed,
+    and a FIFO or a device is not opened, which could block. Raises FileNotFoundError where there is
+    nothing.
     """
     try:
         refuse_irregular(path)
@@ -42,22 +49,27 @@ def open_result(path: Path, limit: float = MAX_FILE) -> BinaryIO:
         raise HpmlError(f"cannot be read: {describe(error)}; ignored", str(path)) from None
     if (size := os.fstat(file.fileno()).st_size) > limit:
         file.close()
-        raise HpmlError(f"{size / 1e6:,.0f} MB, and the limit is {limit / 1e6:,.0f} MB; ignored", str(path))
+        raise HpmlError(
+            f"{size / 1e6:,.0f} MB, and the limit is {limit / 1e6:,.0f} MB; ignored", str(path)
+        )
     return file
 
 
 def refuse_irregular(path: Path) -> None:
-    """Raise HpmlError, with what it is, for anything but a regular file; FileNotFoundError where there is nothing."""
+    """Raise HpmlError, with what it is, for anything but a regular file; FileNotFoundError where
+    there is nothing."""
     if kind := _KINDS.get(stat.S_IFMT(path.lstat().st_mode)):
         raise HpmlError(f"{kind}; ignored", str(path))
 
 
 def path_in(folder: Path, *names: str) -> Path:
-    """`folder/name/…`, of names that others chose: the text of a Record, a file's name in somebody else's results.
+    """`folder/name/…`, of names that others chose: the text of a Record, a file's name in somebody
+    else's results.
 
     This is the only way from such a text to a path (a test holds that): each name is one step down.
-    Raises HpmlError for a name that is empty, hidden, longer than a file system allows, not printable, or that holds a
-    separator, and so for `..`, for an absolute path and for one with a NUL.
+    Raises HpmlError for a name that is empty, hidden, longer than a file system allows, not
+    printable, or that holds a separator, and so for `..`, for an absolute path and for one with a
+    NUL.
     """
     for name in names:
         size = len(os.fsencode(name)) if name.isprintable() else 0
@@ -68,19 +80,25 @@ def path_in(folder: Path, *names: str) -> Path:
 
 
 def machine_folder(results: Path, machine: str) -> Path:
-    """results/<machine>/. Raises UsageError for a name that is not that of a folder there, such as `../x`."""
+    """results/<machine>/. Raises UsageError for a name that is not that of a folder there, such as
+    `../x`."""
     try:
         return path_in(results, machine)
     except HpmlError:
         raise UsageError(
-            f"machine name {machine[:LONGEST_NAME]!r} cannot name a folder in {results}; leave out slashes and leading "
-            "dots"
+            f"machine name {machine[:LONGEST_NAME]!r} cannot name a folder in {results}; leave out"
+            " slashes and leading dots"
         ) from None
 
 
 def machine_folders(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
-    """The folders of machines below a results folder, by name. Links are not followed; `on_damage` is given each."""
-    found = [path for path in sorted(results.glob("*")) if path.is_dir() and not path.name.startswith(".")]
+    """The folders of machines below a results folder, by name. Links are not followed; `on_damage`
+    is given each."""
+    found = [
+        path
+        for path in sorted(results.glob("*"))
+        if path.is_dir() and not path.name.startswith(".")
+    ]
     for path in found:
         if path.is_symlink() and on_damage:
             on_damage(f"{path}: a symbolic link; ignored")
@@ -88,10 +106,12 @@ def machine_folders(results: Path, on_damage: OnDamage | None = None) -> list[Pa
 
 
 def atomic_write(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Write a temporary file beside the target, fsync it, rename it into place: a reader sees the old file or the new.
+    """Write a temporary file beside the target, fsync it, rename it into place: a reader sees the
+    old file or the new.
 
-    The temporary name carries host and process, so that nodes of a shared file system do not collide.  durable: False
-    skips fsync, for files that can be made again.  Raises OSError that names the target, also for a full disk.
+    The temporary name carries host and process, so that nodes of a shared file system do not
+    collide.  durable: False skips fsync, for files that can be made again.  Raises OSError that
+    names the target, also for a full disk.
     """
     ending = f".{socket.gethostname()}-{os.getpid()}{_PARTIAL}"
     name = path.name
@@ -117,7 +137,8 @@ def atomic_write(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut: a file's own fsync covers its content alone."""
+    """Make the names in a folder survive a power cut: a file's own fsync covers its content
+    alone."""
     with suppress(OSError):  # not every file system can
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -135,8 +156,9 @@ def remove_partial_files(folder: Path, name: str = "*") -> None:
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in that file, with the NaN and infinities that asv writes.
 
-    Raises HpmlError for what `open_result` refuses, for what is no JSON or not UTF-8, for nesting too deep to process,
-    and for lone surrogates (`"\\ud800"`), which no page and no terminal can show.
+    Raises HpmlError for what `open_result` refuses, for what is no JSON or not UTF-8, for nesting
+    too deep to process, and for lone surrogates (`"\\ud800"`), which no page and no terminal can
+    show.
     """
     try:
         with open_result(path) as file:

@@ -1,12 +1,15 @@
-"""The lines of branches: which commits a branch went through, in which order, and how any other commit stands to it.
+"""The lines of branches: which commits a branch went through, in which order, and how any other
+commit stands to it.
 
-The line of a branch is its first-parent history, with those commits of a merged branch that were up to date with it: of
-each two commits of a line, one is an ancestor of the other. Results of other commits that git knows, of branches that
-were not merged or were merged from an older state, are in no line: ancestry decides, not dates.
+The line of a branch is its first-parent history, with those commits of a merged branch that were up
+to date with it: of each two commits of a line, one is an ancestor of the other. Results of other
+commits that git knows, of branches that were not merged or were merged from an older state, are in
+no line: ancestry decides, not dates.
 
-A repository lacks commits of results where it was cloned without a branch, where a branch was squashed or rebased after
-it was measured, and where results come from another repository. They are placed by their dates. Where git knows every
-ancestor of a branch, it cannot have gone through them; so they count only where there is nothing of the line itself.
+A repository lacks commits of results where it was cloned without a branch, where a branch was
+squashed or rebased after it was measured, and where results come from another repository. They are
+placed by their dates. Where git knows every ancestor of a branch, it cannot have gone through them;
+so they count only where there is nothing of the line itself.
 """
 
 from __future__ import annotations
@@ -26,17 +29,22 @@ MOST_NAMED = 5
 
 
 def ask_git(repository: Path, *words: str) -> str:
-    """What git says there; empty where it is not installed, there is no repository, or it does not know."""
+    """What git says there; empty where it is not installed, there is no repository, or it does not
+    know."""
     try:
-        return subprocess.run(["git", *words], cwd=repository, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["git", *words], cwd=repository, capture_output=True, text=True, check=True
+        ).stdout
     except (OSError, ValueError, subprocess.CalledProcessError):
         return ""
 
 
 class Standing(enum.IntEnum):
-    """How a commit stands to the line of a branch. A Record of a higher standing counts before all of a lower one."""
+    """How a commit stands to the line of a branch. A Record of a higher standing counts before all
+    of a lower one."""
 
-    #: The repository has it, and the line does not: a Record of it is in no answer about the branch.
+    #: The repository has it, and the line does not: a Record of it is in no answer about the
+    #: branch.
     OUTSIDE = 0
     #: No commit, or one of which neither ancestry nor date is known: in no line.
     UNPLACED = 1
@@ -48,7 +56,8 @@ class Standing(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """The line of one branch. branch: its name; "" for commits of no repository.  own: its commits."""
+    """The line of one branch. branch: its name; "" for commits of no repository.  own: its
+    commits."""
 
     branch: str
     own: frozenset[str] = frozenset()
@@ -58,10 +67,10 @@ class Line:
 class CommitOrder(Mapping[str, int]):
     """The place of each commit that is in a line, the newest highest: commit → place, oldest first.
 
-    lines: one for each branch, the one that tables and pages are about first.  by_date: the commits that the repository
-    lacks.  complete: whether git knows all ancestors of the branches; not in a shallow clone, where what is missing
-    counts as much as the rest.  known: every commit that the repository has.  problems: branches that it lacks, in
-    words.
+    lines: one for each branch, the one that tables and pages are about first.  by_date: the commits
+    that the repository lacks.  complete: whether git knows all ancestors of the branches; not in a
+    shallow clone, where what is missing counts as much as the rest.  known: every commit that the
+    repository has.  problems: branches that it lacks, in words.
     """
 
     places: Mapping[str, int]
@@ -74,7 +83,11 @@ class CommitOrder(Mapping[str, int]):
     @classmethod
     def of(cls, places: Mapping[str, int]) -> CommitOrder:
         """That order itself, or one of these commits as a single line."""
-        return places if isinstance(places, CommitOrder) else cls(places, [Line("", frozenset(places))])
+        return (
+            places
+            if isinstance(places, CommitOrder)
+            else cls(places, [Line("", frozenset(places))])
+        )
 
     def __getitem__(self, commit: str) -> int:
         return self.places[commit]
@@ -99,7 +112,8 @@ class CommitOrder(Mapping[str, int]):
         return Standing.OUTSIDE if commit in self.known else Standing.UNPLACED
 
     def within(self, commits: Collection[str]) -> CommitOrder:
-        """The same of a part of the commits; the others have no place, as if neither ancestry nor date were known."""
+        """The same of a part of the commits; the others have no place, as if neither ancestry nor
+        date were known."""
         wanted = frozenset(commits)
         placed = self.places.keys() - wanted
         return CommitOrder(
@@ -112,20 +126,26 @@ class CommitOrder(Mapping[str, int]):
         )
 
     def outside(self, commits: Iterable[str]) -> Counter[str]:
-        """Those of the commits, one for each Record, that are outside the first line, and how often each is there."""
+        """Those of the commits, one for each Record, that are outside the first line, and how often
+        each is there."""
         return Counter(commit for commit in commits if self.standing(commit) is Standing.OUTSIDE)
 
 
 def describe_outside(outside: Mapping[str, int], branch: str) -> str:
-    """What is left out of an answer about a branch, in words; "" where nothing is.  outside: commit → Records."""
+    """What is left out of an answer about a branch, in words; "" where nothing is.  outside: commit
+    → Records."""
     if not outside:
         return ""
     verb = "are" if len(outside) > 1 else "is"
-    return f"left out: {_count(outside)} that {verb} not on the line of {branch} ({name_some(outside)})"
+    return (
+        f"left out: {_count(outside)} that {verb} not on the line of {branch}"
+        f" ({name_some(outside)})"
+    )
 
 
 def describe_by_date(by_date: Mapping[str, int]) -> str:
-    """What is placed by its date alone, in words; "" where nothing is.  by_date: commit → Records."""
+    """What is placed by its date alone, in words; "" where nothing is.  by_date: commit →
+    Records."""
     if not by_date:
         return ""
     return f"placed by date: {_count(by_date)} that the repository lacks ({name_some(by_date)})"
@@ -133,20 +153,24 @@ def describe_by_date(by_date: Mapping[str, int]) -> str:
 
 def _count(commits: Mapping[str, int]) -> str:
     records = sum(commits.values())
-    return f"{records} Record{'s' * (records > 1)} of {len(commits)} commit{'s' * (len(commits) > 1)}"
+    return (
+        f"{records} Record{'s' * (records > 1)} of {len(commits)} commit{'s' * (len(commits) > 1)}"
+    )
 
 
 def name_some(commits: Collection[str]) -> str:
     """The first digits of these commits, of MOST_NAMED at most."""
-    return ", ".join(sorted(commit[:8] for commit in commits)[:MOST_NAMED]) + ", …" * (len(commits) > MOST_NAMED)
+    return ", ".join(sorted(commit[:8] for commit in commits)[:MOST_NAMED]) + ", …" * (
+        len(commits) > MOST_NAMED
+    )
 
 
 def commit_order(repository: Path, results: Path, branches: Sequence[str] = ()) -> CommitOrder:
     """The lines of these branches, with the commits of results that the repository lacks.
 
-    branches: names, the one that answers are about first; none: what is checked out. One that the repository lacks is
-    looked for at the remote `origin`; where that lacks it too, what is checked out takes its place, which `problems`
-    says. Without a repository, dates order all.
+    branches: names, the one that answers are about first; none: what is checked out. One that the
+    repository lacks is looked for at the remote `origin`; where that lacks it too, what is checked
+    out takes its place, which `problems` says. Without a repository, dates order all.
     """
     graph = read_graph(repository)
     if not graph.parents:
@@ -156,7 +180,9 @@ def commit_order(repository: Path, results: Path, branches: Sequence[str] = ()) 
         tip = _find_tip(repository, branch)
         if not tip:
             tip = _find_tip(repository, "HEAD")
-            problems.append(f"the repository has no branch {branch!r}; used instead: what is checked out")
+            problems.append(
+                f"the repository has no branch {branch!r}; used instead: what is checked out"
+            )
         lines.append(Line(branch, frozenset(graph.line(tip))))
     stored = stored_dates(result_files(results, known=graph.dates))
     dates = {**stored, **graph.dates}
@@ -182,7 +208,8 @@ def order_by_date(dates: Mapping[str, int]) -> CommitOrder:
 
 @dataclass(frozen=True)
 class Graph:
-    """The commits of a repository. parents: commit → its parents; none before its parents.  dates: ms since 1970."""
+    """The commits of a repository. parents: commit → its parents; none before its parents.  dates:
+    ms since 1970."""
 
     parents: Mapping[str, Sequence[str]]
     dates: Mapping[str, int]
@@ -190,8 +217,9 @@ class Graph:
     def line(self, tip: str) -> set[str]:
         """The commits of the line that ends with a commit, which may be "" or unknown: then none.
 
-        They are its first-parent history and, where a merge brought in what was built on its own first parent, those
-        commits too: the line went through them one after another, as if it had been moved to them.
+        They are its first-parent history and, where a merge brought in what was built on its own
+        first parent, those commits too: the line went through them one after another, as if it had
+        been moved to them.
         """
         at = {commit: number for number, commit in enumerate(self.parents)}
         found = set(self._first_parents(tip))
@@ -218,7 +246,9 @@ def read_graph(repository: Path) -> Graph:
     """All commits of all branches and tags, oldest first; none where there is no repository."""
     parents: dict[str, tuple[str, ...]] = {}
     dates: dict[str, int] = {}
-    for line in ask_git(repository, "log", "--all", "--date-order", "--reverse", "--format=%H %ct %P").splitlines():
+    for line in ask_git(
+        repository, "log", "--all", "--date-order", "--reverse", "--format=%H %ct %P"
+    ).splitlines():
         commit, seconds, *before = line.split()
         parents[commit], dates[commit] = tuple(before), int(seconds) * 1000
     return Graph(parents, dates)
@@ -236,12 +266,15 @@ def _find_tip(repository: Path, branch: str) -> str:
 def result_files(results: Path, known: Iterable[str] = ()) -> list[Path]:
     """asv's result files, which are named after their commits, without those of known commits."""
     shown = {commit[:8] for commit in known}
-    files = [path for folder in machine_folders(results) for path in sorted(folder.glob("*-*.json"))]
+    files = [
+        path for folder in machine_folders(results) for path in sorted(folder.glob("*-*.json"))
+    ]
     return [path for path in files if path.name[:8] not in shown]
 
 
 def stored_dates(files: Iterable[Path]) -> dict[str, int]:
-    """Commit → its date in asv's result files, ms since 1970. Damaged files are left to those who read the rest."""
+    """Commit → its date in asv's result files, ms since 1970. Damaged files are left to those who
+    read the rest."""
     dates: dict[str, int] = {}
     for path in files:
         found = read_object_or_empty(path)
@@ -250,8 +283,11 @@ def stored_dates(files: Iterable[Path]) -> dict[str, int]:
     return dates
 
 
-def place_by_date(ordered: Iterable[str], dates: Mapping[str, int], missing: Iterable[str]) -> list[str]:
-    """Each missing commit before the first commit that is dated later. ordered, the result: oldest first."""
+def place_by_date(
+    ordered: Iterable[str], dates: Mapping[str, int], missing: Iterable[str]
+) -> list[str]:
+    """Each missing commit before the first commit that is dated later. ordered, the result: oldest
+    first."""
     waiting = sorted(missing, key=lambda commit: (dates[commit], commit), reverse=True)
     found: list[str] = []
     for commit in ordered:

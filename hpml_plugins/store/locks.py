@@ -1,7 +1,9 @@
-"""One writer at a time, over all nodes of a shared file system. A lock ends with its holder, however that ends.
+"""One writer at a time, over all nodes of a shared file system. A lock ends with its holder,
+however that ends.
 
-A lock is flock's: the kernel releases it with the process, and not because the process is stopped, slow or old. Over
-NFS it is the server's (Linux): a node that loses power may leave its lock with the server until that notices.
+A lock is flock's: the kernel releases it with the process, and not because the process is stopped,
+slow or old. Over NFS it is the server's (Linux): a node that loses power may leave its lock with
+the server until that notices.
 """
 
 from __future__ import annotations
@@ -15,10 +17,16 @@ from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, unwritable
 from hpml_plugins.store.declarations import DECLARATIONS
-from hpml_plugins.store.files import machine_folder, open_result, refuse_irregular, remove_partial_files
+from hpml_plugins.store.files import (
+    machine_folder,
+    open_result,
+    refuse_irregular,
+    remove_partial_files,
+)
 from hpml_plugins.store.records import RECORDS
 
-#: s to wait for another writer of benchmarks.json, who needs milliseconds; and between two attempts to take a lock.
+#: s to wait for another writer of benchmarks.json, who needs milliseconds; and between two attempts
+#: to take a lock.
 DECLARATIONS_TIMEOUT, RETRY = 30.0, 0.05
 
 
@@ -27,10 +35,12 @@ class Locked(HpmlError):
 
 
 class Lock(AbstractContextManager["Lock"]):
-    """A locked file, which names its holder to those who wait. Use it as a context manager, or release it."""
+    """A locked file, which names its holder to those who wait. Use it as a context manager, or
+    release it."""
 
     def __init__(self, path: Path, timeout: float = 0.0) -> None:
-        """Take the lock. Raises Locked, with the holder, where it is not free within `timeout` s."""
+        """Take the lock. Raises Locked, with the holder, where it is not free within `timeout`
+        s."""
         self.path = path
         deadline = time.monotonic() + timeout
         try:
@@ -40,30 +50,42 @@ class Lock(AbstractContextManager["Lock"]):
                     raise Locked(f"held by {_holder(path)}", str(path))
                 time.sleep(RETRY)
             self._descriptor: int | None = descriptor
-            holder = f"{socket.gethostname()} (process {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S')})"
+            holder = (
+                f"{socket.gethostname()} (process {os.getpid()}, since"
+                f" {time.strftime('%Y-%m-%d %H:%M:%S')})"
+            )
             with suppress(OSError):  # a full disk: the lock holds without a name too
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, holder.encode(), 0)
         except OSError as error:
             raise unwritable(error, path) or HpmlError(
-                f"cannot be locked: {error.strerror}; keep results on a file system with flock", str(path)
+                f"cannot be locked: {error.strerror}; keep results on a file system with flock",
+                str(path),
             ) from None
 
     def check(self) -> None:
-        """Raise Locked if the file at this path is no longer the one that was locked. Call it before writing.
+        """Raise Locked if the file at this path is no longer the one that was locked. Call it
+        before writing.
 
-        Whoever removed it (`git clean -x`, say) let another process lock a new file and write the same results.
+        Whoever removed it (`git clean -x`, say) let another process lock a new file and write the
+        same results.
         """
         if self._descriptor is None or not _is_at(self._descriptor, self.path):
-            what = f"is no longer locked by this process: the lock file was removed, and {_holder(self.path)} may write"
-            raise Locked(f"{what} there; what was stored is kept, start the run again", str(self.path.parent))
+            what = (
+                "is no longer locked by this process: the lock file was removed, and"
+                f" {_holder(self.path)} may write"
+            )
+            raise Locked(
+                f"{what} there; what was stored is kept, start the run again", str(self.path.parent)
+            )
 
     def release(self) -> None:
         """Release the lock. Calling it again does nothing."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # also where a forked process has the file open
+            # also where a forked process has the file open
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -82,7 +104,8 @@ def _try_to_lock(path: Path) -> int | None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             locked = _is_at(descriptor, path)  # else it was removed meanwhile, and guards nothing
             if locked and os.fstat(descriptor).st_nlink > 1:
-                # A hard link: what is written here would be written into another file, too. Only the name here goes.
+                # A hard link: what is written here would be written into another file, too. Only
+                # the name here goes.
                 path.unlink()
                 locked = False
         finally:
@@ -109,19 +132,22 @@ def _holder(path: Path) -> str:
 def lock_machine(results: Path, machine: str, *, timeout: float = 0.0) -> Lock:
     """Lock results/<machine>/ for this process. Raises Locked, saying who holds it and what to do.
 
-    A symbolic link is refused: results come from others too, and must not have us write elsewhere. `results` itself may
-    be a link: that is the user's own doing.
+    A symbolic link is refused: results come from others too, and must not have us write elsewhere.
+    `results` itself may be a link: that is the user's own doing.
     """
     folder = machine_folder(results, machine)
     for each in (folder, folder / RECORDS):
         if each.is_symlink():
-            raise HpmlError("is a symbolic link, which nothing is written through; put a folder there", str(each))
+            raise HpmlError(
+                "is a symbolic link, which nothing is written through; put a folder there",
+                str(each),
+            )
     try:
         lock = Lock(folder / ".lock", timeout)
     except Locked as locked:
         raise Locked(
-            f"machine {machine!r} is being measured: {locked.what}; wait until it is done, or give this node a name "
-            "of its own: asv run --machine NAME",
+            f"machine {machine!r} is being measured: {locked.what}; wait until it is done, or give"
+            " this node a name of its own: asv run --machine NAME",
             str(folder),
         ) from None
     for each in (folder, folder / RECORDS):

@@ -1,4 +1,5 @@
-"""Merging results folders: the union of Records line by line, of declarations, of machines; then asv's files again.
+"""Merging results folders: the union of Records line by line, of declarations, of machines; then
+asv's files again.
 
 The result does not depend on the order of merging, and merging twice changes nothing.
 """
@@ -31,7 +32,8 @@ _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
 
 
 def find_results(folder: Path) -> Path:
-    """The results folder that is meant: `results` in the folder, or the folder itself. Raises UsageError for neither.
+    """The results folder that is meant: `results` in the folder, or the folder itself. Raises
+    UsageError for neither.
 
     A project comes first: its published `html` has files of Records too.
     """
@@ -42,11 +44,14 @@ def find_results(folder: Path) -> Path:
     raise UsageError("no results here: neither benchmarks.json nor a machine's folder", str(folder))
 
 
-def merge_results(sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: Lock | None = None) -> Merge:
+def merge_results(
+    sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: Lock | None = None
+) -> Merge:
     """Put the union of all into one results folder; the others are only read.
 
-    A machine that is being measured in `into` is not waited for: Locked says so. A file that is damaged or not
-    a result is named and left alone, and the rest goes on.  locked: of a machine, which the caller holds.
+    A machine that is being measured in `into` is not waited for: Locked says so. A file that is
+    damaged or not a result is named and left alone, and the rest goes on.  locked: of a machine,
+    which the caller holds.
     """
     merge = Merge(into, dry_run)
     found: dict[Path, list[Path]] = {}
@@ -74,10 +79,12 @@ def _order(place: Path) -> tuple[str, bool, Path]:
 
 @dataclass
 class Merge:
-    """A merge. records: new ones, by machine.  files: written.  conflicts: what was decided.  skipped: left alone.
+    """A merge. records: new ones, by machine.  files: written.  conflicts: what was decided.
+    skipped: left alone.
 
-    retracted, changed: points that were stored here and that a retraction, or another round of their run, takes away or
-    changes.  disputed: points of which a round is stored twice, differently.  Each in words.
+    retracted, changed: points that were stored here and that a retraction, or another round of
+    their run, takes away or changes.  disputed: points of which a round is stored twice,
+    differently.  Each in words.
     """
 
     into: Path
@@ -91,7 +98,8 @@ class Merge:
     disputed: list[str] = field(default_factory=list)
 
     def find(self, source: Path) -> list[Path]:
-        """The files of a results folder by machine, Records first; everything else is named and left alone."""
+        """The files of a results folder by machine, Records first; everything else is named and
+        left alone."""
         found = []
         places = [path.relative_to(source) for path in source.rglob("*")]
         for place in sorted(places, key=_order):
@@ -100,7 +108,9 @@ class Merge:
                 continue
             if path.is_symlink():  # it may point at anything of this machine
                 self.skipped.append(f"{path}: a symbolic link; ignored")
-            elif any(place.match(pattern) and len(place.parts) == depth for pattern, depth in _RESULTS):
+            elif any(
+                place.match(pattern) and len(place.parts) == depth for pattern, depth in _RESULTS
+            ):
                 try:
                     path_in(self.into, *place.parts)
                 except HpmlError as error:
@@ -113,25 +123,35 @@ class Merge:
 
     @property
     def consequences(self) -> str:
-        """What it does to points that are stored here, in words: `1 retraction, 2 points changed, 0 conflicts`.
+        """What it does to points that are stored here, in words: `1 retraction, 2 points changed, 0
+        conflicts`.
 
         Empty where it only adds.
         """
         if not (self.retracted or self.changed or self.disputed):
             return ""
-        retractions, conflicts = counted(len(self.retracted), "retraction"), counted(len(self.disputed), "conflict")
+        retractions, conflicts = (
+            counted(len(self.retracted), "retraction"),
+            counted(len(self.disputed), "conflict"),
+        )
         return f"{retractions}, {counted(len(self.changed), 'point')} changed, {conflicts}"
 
     def describe(self) -> Iterator[str]:
-        """New Records of each machine, what they do to others, and how many files were written, a line each."""
-        yield from (f"{machine}  {counted(count, 'new record')}" for machine, count in sorted(self.records.items()))
+        """New Records of each machine, what they do to others, and how many files were written, a
+        line each."""
+        yield from (
+            f"{machine}  {counted(count, 'new record')}"
+            for machine, count in sorted(self.records.items())
+        )
         if self.consequences:
             yield self.consequences
         files = counted(len(dict.fromkeys(self.files)), "file")
         yield f"{files} {'would be ' * self.dry_run}written in {self.into}"
 
     def lock(self, name: str) -> Lock:
-        return lock_declarations(self.into) if name == DECLARATIONS else lock_machine(self.into, name)
+        return (
+            lock_declarations(self.into) if name == DECLARATIONS else lock_machine(self.into, name)
+        )
 
     def add(self, sources: Sequence[Path], target: Path) -> None:
         """Unite files with one."""
@@ -158,11 +178,14 @@ class Merge:
             self.files.append(target)
             if not self.dry_run:
                 compact = target.name not in (DECLARATIONS, MACHINE)  # as asv writes them
-                text = json.dumps(joined) if compact else json.dumps(joined, indent=4, sort_keys=True)
+                text = (
+                    json.dumps(joined) if compact else json.dumps(joined, indent=4, sort_keys=True)
+                )
                 atomic_write(target, text.encode())
 
     def _read_target(self, target: Path, read: Callable[[Path], dict[Any, Any]]) -> dict[Any, Any]:
-        """The file to unite with. What cannot be read is put aside: a link is not written through."""
+        """The file to unite with. What cannot be read is put aside: a link is not written
+        through."""
         try:
             return read(target) if os.path.lexists(target) else {}
         except HpmlError as error:
@@ -189,28 +212,42 @@ class Merge:
             ordered = sorted(joined, key=lambda line: (joined[line].started, line))
             atomic_write(target, b"".join([*ordered, *_other_lines(target, ours)]))
 
-    def _compare(self, ours: Iterable[Record], joined: Iterable[Record], touched: set[RunKey]) -> None:
-        """Note what the new Records do to points that are stored here. touched: the points of new Records."""
-        # In the order of a merged file, so that rounds that were only put in order count as unchanged.
+    def _compare(
+        self, ours: Iterable[Record], joined: Iterable[Record], touched: set[RunKey]
+    ) -> None:
+        """Note what the new Records do to points that are stored here. touched: the points of new
+        Records."""
+        # In the order of a merged file, so that rounds that were only put in order count as
+        # unchanged.
         before, after = (
-            sorted((record for record in each if run_key(record) in touched), key=_when) for each in (ours, joined)
+            sorted((record for record in each if run_key(record) in touched), key=_when)
+            for each in (ours, joined)
         )
         known = {run_key(record): record for record in join_rounds(before)}
         new_disputes = _disputed(after) - _disputed(before)
         for record in join_rounds(after):
-            about = f"{record.benchmark} {format_point(record.params)} of {record.machine}, run {record.run[:8]}"
+            about = (
+                f"{record.benchmark} {format_point(record.params)} of {record.machine}, run"
+                f" {record.run[:8]}"
+            )
             mine = known.get(run_key(record))
             if run_key(record) in new_disputes:
                 self.disputed.append(about)
-                self.conflicts.append(f"{about}: two different Records of one round; neither counts, both are kept")
+                self.conflicts.append(
+                    f"{about}: two different Records of one round; neither counts, both are kept"
+                )
             elif mine and mine.status != record.status == "retracted":
                 self.retracted.append(f"{about}: {record.reason}")
             elif mine and mine != record:
                 self.changed.append(about)
 
     def _lines(self, path: Path) -> dict[bytes, Record]:
-        """The lines of a file that are Records; what is none, or in another's file, is reported and left out."""
-        found = [each for _, each in decode_file(path, lambda line: (line, decode(line)), self.skipped.append)]
+        """The lines of a file that are Records; what is none, or in another's file, is reported and
+        left out."""
+        found = [
+            each
+            for _, each in decode_file(path, lambda line: (line, decode(line)), self.skipped.append)
+        ]
         faults = Counter(fault for _, record in found if (fault := misplaced(path, record)))
         for fault, count in faults.items():
             self.skipped.append(f"{path}: {counted(count, 'Record')} {fault}; ignored")
@@ -238,18 +275,24 @@ def _disputed(records: Iterable[Record]) -> set[RunKey]:
 
 
 def _other_lines(path: Path, records: Mapping[bytes, Record]) -> list[bytes]:
-    """What else a file of Records holds: lines that are damaged or refused. They stay where they are found."""
+    """What else a file of Records holds: lines that are damaged or refused. They stay where they
+    are found."""
     if not os.path.lexists(path):
         return []
     with open_result(path, MAX_RECORDS) as file:
-        found = [line for line in iter(lambda: file.readline(MAX_LINE), b"") if line not in records and line.strip()]
+        found = [
+            line
+            for line in iter(lambda: file.readline(MAX_LINE), b"")
+            if line not in records and line.strip()
+        ]
     if found and not found[-1].endswith(b"\n"):
         found[-1] += b"\n"
     return found
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """One of asv's files. Raises HpmlError for what is not of its shape, or of another machine than its folder."""
+    """One of asv's files. Raises HpmlError for what is not of its shape, or of another machine than
+    its folder."""
     found = read_object(path)
     if path.name != DECLARATIONS:
         if path.name != MACHINE and not is_result_file(found):
@@ -260,20 +303,28 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def join_results(measured: set[str], ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Two result files of one machine, commit and environment: of each benchmark the row that was started last.
+def join_results(
+    measured: set[str], ours: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Two result files of one machine, commit and environment: of each benchmark the row that was
+    started last.
 
-    measured: benchmarks with Records, whose rows `project` writes; ours stay as they are.  Raises HpmlError for files
-    of different commits or environments.
+    measured: benchmarks with Records, whose rows `project` writes; ours stay as they are.  Raises
+    HpmlError for files of different commits or environments.
     """
     for key in ("commit_hash", "env_name", "result_columns"):
         if ours and ours[key] != theirs[key]:
-            raise HpmlError(f"{key} is {theirs[key]!r}, but {ours[key]!r} in the file to join it with")
+            raise HpmlError(
+                f"{key} is {theirs[key]!r}, but {ours[key]!r} in the file to join it with"
+            )
     rows = dict(ours.get("results", {}))
     for name, row in theirs["results"].items():
         if name.partition(".track_")[0] not in measured:
             rows[name] = max(rows.get(name, row), row, key=_started)
-    head = max((each for each in (ours, theirs) if each), key=lambda each: json.dumps({**each, "results": {}}))
+    head = max(
+        (each for each in (ours, theirs) if each),
+        key=lambda each: json.dumps({**each, "results": {}}),
+    )
     return {**head, "results": dict(sorted(rows.items()))}
 
 

@@ -1,7 +1,9 @@
-"""asv's result files, written from Records, so that asv's pages, `asv show` and `asv compare` have every value.
+"""asv's result files, written from Records, so that asv's pages, `asv show` and `asv compare` have
+every value.
 
-A projection is never read as truth: it is written after a run or a merge, and again wherever it is missing or older
-than the Records. Benchmarks of a plain asv suite have no Records; their rows stay as asv wrote them.
+A projection is never read as truth: it is written after a run or a merge, and again wherever it is
+missing or older than the Records. Benchmarks of a plain asv suite have no Records; their rows stay
+as asv wrote them.
 """
 
 from __future__ import annotations
@@ -39,13 +41,26 @@ from hpml_plugins.terminal import warn
 MACHINE = "machine.json"
 #: asv's columns of a result file of format 2, in its order.
 COLUMNS = (
-    "result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
-    "stats_q_75", "stats_number", "stats_repeat", "samples", "profile",
-)  # fmt: skip
+    "result",
+    "params",
+    "version",
+    "started_at",
+    "duration",
+    "stats_ci_99_a",
+    "stats_ci_99_b",
+    "stats_q_25",
+    "stats_q_75",
+    "stats_number",
+    "stats_repeat",
+    "samples",
+    "profile",
+)
 FORMAT = 2
-#: Characters of the longest name of an environment that asv writes out; of a longer one it takes the MD5.
+#: Characters of the longest name of an environment that asv writes out; of a longer one it takes
+#: the MD5.
 _LONGEST_ENVIRONMENT = 127
-#: What data can raise that nobody thought of. Of Unwritable, which is the file system's fault, nothing is made.
+#: What data can raise that nobody thought of. Of Unwritable, which is the file system's fault,
+#: nothing is made.
 _FAULTS = (HpmlError, ValueError, TypeError, LookupError, ArithmeticError)
 
 #: asv's name of a metric's benchmark → its row of a result file.
@@ -57,11 +72,15 @@ def asv_name(benchmark: str, metric: str) -> str:
     return f"{benchmark}.track_{metric}"
 
 
-def project(results: Path, *, machine: str = "*", force: bool = False, on_damage: OnDamage = warn) -> list[Path]:
-    """Write asv's result files that are missing or older than their Records; returns those whose content changed.
+def project(
+    results: Path, *, machine: str = "*", force: bool = False, on_damage: OnDamage = warn
+) -> list[Path]:
+    """Write asv's result files that are missing or older than their Records; returns those whose
+    content changed.
 
-    machine: only this one's.  force: compare every file with its Records, whatever its age.  on_damage: is given a
-    line for what asv's files have to do without; the rest is written. Raises Unwritable and OSError.
+    machine: only this one's.  force: compare every file with its Records, whatever its age.
+    on_damage: is given a line for what asv's files have to do without; the rest is written. Raises
+    Unwritable and OSError.
     """
     declared = _declared_benchmarks(results)
     written = []
@@ -89,7 +108,8 @@ def _by_result_file(source: Path, on_damage: OnDamage = warn) -> dict[Path, list
 
 
 def result_file(machine: Path, commit: str, environment: str) -> Path:
-    """Where asv keeps what a machine measured at a commit in an environment, in the machine's folder.
+    """Where asv keeps what a machine measured at a commit in an environment, in the machine's
+    folder.
 
     Raises HpmlError where that would not be a file in this folder.
     """
@@ -99,9 +119,13 @@ def result_file(machine: Path, commit: str, environment: str) -> Path:
 
 
 def _write_what_can_be(
-    target: Path, records: Sequence[Record], declared: Mapping[str, Declaration], on_damage: OnDamage
+    target: Path,
+    records: Sequence[Record],
+    declared: Mapping[str, Declaration],
+    on_damage: OnDamage,
 ) -> bool:
-    """Write a result file of these Records without those that cannot be written, which are named."""
+    """Write a result file of these Records without those that cannot be written, which are
+    named."""
     try:
         return _write(target, records, declared, on_damage)
     except Unwritable:
@@ -109,13 +133,19 @@ def _write_what_can_be(
     except _FAULTS:
         sound = [record for record in records if _is_sound(record, declared, on_damage, target)]
     if len(sound) == len(records):  # each alone would do
-        on_damage(f"{target}: {counted(len(records), 'Record')} cannot be written together; the file is as it was")
+        on_damage(
+            f"{target}: {counted(len(records), 'Record')} cannot be written together; the file is"
+            " as it was"
+        )
         return False
     return _write_what_can_be(target, sound, declared, on_damage) if sound else False
 
 
-def _is_sound(record: Record, declared: Mapping[str, Declaration], on_damage: OnDamage, target: Path) -> bool:
-    """Whether a Record alone can be written into asv's files; what keeps it from them is given to `on_damage`."""
+def _is_sound(
+    record: Record, declared: Mapping[str, Declaration], on_damage: OnDamage, target: Path
+) -> bool:
+    """Whether a Record alone can be written into asv's files; what keeps it from them is given to
+    `on_damage`."""
     try:
         json.dumps(project_rows([record], declared, on_damage))
     except _FAULTS as error:
@@ -129,17 +159,27 @@ def _is_stale(source: Path) -> bool:
     """Whether a file of Records has a commit whose result file is missing or older."""
     targets = list(source.parent.parent.glob(f"{glob.escape(source.stem)}-*.json"))
     changed = source.lstat().st_mtime_ns
-    return source.stem != "uncommitted" and (not targets or any(path.lstat().st_mtime_ns < changed for path in targets))
+    return source.stem != "uncommitted" and (
+        not targets or any(path.lstat().st_mtime_ns < changed for path in targets)
+    )
 
 
-def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Declaration], on_damage: OnDamage) -> bool:
-    """Write one result file. Returns whether its content changed; its time is brought up to date in any case."""
+def _write(
+    target: Path,
+    records: Sequence[Record],
+    declared: Mapping[str, Declaration],
+    on_damage: OnDamage,
+) -> bool:
+    """Write one result file. Returns whether its content changed; its time is brought up to date in
+    any case."""
     before = read_object_or_empty(target)
     kept = before if is_result_file(before) else {}
     rows = project_rows(records, declared, lambda line: on_damage(f"{target}: {line}"))
     ours = {record.benchmark for record in records}
     theirs = {
-        name: row for name, row in (kept.get("results") or {}).items() if name.partition(".track_")[0] not in ours
+        name: row
+        for name, row in (kept.get("results") or {}).items()
+        if name.partition(".track_")[0] not in ours
     }
     content = {
         **_head(target, records, kept),
@@ -156,12 +196,15 @@ def _write(target: Path, records: Sequence[Record], declared: Mapping[str, Decla
     return True
 
 
-def project_rows(records: Iterable[Record], declared: Mapping[str, Declaration], on_damage: OnDamage = warn) -> Rows:
+def project_rows(
+    records: Iterable[Record], declared: Mapping[str, Declaration], on_damage: OnDamage = warn
+) -> Rows:
     """asv's rows for the Records of one machine, commit and environment.
 
-    Of several Records of a point the measured one that was started last counts; a point without any is failed (None)
-    or skipped (NaN). asv's columns of spread (`ci_99` and the quartiles, which it prints behind ±) hold our interval,
-    `MetricSamples.estimate`, so that all pages and commands show the same one.
+    Of several Records of a point the measured one that was started last counts; a point without any
+    is failed (None) or skipped (NaN). asv's columns of spread (`ci_99` and the quartiles, which it
+    prints behind ±) hold our interval, `MetricSamples.estimate`, so that all pages and commands
+    show the same one.
     """
     by_benchmark: dict[str, list[Record]] = {}
     for record in records:
@@ -178,13 +221,18 @@ def _rows_of_benchmark(
     same_version = _points_of_one_version(records, declared)
     points = _points_of_one_grid(same_version, declared)
     if odd := len(same_version) - len(points):
-        on_damage(f"{counted(odd, 'Record')} of {benchmark} with other parameters than the rest; left out")
+        on_damage(
+            f"{counted(odd, 'Record')} of {benchmark} with other parameters than the rest; left out"
+        )
     metrics = list(dict.fromkeys(name for record in points for name in record.metrics))
     if not metrics:
         return {}
     names, params = _grid(points, declared)
     if (size := math.prod(map(len, params))) > MAX_POINTS:
-        on_damage(f"the grid of {benchmark} has {size:.3g} points, and asv's files hold {MAX_POINTS:,}; left out")
+        on_damage(
+            f"the grid of {benchmark} has {size:.3g} points, and asv's files hold {MAX_POINTS:,};"
+            " left out"
+        )
         return {}
     at = {tuple(repr(record.params[name]) for name in names): record for record in points}
     in_order = [at.get(values) for values in itertools.product(*params)]
@@ -192,7 +240,8 @@ def _rows_of_benchmark(
     duration = math.fsum(record.duration for record in points)
     rows = {}
     for number, metric in enumerate(metrics):
-        # The time that a benchmark took is that of its first metric, or asv's sum would count it for each.
+        # The time that a benchmark took is that of its first metric, or asv's sum would count it
+        # for each.
         spent = round(duration, 3) if number == 0 else None
         results, *statistics = _values(metric, in_order)
         row = [results, params, points[0].version, round(started * 1000), spent, *statistics]
@@ -203,42 +252,70 @@ def _rows_of_benchmark(
 
 
 def _points_of_one_version(records: Sequence[Record], declared: Declaration | None) -> list[Record]:
-    """The Record of each point: of the declared version if there are any, else of the one measured last."""
+    """The Record of each point: of the declared version if there are any, else of the one measured
+    last."""
     ordered = sorted(records, key=lambda record: (record.status == "ok", record.started))
-    versions = [record.version for record in ordered if record.status == "ok"] or [ordered[-1].version]
+    versions = [record.version for record in ordered if record.status == "ok"] or [
+        ordered[-1].version
+    ]
     version = declared.version if declared and declared.version in versions else versions[-1]
     return list({record.point: record for record in ordered if record.version == version}.values())
 
 
 def _points_of_one_grid(records: Sequence[Record], declared: Declaration | None) -> list[Record]:
-    """Those with the same parameters: the declared ones if any has them, else those of most of the Records.
+    """Those with the same parameters: the declared ones if any has them, else those of most of the
+    Records.
 
-    asv's table of a benchmark has one set of parameters. Of one version all Records have it, unless one was made up.
+    asv's table of a benchmark has one set of parameters. Of one version all Records have it, unless
+    one was made up.
     """
     grids = [frozenset(record.params) for record in records]
     of_declared = frozenset(declared.param_names) if declared else None
-    chosen = of_declared if of_declared in grids else Counter(sorted(grids, key=sorted)).most_common(1)[0][0]
+    chosen = (
+        of_declared
+        if of_declared in grids
+        else Counter(sorted(grids, key=sorted)).most_common(1)[0][0]
+    )
     return [record for record, grid in zip(records, grids, strict=True) if grid == chosen]
 
 
-def _grid(records: Sequence[Record], declared: Declaration | None) -> tuple[list[str], list[list[str]]]:
-    """Names and values of the parameters: those declared, and those that Records have besides, in the order met."""
+def _grid(
+    records: Sequence[Record], declared: Declaration | None
+) -> tuple[list[str], list[list[str]]]:
+    """Names and values of the parameters: those declared, and those that Records have besides, in
+    the order met."""
     first = records[0]
-    same = declared and declared.version == first.version and set(declared.param_names) == set(first.params)
+    same = (
+        declared
+        and declared.version == first.version
+        and set(declared.param_names) == set(first.params)
+    )
     names = declared.param_names if declared and same else list(first.params)
     met = [list(dict.fromkeys(repr(record.params[name]) for record in records)) for name in names]
     if declared and same:
-        return names, [list(dict.fromkeys([*known, *new])) for known, new in zip(declared.params, met, strict=True)]
+        return names, [
+            list(dict.fromkeys([*known, *new]))
+            for known, new in zip(declared.params, met, strict=True)
+        ]
     return names, [sorted_values(values) for values in met]
 
 
 def _values(metric: str, records: Sequence[Record | None]) -> list[Any]:
-    """The columns of one metric: results, then asv's statistics; None for a column without any number."""
-    estimates = [record.metrics[metric].estimate if record and metric in record.metrics else None for record in records]
+    """The columns of one metric: results, then asv's statistics; None for a column without any
+    number."""
+    estimates = [
+        record.metrics[metric].estimate if record and metric in record.metrics else None
+        for record in records
+    ]
     absent = [None if record and record.status == "failed" else math.nan for record in records]
-    results = [found.value if found else nothing for found, nothing in zip(estimates, absent, strict=True)]
+    results = [
+        found.value if found else nothing for found, nothing in zip(estimates, absent, strict=True)
+    ]
     bounded = [found if found and found.low is not None else None for found in estimates]
-    low, high = [found and found.low for found in bounded], [found and found.high for found in bounded]
+    low, high = (
+        [found and found.low for found in bounded],
+        [found and found.high for found in bounded],
+    )
     ones, counts = [found and 1 for found in bounded], [found and found.count for found in bounded]
     return [results, *([low, high, low, high, ones, counts] if any(bounded) else [None] * 6)]
 
@@ -248,11 +325,17 @@ def _head(target: Path, records: Sequence[Record], kept: Mapping[str, Any]) -> d
     newest = max(records, key=lambda record: record.started)
     python = str(newest.node.get("python", "")).rpartition(".")[0]
     machine = read_object_or_empty(target.parent / MACHINE)
-    facts = {key: value for key, value in machine.items() if key != "version"} or {"machine": target.parent.name}
+    facts = {key: value for key, value in machine.items() if key != "version"} or {
+        "machine": target.parent.name
+    }
     return {
         "commit_hash": newest.commit,
         "env_name": newest.environment,
-        "date": kept.get("date") or _commit_date(newest.commit, target.parent) or round(newest.started * 1000),
+        "date": (
+            kept.get("date")
+            or _commit_date(newest.commit, target.parent)
+            or round(newest.started * 1000)
+        ),
         "params": kept.get("params") or {**facts, "python": python},
         "python": kept.get("python") or python,
         "requirements": kept.get("requirements", {}),
@@ -261,7 +344,8 @@ def _head(target: Path, records: Sequence[Record], kept: Mapping[str, Any]) -> d
 
 
 def _commit_date(commit: str, folder: Path) -> int:
-    """When it was committed, ms since 1970; 0 where the git repository of the folder does not know."""
+    """When it was committed, ms since 1970; 0 where the git repository of the folder does not
+    know."""
     found = ask_git(folder, "show", "-s", "--format=%ct", commit, "--").split()
     return int(found[0]) * 1000 if found and found[0].isdigit() else 0
 
@@ -273,15 +357,19 @@ def _declared_benchmarks(results: Path) -> dict[str, Declaration]:
 
 
 def measured_here(machine: Path, named: str) -> set[str]:
-    """The benchmarks that have Records at a commit. named: its hash, or the name of its result file.
+    """The benchmarks that have Records at a commit. named: its hash, or the name of its result
+    file.
 
     machine: the machine's folder.
     """
-    return {record.benchmark for record in read_file(path_in(machine, RECORDS, f"{named[:8]}.jsonl"))}
+    return {
+        record.benchmark for record in read_file(path_in(machine, RECORDS, f"{named[:8]}.jsonl"))
+    }
 
 
 def save_declarations(results: Path, plugin: str, benchmark: Benchmark) -> None:
-    """Declare a benchmark that no registry has in benchmarks.json, in asv's form; what is declared there stays."""
+    """Declare a benchmark that no registry has in benchmarks.json, in asv's form; what is declared
+    there stays."""
     entries = {
         asv_name(benchmark.name, metric.name): {
             "name": asv_name(benchmark.name, metric.name),

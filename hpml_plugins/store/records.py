@@ -1,4 +1,5 @@
-"""The Records of a results folder: JSON lines under results/<machine>/records/, appended, never rewritten in place."""
+"""The Records of a results folder: JSON lines under results/<machine>/records/, appended, never
+rewritten in place."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from hpml_plugins.errors import HpmlError, Unwritable
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record, decode, encode
 from hpml_plugins.model.rounds import join_rounds
-from hpml_plugins.store.files import OnDamage, machine_folder, machine_folders, open_result, path_in, sync_folder
+from hpml_plugins.store.files import (
+    OnDamage,
+    machine_folder,
+    machine_folders,
+    open_result,
+    path_in,
+    sync_folder,
+)
 from hpml_plugins.store.history import CommitOrder, Standing
 
 RECORDS = "records"
@@ -27,12 +35,14 @@ Content = TypeVar("Content")
 
 
 def record_file(results: Path, machine: str, commit: str) -> Path:
-    """The file of a machine's Records at a commit. asv walks results/ for `*.json` and ignores `.jsonl`."""
+    """The file of a machine's Records at a commit. asv walks results/ for `*.json` and ignores
+    `.jsonl`."""
     return path_in(machine_folder(results, machine), RECORDS, f"{commit[:8] or UNCOMMITTED}.jsonl")
 
 
 def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
-    """Every file of Records below a results folder, by machine and name. Links to folders are left out and reported."""
+    """Every file of Records below a results folder, by machine and name. Links to folders are left
+    out and reported."""
     found = []
     for folder in machine_folders(results, on_damage):
         if not (records := folder / RECORDS).is_symlink():
@@ -45,19 +55,24 @@ def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]
 def append_record(path: Path, record: Record) -> None:
     """Append one Record: one write to a file opened for appending, then fsync.
 
-    A line that a crash left half-written is closed first, so that it costs only itself. Raises HpmlError for a Record
-    that no reader would take, and Unwritable when the file system refuses, and where the file is a symbolic link or a
-    FIFO: results made by somebody else must not have us write elsewhere, nor wait for a reader.
+    A line that a crash left half-written is closed first, so that it costs only itself. Raises
+    HpmlError for a Record that no reader would take, and Unwritable when the file system refuses,
+    and where the file is a symbolic link or a FIFO: results made by somebody else must not have us
+    write elsewhere, nor wait for a reader.
     """
     line = encode(record)
     try:
         decode(line)
     except msgspec.ValidationError as error:
-        raise HpmlError(f"the Record of {record.benchmark[:100]!r} cannot be stored: {error}", str(path)) from None
+        raise HpmlError(
+            f"the Record of {record.benchmark[:100]!r} cannot be stored: {error}", str(path)
+        ) from None
     line += b"\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        descriptor = os.open(
+            path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644
+        )
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
@@ -80,10 +95,11 @@ def decode_file(
 ) -> Iterator[tuple[int, Content]]:
     """The offset of each line of a file of Records, B, and what a decoder makes of it.
 
-    Damaged lines and refused Records are reported with their place, and left out; so is a file that `open_result`
-    refuses, and a Record of another machine or commit than the file's. A file may be read while it is written: a last
-    line without its line break is not yet a Record.
-    decode_line: raises ValueError (as msgspec's errors are) or RecursionError for what is no Record.
+    Damaged lines and refused Records are reported with their place, and left out; so is a file that
+    `open_result` refuses, and a Record of another machine or commit than the file's. A file may be
+    read while it is written: a last line without its line break is not yet a Record.
+    decode_line: raises ValueError (as msgspec's errors are) or RecursionError for what is no
+    Record.
     """
     try:
         file = open_result(path, MAX_RECORDS)
@@ -108,7 +124,11 @@ def decode_file(
                     on_damage(f"{path}:{number}: not a complete Record ({error}); ignored")
                 continue
             # `hpml run --record` appends Records of no commit to any file that its user names.
-            if isinstance(content, Record) and content.commit and (fault := _whose(content, *place)):
+            if (
+                isinstance(content, Record)
+                and content.commit
+                and (fault := _whose(content, *place))
+            ):
                 elsewhere.append((number, fault))
             else:
                 yield offset, content
@@ -124,7 +144,8 @@ def _decode_whole(line: bytes, decode_line: Callable[[bytes], Content]) -> Conte
 
 
 def misplaced(path: Path, record: Record) -> str:
-    """Whose Record it is, where a file of results is another machine's or commit's; empty where it is in its place.
+    """Whose Record it is, where a file of results is another machine's or commit's; empty where it
+    is in its place.
 
     Stricter than reading: what is merged goes into the folder of the machine that it names.
     """
@@ -132,7 +153,8 @@ def misplaced(path: Path, record: Record) -> str:
 
 
 def _place(path: Path) -> tuple[str | None, str]:
-    """The machine and the commit, by its first letters, whose Records a file has; no machine for a file elsewhere."""
+    """The machine and the commit, by its first letters, whose Records a file has; no machine for a
+    file elsewhere."""
     machine = path.parent.parent.name if path.parent.name == RECORDS else None
     return machine, path.stem
 
@@ -146,7 +168,8 @@ def _whose(record: Record, machine: str | None, commit: str) -> str:
 
 
 def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
-    """The Records of a file in the order written, the rounds of a point as one; see `decode_file`."""
+    """The Records of a file in the order written, the rounds of a point as one; see
+    `decode_file`."""
     return iter(join_rounds(record for _, record in decode_file(path, decode, on_damage)))
 
 
@@ -156,27 +179,42 @@ def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[R
         yield from read_file(path, on_damage)
 
 
-def past_rounds(results: Path, machine: str | None = None, on_damage: OnDamage | None = None) -> list[Record]:
-    """The stored rounds of a machine, or of all, not joined, in the order in which they were started."""
-    files = [path for path in record_files(results, on_damage) if machine in (None, path.parent.parent.name)]
+def past_rounds(
+    results: Path, machine: str | None = None, on_damage: OnDamage | None = None
+) -> list[Record]:
+    """The stored rounds of a machine, or of all, not joined, in the order in which they were
+    started."""
+    files = [
+        path
+        for path in record_files(results, on_damage)
+        if machine in (None, path.parent.parent.name)
+    ]
     found = [each for path in files for _, each in decode_file(path, decode, on_damage)]
     return sorted(found, key=lambda each: each.started)
 
 
 def current_records(records: Iterable[Record], order: Mapping[str, int]) -> list[Record]:
-    """The Record that stands for each point on each machine: measured, of the newest commit, of one commit the latest.
+    """The Record that stands for each point on each machine: measured, of the newest commit, of one
+    commit the latest.
 
-    Records of commits outside the line of the first branch stand for nothing; see `CommitOrder.outside`. Those of other
-    software stacks than the node's own stand for a point only where there are no others, and likewise those of commits
-    that the repository lacks, then those of no known place.
-    Pages choose alike (`report.reading`), of the declared versions alone. Here every version is a point of its own.
-    order: see `commit_order`; of a plain mapping, commit → place, all commits are on the line.  Sorted by machine and
-    benchmark; the points of a benchmark in the order in which they were first met.
+    Records of commits outside the line of the first branch stand for nothing; see
+    `CommitOrder.outside`. Those of other software stacks than the node's own stand for a point only
+    where there are no others, and likewise those of commits that the repository lacks, then those
+    of no known place.
+    Pages choose alike (`report.reading`), of the declared versions alone. Here every version is a
+    point of its own. order: see `commit_order`; of a plain mapping, commit → place, all commits are
+    on the line.  Sorted by machine and benchmark; the points of a benchmark in the order in which
+    they were first met.
     """
     lines = CommitOrder.of(order)
 
     def age(record: Record) -> tuple[bool, Standing, int, float]:
-        return not record.of_stack, lines.standing(record.commit), lines.get(record.commit, -1), record.started
+        return (
+            not record.of_stack,
+            lines.standing(record.commit),
+            lines.get(record.commit, -1),
+            record.started,
+        )
 
     found: dict[tuple[str, str, str], Record] = {}
     for record in records:

@@ -1,4 +1,5 @@
-"""The generated asv benchmarks: one `track_` function for each metric, which measures a point and stores its Record."""
+"""The generated asv benchmarks: one `track_` function for each metric, which measures a point and
+stores its Record."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ import msgspec
 from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
 from hpml_plugins.host import Declared, Offers, load_plugin, load_sources
 from hpml_plugins.isolation import end_with_parent
-from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point, unmeasured
+from hpml_plugins.measure import (
+    Context,
+    SamplingPlan,
+    import_before_fork,
+    measure_point,
+    unmeasured,
+)
 from hpml_plugins.measure.bench import Progress
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.data_source import use_sources
@@ -31,7 +38,8 @@ from hpml_plugins.suite.declaration import PACKAGE_VARIABLE, Suite, load_suite
 
 #: What asv waits beyond a benchmark's own timeout, s: ours must end the point first, to say why.
 GRACE = 30.0
-#: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then ends.
+#: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then
+#: ends.
 UNWRITABLE = "unwritable"
 
 TrackFunction = Callable[..., Any]
@@ -40,11 +48,16 @@ _load_once = functools.cache(load_plugin)
 
 
 def track_functions(root: Path) -> dict[str, TrackFunction]:
-    """Name in the module → function, for every metric of every declared benchmark. root: the project's folder."""
+    """Name in the module → function, for every metric of every declared benchmark. root: the
+    project's folder."""
     suite = load_suite(root)
     if sys.argv[1:2] == ["run_server"]:
         import_before_fork(module for declared in suite.benchmarks for module in declared.modules)
-    functions = [_function(suite, declared, metric) for declared in suite.benchmarks for metric in declared.metrics]
+    functions = [
+        _function(suite, declared, metric)
+        for declared in suite.benchmarks
+        for metric in declared.metrics
+    ]
     return {f"track_{number}": function for number, function in enumerate(functions)}
 
 
@@ -65,12 +78,14 @@ def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction
         "unit": ASV_UNITS.get(metric.unit, str(unit(metric.unit))),
         "version": declared.version,
         "timeout": declared.timeout + GRACE,
-        # asv shows this as the benchmark's code, and would otherwise read the source of the generated function
+        # asv shows this as the benchmark's code, and would otherwise read the source of the
+        # generated function
         "pretty_source": f"# plugin {declared.plugin.name}\n# {declared.description}".rstrip("# "),
         "plugin": declared.plugin.name,
         "benchmark": declared.benchmark,
         "metric": metric.name,
-        "direction": "none" if name in suite.unranked else metric.direction,  # asv leaves out what is None
+        # asv leaves out what is None
+        "direction": "none" if name in suite.unranked else metric.direction,
         "si_unit": metric.unit,
     }
     if declared.grid:
@@ -82,9 +97,11 @@ def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction
 
 
 def to_asv(record: Record, metric: str) -> Any:
-    """A metric of a Record as asv wants it: samples, so that its median and interval are real; NaN for skipped.
+    """A metric of a Record as asv wants it: samples, so that its median and interval are real; NaN
+    for skipped.
 
-    A failed point ends this process with status 1 and its reason, which is how asv records a failure.
+    A failed point ends this process with status 1 and its reason, which is how asv records a
+    failure.
     """
     if record.status == "skipped":
         print(f"skipped: {record.reason}", file=sys.stderr)
@@ -103,11 +120,14 @@ def _fail(reason: str) -> NoReturn:
     os._exit(1)  # an exception would put asv_runner's traceback in front of the reason
 
 
-def record_of(suite: Suite, declared: Declared, params: Params, progress: Progress | None = None) -> Record:
+def record_of(
+    suite: Suite, declared: Declared, params: Params, progress: Progress | None = None
+) -> Record:
     """The Record of this point, measured now.
 
-    One round is measured and stored. With --skip-existing a complete Record of an earlier run, of this commit and
-    environment, is given instead; one that was interrupted on this node gets another round, and is given with it.
+    One round is measured and stored. With --skip-existing a complete Record of an earlier run, of
+    this commit and environment, is given instead; one that was interrupted on this node gets
+    another round, and is given with it.
     """
     commit, environment = os.environ.get("ASV_COMMIT", ""), os.environ.get("ASV_ENV_NAME", "")
     context = _context(suite, declared, commit, environment)
@@ -124,17 +144,23 @@ def record_of(suite: Suite, declared: Declared, params: Params, progress: Progre
         _store(suite, file, record)
         record = combine([before, record]) if before else record
     scratch = _scratch(suite, commit, environment)
-    atomic_write(scratch / f"{point}.json", encode(record), durable=False)  # for what asv's own process prints
+    # for what asv's own process prints
+    atomic_write(scratch / f"{point}.json", encode(record), durable=False)
     return record
 
 
 def skip_point(
-    suite: Suite, declared: Declared, params: Params, reason: str, commit: str = "", environment: str = ""
+    suite: Suite,
+    declared: Declared,
+    params: Params,
+    reason: str,
+    commit: str = "",
+    environment: str = "",
 ) -> Record:
     """The Record of a point that this node lacks something for, stored without starting a process.
 
-    reason: see `Declared.unmet`.  With --skip-existing a stored one is given. Raises Unwritable where it cannot be
-    stored.
+    reason: see `Declared.unmet`.  With --skip-existing a stored one is given. Raises Unwritable
+    where it cannot be stored.
     """
     file = record_file(suite.results, suite.machine, commit)
     before = _stored(suite, file, declared.key(params), environment) if suite.reuse else None
@@ -166,7 +192,8 @@ def _context(suite: Suite, declared: Declared, commit: str, environment: str) ->
 
 
 def _store(suite: Suite, file: Path, record: Record) -> None:
-    """Append a Record where this run stores any. Raises Unwritable, and leaves the reason for asv's own process."""
+    """Append a Record where this run stores any. Raises Unwritable, and leaves the reason for asv's
+    own process."""
     if not suite.keep:
         return
     try:
@@ -177,7 +204,8 @@ def _store(suite: Suite, file: Path, record: Record) -> None:
 
 
 def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | None:
-    """The Record of an earlier run that stands for this point, or that this run completes; None for a new one.
+    """The Record of an earlier run that stands for this point, or that this run completes; None for
+    a new one.
 
     A retracted Record counts as not measured.
     """
@@ -192,7 +220,9 @@ def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | 
     return found[-1] if same_node else None
 
 
-def _measure(suite: Suite, declared: Declared, params: Params, context: Context, progress: Progress | None) -> Record:
+def _measure(
+    suite: Suite, declared: Declared, params: Params, context: Context, progress: Progress | None
+) -> Record:
     folder = Path(suite.folder)
     plugin = _load_once(declared.plugin, folder)
     try:
@@ -206,21 +236,32 @@ def _measure(suite: Suite, declared: Declared, params: Params, context: Context,
         offers = msgspec.convert(suite.offers, Offers)
     except msgspec.ValidationError:
         offers = Offers()  # of a newer suite, in another form
-    named = [*data_used(benchmark, params), *map(str, params.values())]  # a value may name a data set, and need not
+    # a value may name a data set, and need not
+    named = [*data_used(benchmark, params), *map(str, params.values())]
     package = os.environ.get(PACKAGE_VARIABLE)
     with use_sources(load_sources(offers, folder, named, plugin)):
-        context = replace(context, source={**plugin.source, **({"package": package} if package else {})})
-        return measure_point(benchmark, params, context, progress=progress, timeout=declared.timeout)
+        context = replace(
+            context, source={**plugin.source, **({"package": package} if package else {})}
+        )
+        return measure_point(
+            benchmark, params, context, progress=progress, timeout=declared.timeout
+        )
 
 
 def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Benchmark:
-    """The commit's own benchmark, where it is the declared one: same version, grid keys and metrics."""
+    """The commit's own benchmark, where it is the declared one: same version, grid keys and
+    metrics."""
     benchmark = next((each for each in offered if each.name == declared.benchmark), None)
     if benchmark is None:
         raise DefinitionError(f"its plugin offers no {declared.benchmark!r}", "")
     if benchmark.version != declared.version:
-        raise DefinitionError(f"it has version {benchmark.version}, the registry's is {declared.version}", "")
+        raise DefinitionError(
+            f"it has version {benchmark.version}, the registry's is {declared.version}", ""
+        )
     metrics = {metric.name for metric in benchmark.metrics}
-    if set(benchmark.grid) != set(declared.grid) or not {metric.name for metric in declared.metrics} <= metrics:
+    if (
+        set(benchmark.grid) != set(declared.grid)
+        or not {metric.name for metric in declared.metrics} <= metrics
+    ):
         raise DefinitionError("its parameters or metrics differ", "")
     return benchmark

@@ -1,1 +1,2 @@
-"""Commands for operators, built on the public names of the core: cluster, bundle, check, doctor, scaffold."""
+"""Commands for operators, built on the public names of the core: cluster, bundle, check, doctor,
+scaffold."""

@@ -1,4 +1,5 @@
-"""What plugins share and the core does not know: data sets, operation counting, formulas of collectives."""
+"""What plugins share and the core does not know: data sets, operation counting, formulas of
+collectives."""
 
 from hpml_plugins.workloads.collectives import bus_factor
 

@@ -10,29 +10,37 @@ from dataclasses import dataclass, field
 
 from hpml_plugins.errors import HpmlError
 
-#: What `--print-units base` still prints in more than one way, in our units; counts (inst, byte, %) are as they are.
+#: What `--print-units base` still prints in more than one way, in our units; counts (inst, byte, %)
+#: are as they are.
 _UNITS = {"nsecond": 1e-9, "ns": 1e-9, "usecond": 1e-6, "us": 1e-6, "msecond": 1e-3, "ms": 1e-3}
 _REFUSED = "ERR_NVGPUCTRPERM"
 
 
 @dataclass
 class Kernel:
-    """One launch of a kernel. name: with its argument types.  counters: ncu's metric → value (s, B, or a count)."""
+    """One launch of a kernel. name: with its argument types.  counters: ncu's metric → value (s, B,
+    or a count)."""
 
     name: str
     counters: dict[str, float] = field(default_factory=dict)
 
 
 def count_kernels(
-    command: Sequence[str], counters: Sequence[str], *, cold: bool = False, timeout: float | None = None
+    command: Sequence[str],
+    counters: Sequence[str],
+    *,
+    cold: bool = False,
+    timeout: float | None = None,
 ) -> list[Kernel]:
-    """Run a program under ncu and return its kernels between the profiler's start and stop, in the order launched.
+    """Run a program under ncu and return its kernels between the profiler's start and stop, in the
+    order launched.
 
-    command: a program that brackets what counts with `torch.cuda.profiler.start()` and `.stop()`, or their like.
-    counters: ncu's names, such as `dram__bytes_read.sum`; one that ncu does not know is left out.  cold: empty the
-    caches before each kernel, else leave them.
-    The clocks are left alone. Each kernel may be replayed several times, so the program's own times mean nothing.
-    Raises HpmlError when ncu is missing, may not read the counters, or measured nothing, with its last words.
+    command: a program that brackets what counts with `torch.cuda.profiler.start()` and `.stop()`,
+    or their like. counters: ncu's names, such as `dram__bytes_read.sum`; one that ncu does not know
+    is left out.  cold: empty the caches before each kernel, else leave them.
+    The clocks are left alone. Each kernel may be replayed several times, so the program's own times
+    mean nothing. Raises HpmlError when ncu is missing, may not read the counters, or measured
+    nothing, with its last words.
     """
     wanted = list(counters)
     while True:
@@ -45,23 +53,46 @@ def count_kernels(
             wanted = kept
 
 
-def _count(command: Sequence[str], counters: Sequence[str], cold: bool, timeout: float | None) -> list[Kernel]:
+def _count(
+    command: Sequence[str], counters: Sequence[str], cold: bool, timeout: float | None
+) -> list[Kernel]:
     import subprocess  # not when plugins are listed
 
-    ncu = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none"]
-    ncu += ["--target-processes", "all", "--replay-mode", "kernel", "--cache-control", "all" if cold else "none"]
+    ncu = [
+        "ncu",
+        "--csv",
+        "--print-units",
+        "base",
+        "--profile-from-start",
+        "off",
+        "--clock-control",
+        "none",
+    ]
+    ncu += [
+        "--target-processes",
+        "all",
+        "--replay-mode",
+        "kernel",
+        "--cache-control",
+        "all" if cold else "none",
+    ]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         command = [*ncu, "--metrics", ",".join(counters), *command]
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=timeout, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=env, timeout=timeout, check=False
+        )
     except FileNotFoundError:
-        raise HpmlError("ncu is not on the PATH; install Nsight Compute, which comes with the CUDA toolkit") from None
+        raise HpmlError(
+            "ncu is not on the PATH; install Nsight Compute, which comes with the CUDA toolkit"
+        ) from None
     except subprocess.TimeoutExpired:
         raise HpmlError(f"ncu did not finish within {timeout:g} s") from None
     output = done.stdout + done.stderr
     if _REFUSED in output:
         raise HpmlError(
-            "ncu may not read the GPU's counters; run as root, or modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0"
+            "ncu may not read the GPU's counters; run as root, or modprobe nvidia"
+            " NVreg_RestrictProfilingToAdminUsers=0"
         )
     kernels = parse(done.stdout.splitlines())
     if done.returncode or not kernels:
@@ -73,7 +104,8 @@ def _count(command: Sequence[str], counters: Sequence[str], cold: bool, timeout:
 def parse(lines: Iterable[str]) -> list[Kernel]:
     """The kernels of ncu's CSV, which stands between lines of its own and of the program.
 
-    A counter that the card does not have (`n/a`) is left out. Raises HpmlError for a table without ncu's columns.
+    A counter that the card does not have (`n/a`) is left out. Raises HpmlError for a table without
+    ncu's columns.
     """
     import csv
 
@@ -89,5 +121,7 @@ def parse(lines: Iterable[str]) -> list[Kernel]:
                     raise ValueError(f"{row['Metric Name']} is {count}")
                 kernel.counters[row["Metric Name"]] = count
     except (KeyError, ValueError, AttributeError, TypeError, csv.Error) as error:
-        raise HpmlError(f"ncu's table is not as expected: {type(error).__name__}: {error}") from None
+        raise HpmlError(
+            f"ncu's table is not as expected: {type(error).__name__}: {error}"
+        ) from None
     return list(kernels.values())

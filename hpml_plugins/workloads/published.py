@@ -13,9 +13,10 @@ from hpml_plugins.published import read_data
 class PublishedFigure(msgspec.Struct, frozen=True):
     """One number that somebody published.
 
-    about: the topic ("roofline").  what: in words.  subject: what it is of, such as {"model": "resnet18", "gpus": 1}.
-    quantity: which of the document's numbers ("intensity").  value: in `unit`, SI base units.  document: its key in the
-    data file.  source: the document in words.  note: what a reader should know, such as what cannot be right about it.
+    about: the topic ("roofline").  what: in words.  subject: what it is of, such as {"model":
+    "resnet18", "gpus": 1}. quantity: which of the document's numbers ("intensity").  value: in
+    `unit`, SI base units.  document: its key in the data file.  source: the document in words.
+    note: what a reader should know, such as what cannot be right about it.
     """
 
     about: str
@@ -36,8 +37,9 @@ def published_figures(
 
     about, quantity, subject: only those of this topic, quantity or subject.
 
-    `published_figures("roofline", "intensity", model="resnet18")` gives one figure a GPU. The quantities of one subject
-    follow one another. Nothing is found for a topic that the file does not have.
+    `published_figures("roofline", "intensity", model="resnet18")` gives one figure a GPU. The
+    quantities of one subject follow one another. Nothing is found for a topic that the file does
+    not have.
     """
     return [
         figure
@@ -69,7 +71,8 @@ def _read() -> tuple[PublishedFigure, ...]:
     for group in read.figures:
         if group.document not in read.documents:
             raise DefinitionError(
-                f"{group.what!r} names document {group.document!r}, which `documents` lacks", "published.yaml"
+                f"{group.what!r} names document {group.document!r}, which `documents` lacks",
+                "published.yaml",
             )
     return tuple(
         PublishedFigure(

@@ -1,4 +1,5 @@
-"""The spread between cards by classes, from made values whose truth is known; and the back-test of made Records."""
+"""The spread between cards by classes, from made values whose truth is known; and the back-test of
+made Records."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from hpml_plugins.analysis.variance import UNKNOWN_CARDS
 from hpml_plugins.model.record import MetricSamples, Record
 
 
-def observed(cards: int, members: int, points: int, deviation: float, *, seed: int = 0) -> CardObservations:
+def observed(
+    cards: int, members: int, points: int, deviation: float, *, seed: int = 0
+) -> CardObservations:
     """Members of one class, each with points on all cards, in which each card has one factor."""
     draw = np.random.default_rng(seed)
     factors = draw.normal(0, deviation, (members, cards))
@@ -25,26 +28,35 @@ def observed(cards: int, members: int, points: int, deviation: float, *, seed: i
         spot = member * points + point
         rows.append((spot + factors[member, card], spot, member, 0, card))
     values, *columns = np.array(rows).T
-    return CardObservations(values, *(column.astype(np.int64) for column in columns), np.array([False]))
+    return CardObservations(
+        values, *(column.astype(np.int64) for column in columns), np.array([False])
+    )
 
 
 def deviations(found: MemberSpread) -> Any:
     return np.sqrt(found.variance)
 
 
-def test_the_spread_is_found_and_counts_as_many_degrees_of_freedom_as_cards_are_told_apart() -> None:
+def test_the_spread_is_found_and_counts_as_many_degrees_of_freedom_as_cards_are_told_apart() -> (
+    None
+):
     found = estimate_members(observed(cards=40, members=6, points=5, deviation=0.01))
     assert deviations(found) == pytest.approx(0.01, rel=0.25)
-    assert found.own == pytest.approx([39] * 6)  # not five times as much: the points share the cards' factors
+    # not five times as much: the points share the cards' factors
+    assert found.own == pytest.approx([39] * 6)
     assert found.known.all()
 
 
 def test_cards_that_never_share_a_point_are_not_told_apart() -> None:
     one = observed(cards=2, members=1, points=1, deviation=0.01)
     apart = CardObservations(
-        np.concatenate([one.value, one.value]), np.array([0, 0, 1, 1]), np.zeros(4, np.int64), np.zeros(4, np.int64),
-        np.array([0, 1, 2, 3]), one.modest,
-    )  # fmt: skip
+        np.concatenate([one.value, one.value]),
+        np.array([0, 0, 1, 1]),
+        np.zeros(4, np.int64),
+        np.zeros(4, np.int64),
+        np.array([0, 1, 2, 3]),
+        one.modest,
+    )
     assert estimate_members(apart).own.tolist() == [2]  # four cards in two groups
     assert estimate_members(one).own.tolist() == [1]
 
@@ -52,17 +64,25 @@ def test_cards_that_never_share_a_point_are_not_told_apart() -> None:
 def test_a_member_of_one_card_borrows_from_its_class_and_a_class_of_few_cards_says_little() -> None:
     known = observed(cards=12, members=6, points=1, deviation=0.002)
     alone = CardObservations(
-        np.append(known.value, 1.0), np.append(known.spot, 99), np.append(known.member, 6), np.append(known.pool, 0),
-        np.append(known.card, 0), known.modest,
-    )  # fmt: skip
+        np.append(known.value, 1.0),
+        np.append(known.spot, 99),
+        np.append(known.member, 6),
+        np.append(known.pool, 0),
+        np.append(known.card, 0),
+        known.modest,
+    )
     found = estimate_members(alone)
     assert deviations(found)[6] == pytest.approx(0.002, rel=0.4)
     assert found.own[6] == 0 and found.freedom[6] < found.freedom[0]
     few = observed(cards=2, members=1, points=3, deviation=1e-5)
     lonely = CardObservations(
-        np.append(few.value, 1.0), np.append(few.spot, 99), np.append(few.member, 1), np.append(few.pool, 0),
-        np.append(few.card, 0), few.modest,
-    )  # fmt: skip
+        np.append(few.value, 1.0),
+        np.append(few.spot, 99),
+        np.append(few.member, 1),
+        np.append(few.pool, 0),
+        np.append(few.card, 0),
+        few.modest,
+    )
     assert deviations(estimate_members(lonely))[1] == pytest.approx(UNKNOWN_CARDS)
 
 
@@ -91,11 +111,17 @@ def test_members_that_differ_are_told_apart_and_alike_ones_narrow_one_another() 
     base = observed(cards=4, members=30, points=1, deviation=0.01, seed=1)
     scales = np.exp(draw.normal(0, 1.5, 30))
     unlike = CardObservations(
-        base.spot + (base.value - base.spot) * scales[base.member], base.spot, base.member, base.pool, base.card,
+        base.spot + (base.value - base.spot) * scales[base.member],
+        base.spot,
+        base.member,
+        base.pool,
+        base.card,
         base.modest,
-    )  # fmt: skip
+    )
     assert half(estimate_members(unlike)) < half(alike)
-    modest = CardObservations(base.value, base.spot, base.member, base.pool, base.card, np.array([True]))
+    modest = CardObservations(
+        base.value, base.spot, base.member, base.pool, base.card, np.array([True])
+    )
     assert half(estimate_members(modest)) == pytest.approx(2 + 3)
 
 
@@ -112,12 +138,20 @@ def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:
             rate = MetricSamples("1/s", "higher", [1 / each for each in time.samples], info)
             made.append(
                 Record(
-                    benchmark=benchmark, plugin="p", version="1", params={}, status="ok", machine="h200-x1",
-                    metrics={"time": time, "rate": rate}, run=f"{card} {run}", commit="c" * 40,
-                    started=float(len(made)), source={"sha256": "code"},
+                    benchmark=benchmark,
+                    plugin="p",
+                    version="1",
+                    params={},
+                    status="ok",
+                    machine="h200-x1",
+                    metrics={"time": time, "rate": rate},
+                    run=f"{card} {run}",
+                    commit="c" * 40,
+                    started=float(len(made)),
+                    source={"sha256": "code"},
                     node={"gpus": [{"name": "NVIDIA H200", "uuid": f"GPU-{card}"}]},
                 )
-            )  # fmt: skip
+            )
     return made
 
 
@@ -143,7 +177,11 @@ def test_a_slow_down_that_cards_hide_is_not_found() -> None:
 def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
     results = BackTest(records(cards=3, deviation=0.01)).results
     (coverage,) = coverage_table(results)
-    assert (coverage["class"], coverage["cards"], coverage["values left out"]) == ("never throttled", "3", "18")
+    assert (coverage["class"], coverage["cards"], coverage["values left out"]) == (
+        "never throttled",
+        "3",
+        "18",
+    )
     verdicts = list(verdict_table(results))
     assert [row["class"] for row in verdicts] == ["never throttled", "all classes of a GPU", "all"]
     assert {row["pairs of cards"] for row in verdicts} == {"36"}

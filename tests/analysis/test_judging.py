@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from hpml_plugins.analysis.measured import EXACT, MeasuredValue, mean_over_cards
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import Spread
-from hpml_plugins.analysis.verdicts import EXTREME, NOTHING_REPEATED, Difference, boosted, compare_values
+from hpml_plugins.analysis.verdicts import (
+    EXTREME,
+    NOTHING_REPEATED,
+    Difference,
+    boosted,
+    compare_values,
+)
 from hpml_plugins.model.formatting import bounded_times
 
 #: 0.1 % between runs of a card, 1 % between cards, both known well.
@@ -19,13 +25,27 @@ SPREAD = Spread(0.001**2, 1e6, 0.01**2, 1e6)
 
 
 def value(
-    number: float, card: str = "A", direction: str | None = "lower", spread: Spread | None = SPREAD, **changes: Any
+    number: float,
+    card: str = "A",
+    direction: str | None = "lower",
+    spread: Spread | None = SPREAD,
+    **changes: Any,
 ) -> MeasuredValue:
-    known: dict[str, Any] = {"physics": Physics.NEVER_THROTTLED, "code": "c", "started": 0.0, "low": None, "high": None}
+    known: dict[str, Any] = {
+        "physics": Physics.NEVER_THROTTLED,
+        "code": "c",
+        "started": 0.0,
+        "low": None,
+        "high": None,
+    }
     return MeasuredValue(
-        value=number, count=3, card=card, direction=direction, spread=spread if number > 0 else None,
+        value=number,
+        count=3,
+        card=card,
+        direction=direction,
+        spread=spread if number > 0 else None,
         **{**known, **changes},
-    )  # fmt: skip
+    )
 
 
 def compare(a: MeasuredValue, b: MeasuredValue) -> Difference:
@@ -53,7 +73,9 @@ def counted(number: float, direction: str | None = "lower") -> MeasuredValue:
         (counted(8.0, None), counted(10.0, None), "BOUND", "1.25×"),
     ],
 )
-def test_what_can_be_said_is_a_bound(a: MeasuredValue, b: MeasuredValue, verdict: str, wording: str) -> None:
+def test_what_can_be_said_is_a_bound(
+    a: MeasuredValue, b: MeasuredValue, verdict: str, wording: str
+) -> None:
     found = compare(a, b)
     assert (found.verdict, found.wording()) == (verdict, wording)
 
@@ -73,7 +95,12 @@ def test_a_count_at_or_below_zero_is_judged_by_its_difference(
     a: float, b: float, direction: str, verdict: str, wording: str
 ) -> None:
     found = compare(counted(a, direction), counted(b, direction))
-    assert (found.verdict, found.wording(), found.ratio, found.change) == (verdict, wording, None, b - a)
+    assert (found.verdict, found.wording(), found.ratio, found.change) == (
+        verdict,
+        wording,
+        None,
+        b - a,
+    )
 
 
 def test_a_measured_value_at_zero_is_judged_by_how_far_repeated_runs_move() -> None:
@@ -103,17 +130,23 @@ def test_a_difference_reversed_is_that_of_the_sides_exchanged() -> None:
 
 
 def test_metrics_of_one_timing_are_one_hypothesis() -> None:
-    """Four timings of which one is slow: whether each has a rate and a bandwidth beside it changes no verdict."""
+    """Four timings of which one is slow: whether each has a rate and a bandwidth beside it changes
+    no verdict."""
 
     def point(seconds: float, card: str, timing: float, metrics: int) -> dict[str, MeasuredValue]:
         times = {"time": value(seconds, card, timing=timing)}
-        rates = {f"rate{n}": value(1 / seconds, card, "higher", timing=timing) for n in range(metrics)}
+        rates = {
+            f"rate{n}": value(1 / seconds, card, "higher", timing=timing) for n in range(metrics)
+        }
         return times | rates
 
     def asked(metrics: int) -> list[Difference]:
         pairs = []
         for number, slower in enumerate([1.035, 1.0, 1.001, 0.999]):
-            sides = point(1.0, "A", 0.1 + number, metrics), point(slower, "B", 0.2 + number, metrics)
+            sides = (
+                point(1.0, "A", 0.1 + number, metrics),
+                point(slower, "B", 0.2 + number, metrics),
+            )
             pairs += [(*sides, name) for name in sides[0]]
         return compare_values(pairs)
 
@@ -121,12 +154,18 @@ def test_metrics_of_one_timing_are_one_hypothesis() -> None:
     assert alone[0].verdict == "WORSE"
     for metrics in (0, 2):
         found = asked(metrics)
-        assert {each.verdict for each in found[: metrics + 1]} == {"BOUND"}  # corrected for four, not for twelve
+        # corrected for four, not for twelve
+        assert {each.verdict for each in found[: metrics + 1]} == {"BOUND"}
         assert found[0].p == pytest.approx(alone[0].p)
 
 
 def test_the_mean_is_over_cards_whatever_the_number_of_their_runs() -> None:
-    runs = [value(1.0, "A"), value(1.0, "A", started=1.0), value(1.0, "A"), value(1.21, "B", boosted=value(0.9, "B"))]
+    runs = [
+        value(1.0, "A"),
+        value(1.0, "A", started=1.0),
+        value(1.0, "A"),
+        value(1.21, "B", boosted=value(0.9, "B")),
+    ]
     mean = mean_over_cards(runs)
     assert mean.value == pytest.approx(1.1)  # geometric
     assert {level.card: level.runs for level in mean.cards} == {"A": 3, "B": 1}
@@ -139,7 +178,9 @@ def test_the_mean_is_over_cards_whatever_the_number_of_their_runs() -> None:
     assert mean_over_cards([counted(3.0), replace(counted(4.0), started=9.0)]).value == 4.0
 
 
-def test_more_cards_a_side_narrow_the_interval_and_common_cards_are_compared_with_themselves() -> None:
+def test_more_cards_a_side_narrow_the_interval_and_common_cards_are_compared_with_themselves() -> (
+    None
+):
     def side(factor: float, cards: str) -> MeasuredValue:
         levels = {"A": 1.0, "B": 1.02, "C": 0.97, "D": 1.01}
         return mean_over_cards([value(factor * levels[card], card) for card in cards])
@@ -156,13 +197,25 @@ def test_more_cards_a_side_narrow_the_interval_and_common_cards_are_compared_wit
 
 def test_boost_stands_in_the_place_of_the_settled_value() -> None:
     values = {"time": value(1.2, boosted=value(1.0)), "size": counted(3.0)}
-    assert {name: each.value for name, each in boosted(values).items()} == {"time": 1.0, "size": 3.0}
+    assert {name: each.value for name, each in boosted(values).items()} == {
+        "time": 1.0,
+        "size": 3.0,
+    }
 
 
 @pytest.mark.parametrize(
     ("ratio", "down", "up"),
-    [(1.4014, "1.40", "1.41"), (1.40, "1.40", "1.40"), (0.999, "0.99", "1.00"), (25.67, "25.6", "25.7"),
-     (1234.5, "1234", "1235"), (0.01234, "0.0123", "0.0124"), (1e-6, "0", "0.0001")],
-)  # fmt: skip
-def test_a_bound_is_rounded_to_the_side_on_which_it_stays_true(ratio: float, down: str, up: str) -> None:
+    [
+        (1.4014, "1.40", "1.41"),
+        (1.40, "1.40", "1.40"),
+        (0.999, "0.99", "1.00"),
+        (25.67, "25.6", "25.7"),
+        (1234.5, "1234", "1235"),
+        (0.01234, "0.0123", "0.0124"),
+        (1e-6, "0", "0.0001"),
+    ],
+)
+def test_a_bound_is_rounded_to_the_side_on_which_it_stays_true(
+    ratio: float, down: str, up: str
+) -> None:
     assert (bounded_times(ratio, up=False), bounded_times(ratio, up=True)) == (down, up)

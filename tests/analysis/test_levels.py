@@ -1,18 +1,30 @@
-"""Levels of made series, of which the truth is known: cards, drifts, outliers, covariates, and false alarms."""
+"""Levels of made series, of which the truth is known: cards, drifts, outliers, covariates, and
+false alarms."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from hpml_plugins.analysis.levels import BEGIN, END, MIDDLE, Array, ReadingSeries, Segmentation, find_segments
+from hpml_plugins.analysis.levels import (
+    BEGIN,
+    END,
+    MIDDLE,
+    Array,
+    ReadingSeries,
+    Segmentation,
+    find_segments,
+)
 
 RUN, CARD = 0.003, 0.01
 COUNT = 24
 
 
-def made(dice: np.random.Generator, shape: Array, cards: Array, covariates: Array | None = None) -> ReadingSeries:
-    """Readings that follow a shape (logarithms), on these cards, with the variances that are known."""
+def made(
+    dice: np.random.Generator, shape: Array, cards: Array, covariates: Array | None = None
+) -> ReadingSeries:
+    """Readings that follow a shape (logarithms), on these cards, with the variances that are
+    known."""
     of_cards = dice.normal(0, CARD, cards.max() + 1)
     values = shape + of_cards[cards] + dice.normal(0, RUN, len(shape))
     runs = np.full(len(shape), RUN**2)
@@ -48,7 +60,8 @@ def test_equal_code_has_one_level_however_often_the_card_changes() -> None:
 def test_equal_code_is_seldom_given_two_levels_at_all() -> None:
     dice = np.random.default_rng(1)
     several = sum(
-        len(find_segments(made(dice, np.zeros(COUNT), dice.integers(0, 6, COUNT))).segments) > 1 for _ in range(200)
+        len(find_segments(made(dice, np.zeros(COUNT), dice.integers(0, 6, COUNT))).segments) > 1
+        for _ in range(200)
     )
     assert several <= 20  # of 200, where the entry alone admits 5 %
 
@@ -56,7 +69,13 @@ def test_equal_code_is_seldom_given_two_levels_at_all() -> None:
 def test_three_per_cent_are_found_within_four_commits_on_cards_that_were_seen_before() -> None:
     dice = np.random.default_rng(2)
     found = [find_segments(made(dice, step(0.03), np.arange(COUNT) % 5)) for _ in range(100)]
-    assert sum(starts(each)[-1] in range(COUNT - 5, COUNT - 2) and p_of_step(each) < 1e-5 for each in found) >= 95
+    assert (
+        sum(
+            starts(each)[-1] in range(COUNT - 5, COUNT - 2) and p_of_step(each) < 1e-5
+            for each in found
+        )
+        >= 95
+    )
 
 
 def test_what_one_new_card_alone_says_may_be_the_card() -> None:
@@ -75,7 +94,9 @@ def test_a_reference_step_of_the_visit_tells_the_card_from_the_code() -> None:
     reference = -of_cards + dice.normal(0, RUN / 10, COUNT)  # a rate falls where a time rises
     runs = np.full(COUNT, (RUN / 3) ** 2)
     blind = ReadingSeries(values, cards, runs, 12.0, CARD**2, 10.0)
-    seeing = ReadingSeries(values, cards, runs, 12.0, CARD**2, 10.0, np.column_stack([useless, reference]))
+    seeing = ReadingSeries(
+        values, cards, runs, 12.0, CARD**2, 10.0, np.column_stack([useless, reference])
+    )
     assert p_of_step(find_segments(blind)) > 1e-5
     found = find_segments(seeing)
     assert starts(found) == [0, COUNT - 6]
@@ -90,7 +111,9 @@ def test_a_covariate_that_few_readings_have_or_that_explains_nothing_changes_not
     few[:3] = 1.0
     idle = np.column_stack([np.ones(COUNT), dice.normal(0, 1, COUNT)])
     for columns in (few, idle):
-        other = ReadingSeries(series.values, series.cards, series.runs, 12.0, CARD**2, 10.0, columns)
+        other = ReadingSeries(
+            series.values, series.cards, series.runs, 12.0, CARD**2, 10.0, columns
+        )
         assert starts(find_segments(other)) == starts(find_segments(series))
         assert len(find_segments(other).fit.estimates) == len(find_segments(series).fit.estimates)
 
@@ -126,6 +149,11 @@ def test_a_level_that_came_and_went_and_a_single_outlier_have_their_own_segments
 def test_series_of_one_and_two_readings_and_without_noise_are_fitted() -> None:
     for values in ([1.0], [1.0, 1.0], [1.0] * 6):
         series = ReadingSeries(
-            np.array(values), np.zeros(len(values), np.int64), np.full(len(values), RUN**2), 2.0, 0.0, 4.0
+            np.array(values),
+            np.zeros(len(values), np.int64),
+            np.full(len(values), RUN**2),
+            2.0,
+            0.0,
+            4.0,
         )
         assert starts(find_segments(series)) == [0]

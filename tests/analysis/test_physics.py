@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.analysis.physics import Physics, physics_of, signature, timing_of, uses_tensor_cores
+from hpml_plugins.analysis.physics import (
+    Physics,
+    physics_of,
+    signature,
+    timing_of,
+    uses_tensor_cores,
+)
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, decode, encode
 from hpml_plugins.model.rounds import combine, retract
 from hpml_plugins.model.work import DeclaredWork
@@ -21,9 +27,15 @@ BANDWIDTH, BFLOAT16 = 4.8e12, 989e12
 def record(seconds: float = 1e-3, info: Info = EVENTS, **changes: Any) -> Record:
     metric = MetricSamples("s", "lower", [seconds, 1.001 * seconds, 1.002 * seconds], info)
     known = {
-        "benchmark": "b", "plugin": "p", "version": "1", "params": {}, "status": "ok", "metrics": {"time": metric},
-        "machine": "h200-x1", "node": {"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-a"}]},
-    }  # fmt: skip
+        "benchmark": "b",
+        "plugin": "p",
+        "version": "1",
+        "params": {},
+        "status": "ok",
+        "metrics": {"time": metric},
+        "machine": "h200-x1",
+        "node": {"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-a"}]},
+    }
     return Record(**{**known, **changes})
 
 
@@ -34,7 +46,9 @@ def with_rate(made: Record, unit: str, work: float) -> Record:
     return replace(made, metrics={**made.metrics, "rate": rate})
 
 
-def working(flop: float, nbytes: float, seconds: float = 1e-3, dtype: str = "bfloat16", **changes: Any) -> Record:
+def working(
+    flop: float, nbytes: float, seconds: float = 1e-3, dtype: str = "bfloat16", **changes: Any
+) -> Record:
     work = {"time": DeclaredWork(flop=flop, bytes=nbytes, dtype=dtype, gpus=1)}
     return record(seconds, work=work, **changes)
 
@@ -49,9 +63,15 @@ MILLISECOND = 1e-3
         (with_rate(record(), "B/s", 0.9 * BANDWIDTH * MILLISECOND), Physics.STREAMING),
         (working(0, 0.9 * BANDWIDTH * MILLISECOND, throttled="power cap"), Physics.STREAMING),
         (working(0, 0.6 * BANDWIDTH * MILLISECOND), Physics.MEMORY_BOUND),
-        (working(4 * 0.9 * BANDWIDTH * MILLISECOND, 0.9 * BANDWIDTH * MILLISECOND), Physics.MEMORY_BOUND),
+        (
+            working(4 * 0.9 * BANDWIDTH * MILLISECOND, 0.9 * BANDWIDTH * MILLISECOND),
+            Physics.MEMORY_BOUND,
+        ),
         (working(0, 7 * BANDWIDTH * MILLISECOND), Physics.NEVER_THROTTLED),  # of a cache
-        (working(0.7 * BFLOAT16 * MILLISECOND, 0.5 * BANDWIDTH * MILLISECOND), Physics.NEVER_THROTTLED),
+        (
+            working(0.7 * BFLOAT16 * MILLISECOND, 0.5 * BANDWIDTH * MILLISECOND),
+            Physics.NEVER_THROTTLED,
+        ),
         (working(0, 0.1 * BANDWIDTH * MILLISECOND), Physics.NEVER_THROTTLED),
         (record(), Physics.NEVER_THROTTLED),
         (record(19e-6), Physics.LATENCY),
@@ -63,13 +83,18 @@ MILLISECOND = 1e-3
         (record(info={**EVENTS, "regime": "sustained"}), Physics.SUSTAINED),
         (record(info={**EVENTS, "cpus": "0-7"}), Physics.HOST_LINK),
         (record(info={**EVENTS, "launch": "visible"}), Physics.HOST_CLOCK),
-        (record(info={**EVENTS, "launch": "hidden; visible: the step waits for the GPU"}), Physics.HOST_CLOCK),
+        (
+            record(info={**EVENTS, "launch": "hidden; visible: the step waits for the GPU"}),
+            Physics.HOST_CLOCK,
+        ),
         (record(info={"timer": "perf_counter with device synchronisation"}), Physics.HOST_CLOCK),
         (record(info={"timer": "perf_counter"}, node={"cpu": "a CPU"}), Physics.CPU),
         (record(info={}), Physics.DERIVED),
     ],
 )
-def test_the_class_follows_from_the_timer_the_regime_the_length_and_the_work(made: Record, expected: Physics) -> None:
+def test_the_class_follows_from_the_timer_the_regime_the_length_and_the_work(
+    made: Record, expected: Physics
+) -> None:
     assert {physics_of(made, name) for name in made.metrics} == {expected}
 
 
@@ -77,7 +102,9 @@ def test_two_gpus_share_the_bytes() -> None:
     gpus = [{"name": "NVIDIA H200", "uuid": f"GPU-{n}"} for n in "ab"]
     made = working(0, 0.9 * BANDWIDTH * MILLISECOND, node={"gpus": gpus})
     assert physics_of(made, "time") is Physics.MEMORY_BOUND
-    unpublished = working(0, 0.9 * BANDWIDTH * MILLISECOND, node={"gpus": [{"name": "nobody's card"}]})
+    unpublished = working(
+        0, 0.9 * BANDWIDTH * MILLISECOND, node={"gpus": [{"name": "nobody's card"}]}
+    )
     assert physics_of(unpublished, "time") is Physics.NEVER_THROTTLED
 
 
@@ -105,7 +132,12 @@ def test_metrics_of_one_timing_have_one_signature_and_others_another() -> None:
 
 @pytest.mark.parametrize(
     ("made", "uses"),
-    [(working(1e9, 0), True), (working(1e9, 0, dtype="float64"), False), (working(0, 1e9), False), (record(), True)],
+    [
+        (working(1e9, 0), True),
+        (working(1e9, 0, dtype="float64"), False),
+        (working(0, 1e9), False),
+        (record(), True),
+    ],
 )
 def test_what_throttling_may_have_cost_follows_from_the_precision(made: Record, uses: bool) -> None:
     assert uses_tensor_cores(made, "time") == uses
@@ -120,7 +152,11 @@ def test_old_records_tell_by_their_warning_that_the_card_throttled() -> None:
 
 
 def test_rounds_that_throttled_make_a_record_that_did() -> None:
-    rounds = [record(started=1.0), record(started=2.0, throttled="power cap"), record(started=3.0, throttled="heat")]
+    rounds = [
+        record(started=1.0),
+        record(started=2.0, throttled="power cap"),
+        record(started=3.0, throttled="heat"),
+    ]
     joined = combine(rounds)
     assert joined.throttled == "power cap; heat"
     assert combine([*rounds, retract(rounds[0], "wrong")]).throttled == ""

@@ -23,13 +23,30 @@ TYPES = {"NVIDIA H100 80GB HBM3": "h100", "NVIDIA H200": "h200"}
 def product(card: str, gpu: str, seconds: float, size: int, started: float) -> Record:
     """A bfloat16 product, sustained and boost."""
     info: dict[str, str | float] = {"timer": "cuda events", "regime": "sustained"}
-    time = MetricSamples("s", "lower", [1.2 * seconds, 1.2001 * seconds], info, [seconds, 1.0001 * seconds])
-    rate = MetricSamples("1/s", "higher", [1 / each for each in time.samples], info, [1 / each for each in time.boost])
+    time = MetricSamples(
+        "s", "lower", [1.2 * seconds, 1.2001 * seconds], info, [seconds, 1.0001 * seconds]
+    )
+    rate = MetricSamples(
+        "1/s",
+        "higher",
+        [1 / each for each in time.samples],
+        info,
+        [1 / each for each in time.boost],
+    )
     return Record(
-        benchmark="product", plugin="p", version="1", params={"size": size}, status="ok", machine=TYPES[gpu],
-        metrics={"time": time, "rate": rate}, run=f"run of {card}", started=started, commit="c" * 40,
-        node={"gpus": [{"name": gpu, "uuid": card}]}, source={"sha256": "code"},
-    )  # fmt: skip
+        benchmark="product",
+        plugin="p",
+        version="1",
+        params={"size": size},
+        status="ok",
+        machine=TYPES[gpu],
+        metrics={"time": time, "rate": rate},
+        run=f"run of {card}",
+        started=started,
+        commit="c" * 40,
+        node={"gpus": [{"name": gpu, "uuid": card}]},
+        source={"sha256": "code"},
+    )
 
 
 def reference(card: str, gpu: str, factor: float, started: float, **changes: Any) -> Record:
@@ -40,15 +57,25 @@ def reference(card: str, gpu: str, factor: float, started: float, **changes: Any
         "bfloat16": MetricSamples("s", "lower", [1.6e-3 * factor], info, [1.4e-3 * factor]),
     }
     known = {
-        "benchmark": BENCHMARK, "plugin": "harness", "version": "1", "params": {}, "status": "ok",
-        "machine": TYPES[gpu], "metrics": metrics, "run": f"run of {card}", "started": started, "commit": "c" * 40,
-        "node": {"gpus": [{"name": gpu, "uuid": card}]}, "source": {"sha256": "code"},
-    }  # fmt: skip
+        "benchmark": BENCHMARK,
+        "plugin": "harness",
+        "version": "1",
+        "params": {},
+        "status": "ok",
+        "machine": TYPES[gpu],
+        "metrics": metrics,
+        "run": f"run of {card}",
+        "started": started,
+        "commit": "c" * 40,
+        "node": {"gpus": [{"name": gpu, "uuid": card}]},
+        "source": {"sha256": "code"},
+    }
     return Record(**{**known, **changes})
 
 
 def measured(cards: int, *, referenced: bool, seed: int = 3, own: float = 0.0005) -> list[Record]:
-    """Products of four sizes on some cards of each type, whose factors differ by 1.5 %; what is left by `own`."""
+    """Products of four sizes on some cards of each type, whose factors differ by 1.5 %; what is
+    left by `own`."""
     draw = random.Random(seed)
     made = []
     for (gpu, _), number in itertools.product(TYPES.items(), range(cards)):
@@ -58,7 +85,11 @@ def measured(cards: int, *, referenced: bool, seed: int = 3, own: float = 0.0005
             made.append(reference(card, gpu, factor, started))
         for size in range(1, 5):
             level = size * (1.0 if gpu == "NVIDIA H200" else 1.1)
-            made.append(product(card, gpu, level * factor * math.exp(draw.gauss(0, own)), size, started + size))
+            made.append(
+                product(
+                    card, gpu, level * factor * math.exp(draw.gauss(0, own)), size, started + size
+                )
+            )
     return made
 
 
@@ -67,7 +98,9 @@ class _Run:
         self.code, self.age, self.values = "code", (record.started,), known.values(record)
 
 
-def compare(made: Sequence[Record], a: Sequence[Record], b: Sequence[Record], name: str) -> Difference:
+def compare(
+    made: Sequence[Record], a: Sequence[Record], b: Sequence[Record], name: str
+) -> Difference:
     """Boost against boost."""
     known = Variability(made)
     of_a, of_b = (side_values([_Run(known, each) for each in side]) for side in (a, b))
@@ -77,7 +110,9 @@ def compare(made: Sequence[Record], a: Sequence[Record], b: Sequence[Record], na
 
 def products(made: Sequence[Record], gpu: str, size: int = 1) -> list[Record]:
     return [
-        each for each in made if each.benchmark == "product" and each.machine == gpu and each.params["size"] == size
+        each
+        for each in made
+        if each.benchmark == "product" and each.machine == gpu and each.params["size"] == size
     ]
 
 
@@ -97,14 +132,20 @@ def test_the_factors_of_two_cards_of_a_type_are_taken_out(name: str) -> None:
     assert adjusted.adjusted and not raw.adjusted
     assert half_width(adjusted) < half_width(raw) / 3
     assert adjusted.ratio == pytest.approx(1, abs=0.004)
-    assert adjusted.low is not None and adjusted.high is not None and adjusted.low < 1 < adjusted.high
+    assert (
+        adjusted.low is not None and adjusted.high is not None and adjusted.low < 1 < adjusted.high
+    )
 
 
 def test_two_types_are_compared_by_what_their_cards_have_in_common() -> None:
     """One card of each was compared, others of both types have references: the truth is 1.1."""
     made = measured(8, referenced=True)
     a, b = products(made, "h100")[0], products(made, "h200")[0]
-    left = [each for each in made if each.benchmark == BENCHMARK or each.params["size"] != 1 or each in (a, b)]
+    left = [
+        each
+        for each in made
+        if each.benchmark == BENCHMARK or each.params["size"] != 1 or each in (a, b)
+    ]
     found = compare(left, [a], [b], "time")
     raw = compare([each for each in left if each.benchmark != BENCHMARK], [a], [b], "time")
     assert found.adjusted and half_width(found) < half_width(raw)
@@ -116,17 +157,23 @@ def test_a_reference_that_tells_nothing_changes_nothing() -> None:
     made = measured(6, referenced=False)
     cards = {(each.node["gpus"][0]["uuid"], each.machine): each for each in made}
     unrelated = [
-        reference(card, next(gpu for gpu, name in TYPES.items() if name == machine), math.exp(draw.gauss(0, 0.02)),
-                  each.started)
+        reference(
+            card,
+            next(gpu for gpu, name in TYPES.items() if name == machine),
+            math.exp(draw.gauss(0, 0.02)),
+            each.started,
+        )
         for (card, machine), each in cards.items()
-    ]  # fmt: skip
+    ]
     pair = products(made, "h200")[:2]
     with_them = compare([*made, *unrelated], [pair[0]], [pair[1]], "time")
     without = compare(made, [pair[0]], [pair[1]], "time")
     assert half_width(with_them) >= 0.7 * half_width(without)
 
 
-def test_a_record_belongs_to_the_reference_of_its_run_else_to_the_nearest_within_two_hours() -> None:
+def test_a_record_belongs_to_the_reference_of_its_run_else_to_the_nearest_within_two_hours() -> (
+    None
+):
     gpu = "NVIDIA H200"
     early = reference("GPU-a", gpu, 1.0, 10 * HOUR, run="one")
     late = reference("GPU-a", gpu, 1.02, 13 * HOUR, run="two")
@@ -145,7 +192,8 @@ def test_a_record_belongs_to_the_reference_of_its_run_else_to_the_nearest_within
 
 
 @pytest.mark.parametrize(
-    "changes", [{"version": "2"}, {"status": "retracted", "metrics": {}}, {"benchmark": "b"}, {"node": {}}]
+    "changes",
+    [{"version": "2"}, {"status": "retracted", "metrics": {}}, {"benchmark": "b"}, {"node": {}}],
 )
 def test_other_records_are_no_reference(changes: dict[str, Any]) -> None:
     assert visit_of(reference("GPU-a", "NVIDIA H200", 1.0, 0.0, **changes)) is None
@@ -176,4 +224,6 @@ def test_the_coefficient_is_found_shrunk_and_limited() -> None:
 def test_two_cards_tell_no_coefficient() -> None:
     assert fit_coefficient(pairs(1.0, 0.0, cards=2)) is None
     assert fit_coefficient([]) is None
-    assert fit_coefficient([each._replace(reference=1.0) for each in pairs(1.0, 0.0, cards=5)]) is None
+    assert (
+        fit_coefficient([each._replace(reference=1.0) for each in pairs(1.0, 0.0, cards=5)]) is None
+    )

@@ -32,21 +32,33 @@ def record(value: float, card: str = "A", run: str = "r", size: int = 1, **chang
     metric = MetricSamples("s", "lower", [value * 0.999, value, value * 1.001], EVENTS)
     return Record(
         **{
-            "benchmark": "b", "plugin": "p", "version": "1", "params": {"size": size}, "status": "ok",
-            "metrics": {"time": metric}, "machine": "h200-x1", "run": run, "commit": "c" * 40,
-            "node": {"gpus": [{"name": "NVIDIA H200", "uuid": card}]}, "source": {"sha256": "same code"},
-            "started": float(next(MOMENTS)), **changes,
+            "benchmark": "b",
+            "plugin": "p",
+            "version": "1",
+            "params": {"size": size},
+            "status": "ok",
+            "metrics": {"time": metric},
+            "machine": "h200-x1",
+            "run": run,
+            "commit": "c" * 40,
+            "node": {"gpus": [{"name": "NVIDIA H200", "uuid": card}]},
+            "source": {"sha256": "same code"},
+            "started": float(next(MOMENTS)),
+            **changes,
         }
-    )  # fmt: skip
+    )
 
 
 def history(runs: float, cards: float, seed: int = 0) -> list[Record]:
-    """Of 12 sizes three runs on each of three cards. runs, cards: relative standard deviations between them."""
+    """Of 12 sizes three runs on each of three cards. runs, cards: relative standard deviations
+    between them."""
     draw = random.Random(seed)
     made = []
     for size, card in itertools.product(range(1, 13), "ABC"):
         level = size * (1 + draw.gauss(0, cards))
-        made += [record(level * (1 + draw.gauss(0, runs)), card, f"{card}{n}", size) for n in range(3)]
+        made += [
+            record(level * (1 + draw.gauss(0, runs)), card, f"{card}{n}", size) for n in range(3)
+        ]
     return made
 
 
@@ -69,7 +81,9 @@ def test_the_interval_is_for_the_next_run_on_another_card() -> None:
     # ± t · √2 · 1 %; t for a few degrees of freedom is 2 to 3
     assert 0.02 < found.high / found.value - 1 < 0.06
     assert found.value / found.low == pytest.approx(found.high / found.value)
-    others = [each.median("time") for each in made if each.point == made[0].point and card_of(each) != "A"]
+    others = [
+        each.median("time") for each in made if each.point == made[0].point and card_of(each) != "A"
+    ]
     assert sum(found.low <= value <= found.high for value in others if value) >= 5  # of six
 
 
@@ -109,7 +123,11 @@ def test_close_values_that_are_well_known_are_the_same_and_badly_known_ones_have
 
 def test_the_direction_decides_which_side_is_better_and_without_one_nobody_is() -> None:
     def rate(value: float, direction: Any) -> Record:
-        return record(1.0, metrics={"time": MetricSamples("1/s", direction, [value, value], EVENTS)}, run=str(value))
+        return record(
+            1.0,
+            metrics={"time": MetricSamples("1/s", direction, [value, value], EVENTS)},
+            run=str(value),
+        )
 
     for direction, verdict in (("higher", "BETTER"), ("lower", "WORSE"), (None, "BOUND")):
         made = [rate(100.0 + 0.01 * n, direction) for n in range(8)]
@@ -127,9 +145,16 @@ def test_the_direction_decides_which_side_is_better_and_without_one_nobody_is() 
 
 @pytest.mark.parametrize(
     ("ratio", "direction", "times"),
-    [(0.5, "lower", 2.0), (2.0, "lower", 0.5), (2.0, "higher", 2.0), (0.25, "higher", 0.25), (1.0, "higher", 1.0),
-     (2.0, None, None), (None, "lower", None)],
-)  # fmt: skip
+    [
+        (0.5, "lower", 2.0),
+        (2.0, "lower", 0.5),
+        (2.0, "higher", 2.0),
+        (0.25, "higher", 0.25),
+        (1.0, "higher", 1.0),
+        (2.0, None, None),
+        (None, "lower", None),
+    ],
+)
 def test_a_ratio_above_one_is_better_whatever_the_direction(
     ratio: float | None, direction: str | None, times: float | None
 ) -> None:
@@ -145,14 +170,19 @@ def test_what_is_counted_has_no_interval_and_differs_by_any_difference() -> None
     known = Variability([one, more])
     assert physics_of(one, "flops") is Physics.COUNTED
     assert known.reading(one, "flops").spread == EXACT
-    assert (known.reading(one, "flops").estimate.low, known.reading(one, "flops").estimate.value) == (None, 1000.0)
+    assert (
+        known.reading(one, "flops").estimate.low,
+        known.reading(one, "flops").estimate.value,
+    ) == (None, 1000.0)
     worse, same = compare(known, [(one, more, "flops"), (one, counted(1000.0, "s"), "flops")])
     assert (worse.verdict, same.verdict) == ("WORSE", "SAME")
 
 
 def test_what_hardware_counters_give_is_not_taken_for_exact() -> None:
     one, more = (
-        record(1.0, metrics={"bytes": MetricSamples("B", "lower", [value], {"source": "ncu"})}, run=run)
+        record(
+            1.0, metrics={"bytes": MetricSamples("B", "lower", [value], {"source": "ncu"})}, run=run
+        )
         for value, run in ((1_137_000_000.0, "r"), (1_138_000_000.0, "s"))
     )
     known = Variability([one, more])
@@ -161,7 +191,8 @@ def test_what_hardware_counters_give_is_not_taken_for_exact() -> None:
 
 
 def product(size: int, rate: float, run: str, direction: Any = None) -> Record:
-    """At the size that was fastest, with a share that has no direction either but was not counted."""
+    """At the size that was fastest, with a share that has no direction either but was not
+    counted."""
     metrics = {
         "rate": MetricSamples("FLOP/s", "higher", [rate, rate], EVENTS),
         "size": MetricSamples("1", direction, [float(size)] * 3, rounds=[1, 1, 1]),
@@ -171,12 +202,25 @@ def product(size: int, rate: float, run: str, direction: Any = None) -> Record:
 
 
 def test_numbers_of_different_problems_get_no_ratio_and_the_reason() -> None:
-    small, large, again = product(4096, 7e14, "a"), product(12288, 8e14, "b"), product(4096, 7e14, "c")
+    small, large, again = (
+        product(4096, 7e14, "a"),
+        product(12288, 8e14, "b"),
+        product(4096, 7e14, "c"),
+    )
     known = Variability([small, large, again])
-    assert different_problems(values(small), values(large)) == "different problems: size 4096 and 12288"
+    assert (
+        different_problems(values(small), values(large))
+        == "different problems: size 4096 and 12288"
+    )
     assert different_problems(values(small), values(again)) == ""
     rate, share, size, same = compare(
-        known, [(small, large, "rate"), (small, large, "share"), (small, large, "size"), (small, again, "rate")]
+        known,
+        [
+            (small, large, "rate"),
+            (small, large, "share"),
+            (small, large, "size"),
+            (small, again, "rate"),
+        ],
     )
     for each in (rate, share):
         assert (each.verdict, each.ratio, each.low, each.p) == ("AMBIGUOUS", None, None, None)
@@ -190,7 +234,10 @@ def test_numbers_of_different_problems_get_no_ratio_and_the_reason() -> None:
 def test_values_of_different_problems_are_no_repetitions() -> None:
     sizes = (4096, 12288, 12288, 4096, 4096, 12288)
     one = [product(4096, 7e14 * (1 + 1e-3 * number), str(number)) for number in range(6)]
-    two = [product(size, 7e14 * size / 4096 * (1 + 1e-3 * number), str(number)) for number, size in enumerate(sizes)]
+    two = [
+        product(size, 7e14 * size / 4096 * (1 + 1e-3 * number), str(number))
+        for number, size in enumerate(sizes)
+    ]
     half_widths = []
     for records in (one, two):
         shown = Variability(records).reading(records[-1], "rate").estimate
@@ -208,7 +255,8 @@ def test_a_direction_that_became_none_counts_as_none() -> None:
     assert common_direction(values(old)["rate"], values(new)["rate"]) == "higher"
     (size,) = compare(Variability([old, new]), [(old, new, "size")])
     assert (size.verdict, size.ratio) == ("BOUND", 3.0)
-    ranked = product(12288, 8e14, "b", "higher")  # a result, such as the largest batch that fits, is no problem
+    # a result, such as the largest batch that fits, is no problem
+    ranked = product(12288, 8e14, "b", "higher")
     assert different_problems(values(old), values(ranked)) == ""
 
 
@@ -232,11 +280,19 @@ def test_results_of_a_foreign_project_keep_the_interval_of_asv() -> None:
 def test_kinds_tell_apart_how_a_value_was_measured() -> None:
     plain = record(1.0)
     throttled = record(1.0, throttled="power cap")
-    metric = MetricSamples("s", "lower", [1.0, 1.0], {**EVENTS, "regime": "sustained"}, rounds=[1, 1])
+    metric = MetricSamples(
+        "s", "lower", [1.0, 1.0], {**EVENTS, "regime": "sustained"}, rounds=[1, 1]
+    )
     both = record(1.0, metrics={"time": metric})
-    wall = record(1.0, metrics={"time": MetricSamples("s", "lower", [1.0], {"timer": "perf_counter"})}, node={})
+    wall = record(
+        1.0,
+        metrics={"time": MetricSamples("s", "lower", [1.0], {"timer": "perf_counter"})},
+        node={},
+    )
     accuracy = record(1.0, metrics={"time": MetricSamples("1", "higher", [0.5])})
-    assert [MeasuredValue.of(each, "time").kind for each in (plain, throttled, both, wall, accuracy)] == [
+    assert [
+        MeasuredValue.of(each, "time").kind for each in (plain, throttled, both, wall, accuracy)
+    ] == [
         "never throttled, one round",
         "throttled, no regime, one round",
         "sustained, rounds",
@@ -247,8 +303,13 @@ def test_kinds_tell_apart_how_a_value_was_measured() -> None:
 
 def test_what_was_timed_on_cpus_that_others_used_has_a_ratio_and_no_verdict() -> None:
     wall = {"time": MetricSamples("s", "lower", [1.0, 1.0, 1.001], {"timer": "perf_counter"})}
-    pairs = [[record(1.0, run=f"{n}", metrics=metrics) for n in range(9)] for metrics in (wall, record(1.0).metrics)]
-    busy = [replace(each[0], conditions={"other_cpus": 1.0, "cores": 2.0}, run="busy") for each in pairs]
+    pairs = [
+        [record(1.0, run=f"{n}", metrics=metrics) for n in range(9)]
+        for metrics in (wall, record(1.0).metrics)
+    ]
+    busy = [
+        replace(each[0], conditions={"other_cpus": 1.0, "cores": 2.0}, run="busy") for each in pairs
+    ]
     assert MeasuredValue.of(busy[0], "time").kind == "host clock, one round, busy"
     known = Variability([*itertools.chain(*pairs), *busy])
     slower = replace(busy[0], metrics={"time": replace(wall["time"], samples=[100.0] * 3)})
@@ -259,7 +320,8 @@ def test_what_was_timed_on_cpus_that_others_used_has_a_ratio_and_no_verdict() ->
 
 
 @pytest.mark.parametrize(
-    ("dtype", "regimes", "slack"), [("bfloat16", False, 1.21), ("float32", False, 1.0), ("bfloat16", True, 1.1)]
+    ("dtype", "regimes", "slack"),
+    [("bfloat16", False, 1.21), ("float32", False, 1.0), ("bfloat16", True, 1.1)],
 )
 def test_a_side_that_throttled_may_be_slower_once_it_has_settled_by_what_its_precision_loses(
     dtype: str, regimes: bool, slack: float
@@ -284,8 +346,14 @@ def test_a_side_that_throttled_may_be_slower_once_it_has_settled_by_what_its_pre
 
 
 def test_two_sides_that_throttled_are_compared_as_they_are() -> None:
-    made = [record(1.0 + 0.001 * n, card, f"{n}", throttled="power cap") for n, card in enumerate("AABB")]
-    assert throttling_slack(*(MeasuredValue.of(each, "time") for each in (made[0], made[2]))) == (0.0, 0.0)
+    made = [
+        record(1.0 + 0.001 * n, card, f"{n}", throttled="power cap")
+        for n, card in enumerate("AABB")
+    ]
+    assert throttling_slack(*(MeasuredValue.of(each, "time") for each in (made[0], made[2]))) == (
+        0.0,
+        0.0,
+    )
 
 
 def test_a_host_without_gpu_that_does_not_tell_who_it_is_is_another_in_each_run() -> None:
@@ -297,7 +365,10 @@ def test_a_host_without_gpu_that_does_not_tell_who_it_is_is_another_in_each_run(
 def in_rounds(rng: random.Random, factors: Sequence[float]) -> Record:
     """A run whose rounds vary by 3 % of 1 s, each round times its factor."""
     samples = [factor * math.exp(rng.gauss(0, 0.03)) for factor in factors]
-    return record(1.0, metrics={"time": MetricSamples("s", "lower", samples, EVENTS, rounds=[1] * len(samples))})
+    return record(
+        1.0,
+        metrics={"time": MetricSamples("s", "lower", samples, EVENTS, rounds=[1] * len(samples))},
+    )
 
 
 def half_band(made: Sequence[Record]) -> float:
@@ -309,7 +380,10 @@ def half_band(made: Sequence[Record]) -> float:
 
 def test_a_few_slow_rounds_do_not_widen_the_interval_and_rounds_that_always_differ_do() -> None:
     rng = random.Random(7)
-    quiet = [in_rounds(rng, factors) for factors in [(1, 1)] * 2 + [(1, 1, 1)] * 10 + [(1, 1, 1, 1, 1)] * 2]
+    quiet = [
+        in_rounds(rng, factors)
+        for factors in [(1, 1)] * 2 + [(1, 1, 1)] * 10 + [(1, 1, 1, 1, 1)] * 2
+    ]
     disturbed = [*quiet[:9], *(in_rounds(rng, (1, 1, 30)) for _ in range(3)), *quiet[12:]]
     assert half_band(disturbed) < 1.3 * half_band(quiet)
     assert half_band([in_rounds(rng, (0.5, 1, 2)) for _ in range(14)]) > 3 * half_band(quiet)

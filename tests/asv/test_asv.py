@@ -52,12 +52,13 @@ FAULTY = """
             Benchmark("faulty", measure, METRICS, grid=GRID, timeout=2),
             Benchmark("on_gpu", measure, METRICS, grid=GRID, requires=Requires(gpus=1)),
         ]
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
 def project(make_project: Callable[[str], Project]) -> Project:
-    """Three commits, of which the first lacks the plugin `faulty`; run over all of them, quick profile apart."""
+    """Three commits, of which the first lacks the plugin `faulty`; run over all of them, quick
+    profile apart."""
     project = make_project(REGISTRY.replace("  - name: faulty\n    path: faulty.py\n", ""))
     project.write("registry.yaml", REGISTRY)
     project.write("faulty.py", FAULTY)
@@ -84,7 +85,9 @@ def machine(project: Project) -> Path:
 
 def records(project: Project, commit: str = "") -> list[Record]:
     return [
-        record for path in sorted(machine(project).glob(f"records/{commit[:8]}*.jsonl")) for record in read_file(path)
+        record
+        for path in sorted(machine(project).glob(f"records/{commit[:8]}*.jsonl"))
+        for record in read_file(path)
     ]
 
 
@@ -109,7 +112,11 @@ def test_each_point_is_measured_once_for_all_its_metrics(ran: Project) -> None:
 
 
 def test_failures_are_recorded_with_their_reason_and_the_run_goes_on(ran: Project) -> None:
-    found = {str(record.params["how"]): record.reason for record in records(ran) if record.benchmark == "faulty"}
+    found = {
+        str(record.params["how"]): record.reason
+        for record in records(ran)
+        if record.benchmark == "faulty"
+    }
     crash = found.pop("segfaults")
     assert crash.startswith("died of SIGSEGV (segmentation fault) in string_at (__init__.py:")
     assert crash.endswith(" of measure (faulty.py:15)")
@@ -137,12 +144,15 @@ def test_asv_gets_samples_with_a_real_interval_and_failures_as_failures(ran: Pro
 def test_what_the_node_lacks_is_listed_and_skipped_with_the_reason(ran: Project) -> None:
     assert "on_gpu.track_time" in json.loads((ran.path / "results" / "benchmarks.json").read_text())
     skipped = [record for record in records(ran) if record.benchmark == "on_gpu"]
-    assert {(record.status, record.reason) for record in skipped} == {("skipped", "needs 1 GPU, this node has no GPU")}
+    assert {(record.status, record.reason) for record in skipped} == {
+        ("skipped", "needs 1 GPU, this node has no GPU")
+    }
 
 
 def test_the_commits_own_package_is_measured(ran: Project) -> None:
     (env,) = [path for path in (ran.path / "env").iterdir() if (path / "site").exists()]
-    assert '__version__ = "9.' not in (env / "site/hpml_plugins/__init__.py").read_text()  # ALL ends with the oldest
+    # ALL ends with the oldest
+    assert '__version__ = "9.' not in (env / "site/hpml_plugins/__init__.py").read_text()
 
 
 def test_the_environment_is_named_by_versions_and_holds_no_path(ran: Project) -> None:
@@ -152,7 +162,17 @@ def test_the_environment_is_named_by_versions_and_holds_no_path(ran: Project) ->
 
 def test_the_machine_has_gpu_and_num_gpu_beside_asvs_six(ran: Project) -> None:
     facts = json.loads((machine(ran) / "machine.json").read_text())
-    assert set(facts) == {"machine", "os", "arch", "cpu", "num_cpu", "ram", "gpu", "num_gpu", "version"}
+    assert set(facts) == {
+        "machine",
+        "os",
+        "arch",
+        "cpu",
+        "num_cpu",
+        "ram",
+        "gpu",
+        "num_gpu",
+        "version",
+    }
     assert facts["machine"] == machine(ran).name
 
 
@@ -160,9 +180,17 @@ def test_declarations_carry_direction_and_unit(ran: Project) -> None:
     entries = json.loads((ran.path / "results" / "benchmarks.json").read_text())
     entry, count = entries["faulty.track_time"], entries["faulty.track_count"]
     assert (count["direction"], count["si_unit"]) == ("none", "1")
-    (stored,) = {record.metrics["count"].direction for record in records(ran) if "count" in record.metrics}
+    (stored,) = {
+        record.metrics["count"].direction for record in records(ran) if "count" in record.metrics
+    }
     assert stored is None
-    wanted = {"unit": "seconds", "si_unit": "s", "direction": "lower", "plugin": "faulty", "benchmark": "faulty"}
+    wanted = {
+        "unit": "seconds",
+        "si_unit": "s",
+        "direction": "lower",
+        "plugin": "faulty",
+        "benchmark": "faulty",
+    }
     assert {key: entry[key] for key in wanted} == wanted
 
 
@@ -170,19 +198,28 @@ def test_show_compare_and_publish_work_as_they_are(ran: Project) -> None:
     shown = ran.asv("show", "main").stdout
     assert "faulty.track_time" in shown
     assert "3/4 failed" in shown
-    assert re.search(r"how=works: [\d.]+ [nµ]s ± (>100|[\d.]+) %", shown)  # on a busy machine rounds differ by anything
+    # on a busy machine rounds differ by anything
+    assert re.search(r"how=works: [\d.]+ [nµ]s ± (>100|[\d.]+) %", shown)
     compared = ran.asv("compare", "main~2", "main").stdout
-    assert re.search(r"\| \S+ns±\S+% +\| \S+ns±\S+% +\| \S+ +\| toy.track_time\(10\)", compared), compared
+    assert re.search(r"\| \S+ns±\S+% +\| \S+ns±\S+% +\| \S+ +\| toy.track_time\(10\)", compared), (
+        compared
+    )
     done = ran.asv("publish")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (ran.path / "html" / "gpus.html").exists()
 
 
 def test_a_quick_run_keeps_what_a_full_one_found(ran: Project) -> None:
-    before = {str(result["commit_hash"]): result["results"]["toy.track_time"][0] for result in results(ran)}  # type: ignore[index]
+    before = {
+        str(result["commit_hash"]): result["results"]["toy.track_time"][0]
+        for result in results(ran)
+    }  # type: ignore[index]
     done = ran.asv("run", "main^!", "--bench", "toy", HPML_PROFILE="quick")
     assert done.returncode == 0, done.stdout + done.stderr
-    after = {str(result["commit_hash"]): result["results"]["toy.track_time"][0] for result in results(ran)}  # type: ignore[index]
+    after = {
+        str(result["commit_hash"]): result["results"]["toy.track_time"][0]
+        for result in results(ran)
+    }  # type: ignore[index]
     (head,) = {commit for commit in before if before[commit] != after[commit]}
     assert before[head][1] == after[head][1]
     assert before[head][0] != after[head][0]
@@ -243,12 +280,19 @@ def test_an_unknown_profile_stops_asv_run_with_the_nearest(ran: Project) -> None
     assert (done.returncode, "no profile 'quik'; did you mean 'quick'?" in done.stderr) == (2, True)
 
 
-def test_a_run_says_that_files_changed_while_the_version_did_not_and_the_page_names_the_states(ran: Project) -> None:
+def test_a_run_says_that_files_changed_while_the_version_did_not_and_the_page_names_the_states(
+    ran: Project,
+) -> None:
     plugin = ran.path / "toy.py"
     text = plugin.read_text()
     plugin.write_text(text + "# faster\n")
     done = ran.asv("run", "main^!", "--bench", "toy", HPML_PROFILE="quick")
     plugin.write_text(text)
-    assert done.stdout.count("plugin toy: its files differ from those measured at commit ") == 1, done.stdout
+    assert done.stdout.count("plugin toy: its files differ from those measured at commit ") == 1, (
+        done.stdout
+    )
     assert ran.asv("publish").returncode == 0
-    assert "They were measured with 2 states of the plugin's files" in (ran.path / "html/plugin-toy.html").read_text()
+    assert (
+        "They were measured with 2 states of the plugin's files"
+        in (ran.path / "html/plugin-toy.html").read_text()
+    )

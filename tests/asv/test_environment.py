@@ -25,22 +25,38 @@ def test_it_gives_only_the_python_that_runs_asv() -> None:
 
 
 def test_a_software_stack_is_asvs_matrix() -> None:
-    assert stack_matrix("torch==2.13.0, numba==0.66.0") == {"req": {"torch": ["2.13.0"], "numba": ["0.66.0"]}}
-    for words, wrong in (("torch", "'torch'"), ("torch==", "'torch'"), ("==2", "''"), ("torch==2.13.0,", "''")):
-        with pytest.raises(UsageError, match=f"{wrong} has no version; write NAME==VERSION,NAME==VERSION"):
+    assert stack_matrix("torch==2.13.0, numba==0.66.0") == {
+        "req": {"torch": ["2.13.0"], "numba": ["0.66.0"]}
+    }
+    for words, wrong in (
+        ("torch", "'torch'"),
+        ("torch==", "'torch'"),
+        ("==2", "''"),
+        ("torch==2.13.0,", "''"),
+    ):
+        with pytest.raises(
+            UsageError, match=f"{wrong} has no version; write NAME==VERSION,NAME==VERSION"
+        ):
             stack_matrix(words)
 
 
 def test_a_pinned_package_may_be_older_than_what_hpml_plugins_requires() -> None:
     found = _requirements({"torch": "2.9.1", "torchvision": "0.24.1"})
-    assert [each for each in found if each.startswith("torch")][:2] == ["torch==2.9.1", "torchvision==0.24.1"]
+    assert [each for each in found if each.startswith("torch")][:2] == [
+        "torch==2.9.1",
+        "torchvision==0.24.1",
+    ]
     assert not any(each.startswith(("torch>", "torchvision>")) for each in found)
     assert any(each.startswith("numba>=") for each in found)
 
 
-def test_a_stack_that_uv_cannot_install_ends_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_that_uv_cannot_install_ends_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     conf = Config()
-    conf.env_dir, conf.benchmark_dir, conf.results_dir, conf.project = (str(tmp_path / name) for name in "ebrp")
+    conf.env_dir, conf.benchmark_dir, conf.results_dir, conf.project = (
+        str(tmp_path / name) for name in "ebrp"
+    )
     made = NodeEnvironment(conf, sys.executable, {"no-such-package-of-ours": "1.0"}, {})
     assert made.name.startswith("stack-py")
     assert made.name.endswith("-no-such-package-of-ours1.0")
@@ -52,5 +68,7 @@ def test_a_stack_that_uv_cannot_install_ends_in_one_line(tmp_path: Path, monkeyp
     assert not made.check_presence()
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(HpmlError, match="is installed by uv, which is not here: python -m pip install uv"):
+    with pytest.raises(
+        HpmlError, match="is installed by uv, which is not here: python -m pip install uv"
+    ):
         made._setup()

@@ -19,7 +19,9 @@ def record(name: str) -> None:
     write_json(None, str(Path("~/.asv-machine.json").expanduser()), {name: facts}, 1)
 
 
-def test_machines_that_are_recorded_at_once_are_all_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machines_that_are_recorded_at_once_are_all_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     names = [f"machine{number}" for number in range(16)]
     context = multiprocessing.get_context("fork")

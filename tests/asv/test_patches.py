@@ -1,4 +1,5 @@
-"""What is replaced of asv: few attributes, each with a reason, and another asv says which one is different."""
+"""What is replaced of asv: few attributes, each with a reason, and another asv says which one is
+different."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def test_at_most_twelve_attributes_each_with_its_reason() -> None:
 
 def test_no_other_module_replaces_anything_of_asv() -> None:
     assigned = re.compile(
-        r"^\s*(?:asv|runner|results|util|Results|Benchmarks|graph|publish|step_detect)\.\w+(?:\.\w+)* = "
+        r"^\s*(?:asv|runner|results|util|Results|Benchmarks|graph|publish|step_detect)\.\w+(?:\.\w+)* = "  # noqa: E501
     )
     for path in (ROOT / "hpml_plugins").rglob("*.py"):
         for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -47,23 +48,37 @@ def test_no_other_module_replaces_anything_of_asv() -> None:
     "change",
     [
         "from asv import runner; del runner.log_benchmark_result",
-        "from asv import runner; runner.log_benchmark_result = lambda results, benchmark, verbosity: None",
+        (
+            "from asv import runner; runner.log_benchmark_result = lambda results, benchmark,"
+            " verbosity: None"
+        ),
     ],
 )
 def test_another_asv_is_refused_in_one_line_that_names_the_attribute(change: str) -> None:
     code = f"{change}\nfrom hpml_plugins.asv import patches\npatches.apply()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert re.search(
-        r"UserError: asv 0\.6\.6 changed asv\.runner\.log_benchmark_result; hpml-plugins works with asv 0\.6\.6",
+        r"UserError: asv 0\.6\.6 changed asv\.runner\.log_benchmark_result; hpml-plugins works with"
+        r" asv 0\.6\.6",
         done.stderr,
     )
 
 
 def test_applying_twice_changes_nothing() -> None:
     patches.apply()
-    before = (util.write_json, Results.save, runner.log_benchmark_result, Command.run_from_conf_args)
+    before = (
+        util.write_json,
+        Results.save,
+        runner.log_benchmark_result,
+        Command.run_from_conf_args,
+    )
     patches.apply()
-    assert (util.write_json, Results.save, runner.log_benchmark_result, Command.run_from_conf_args) == before
+    assert (
+        util.write_json,
+        Results.save,
+        runner.log_benchmark_result,
+        Command.run_from_conf_args,
+    ) == before
 
 
 @pytest.mark.parametrize(
@@ -76,7 +91,9 @@ def test_applying_twice_changes_nothing() -> None:
         (None, "seconds", None, "failed"),
     ],
 )
-def test_asv_prints_numbers_as_we_do(value: float | None, unit: str, error: float | None, text: str) -> None:
+def test_asv_prints_numbers_as_we_do(
+    value: float | None, unit: str, error: float | None, text: str
+) -> None:
     patches.apply()
     assert util.human_value(value, unit, err=error) == text
 

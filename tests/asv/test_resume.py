@@ -35,8 +35,11 @@ def outcome(project: Project) -> dict[str, Any]:
     return {name: row[0] for name, row in stored["results"].items()}
 
 
-def kill_and_resume(project: Project, wait: Callable[[], object], expected: dict[str, object]) -> int:
-    """Kill a run once `wait` returns, resume it, and hold it against the expected. Returns the Records kept."""
+def kill_and_resume(
+    project: Project, wait: Callable[[], object], expected: dict[str, object]
+) -> int:
+    """Kill a run once `wait` returns, resume it, and hold it against the expected. Returns the
+    Records kept."""
     results = project.path / "results"
     shutil.rmtree(results, ignore_errors=True)
     running = killing.start(project.path, project.home, "asv", "run")
@@ -61,7 +64,8 @@ def kill_and_resume(project: Project, wait: Callable[[], object], expected: dict
 
 
 def wait_for_records(project: Project, count: int) -> None:
-    """Wait until a run has stored so many Records. The clock would not do: a busy machine takes its time."""
+    """Wait until a run has stored so many Records. The clock would not do: a busy machine takes its
+    time."""
     patience = time.monotonic() + 60
     while time.monotonic() < patience:
         if len(killing.records_below(project.path / "results")) >= count:
@@ -90,22 +94,39 @@ def test_a_retracted_point_has_no_value_and_is_measured_again(project: Project) 
     (path,) = project.path.glob("results/*/records/*.jsonl")
     before = path.read_bytes()
     retracted = project.run(
-        sys.executable, "-m", "hpml_plugins", "retract", "slow", "-p", "number=4", "--reason", "a fault of the timer"
+        sys.executable,
+        "-m",
+        "hpml_plugins",
+        "retract",
+        "slow",
+        "-p",
+        "number=4",
+        "--reason",
+        "a fault of the timer",
     )
     assert retracted.returncode == 0, retracted.stderr
-    missing = [number for number, value in enumerate(outcome(project)["slow.track_square"], 1) if value != value]
+    missing = [
+        number
+        for number, value in enumerate(outcome(project)["slow.track_square"], 1)
+        if value != value
+    ]
     assert missing == [4]
     assert project.asv("run", "--skip-existing").returncode in (0, 2)
     assert outcome(project) == expected
     assert path.read_bytes().startswith(before)
     of_four = [record for record in read_file(path) if record.params["number"] == 4]
-    assert [(record.status, record.reason) for record in of_four] == [("retracted", "a fault of the timer"), ("ok", "")]
+    assert [(record.status, record.reason) for record in of_four] == [
+        ("retracted", "a fault of the timer"),
+        ("ok", ""),
+    ]
     assert of_four[0].run != of_four[1].run
     assert len(list(read_file(path))) == 9
 
 
 def test_behind_a_retracted_record_the_one_of_an_earlier_run_stands(tmp_path: Path) -> None:
-    right = Record(benchmark="b", plugin="p", version="1", params={}, status="ok", run="first", started=1.0)
+    right = Record(
+        benchmark="b", plugin="p", version="1", params={}, status="ok", run="first", started=1.0
+    )
     wrong = replace(right, run="second", started=2.0)
     for record in (right, wrong, retract(wrong, "a fault of the timer")):
         append_record(tmp_path / "records.jsonl", record)

@@ -1,4 +1,5 @@
-"""`HPML_LIMIT=… asv run` measures whole points, names what did not fit, and ends with a status of its own."""
+"""`HPML_LIMIT=… asv run` measures whole points, names what did not fit, and ends with a status of
+its own."""
 
 from __future__ import annotations
 
@@ -18,13 +19,20 @@ def project(make_project: Callable[[str], Project]) -> Project:
 
 
 def records(project: Project) -> list[Record]:
-    return [each for path in project.path.glob("results/*/records/*.jsonl") for each in read_file(path)]
+    return [
+        each for path in project.path.glob("results/*/records/*.jsonl") for each in read_file(path)
+    ]
 
 
-def test_what_does_not_fit_is_left_out_by_name_and_measured_by_the_next_run(project: Project) -> None:
+def test_what_does_not_fit_is_left_out_by_name_and_measured_by_the_next_run(
+    project: Project,
+) -> None:
     done = project.asv("run", HPML_LIMIT="1s")  # building the commit alone takes longer
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "Left out 8 points that did not fit into the limit of 1 s: slow number=1, slow number=2" in done.stdout
+    assert (
+        "Left out 8 points that did not fit into the limit of 1 s: slow number=1, slow number=2"
+        in done.stdout
+    )
     assert records(project) == []
 
     done = project.asv("run", "--skip-existing", HPML_LIMIT="10min")

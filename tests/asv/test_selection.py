@@ -27,12 +27,13 @@ from hpml_plugins.registry import PluginSource, read_registry
 from hpml_plugins.suite.declaration import SUITE_VARIABLE, declare
 from hpml_plugins.suite.functions import track_functions
 
-PLUGIN = TOY + (
-    "\nfrom hpml_plugins import Requires\n"
-    "METRICS = [Metric('time', 's', 'lower'), Metric('rate', '1/s', 'higher')]\n"
-    "PAIR = Benchmark('pair', measure, METRICS, grid={'size': [10, 1000]}, requires=Requires(gpus='size'))\n"
-    "ONE = Benchmark('one', lambda bench: {'time': 1.0}, [Metric('time', 's', 'lower')])\n"
-    "@hookimpl(specname='hpml_benchmarks')\ndef more():\n    return [PAIR, ONE]\n"
+PLUGIN = (
+    TOY
+    + "\nfrom hpml_plugins import Requires\nMETRICS = [Metric('time', 's', 'lower'), Metric('rate',"
+    " '1/s', 'higher')]\nPAIR = Benchmark('pair', measure, METRICS, grid={'size': [10, 1000]},"
+    " requires=Requires(gpus='size'))\nONE = Benchmark('one', lambda bench: {'time': 1.0},"
+    " [Metric('time', 's', 'lower')])\n@hookimpl(specname='hpml_benchmarks')\ndef more():\n   "
+    " return [PAIR, ONE]\n"
 )
 
 
@@ -59,20 +60,30 @@ def declared(**points: set[int]) -> list[Declared]:
 
 def chosen(host: Host) -> dict[str, set[int]]:
     """What is left of all points of a host's benchmarks."""
-    found = asv_benchmarks({f"{each.name}.track_x": len(list(each.points())) for each in host.benchmarks()}, [".*"])
+    found = asv_benchmarks(
+        {f"{each.name}.track_x": len(list(each.points())) for each in host.benchmarks()}, [".*"]
+    )
     narrow(found, host.benchmarks())
-    return {name.partition(".")[0]: set(points) for name, points in found.benchmark_selection.items()}
+    return {
+        name.partition(".")[0]: set(points) for name, points in found.benchmark_selection.items()
+    }
 
 
 def test_a_profile_chooses_points_and_what_the_node_lacks_is_asked_for_too(tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(PLUGIN)
     (tmp_path / "registry.yaml").write_text(
-        "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n"
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size:"
+        " [10]}}}}\n"
     )
     host = make_host(read_registry(tmp_path / "registry.yaml"))
     assert not host.broken, host.broken
-    assert chosen(host) == {"toy": {0, 1}, "pair": {0, 1}, "one": {0}}  # pair needs 1000 GPUs, which a Record says
-    assert chosen(make_host(host.registry, profile="quick")) == {"toy": {0}, "pair": {0, 1}, "one": {0}}
+    # pair needs 1000 GPUs, which a Record says
+    assert chosen(host) == {"toy": {0, 1}, "pair": {0, 1}, "one": {0}}
+    assert chosen(make_host(host.registry, profile="quick")) == {
+        "toy": {0},
+        "pair": {0, 1},
+        "one": {0},
+    }
 
 
 def test_a_commit_that_knows_no_metric_without_direction_can_read_the_suite(
@@ -116,7 +127,8 @@ def test_a_benchmark_without_parameters_that_is_left_out_is_not_run() -> None:
 
 
 def test_the_heaviest_goes_first_to_the_lightest_shard() -> None:
-    # 7 → 0; 6 → 1; 5 → 1 (6 < 7) = 11; 4 → 0 (7 < 11) = 11; 3 → 0 (a tie: the first) = 14; 2 → 1 = 13
+    # 7 → 0; 6 → 1; 5 → 1 (6 < 7) = 11; 4 → 0 (7 < 11) = 11; 3 → 0 (a tie: the first) = 14; 2 → 1 =
+    # 13
     weights = {"two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0}
     assert shard(weights, 2) == [["seven", "four", "three"], ["six", "five", "two"]]
     assert shard(dict(reversed(weights.items())), 2) == shard(weights, 2)
@@ -165,7 +177,15 @@ def with_reference() -> list[Declared]:
     ],
 )
 def test_a_visit_to_a_gpu_measures_the_reference_too(regex: str, gpus: int, added: bool) -> None:
-    node = Node(os="Linux", arch="x86_64", cpu="c", num_cpu=2, ram=1e9, python="3.12.0", gpus=(Gpu("G", 8e10),) * gpus)
+    node = Node(
+        os="Linux",
+        arch="x86_64",
+        cpu="c",
+        num_cpu=2,
+        ram=1e9,
+        python="3.12.0",
+        gpus=(Gpu("G", 8e10),) * gpus,
+    )
     found = asv_benchmarks({"a.track_x": 3, "b.track_x": 3, "reference.track_x": 0}, [regex])
     of_ours = with_reference()
     narrow(found, of_ours)
@@ -179,17 +199,31 @@ def test_tasks_are_in_the_order_of_the_registry_not_of_the_alphabet() -> None:
     found = asv_benchmarks({"a.track_x": 3, "b.track_x": 3})
     of_ours = declared(b={0, 2}, a={0, 1, 2})
     narrow(found, of_ours)
-    assert [each.declared.benchmark for each in tasks_of(found, of_ours)] == ["b", "b", "a", "a", "a"]
+    assert [each.declared.benchmark for each in tasks_of(found, of_ours)] == [
+        "b",
+        "b",
+        "a",
+        "a",
+        "a",
+    ]
 
 
-@pytest.mark.parametrize("text", ["9/2", "2/2", "0/0", "-1/2", "1", "a/b", "1/2/3", "", "0/" + "9" * 5000])
-def test_what_is_no_shard_is_refused_in_one_line(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "text", ["9/2", "2/2", "0/0", "-1/2", "1", "a/b", "1/2/3", "", "0/" + "9" * 5000]
+)
+def test_what_is_no_shard_is_refused_in_one_line(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HPML_SHARD", text)
-    with pytest.raises(UsageError, match=r"HPML_SHARD is '.{0,40}', not I/N with I from 0 to N - 1"):
+    with pytest.raises(
+        UsageError, match=r"HPML_SHARD is '.{0,40}', not I/N with I from 0 to N - 1"
+    ):
         chosen_shard()
 
 
-def test_asv_without_git_ends_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_asv_without_git_ends_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from types import SimpleNamespace
 
     from hpml_plugins.asv.patches import run_command

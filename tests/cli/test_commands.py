@@ -16,7 +16,9 @@ from hpml_plugins.store import read_file
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[[str, str], Path]
 
-REGISTRY = "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n"
+REGISTRY = (
+    "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n"
+)
 
 
 @pytest.fixture
@@ -47,11 +49,16 @@ def test_list_fits_the_terminal_and_shows_what_was_named(hpml: Hpml, write: Writ
             lines = hpml("list", *options, COLUMNS=str(width)).stdout.splitlines()
             assert max(map(len, lines)) <= width
     chosen = {name: hpml("list", name, "--json") for name in ("toy", "more", "toy_*", "t*")}
-    found = {name: [row["benchmark"] for row in json.loads(done.stdout)] for name, done in chosen.items()}
+    found = {
+        name: [row["benchmark"] for row in json.loads(done.stdout)] for name, done in chosen.items()
+    }
     second = "toy_of_a_second_plugin"
     assert found == {"toy": ["toy"], "more": [second], "toy_*": [second], "t*": ["toy", second]}
     wrong = hpml("list", "tyo")
-    assert (wrong.returncode, wrong.stderr) == (2, "hpml: no plugin or benchmark 'tyo'; did you mean 'toy'?\n")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "hpml: no plugin or benchmark 'tyo'; did you mean 'toy'?\n",
+    )
 
 
 @pytest.mark.usefixtures("toy")
@@ -79,45 +86,59 @@ def test_list_says_what_this_node_would_skip_and_why(hpml: Hpml, write: Write) -
 
 def test_list_and_discovery_import_nothing_heavy() -> None:
     code = (
-        "import sys; from hpml_plugins.cli.list_ import command; "
-        "from hpml_plugins.host import make_host; from hpml_plugins.registry import read_registry; "
-        "from hpml_plugins.node import detect_node; "
-        "assert not make_host(read_registry('registry.yaml')).broken; detect_node(); "
-        "heavy = {'torch', 'torchvision', 'numba', 'numpy', 'matplotlib', 'fvcore', 'rich', 'asv', 'jinja2'}; "
-        "print(sorted(heavy & set(sys.modules)))"
+        "import sys; from hpml_plugins.cli.list_ import command; from hpml_plugins.host import"
+        " make_host; from hpml_plugins.registry import read_registry; from hpml_plugins.node import"
+        " detect_node; assert not make_host(read_registry('registry.yaml')).broken; detect_node();"
+        " heavy = {'torch', 'torchvision', 'numba', 'numpy', 'matplotlib', 'fvcore', 'rich', 'asv',"
+        " 'jinja2'}; print(sorted(heavy & set(sys.modules)))"
     )
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_declaring_the_built_in_benchmarks_imports_nothing_that_only_measuring_needs() -> None:
     code = (
-        "import sys; from hpml_plugins.host import load_plugin; from hpml_plugins.registry import read_registry; "
-        "entries = read_registry().enabled; from pathlib import Path; "
-        "print([entry.name for entry in entries if load_plugin(entry, Path()).error]); "
-        "print([name for name in sys.modules if name.startswith('hpml_plugins.workloads.complexity')])"
+        "import sys; from hpml_plugins.host import load_plugin; from hpml_plugins.registry import"
+        " read_registry; entries = read_registry().enabled; from pathlib import Path;"
+        " print([entry.name for entry in entries if load_plugin(entry, Path()).error]); print([name"
+        " for name in sys.modules if name.startswith('hpml_plugins.workloads.complexity')])"
     )
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == ("[]\n[]\n", "")
 
 
 @pytest.mark.usefixtures("toy")
-def test_run_says_that_the_files_changed_while_the_version_did_not(hpml: Hpml, write: Write) -> None:
+def test_run_says_that_the_files_changed_while_the_version_did_not(
+    hpml: Hpml, write: Write
+) -> None:
     first = hpml("run", "toy", "-p", "size=10", "--rounds", "1", "--json")
     assert "its files differ" not in first.stderr
     record = decode(first.stdout.encode())
     write(f"results/{record.machine}/records/c.jsonl", first.stdout)
-    write("results/elsewhere/records/c.jsonl", first.stdout.replace(record.source["sha256"], "0" * 64))
+    write(
+        "results/elsewhere/records/c.jsonl", first.stdout.replace(record.source["sha256"], "0" * 64)
+    )
     assert "its files differ" not in hpml("run", "toy", "-p", "size=10", "--rounds", "1").stderr
     write("toy.py", TOY + "\n")
     done = hpml("run", "toy", "--rounds", "1")
     assert done.returncode == 0
-    assert done.stderr.count("plugin toy: its files differ from those of its last run, and the version of toy is") == 1
+    assert (
+        done.stderr.count(
+            "plugin toy: its files differ from those of its last run, and the version of toy is"
+        )
+        == 1
+    )
     write(
         "toy.py",
-        TOY.replace('"toy", measure', '"toy", measure, version="2", metrics=').replace("metrics=, ", "metrics="),
+        TOY.replace('"toy", measure', '"toy", measure, version="2", metrics=').replace(
+            "metrics=, ", "metrics="
+        ),
     )
     done = hpml("run", "toy", "-p", "size=10", "--rounds", "1")
     assert done.returncode == 0, done.stderr
@@ -125,12 +146,16 @@ def test_run_says_that_the_files_changed_while_the_version_did_not(hpml: Hpml, w
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_broken_plugin_is_listed_as_broken_and_the_others_as_they_are(hpml: Hpml, write: Write) -> None:
+def test_a_broken_plugin_is_listed_as_broken_and_the_others_as_they_are(
+    hpml: Hpml, write: Write
+) -> None:
     write("registry.yaml", REGISTRY + "  - {name: bad, module: no_such_module}\n")
     done = hpml("list")
     assert done.returncode == 2
     assert "bad     BROKEN\n" in done.stdout
-    assert done.stderr.startswith("hpml: registry.yaml:4: plugin 'bad': module 'no_such_module' does not import")
+    assert done.stderr.startswith(
+        "hpml: registry.yaml:4: plugin 'bad': module 'no_such_module' does not import"
+    )
     assert "toy     toy " in done.stdout
     assert done.stderr.count("\n") == 1
     assert hpml("run", "toy", "-p", "size=10").returncode == 0
@@ -148,7 +173,10 @@ def test_run_measures_a_file_that_is_in_no_registry(hpml: Hpml, write: Write) ->
     write("my-plugin.py", TOY.replace("    return [TOY]", "    return [TOY, other]") + OTHER)
     done = hpml("run", "my-plugin.py", "-p", "size=10", "--json", "--rounds", "1")
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(each["benchmark"], each["plugin"]) for each in found] == [("toy", "my_plugin"), ("my_plugin", "my_plugin")]
+    assert [(each["benchmark"], each["plugin"]) for each in found] == [
+        ("toy", "my_plugin"),
+        ("my_plugin", "my_plugin"),
+    ]
     assert found[0]["source"]["path"] == "my-plugin.py"
     write("broken.py", "import no_such_module\n")
     for name, told in (("broken.py", "no_such_module"), ("none.py", "none.py: no such file")):
@@ -158,7 +186,10 @@ def test_run_measures_a_file_that_is_in_no_registry(hpml: Hpml, write: Write) ->
 
 
 #: One of the benchmarks of my-plugin.py has the plugin's name.
-OTHER = "\nother = Benchmark('my_plugin', measure, [Metric('time', 's', 'lower')], grid={'size': [10]})\n"
+OTHER = (
+    "\nother = Benchmark('my_plugin', measure, [Metric('time', 's', 'lower')], grid={'size':"
+    " [10]})\n"
+)
 
 
 @pytest.mark.usefixtures("toy")
@@ -168,13 +199,18 @@ def test_a_file_of_the_registry_is_measured_as_the_registry_says(hpml: Hpml, wri
 
 
 @pytest.mark.usefixtures("toy")
-def test_run_measures_only_the_chosen_points_and_appends_their_records(hpml: Hpml, tmp_path: Path) -> None:
+def test_run_measures_only_the_chosen_points_and_appends_their_records(
+    hpml: Hpml, tmp_path: Path
+) -> None:
     assert hpml("run", "toy", "--profile", "quick", "--record", "out.jsonl").returncode == 0
     assert hpml("run", "toy", "-p", "size=1000", "--record", "out.jsonl").returncode == 0
     rounds = [decode(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert [record.params for record in rounds] == [{"size": 10}] * 3 + [{"size": 1000}] * 3
     records = list(read_file(tmp_path / "out.jsonl"))
-    assert [(record.params, record.measured_rounds) for record in records] == [({"size": 10}, 3), ({"size": 1000}, 3)]
+    assert [(record.params, record.measured_rounds) for record in records] == [
+        ({"size": 10}, 3),
+        ({"size": 1000}, 3),
+    ]
 
 
 @pytest.mark.usefixtures("toy")
@@ -185,21 +221,34 @@ def test_run_measures_as_many_rounds_as_asked_for(hpml: Hpml) -> None:
     assert (refused.returncode, refused.stdout) == (2, "")
 
 
-def test_what_a_point_computes_once_is_computed_in_its_first_round(hpml: Hpml, write: Write) -> None:
-    drawing = "import random\n" + TOY.replace("bench.time(lambda: sum(range(size)))", "bench.once('x', random.random)")
+def test_what_a_point_computes_once_is_computed_in_its_first_round(
+    hpml: Hpml, write: Write
+) -> None:
+    drawing = "import random\n" + TOY.replace(
+        "bench.time(lambda: sum(range(size)))", "bench.once('x', random.random)"
+    )
     write("toy.py", drawing)
     write("registry.yaml", REGISTRY)
     samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics["time"]
     assert (samples.rounds, len(set(samples.samples))) == ([1, 1, 1], 1)
 
 
-def test_how_long_to_sample_is_the_registrys_and_the_command_lines(hpml: Hpml, write: Write) -> None:
-    # The samples alternate between 10 and 20 ms: ± 30 % is soon known, also on a busy machine, and ± 1 % never.
+def test_how_long_to_sample_is_the_registrys_and_the_command_lines(
+    hpml: Hpml, write: Write
+) -> None:
+    # The samples alternate between 10 and 20 ms: ± 30 % is soon known, also on a busy machine, and
+    # ± 1 % never.
     alternating = TOY.replace("lambda: sum(range(size))", "lambda: time.sleep(next(seconds))")
-    write("toy.py", "import itertools, time\nseconds = itertools.cycle([0.01, 0.02])\n" + alternating)
-    write("registry.yaml", REGISTRY.replace("path: toy.py", "path: toy.py, sampling: {precision: 0.9, budget: 9}"))
+    write(
+        "toy.py", "import itertools, time\nseconds = itertools.cycle([0.01, 0.02])\n" + alternating
+    )
+    write(
+        "registry.yaml",
+        REGISTRY.replace("path: toy.py", "path: toy.py, sampling: {precision: 0.9, budget: 9}"),
+    )
     samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics["time"]
-    assert (samples.rounds, samples.info["stopped"]) == ([4, 4, 4], "converged")  # ten samples in three rounds
+    # ten samples in three rounds
+    assert (samples.rounds, samples.info["stopped"]) == ([4, 4, 4], "converged")
     done = hpml("run", "toy", "-p", "size=10", "--json", "--precision", "0.01", "--budget", "0.3")
     assert decode(done.stdout.encode()).metrics["time"].info["stopped"] == "budget"
 
@@ -214,7 +263,9 @@ def test_run_prints_records_as_json_and_nothing_else(hpml: Hpml) -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_debug(hpml: Hpml, write: Write) -> None:
+def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_debug(
+    hpml: Hpml, write: Write
+) -> None:
     write("toy.py", TOY.replace("// 2", "// 3"))
     done = hpml("run", "toy", "-p", "size=10")
     assert done.returncode == 1
@@ -240,7 +291,9 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
         (["lsit"], "No such command 'lsit'"),
     ],
 )
-def test_wrong_words_end_in_one_line_and_status_2(hpml: Hpml, args: list[str], message: str) -> None:
+def test_wrong_words_end_in_one_line_and_status_2(
+    hpml: Hpml, args: list[str], message: str
+) -> None:
     done = hpml(*args)
     assert done.returncode == 2
     assert message in done.stderr
@@ -254,11 +307,17 @@ def test_machine_records_the_node_for_asv_under_a_stable_name(hpml: Hpml, tmp_pa
     stored = json.loads((tmp_path / ".asv-machine.json").read_text())
     assert stored[facts["machine"]]["gpu"] == facts["gpu"]
     assert hpml("machine", "--name", "mine").returncode == 0
-    assert set(json.loads((tmp_path / ".asv-machine.json").read_text())) == {facts["machine"], "mine", "version"}
+    assert set(json.loads((tmp_path / ".asv-machine.json").read_text())) == {
+        facts["machine"],
+        "mine",
+        "version",
+    }
 
 
 @pytest.mark.usefixtures("toy")
-def test_doctor_names_what_works_and_what_is_broken_with_its_fix(hpml: Hpml, write: Write, tmp_path: Path) -> None:
+def test_doctor_names_what_works_and_what_is_broken_with_its_fix(
+    hpml: Hpml, write: Write, tmp_path: Path
+) -> None:
     write("shadow/fvcore.py", "raise ImportError('no fvcore today')")
     answer = json.loads(hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout)
     findings = {finding["subject"]: finding for finding in answer["findings"]}

@@ -13,7 +13,9 @@ Write = Callable[[str, str], Path]
 
 
 @pytest.mark.parametrize("command", ["publish", "submit"])
-def test_without_a_configuration_the_project_is_asked_for(hpml: Hpml, write: Write, command: str) -> None:
+def test_without_a_configuration_the_project_is_asked_for(
+    hpml: Hpml, write: Write, command: str
+) -> None:
     write("registry.yaml", "version: 1\nplugins: []\n")
     done = hpml(command)
     assert done.returncode == 2
@@ -22,7 +24,9 @@ def test_without_a_configuration_the_project_is_asked_for(hpml: Hpml, write: Wri
 
 
 @pytest.mark.parametrize(("text", "told"), [("{", "asv.conf.json"), ('{"version": 99}', "version")])
-def test_a_configuration_that_does_not_hold_is_one_line(hpml: Hpml, write: Write, text: str, told: str) -> None:
+def test_a_configuration_that_does_not_hold_is_one_line(
+    hpml: Hpml, write: Write, text: str, told: str
+) -> None:
     write("registry.yaml", "version: 1\nplugins: []\n")
     written = write("asv.conf.json", text)
     done = hpml("publish")

@@ -16,7 +16,12 @@ def measured(write: Write, hpml: Hpml) -> None:
     """A registry with the drawn toy, measured once."""
     write("registry.yaml", "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     write("toy.py", DRAWN)
-    assert hpml("run", "toy", "--budget", "0.05", "--record", "results/m/records/uncommitted.jsonl").returncode == 0
+    assert (
+        hpml(
+            "run", "toy", "--budget", "0.05", "--record", "results/m/records/uncommitted.jsonl"
+        ).returncode
+        == 0
+    )
 
 
 @pytest.mark.usefixtures("measured")
@@ -40,7 +45,10 @@ def test_plot_writes_the_charts(hpml: Hpml, tmp_path: Path) -> None:
 def test_wrong_names_and_empty_results_are_one_line(hpml: Hpml) -> None:
     for arguments, message in [
         (("table", "toi"), "no figure or plugin with figures 'toi'; did you mean 'toy'?"),
-        (("table", "toy", "--results", "nowhere"), "nothing measured for 'toy' under nowhere; run `asv run`"),
+        (
+            ("table", "toy", "--results", "nowhere"),
+            "nothing measured for 'toy' under nowhere; run `asv run`",
+        ),
         (("plot", "toy.numbers"), "has tables but no chart; print them: hpml table toy.numbers"),
     ]:
         done = hpml(*arguments)

@@ -18,10 +18,18 @@ REASON = ("--reason", "the timer fell\n back")
 
 def record(size: int, commit: str, run: str, started: float, status: str = "ok") -> Record:
     return Record(
-        benchmark="toy", plugin="p", version="1", params={"size": size, "fast": True}, status=status,  # type: ignore[arg-type]
-        metrics={"time": MetricSamples("s", "lower", [1.0])} if status == "ok" else {}, machine="m", commit=commit,
-        environment="env", run=run, started=started,
-    )  # fmt: skip
+        benchmark="toy",
+        plugin="p",
+        version="1",
+        params={"size": size, "fast": True},
+        status=status,  # type: ignore[arg-type]
+        metrics={"time": MetricSamples("s", "lower", [1.0])} if status == "ok" else {},
+        machine="m",
+        commit=commit,
+        environment="env",
+        run=run,
+        started=started,
+    )
 
 
 @pytest.fixture
@@ -47,7 +55,19 @@ def test_one_record_is_chosen_by_commit_params_and_run_and_a_line_is_appended(
     hpml: Hpml, files: dict[str, Path], tmp_path: Path
 ) -> None:
     before = files[NEW].read_bytes()
-    choice = ("toy", "--commit", NEW[:8], "--machine", "m", "-p", "size=2", "-p", "fast=true", "--run", "run2")
+    choice = (
+        "toy",
+        "--commit",
+        NEW[:8],
+        "--machine",
+        "m",
+        "-p",
+        "size=2",
+        "-p",
+        "fast=true",
+        "--run",
+        "run2",
+    )
     tried = hpml("retract", *choice, *REASON, "--dry-run")
     origin = "toy size=2, fast=True (m, commit bbbbbbbb, run run2)\n"
     assert (tried.returncode, tried.stdout) == (0, f"would be retracted: {origin}")
@@ -61,7 +81,9 @@ def test_one_record_is_chosen_by_commit_params_and_run_and_a_line_is_appended(
         (2, "run3", "ok"),
         (3, "run3", "failed"),
     ]
-    assert [each.reason for each in read_file(files[NEW]) if each.status == "retracted"] == ["the timer fell back"]
+    assert [each.reason for each in read_file(files[NEW]) if each.status == "retracted"] == [
+        "the timer fell back"
+    ]
     (projected,) = (tmp_path / "results" / "m").glob("bbbbbbbb-env.json")
     assert projected.stat().st_mtime_ns >= files[NEW].stat().st_mtime_ns
     after = files[NEW].read_bytes()
@@ -74,17 +96,29 @@ def test_several_are_taken_only_when_that_is_said(hpml: Hpml, files: dict[str, P
     before = {path: path.read_bytes() for path in files.values()}
     refused = hpml("retract", "toy", "-p", "size=1,2", *REASON)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("hpml: 4 Records match; choose one with --commit, --machine, --run and -p")
+    assert refused.stderr.startswith(
+        "hpml: 4 Records match; choose one with --commit, --machine, --run and -p"
+    )
     assert len(refused.stderr.splitlines()) == 1
-    assert hpml("retract", "toy", "-p", "size=1,2", *REASON, "--dry-run").stdout.count("would be retracted: ") == 4
+    assert (
+        hpml("retract", "toy", "-p", "size=1,2", *REASON, "--dry-run").stdout.count(
+            "would be retracted: "
+        )
+        == 4
+    )
     assert {path: path.read_bytes() for path in files.values()} == before
     done = hpml("retract", "toy", "-p", "size=1,2", *REASON, "--all")
     assert (done.returncode, done.stdout.count("\nretracted: ") + 1) == (0, 4)
-    assert {status for path in (files[OLD], files[NEW]) for *_, status in statuses(path)} == {"retracted", "failed"}
+    assert {status for path in (files[OLD], files[NEW]) for *_, status in statuses(path)} == {
+        "retracted",
+        "failed",
+    }
     assert statuses(files[""]) == [(4, "", "ok")]
 
 
-def test_a_record_without_commit_and_run_can_be_retracted(hpml: Hpml, files: dict[str, Path]) -> None:
+def test_a_record_without_commit_and_run_can_be_retracted(
+    hpml: Hpml, files: dict[str, Path]
+) -> None:
     done = hpml("retract", "toy", "-p", "size=4", *REASON)
     assert done.stdout == "retracted: toy size=4, fast=True (m, commit unknown, run unknown)\n"
     assert statuses(files[""]) == [(4, "", "retracted")]
@@ -93,7 +127,10 @@ def test_a_record_without_commit_and_run_can_be_retracted(hpml: Hpml, files: dic
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("toi", *REASON), "no measured Record of 'toi' matches under results; did you mean 'toy'?"),
+        (
+            ("toi", *REASON),
+            "no measured Record of 'toi' matches under results; did you mean 'toy'?",
+        ),
         (("toy", "-p", "size=3", *REASON), "no measured Record of 'toy' matches under results"),
         (("toy", "-p", "rows=3", *REASON), "no measured Record of 'toy' matches under results"),
         (("toy", "--commit", "ffff", *REASON), "no measured Record of 'toy' matches under results"),
@@ -102,13 +139,17 @@ def test_a_record_without_commit_and_run_can_be_retracted(hpml: Hpml, files: dic
     ],
 )
 @pytest.mark.usefixtures("files")
-def test_what_cannot_be_meant_is_refused_in_one_line(hpml: Hpml, words: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_meant_is_refused_in_one_line(
+    hpml: Hpml, words: tuple[str, ...], message: str
+) -> None:
     done = hpml("retract", *words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert message in done.stderr
 
 
-def test_a_machine_that_is_being_measured_is_left_alone(hpml: Hpml, files: dict[str, Path], tmp_path: Path) -> None:
+def test_a_machine_that_is_being_measured_is_left_alone(
+    hpml: Hpml, files: dict[str, Path], tmp_path: Path
+) -> None:
     before = files[OLD].read_bytes()
     with lock_machine(tmp_path / "results", "m"):
         done = hpml("retract", "toy", "--commit", "aaaa", *REASON)

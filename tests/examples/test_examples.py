@@ -1,4 +1,5 @@
-"""The example packages, installed as a stranger would: available, checked, run by asv, on the page."""
+"""The example packages, installed as a stranger would: available, checked, run by asv, on the
+page."""
 
 from __future__ import annotations
 
@@ -27,7 +28,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in NAMES:
         copy = tmp_path_factory.mktemp(name)  # setuptools builds beside the sources
         shutil.copytree(EXAMPLES / name, copy, dirs_exist_ok=True)
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "--no-index",
+        ]
         subprocess.run([*pip, "--target", str(site), str(copy)], check=True, capture_output=True)
     return site
 
@@ -36,7 +46,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_tests_of_an_example_pass_hpml_check_among_them(name: str, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / name, tmp_path, dirs_exist_ok=True)
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -62,8 +74,15 @@ def test_both_are_named_then_measured_by_asv_and_on_the_page(
     project.commit("examples")
     ran = project.asv("run", **path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    records = [record for file in project.path.glob("results/*/records/*.jsonl") for record in read_file(file)]
-    assert {record.benchmark for record in records if record.status == "ok"} == {"softmax", "openssl_speed"}
+    records = [
+        record
+        for file in project.path.glob("results/*/records/*.jsonl")
+        for record in read_file(file)
+    ]
+    assert {record.benchmark for record in records if record.status == "ok"} == {
+        "softmax",
+        "openssl_speed",
+    }
     for record in records:
         name = {own: name for name, own in NAMES.items()}[record.plugin]
         if record.status == "ok":

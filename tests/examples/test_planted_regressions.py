@@ -1,4 +1,5 @@
-"""The exercise of examples/planted_regressions: its repository, its count of what was found, its stored Records."""
+"""The exercise of examples/planted_regressions: its repository, its count of what was found, its
+stored Records."""
 
 from __future__ import annotations
 
@@ -35,17 +36,31 @@ def commits(exercise: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> l
     return list(exercise.make_repository(tmp_path_factory.mktemp("planted") / "repository"))
 
 
-def write_results(exercise: ModuleType, results: Path, commits: list[str], noise: float, busy: bool = False) -> None:
+def write_results(
+    exercise: ModuleType, results: Path, commits: list[str], noise: float, busy: bool = False
+) -> None:
     """Records of kernel_cpu on a made machine. noise: the standard deviation between runs."""
     dice = random.Random(1)
     entry = {
-        "name": "kernel_cpu.track_time", "plugin": "planted", "benchmark": "kernel_cpu", "metric": "time",
-        "si_unit": "s", "unit": "seconds", "direction": "lower", "version": "1", "param_names": ["percent"],
-        "params": [["0", "3", "10", "30"]], "type": "track", "pretty_name": "kernel_cpu · time", "code": "",
-    }  # fmt: skip
+        "name": "kernel_cpu.track_time",
+        "plugin": "planted",
+        "benchmark": "kernel_cpu",
+        "metric": "time",
+        "si_unit": "s",
+        "unit": "seconds",
+        "direction": "lower",
+        "version": "1",
+        "param_names": ["percent"],
+        "params": [["0", "3", "10", "30"]],
+        "type": "track",
+        "pretty_name": "kernel_cpu · time",
+        "code": "",
+    }
     (results / "made" / "records").mkdir(parents=True)
     (results / "benchmarks.json").write_text(json.dumps({entry["name"]: entry, "version": 2}))
-    (results / "made" / "machine.json").write_text(json.dumps({"machine": "made", "gpu": "none", "version": 1}))
+    (results / "made" / "machine.json").write_text(
+        json.dumps({"machine": "made", "gpu": "none", "version": 1})
+    )
     for place, commit in enumerate(commits):
         planted = any(step.plants == "kernel" for step in exercise.PLAN[: place + 1])
         for percent in (0, 3, 10, 30):
@@ -53,12 +68,24 @@ def write_results(exercise: ModuleType, results: Path, commits: list[str], noise
             rounds = [level * math.exp(dice.gauss(0, noise / 2)) for _ in range(3)]
             samples = [each * (1 + share) for each in rounds for share in (-0.001, 0, 0.001)]
             record = Record(
-                benchmark="kernel_cpu", plugin="planted", version="1", params={"percent": percent}, status="ok",
-                metrics={"time": MetricSamples("s", "lower", samples, {"timer": "perf_counter"}, rounds=[3, 3, 3])},
-                started=1.79e9 + 86400 * place + percent, machine="made", commit=commit, planned_rounds=3,
-                source={"sha256": "1"}, conditions={"cores": 2.0, "other_cpus": 1.5 * busy},
+                benchmark="kernel_cpu",
+                plugin="planted",
+                version="1",
+                params={"percent": percent},
+                status="ok",
+                metrics={
+                    "time": MetricSamples(
+                        "s", "lower", samples, {"timer": "perf_counter"}, rounds=[3, 3, 3]
+                    )
+                },
+                started=1.79e9 + 86400 * place + percent,
+                machine="made",
+                commit=commit,
+                planned_rounds=3,
+                source={"sha256": "1"},
+                conditions={"cores": 2.0, "other_cpus": 1.5 * busy},
                 node={"gpus": [], "cpu": "made"},
-            )  # fmt: skip
+            )
             append_record(record_file(results, "made", commit), record)
 
 
@@ -78,10 +105,15 @@ def test_planted_slow_downs_are_found_and_false_alarms_counted(
     write_results(exercise, tmp_path / "results", commits, noise=0.01)
     report = exercise.analyse(tmp_path / "results", commits)
     found = {point: each for (_, _, point), each in report.series.items()}
-    assert (found["percent=30"].verdict, found["percent=30"].suspected, found["percent=30"].listed) == ("WORSE", 1, 2)
+    assert (
+        found["percent=30"].verdict,
+        found["percent=30"].suspected,
+        found["percent=30"].listed,
+    ) == ("WORSE", 1, 2)
     assert found["percent=30"].at_end and found["percent=30"].ratio == pytest.approx(1.3, rel=0.02)
     assert found["percent=10"].listed == 2
-    # three times the noise of a run: no verdict on two runs, and listed when there are some readings
+    # three times the noise of a run: no verdict on two runs, and listed when there are some
+    # readings
     assert found["percent=3"].verdict == "BOUND" and found["percent=3"].listed in (3, 4)
     assert found["percent=0"].planted is None
     # 11 pairs of commits of 4 series, of which 3 changed once
@@ -90,19 +122,25 @@ def test_planted_slow_downs_are_found_and_false_alarms_counted(
     alarms = report.false.get("made", {}).get("open regression", set())
     assert {point for _, point, _ in alarms} <= {"percent=3"}  # placed two commits late for a while
     text = exercise.format_report(report)
-    assert "| made | kernel: longer loop | cpu | +30 % | +" in text and "2 readings" in text and "never" in text
+    assert (
+        "| made | kernel: longer loop | cpu | +30 % | +" in text
+        and "2 readings" in text
+        and "never" in text
+    )
 
 
 def test_a_false_alarm_is_counted(exercise: ModuleType, commits: list[str], tmp_path: Path) -> None:
     """Where nothing is planted in the plan, the same Records are all false alarms."""
     write_results(exercise, tmp_path / "results", commits, noise=0.01)
-    report = exercise.analyse(tmp_path / "results", commits, [exercise.Step("nothing")] * len(commits))
+    report = exercise.analyse(
+        tmp_path / "results", commits, [exercise.Step("nothing")] * len(commits)
+    )
     alarms = {(benchmark, point) for benchmark, point, _ in report.false["made"]["open regression"]}
     assert alarms == {("kernel_cpu", f"percent={percent}") for percent in (3, 10, 30)}
     assert report.equal["made"]["WORSE"] >= 2
 
 
-def test_on_a_busy_machine_two_runs_give_no_verdict_and_the_page_finds_what_changes_while_it_stays_busy(
+def test_on_a_busy_machine_two_runs_give_no_verdict_and_the_page_finds_what_changes_while_it_stays_busy(  # noqa: E501
     exercise: ModuleType, commits: list[str], tmp_path: Path
 ) -> None:
     write_results(exercise, tmp_path / "results", commits, noise=0.01, busy=True)
@@ -118,13 +156,26 @@ def test_on_a_busy_machine_two_runs_give_no_verdict_and_the_page_finds_what_chan
 
 @pytest.mark.slow  # 15 s of CPU time, of which asv's processes and torch take most
 def test_it_measures_and_keeps_the_records(
-    exercise: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    exercise: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Two commits, one workload, a short budget: asv run, the Records kept, the tables. No verdict is expected."""
+    """Two commits, one workload, a short budget: asv run, the Records kept, the tables. No verdict
+    is expected."""
     if not importlib.util.find_spec("torch"):
         unavailable("needs torch")
     monkeypatch.setenv("HOME", str(tmp_path))
-    small = ["--commits", "2", "--budget", "0.03", "--rounds", "1", "--results", str(tmp_path / "kept")]
+    small = [
+        "--commits",
+        "2",
+        "--budget",
+        "0.03",
+        "--rounds",
+        "1",
+        "--results",
+        str(tmp_path / "kept"),
+    ]
     assert exercise.main([*small, "--bench", "kernel"]) == 0
     records = list(read_records(tmp_path / "kept"))
     assert {each.status for each in records if each.benchmark == "kernel_cpu"} == {"ok"}
@@ -134,7 +185,9 @@ def test_it_measures_and_keeps_the_records(
     assert "comparisons of equal code" in capfd.readouterr().out
 
 
-def test_the_stored_records_are_of_this_repository(exercise: ModuleType, commits: list[str], tmp_path: Path) -> None:
+def test_the_stored_records_are_of_this_repository(
+    exercise: ModuleType, commits: list[str], tmp_path: Path
+) -> None:
     records = list(read_records(exercise.RESULTS)) if exercise.RESULTS.is_dir() else []
     assert {each.commit for each in records} <= set(commits)
     if records:  # a table is quoted in the README, and is what the Records give
@@ -153,7 +206,11 @@ def test_the_records_of_another_machine_are_stored_beside_the_others(
     to = ["--commits", "2", "--results", str(tmp_path / "here")]
     assert exercise.main([*to, "--add", str(tmp_path / "there")]) == 0
     assert one.name in capsys.readouterr().out
-    assert {each.name for each in (tmp_path / "here").iterdir()} == {"another", one.name, "benchmarks.json"}
+    assert {each.name for each in (tmp_path / "here").iterdir()} == {
+        "another",
+        one.name,
+        "benchmarks.json",
+    }
     with pytest.raises(SystemExit) as stopped:
         exercise.main([*to, "--add", str(tmp_path)])
     assert stopped.value.code == 2 and "no Records there" in capsys.readouterr().err
@@ -166,5 +223,7 @@ def test_the_tables_replace_the_older_ones_in_the_readme(
     monkeypatch.setattr(exercise, "HERE", tmp_path)
     for tables in ("| a |\n\n", "| b |\n"):
         exercise.write_readme(tables)
-    head, _, found = (tmp_path / "README.md").read_text().partition("<!-- written by exercise.py -->\n")
+    head, _, found = (
+        (tmp_path / "README.md").read_text().partition("<!-- written by exercise.py -->\n")
+    )
     assert "## What was found" in head and found == "\n| b |\n"

@@ -1,7 +1,8 @@
-"""Fuzzing that lasts: python tests/fuzzing [--seconds S] [--cases N] [--seed N] [KIND …]; `make fuzz SECONDS=600`.
+"""Fuzzing that lasts: python tests/fuzzing [--seconds S] [--cases N] [--seed N] [KIND …]; `make
+fuzz SECONDS=600`.
 
-All kinds in turn, each for its share of the time or until it has that many cases. Exit status 1 where a fault was
-found.
+All kinds in turn, each for its share of the time or until it has that many cases. Exit status 1
+where a fault was found.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import tempfile
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
+    sys.path[:0] = [
+        str(Path(__file__).resolve().parents[1]),
+        str(Path(__file__).resolve().parents[2]),
+    ]
 
 from fuzzing.engine import Counts, fuzz, random_cases, show
 from fuzzing.kinds import KINDS
@@ -33,7 +37,10 @@ def main() -> int:
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=list(KINDS))
     asked = parser.parse_args()
     print(f"seed {asked.seed}, {asked.seconds:g} s, {len(asked.kinds)} kinds", flush=True)
-    print(LINE.format("kind", "cases", "accepted", "refused", "faults", "slowest", "memory"), flush=True)
+    print(
+        LINE.format("kind", "cases", "accepted", "refused", "faults", "slowest", "memory"),
+        flush=True,
+    )
     found = []
     for name in asked.kinds:
         with tempfile.TemporaryDirectory(prefix="hpml-fuzz-", ignore_cleanup_errors=True) as folder:
@@ -53,9 +60,17 @@ def main() -> int:
 
 
 def _print_line(counts: Counts) -> None:
-    numbers = (f"{number:,}" for number in (counts.cases, counts.accepted, counts.refused, len(counts.faults)))
+    numbers = (
+        f"{number:,}"
+        for number in (counts.cases, counts.accepted, counts.refused, len(counts.faults))
+    )
     print(
-        LINE.format(counts.kind, *numbers, f"{1e3 * counts.slowest:,.0f} ms", f"{counts.memory / 2**20:+.0f} MiB"),
+        LINE.format(
+            counts.kind,
+            *numbers,
+            f"{1e3 * counts.slowest:,.0f} ms",
+            f"{counts.memory / 2**20:+.0f} MiB",
+        ),
         flush=True,
     )
 

@@ -13,7 +13,8 @@ _COUNTS = "counts of fuzzing"
 
 @pytest.fixture
 def say_counts(request: pytest.FixtureRequest) -> Callable[[Counts], None]:
-    """Have these counts printed at the end. They are in the test's report, which also a process of xdist sends."""
+    """Have these counts printed at the end. They are in the test's report, which also a process of
+    xdist sends."""
     return lambda counts: request.node.user_properties.append((_COUNTS, str(counts)))
 
 

@@ -1,9 +1,11 @@
-"""Runs hostile inputs past a reader, in a process of its own that may do little, and counts what came of them.
+"""Runs hostile inputs past a reader, in a process of its own that may do little, and counts what
+came of them.
 
-A reader takes the input or refuses it with one of its documented errors, in one line that can be printed. All else is a
-fault: another exception, a case that computes for more than PATIENCE or waits for more than WAIT, memory beyond ROOM
-(as MemoryError), memory that grows by more than GROWTH over all cases, a file written, moved or removed outside the
-case's folder, a process or a connection started, code loaded by name.
+A reader takes the input or refuses it with one of its documented errors, in one line that can be
+printed. All else is a fault: another exception, a case that computes for more than PATIENCE or
+waits for more than WAIT, memory beyond ROOM (as MemoryError), memory that grows by more than GROWTH
+over all cases, a file written, moved or removed outside the case's folder, a process or a
+connection started, code loaded by name.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from fuzzing.mutating import Mutate
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.isolation import Send, run_isolated
 
-#: s of CPU time for one case, and s of waiting: a machine that is busy with others must not fail a test.
+#: s of CPU time for one case, and s of waiting: a machine that is busy with others must not fail a
+#: test.
 PATIENCE, WAIT = 5.0, 30.0
 #: B that a case may have beyond what the process had before it; B of the longest file it may write.
 ROOM, LONGEST_FILE = 2**30, 2**28
@@ -41,10 +44,12 @@ VARIABLE = "HPML_FUZZ_CASES"
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of input. seeds: whole inputs, made by code.  mutate: changes one.  grammar: writes an input.
+    """One kind of input. seeds: whole inputs, made by code.  mutate: changes one.  grammar: writes
+    an input.
 
-    read: takes the input's bytes and a folder of its own, as the project would; what it returns is counted.  refusals:
-    the documented errors.  prepare: what must be there before memory is limited.  may: audit events that are no fault.
+    read: takes the input's bytes and a folder of its own, as the project would; what it returns is
+    counted.  refusals: the documented errors.  prepare: what must be there before memory is
+    limited.  may: audit events that are no fault.
     """
 
     name: str
@@ -57,7 +62,8 @@ class Kind:
     may: tuple[str, ...] = ()
 
     def draw(self, random: Random, seeds: Sequence[bytes]) -> bytes:
-        """An input: by the grammar, a changed seed, or, one in eight, a changed input of the grammar."""
+        """An input: by the grammar, a changed seed, or, one in eight, a changed input of the
+        grammar."""
         choice = random.randrange(8)
         if self.grammar is None or choice > 4:
             return self.mutate(random, random.choice(seeds))
@@ -94,8 +100,9 @@ class Counts:
     def __str__(self) -> str:
         outcomes = ", ".join(f"{count:,} {name}" for name, count in sorted(self.outcomes.items()))
         return (
-            f"{self.kind}: {self.cases:,} cases: {outcomes} (for {self.reasons:,} reasons); {len(self.faults)} faults; "
-            f"{self.seconds:.0f} s, slowest {1e3 * self.slowest:.0f} ms, memory +{self.memory / 2**20:.0f} MiB"
+            f"{self.kind}: {self.cases:,} cases: {outcomes} (for {self.reasons:,} reasons);"
+            f" {len(self.faults)} faults; {self.seconds:.0f} s, slowest {1e3 * self.slowest:.0f}"
+            f" ms, memory +{self.memory / 2**20:.0f} MiB"
         )
 
 
@@ -108,7 +115,8 @@ class Hangs(BaseException):
 
 
 class Trial:
-    """Reads one file after the other, and keeps the counts. Only for a process of its own: its limits stay."""
+    """Reads one file after the other, and keeps the counts. Only for a process of its own: its
+    limits stay."""
 
     def __init__(self, kind: Kind, folder: Path) -> None:
         self.kind, self.folder = kind, folder
@@ -133,7 +141,9 @@ class Trial:
         took = time.process_time() - started
         if not fault and self.counts.cases % 500 == 499:
             outcome, fault = self._grown() or (outcome, fault)
-        if fault and (fault not in self.counts.faults or len(data) < len(self.counts.faults[fault][0])):
+        if fault and (
+            fault not in self.counts.faults or len(data) < len(self.counts.faults[fault][0])
+        ):
             self.counts.faults[fault] = data, said[-3000:]
         self.counts.cases += 1
         self.counts.seconds += took
@@ -146,7 +156,8 @@ class Trial:
         return fault
 
     def reduce(self) -> None:
-        """Make each fault's input smaller: leave out ever shorter pieces while it still goes wrong in that place."""
+        """Make each fault's input smaller: leave out ever shorter pieces while it still goes wrong
+        in that place."""
         for fault, (data, said) in list(self.counts.faults.items()):
             until = time.monotonic() + REDUCTION
             size = len(data) // 2
@@ -192,7 +203,11 @@ class Trial:
         gc.unfreeze()  # the command line freezes what it imported
         gc.collect()
         grown = _size() - self._size
-        return ("faults", f"memory grew by more than {GROWTH / 2**20:.0f} MiB") if grown > GROWTH else None
+        return (
+            ("faults", f"memory grew by more than {GROWTH / 2**20:.0f} MiB")
+            if grown > GROWTH
+            else None
+        )
 
     def _outcome(self, data: bytes) -> str:
         try:
@@ -200,14 +215,17 @@ class Trial:
         except self.kind.refusals as error:
             said = str(error)
             if isinstance(error, HpmlError):
-                assert "\n" not in said and said.isprintable(), f"not one line that can be printed: {said[:500]!r}"
+                assert "\n" not in said and said.isprintable(), (
+                    f"not one line that can be printed: {said[:500]!r}"
+                )
                 assert len(said) < 20_000, f"an error of {len(said)} characters: {said[:200]!r}"
             self._reasons["".join(char for char in said if char.isalpha())[:400]] += 1
             return "refused"
 
 
 class _Guard:
-    """Python's audit events, for what a case may not do. A hook cannot be taken away: it rests while `on` is False."""
+    """Python's audit events, for what a case may not do. A hook cannot be taken away: it rests
+    while `on` is False."""
 
     WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
     NAMED = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link")
@@ -233,7 +251,9 @@ class _Guard:
         paths: Sequence[Any] = ()
         if event == "open":
             path, mode, flags = arguments
-            writes = bool(flags & self.WRITING) or (isinstance(mode, str) and any(char in mode for char in "wax+"))
+            writes = bool(flags & self.WRITING) or (
+                isinstance(mode, str) and any(char in mode for char in "wax+")
+            )
             paths = (path,) if writes else ()
         elif event in self.CHANGES:
             # a link's target is only a name
@@ -245,11 +265,14 @@ class _Guard:
         elif event in self.NEVER:
             self._refuse(f"{event} {arguments!r}"[:300])
         for path in paths:
-            if isinstance(path, str | bytes | os.PathLike) and not self._is_inside(os.fsdecode(path), event):
+            if isinstance(path, str | bytes | os.PathLike) and not self._is_inside(
+                os.fsdecode(path), event
+            ):
                 self._refuse(f"{event} outside of the folder: {os.fsdecode(path)!r}"[:300])
 
     def _is_inside(self, path: str, event: str) -> bool:
-        # By name, then by where it leads: rmtree works relative to a descriptor, and names bare names.
+        # By name, then by where it leads: rmtree works relative to a descriptor, and names bare
+        # names.
         if path == os.devnull or os.sep not in path:
             return True
         if event in self.NAMED:  # a link in this place is itself renamed or removed
@@ -261,8 +284,11 @@ class _Guard:
         raise Forbidden(what)
 
 
-def random_cases(kind: Kind, seed: int, count: float, seconds: float = math.inf) -> Callable[[Trial], None]:
-    """Runs that many cases, or as many as the time allows. The seed and a case's number make the case."""
+def random_cases(
+    kind: Kind, seed: int, count: float, seconds: float = math.inf
+) -> Callable[[Trial], None]:
+    """Runs that many cases, or as many as the time allows. The seed and a case's number make the
+    case."""
 
     def run(trial: Trial) -> None:
         until, seeds = time.monotonic() + seconds, kind.seeds()
@@ -291,13 +317,20 @@ def fuzz(kind: Kind, run: Callable[[Trial], None], folder: Path, timeout: float)
 
 def show(faults: dict[str, tuple[bytes, str]]) -> str:
     """The faults for a reader: where, the input, how it came there."""
-    return "\n\n".join(f"{where}\ninput: {data[:1500]!r}\n{said[-1500:]}" for where, (data, said) in faults.items())
+    return "\n\n".join(
+        f"{where}\ninput: {data[:1500]!r}\n{said[-1500:]}" for where, (data, said) in faults.items()
+    )
 
 
 def _where(error: BaseException) -> str:
-    """What tells faults apart: the exception, and the innermost line of the project that it crossed."""
+    """What tells faults apart: the exception, and the innermost line of the project that it
+    crossed."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "hpml_plugins" in frame.filename and "/tests/" not in frame.filename]
+    ours = [
+        frame
+        for frame in frames
+        if "hpml_plugins" in frame.filename and "/tests/" not in frame.filename
+    ]
     at = (ours or list(frames))[-1] if frames else None
     place = f"{Path(at.filename).parent.name}/{Path(at.filename).name}:{at.lineno}" if at else "?"
     return (

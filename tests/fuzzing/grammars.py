@@ -1,4 +1,5 @@
-"""Grammars: JSON, YAML, Python expressions and texts that no library would write, around trees of the right shape."""
+"""Grammars: JSON, YAML, Python expressions and texts that no library would write, around trees of
+the right shape."""
 
 from __future__ import annotations
 
@@ -13,26 +14,153 @@ from fuzzing.mutating import PLAIN, RAW, TEXTS
 
 Grammar = Callable[[Random], bytes]
 
-#: What steers a terminal, forges a line, leaves a folder, starts a program, opens a tag, or is no character.
+#: What steers a terminal, forges a line, leaves a folder, starts a program, opens a tag, or is no
+#: character.
 PIECES = (
-    *("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\r", "\n", "\x08", "\x7f", "\0", "\t", "\x0b", "\x0c", "\x85",
-    "\u2028"),
-    *("\u2029", "\u202e", "\u2066", "\u200b", "\ufeff", "\ufffe", "\uffff", "\ud800", "\udcff", "\U000e0001",
-    "e\u0301"),
-    *("hpml: forged", "\nhpml: forged", "../", "../../x", "/", "\\", "~", "-", "--", "=1+1", "@SUM(1)", "$(id)",
-    "`id`"),
-    *("${HOME}", "%s", "{}", "{0.__class__}", "%n", ";", "&", "|", ">", "<", '"', "'", "<script>alert(1)</script>"),
-    *("</script>", "</title>", "<!--", "--!>", "]]>", "<![CDATA[", "<meta http-equiv=refresh content=0;url=//evil>"),
-    *('" onmouseover=alert(1) x="', "javascript:alert(1)", "data:text/html,x", "//evil", "&lt;", "&#0;", "&bomb;"),
-    *("{{7*7}}", "{%x%}", "é", "漢", "🚀", "ß", "İ", "name", "time", "x", "1", " ", "nan", "inf", "1e999", "null",
-    "#SBATCH"),
-)  # fmt: skip
+    *(
+        "\x1b[2J",
+        "\x1b]0;title\x07",
+        "\x9b31m",
+        "\r",
+        "\n",
+        "\x08",
+        "\x7f",
+        "\0",
+        "\t",
+        "\x0b",
+        "\x0c",
+        "\x85",
+        "\u2028",
+    ),
+    *(
+        "\u2029",
+        "\u202e",
+        "\u2066",
+        "\u200b",
+        "\ufeff",
+        "\ufffe",
+        "\uffff",
+        "\ud800",
+        "\udcff",
+        "\U000e0001",
+        "e\u0301",
+    ),
+    *(
+        "hpml: forged",
+        "\nhpml: forged",
+        "../",
+        "../../x",
+        "/",
+        "\\",
+        "~",
+        "-",
+        "--",
+        "=1+1",
+        "@SUM(1)",
+        "$(id)",
+        "`id`",
+    ),
+    *(
+        "${HOME}",
+        "%s",
+        "{}",
+        "{0.__class__}",
+        "%n",
+        ";",
+        "&",
+        "|",
+        ">",
+        "<",
+        '"',
+        "'",
+        "<script>alert(1)</script>",
+    ),
+    *(
+        "</script>",
+        "</title>",
+        "<!--",
+        "--!>",
+        "]]>",
+        "<![CDATA[",
+        "<meta http-equiv=refresh content=0;url=//evil>",
+    ),
+    *(
+        '" onmouseover=alert(1) x="',
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "//evil",
+        "&lt;",
+        "&#0;",
+        "&bomb;",
+    ),
+    *(
+        "{{7*7}}",
+        "{%x%}",
+        "é",
+        "漢",
+        "🚀",
+        "ß",
+        "İ",
+        "name",
+        "time",
+        "x",
+        "1",
+        " ",
+        "nan",
+        "inf",
+        "1e999",
+        "null",
+        "#SBATCH",
+    ),
+)
 NUMBERS = (
-    *("nan", "inf", "-inf", "NaN", "Infinity", "1e300", "1e999", "-1", "0", "-0", "0.0", "1", "2", "0x10", "1_000",
-    "١"),
-    *("9" * 400, "9" * 5000, "1" + "0" * 400, "0x" + "f" * 5000, "1e-400", "", " ", "1 ", "+1", "1,5", "1.5.2", "true"),
-    *(str(2**31), str(2**63), str(2**64), "1e9", "1000000001", "0.5", "3", "10", "１", "1e", "0b1", "None"),
-)  # fmt: skip
+    *(
+        "nan",
+        "inf",
+        "-inf",
+        "NaN",
+        "Infinity",
+        "1e300",
+        "1e999",
+        "-1",
+        "0",
+        "-0",
+        "0.0",
+        "1",
+        "2",
+        "0x10",
+        "1_000",
+        "١",
+    ),
+    *(
+        "9" * 400,
+        "9" * 5000,
+        "1" + "0" * 400,
+        "0x" + "f" * 5000,
+        "1e-400",
+        "",
+        " ",
+        "1 ",
+        "+1",
+        "1,5",
+        "1.5.2",
+        "true",
+    ),
+    *(
+        str(2**31),
+        str(2**63),
+        str(2**64),
+        "1e9",
+        "1000000001",
+        "0.5",
+        "3",
+        "10",
+        "１",
+        "1e",
+        "0b1",
+        "None",
+    ),
+)
 
 
 def text(random: Random, longest: int = 4) -> str:
@@ -47,7 +175,8 @@ def text_bytes(random: Random) -> bytes:
 
 
 def json_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
-    """JSON of the shape of given documents: hostile values, keys twice, nesting, spellings that json.dumps lacks."""
+    """JSON of the shape of given documents: hostile values, keys twice, nesting, spellings that
+    json.dumps lacks."""
 
     def write(random: Random) -> bytes:
         return (_around(random, _json(random, random.choice(_parsed(trees, json.loads))))).encode(
@@ -58,7 +187,8 @@ def json_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
 
 
 def yaml_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
-    """YAML likewise: anchors, aliases, merged keys, tags, both styles, integers and days of all spellings."""
+    """YAML likewise: anchors, aliases, merged keys, tags, both styles, integers and days of all
+    spellings."""
 
     def write(random: Random) -> bytes:
         tree = random.choice(_parsed(trees, yaml.safe_load))
@@ -67,7 +197,18 @@ def yaml_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
         else:
             body = _json(random, tree)
         head = random.choice(
-            ("", "", "", "", "%YAML 1.2\n---\n", "---\n", "# \x1b[2J\n", "\ufeff", "%TAG ! x:\n---\n", "&r ")
+            (
+                "",
+                "",
+                "",
+                "",
+                "%YAML 1.2\n---\n",
+                "---\n",
+                "# \x1b[2J\n",
+                "\ufeff",
+                "%TAG ! x:\n---\n",
+                "&r ",
+            )
         )
         return _around(random, f"{head}{body}\n").encode("utf-8", "surrogatepass")
 
@@ -84,9 +225,25 @@ def _around(random: Random, body: str) -> str:
     if random.randrange(16):
         return body
     odd = random.choice(
-        ("\0", "\ufeff", "\x1b", "}", "]", "...", "\n---\n", "null", "\x85", "\t", "[" * 3000, "{}", body)
+        (
+            "\0",
+            "\ufeff",
+            "\x1b",
+            "}",
+            "]",
+            "...",
+            "\n---\n",
+            "null",
+            "\x85",
+            "\t",
+            "[" * 3000,
+            "{}",
+            body,
+        )
     )
-    return random.choice((odd + body, body + odd, body[: len(body) // 2] + odd + body[len(body) // 2 :]))
+    return random.choice(
+        (odd + body, body + odd, body[: len(body) // 2] + odd + body[len(body) // 2 :])
+    )
 
 
 def _hostile_scalar(random: Random) -> str:
@@ -113,7 +270,10 @@ def _json(random: Random, tree: Any, share: float = 0.04) -> str:
     if random.random() < share:
         return _hostile_scalar(random)
     if isinstance(tree, dict):
-        pairs = [f"{_string(random, str(key))}: {_json(random, value, share)}" for key, value in tree.items()]
+        pairs = [
+            f"{_string(random, str(key))}: {_json(random, value, share)}"
+            for key, value in tree.items()
+        ]
         if pairs and random.random() < share:
             pairs.append(random.choice(pairs))
         if random.random() < share:
@@ -175,14 +335,41 @@ class _Block:
         if self.anchors and random.randrange(2):
             return f"*{random.choice(self.anchors)}"
         tag = random.choice(
-            ("", "", "!!str ", "!!int ", "!!float ", "!!set ", "!!binary ", "!!timestamp ", "!x ", "!!null ")
+            (
+                "",
+                "",
+                "!!str ",
+                "!!int ",
+                "!!float ",
+                "!!set ",
+                "!!binary ",
+                "!!timestamp ",
+                "!x ",
+                "!!null ",
+            )
         )
-        plain = random.choice((
-            "0x" + "f" * 5000, "0777", "12:30:45", "1:" + "59:" * 300 + "0", "2026-01-01", "yes", "~", "=",
-            "|\n  a\n  b", ">",
-            "[*a0, *a0]", "&a0 [*a0]", "? x", "'" + text(random).replace("'", "''") + "'", text(random), "- -", "{",
-            "!!python/name:os",
-        ))  # fmt: skip
+        plain = random.choice(
+            (
+                "0x" + "f" * 5000,
+                "0777",
+                "12:30:45",
+                "1:" + "59:" * 300 + "0",
+                "2026-01-01",
+                "yes",
+                "~",
+                "=",
+                "|\n  a\n  b",
+                ">",
+                "[*a0, *a0]",
+                "&a0 [*a0]",
+                "? x",
+                "'" + text(random).replace("'", "''") + "'",
+                text(random),
+                "- -",
+                "{",
+                "!!python/name:os",
+            )
+        )
         return tag + (plain if random.randrange(2) else _hostile_scalar(random))
 
     def _key(self, key: Any) -> str:
@@ -194,7 +381,8 @@ class _Block:
         return json.dumps(value)
 
 
-#: Objects that a plugin may hand over: subclasses of plain types, and such as fail when they are looked at.
+#: Objects that a plugin may hand over: subclasses of plain types, and such as fail when they are
+#: looked at.
 class Boom(Exception):
     """What objects raise that fail."""
 
@@ -204,11 +392,27 @@ def _fails(self: Any, *_: Any) -> Any:
 
 
 METHODS = (
-    "__eq__", "__hash__", "__repr__", "__str__", "__len__", "__iter__", "__getitem__", "__contains__", "__float__",
+    "__eq__",
+    "__hash__",
+    "__repr__",
+    "__str__",
+    "__len__",
+    "__iter__",
+    "__getitem__",
+    "__contains__",
+    "__float__",
     "__int__",
-    "__index__", "__bool__", "__lt__", "__call__", "__getattribute__", "__format__", "__add__", "__truediv__", "keys",
+    "__index__",
+    "__bool__",
+    "__lt__",
+    "__call__",
+    "__getattribute__",
+    "__format__",
+    "__add__",
+    "__truediv__",
+    "keys",
     "items",
-)  # fmt: skip
+)
 
 
 def odd(base: type, method: str, *arguments: Any) -> Any:
@@ -226,29 +430,123 @@ BASES = {
     "tuple": "(1.0,)",
 }
 VALUES = (
-    *("None", "True", "False", "0", "1", "-1", "2", "3.5", "-0.0", "1e308", "1e-320", "math.nan", "math.inf",
-    "-math.inf", "1j"),
-    *("2**63", "2**64", "-2**63", "10**400", "10**5000", "''", "'time'", "'n'", "'s'", "'a b'", "'x' * 101",
-    "'x' * 10**5"),
-    *("b''", "b'time'", "bytearray(b'1')", "[]", "{}", "()", "set()", "frozenset({'fp8'})", "[None]", "[[]]",
-    "(1, 2)", "(2, 1)"),
-    *("range(3)", "range(10**12)", "iter([1])", "itertools.count()", "itertools.repeat(1)", "object()", "object",
-    "len", "print"),
-    *("lambda: None", "lambda *a, **k: None", "lambda a, b: ''", "lambda a, b: 1 / 0", "measure", "needs", "math",
-    "numpy"),
-    *("numpy.float64(1)", "numpy.float64('nan')", "numpy.int64(1)", "numpy.bool_(True)", "numpy.str_('a')",
-    "numpy.arange(3)"),
-    *("numpy.array(1.0)", "numpy.array([1.0, 2.0])", "numpy.array([])", "decimal.Decimal('1.5')",
-    "decimal.Decimal('sNaN')"),
-    *("fractions.Fraction(1, 3)", "datetime.date(2026, 1, 1)", "Size.SMALL", "Ellipsis", "NotImplemented", "type",
-    "{1: 2}"),
-    *("'\\ud800'", "'\\x1b[2J'", "'a\\nhpml: forged'", "'time\\n'", "'\\0'", "loop",
-    "types.MappingProxyType({'n': [1]})"),
-    *("[1.0] * 10**4", "{'n': [1, 2]}", "{'n': list(range(400)), 'm': list(range(400))}", "{'n': ['a', 1, 1.5]}",
-    "{3: 1}"),
-    *("{'n': [True, 1]}", "{'n': [0.0, -0.0]}", "{'n': [1, 1.0]}", "{'n': [loop]}", "('torch',)", "('../x',)",
-    "('',)", "('a', 3)"),
-)  # fmt: skip
+    *(
+        "None",
+        "True",
+        "False",
+        "0",
+        "1",
+        "-1",
+        "2",
+        "3.5",
+        "-0.0",
+        "1e308",
+        "1e-320",
+        "math.nan",
+        "math.inf",
+        "-math.inf",
+        "1j",
+    ),
+    *(
+        "2**63",
+        "2**64",
+        "-2**63",
+        "10**400",
+        "10**5000",
+        "''",
+        "'time'",
+        "'n'",
+        "'s'",
+        "'a b'",
+        "'x' * 101",
+        "'x' * 10**5",
+    ),
+    *(
+        "b''",
+        "b'time'",
+        "bytearray(b'1')",
+        "[]",
+        "{}",
+        "()",
+        "set()",
+        "frozenset({'fp8'})",
+        "[None]",
+        "[[]]",
+        "(1, 2)",
+        "(2, 1)",
+    ),
+    *(
+        "range(3)",
+        "range(10**12)",
+        "iter([1])",
+        "itertools.count()",
+        "itertools.repeat(1)",
+        "object()",
+        "object",
+        "len",
+        "print",
+    ),
+    *(
+        "lambda: None",
+        "lambda *a, **k: None",
+        "lambda a, b: ''",
+        "lambda a, b: 1 / 0",
+        "measure",
+        "needs",
+        "math",
+        "numpy",
+    ),
+    *(
+        "numpy.float64(1)",
+        "numpy.float64('nan')",
+        "numpy.int64(1)",
+        "numpy.bool_(True)",
+        "numpy.str_('a')",
+        "numpy.arange(3)",
+    ),
+    *(
+        "numpy.array(1.0)",
+        "numpy.array([1.0, 2.0])",
+        "numpy.array([])",
+        "decimal.Decimal('1.5')",
+        "decimal.Decimal('sNaN')",
+    ),
+    *(
+        "fractions.Fraction(1, 3)",
+        "datetime.date(2026, 1, 1)",
+        "Size.SMALL",
+        "Ellipsis",
+        "NotImplemented",
+        "type",
+        "{1: 2}",
+    ),
+    *(
+        "'\\ud800'",
+        "'\\x1b[2J'",
+        "'a\\nhpml: forged'",
+        "'time\\n'",
+        "'\\0'",
+        "loop",
+        "types.MappingProxyType({'n': [1]})",
+    ),
+    *(
+        "[1.0] * 10**4",
+        "{'n': [1, 2]}",
+        "{'n': list(range(400)), 'm': list(range(400))}",
+        "{'n': ['a', 1, 1.5]}",
+        "{3: 1}",
+    ),
+    *(
+        "{'n': [True, 1]}",
+        "{'n': [0.0, -0.0]}",
+        "{'n': [1, 1.0]}",
+        "{'n': [loop]}",
+        "('torch',)",
+        "('../x',)",
+        "('',)",
+        "('a', 3)",
+    ),
+)
 
 
 def expression(random: Random, depth: int = 2) -> str:
@@ -262,9 +560,15 @@ def expression(random: Random, depth: int = 2) -> str:
     if kind == 8:
         return repr(text(random))
     if kind == 9:
-        return "[" + ", ".join(expression(random, depth - 1) for _ in range(random.randrange(4))) + "]"
+        return (
+            "[" + ", ".join(expression(random, depth - 1) for _ in range(random.randrange(4))) + "]"
+        )
     if kind == 10:
-        return "(" + "".join(expression(random, depth - 1) + ", " for _ in range(random.randrange(4))) + ")"
+        return (
+            "("
+            + "".join(expression(random, depth - 1) + ", " for _ in range(random.randrange(4)))
+            + ")"
+        )
     keys = [
         random.choice(("'time'", "'n'", "'a'", "'ratio'", "3", "None", repr(text(random, 2))))
         for _ in range(random.randrange(4))
@@ -284,7 +588,17 @@ def names() -> dict[str, Any]:
 
     import numpy
 
-    from hpml_plugins import Benchmark, DataSource, Figure, GpuType, Metric, PublishedFigure, Requires, Samples, Table
+    from hpml_plugins import (
+        Benchmark,
+        DataSource,
+        Figure,
+        GpuType,
+        Metric,
+        PublishedFigure,
+        Requires,
+        Samples,
+        Table,
+    )
 
     class Size(enum.IntEnum):
         SMALL = 1
@@ -298,10 +612,30 @@ def names() -> dict[str, Any]:
         return ""
 
     return {
-        **{each.__name__: each for each in (
-            Benchmark, DataSource, Figure, GpuType, Metric, PublishedFigure, Requires, Samples, Table, Size, datetime,
-            decimal,
-            fractions, itertools, math, numpy, types, measure, needs, odd,
-        )},
+        **{
+            each.__name__: each
+            for each in (
+                Benchmark,
+                DataSource,
+                Figure,
+                GpuType,
+                Metric,
+                PublishedFigure,
+                Requires,
+                Samples,
+                Table,
+                Size,
+                datetime,
+                decimal,
+                fractions,
+                itertools,
+                math,
+                numpy,
+                types,
+                measure,
+                needs,
+                odd,
+            )
+        },
         "loop": loop,
-    }  # fmt: skip
+    }

@@ -20,9 +20,13 @@ def _tables() -> Sequence[bytes]:
     text = io.StringIO()
     text.write("==PROF== Connected to process 1234 (/usr/bin/python3)\n")
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow(["ID", "Process ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"])
+    writer.writerow(
+        ["ID", "Process ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"]
+    )
     for number in range(3):
-        writer.writerow([number, 1234, 'add(float, "x")', "gpu__time_duration.sum", "nsecond", "1,035,200"])
+        writer.writerow(
+            [number, 1234, 'add(float, "x")', "gpu__time_duration.sum", "nsecond", "1,035,200"]
+        )
         writer.writerow([number, 1234, 'add(float, "x")', "dram__bytes.sum", "byte", "n/a"])
     return [text.getvalue().encode()]
 
@@ -49,7 +53,8 @@ def _idx() -> dict[str, bytes]:
 
 @functools.cache
 def _idx_files() -> Sequence[bytes]:
-    """Each begins with the number of the file that it is of: one of four plain, one of four packed."""
+    """Each begins with the number of the file that it is of: one of four plain, one of four
+    packed."""
     return [bytes([number]) + content for number, content in enumerate(_idx().values())]
 
 
@@ -63,7 +68,11 @@ def _mutate_idx(random: Any, data: bytes) -> bytes:
         plain = gzip.decompress(data[1:]) if random.randrange(2) else b""
     except (OSError, EOFError, ValueError):
         plain = b""
-    changed = gzip.compress(mutate_header(random, plain), 1, mtime=0) if plain else mutate_bytes(random, data[1:])
+    changed = (
+        gzip.compress(mutate_header(random, plain), 1, mtime=0)
+        if plain
+        else mutate_bytes(random, data[1:])
+    )
     return data[:1] + changed
 
 

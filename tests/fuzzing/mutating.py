@@ -1,4 +1,5 @@
-"""Damaging files so that they get past the first check: a change of what they say, or of their bytes, or both.
+"""Damaging files so that they get past the first check: a change of what they say, or of their
+bytes, or both.
 
 All choices are a Random's, whose seed hypothesis or libFuzzer gives.
 """
@@ -13,7 +14,8 @@ from typing import Any
 
 import yaml
 
-#: Written into the text as they stand: no library would spell them. Deep nesting, long numbers, half characters.
+#: Written into the text as they stand: no library would spell them. Deep nesting, long numbers,
+#: half characters.
 RAW = (
     "NaN",
     "Infinity",
@@ -148,7 +150,8 @@ def any_value(random: Random) -> Any:
 
 
 def mutate_tree(random: Random, tree: Any) -> Any:
-    """A few changes of lists and mappings: swap, delete, duplicate, replace, rename, wrap, splice."""
+    """A few changes of lists and mappings: swap, delete, duplicate, replace, rename, wrap,
+    splice."""
     root = [tree]
     for _ in range(1 + random.randrange(3)):
         places = list(_places(root))
@@ -214,7 +217,10 @@ def mutate_json(random: Random, data: bytes) -> bytes:
 def mutate_yaml(random: Random, data: bytes) -> bytes:
     """A YAML document, likewise."""
     return _structured(
-        random, data, yaml.safe_load, lambda tree: yaml.safe_dump(tree, allow_unicode=True, sort_keys=False)
+        random,
+        data,
+        yaml.safe_load,
+        lambda tree: yaml.safe_dump(tree, allow_unicode=True, sort_keys=False),
     )
 
 
@@ -253,14 +259,26 @@ def mutate_header(random: Random, data: bytes) -> bytes:
     return data[:at] + size.to_bytes(4, "big") + data[at + 4 :]
 
 
-def _structured(random: Random, data: bytes, read: Callable[[str], Any], write: Callable[[Any], str]) -> bytes:
+def _structured(
+    random: Random, data: bytes, read: Callable[[str], Any], write: Callable[[Any], str]
+) -> bytes:
     try:
         tree = read(data.decode())
         text = write(mutate_tree(random, tree))
     # Bytes that an earlier change spoilt; dates and integers of thousands of digits that one made.
-    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError, yaml.YAMLError):
+    except (
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+        yaml.YAMLError,
+    ):
         return mutate_bytes(random, data)
-    whole = re.sub(r"(['\"]?)@raw(\d+)@\1", lambda found: RAW[int(found[2])], text).encode("utf-8", "surrogatepass")
+    whole = re.sub(r"(['\"]?)@raw(\d+)@\1", lambda found: RAW[int(found[2])], text).encode(
+        "utf-8", "surrogatepass"
+    )
     return whole if random.randrange(5) else mutate_bytes(random, whole)
 
 
@@ -280,16 +298,27 @@ def _near(random: Random, value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return random.choice((0, 1, "yes", None))
     if isinstance(value, int | float):
-        return random.choice((-value, value + 0.5, value * 10**6, str(value), 0, float("nan"), float("inf"), [value]))
+        return random.choice(
+            (-value, value + 0.5, value * 10**6, str(value), 0, float("nan"), float("inf"), [value])
+        )
     if isinstance(value, str):
         return random.choice(
-            (value.upper(), value[:-1], value + "x", value * 100, value + "\u0301", [value], "../" + value)
+            (
+                value.upper(),
+                value[:-1],
+                value + "x",
+                value * 100,
+                value + "\u0301",
+                [value],
+                "../" + value,
+            )
         )
     return type(value)()
 
 
 def _copy(value: Any) -> Any:
-    # Deep: a place that is there twice would make YAML's aliases, and a swap with its own child a ring.
+    # Deep: a place that is there twice would make YAML's aliases, and a swap with its own child a
+    # ring.
     if isinstance(value, list):
         return [_copy(each) for each in value]
     if isinstance(value, dict):

@@ -1,4 +1,5 @@
-"""What lies in folders: links, FIFOs, sockets and devices among results and jobs; archives of data sets."""
+"""What lies in folders: links, FIFOs, sockets and devices among results and jobs; archives of data
+sets."""
 
 from __future__ import annotations
 
@@ -37,22 +38,66 @@ NAMES = (
     "order.json",
 )
 PLACES = (
-    "results/m/records/cccccccc.jsonl", "results/m/records/dddddddd.jsonl", "results/m/records", "results/m",
+    "results/m/records/cccccccc.jsonl",
+    "results/m/records/dddddddd.jsonl",
+    "results/m/records",
+    "results/m",
     "results/n",
-    "results/m/machine.json", "results/m/cccccccc-env.json", "results/m/dddddddd-env.json", "results/benchmarks.json",
-    "results/m/.lock", "into/m/records/cccccccc.jsonl", "into/m/records", "into/m/cccccccc-env.json",
+    "results/m/machine.json",
+    "results/m/cccccccc-env.json",
+    "results/m/dddddddd-env.json",
+    "results/benchmarks.json",
+    "results/m/.lock",
+    "into/m/records/cccccccc.jsonl",
+    "into/m/records",
+    "into/m/cccccccc-env.json",
     "into/m/machine.json",
-    "into/benchmarks.json", "into/m", "into/n", "jobs/1", "jobs/1/order.json", "jobs/1/state.json",
+    "into/benchmarks.json",
+    "into/m",
+    "into/n",
+    "jobs/1",
+    "jobs/1/order.json",
+    "jobs/1/state.json",
     "jobs/1/7_0_log.out",
-    "results/n/machine.json", "results/n/records/cccccccc.jsonl", "into/n/machine.json", "results/m/results.json",
-)  # fmt: skip
+    "results/n/machine.json",
+    "results/n/records/cccccccc.jsonl",
+    "into/n/machine.json",
+    "results/m/results.json",
+)
 TARGETS = (
-    "/dev/zero", "/dev/null", "/dev/full", "/proc/self/mem", "/etc/passwd", "../secret/kept.json",
-    "../../secret/kept.json", "../../../secret",
-    ".", "..", "loop", "nothing", "/", "m", "../into", "../../results", "records", "../m",
-)  # fmt: skip
+    "/dev/zero",
+    "/dev/null",
+    "/dev/full",
+    "/proc/self/mem",
+    "/etc/passwd",
+    "../secret/kept.json",
+    "../../secret/kept.json",
+    "../../../secret",
+    ".",
+    "..",
+    "loop",
+    "nothing",
+    "/",
+    "m",
+    "../into",
+    "../../results",
+    "records",
+    "../m",
+)
 #: link, FIFO, socket, folder, sparse file, file, nothing readable, a link's ring.
-WAYS = ("link", "link", "link", "fifo", "socket", "folder", "sparse", "file", "file", "unreadable", "hard")
+WAYS = (
+    "link",
+    "link",
+    "link",
+    "fifo",
+    "socket",
+    "folder",
+    "sparse",
+    "file",
+    "file",
+    "unreadable",
+    "hard",
+)
 
 
 @functools.cache
@@ -61,18 +106,32 @@ def _contents() -> list[str]:
 
     record = encode(a_record("x")).decode()
     result = {
-        "commit_hash": COMMIT, "env_name": "env", "params": {"machine": "m"}, "result_columns": ["result", "params"],
-        "results": {"x.track_time": [[1.0], []], "foreign": [[2.0], []]}, "version": 2,
-    }  # fmt: skip
+        "commit_hash": COMMIT,
+        "env_name": "env",
+        "params": {"machine": "m"},
+        "result_columns": ["result", "params"],
+        "results": {"x.track_time": [[1.0], []], "foreign": [[2.0], []]},
+        "version": 2,
+    }
     order = {"target": "t", "machine": "m", "executor": "local", "host": "h", "id": "7"}
     return [
-        f"{record}\n", f"{record}\n{record}\n", f"{record}\n{{", '{"machine": "m", "version": 1}',
-        '{"machine": "n", "version": 1}', "",
-        json.dumps(result), json.dumps(order), json.dumps({**order, "id": "-1", "target": "\x1b[2J"}), "{}",
-        "[" * 5000, "\0", "\udcff",
-        json.dumps({"phase": "running", "host": "h", "attempts": 1}), "[ 50.00%] \x1b[2J\n",
+        f"{record}\n",
+        f"{record}\n{record}\n",
+        f"{record}\n{{",
+        '{"machine": "m", "version": 1}',
+        '{"machine": "n", "version": 1}',
+        "",
+        json.dumps(result),
+        json.dumps(order),
+        json.dumps({**order, "id": "-1", "target": "\x1b[2J"}),
+        "{}",
+        "[" * 5000,
+        "\0",
+        "\udcff",
+        json.dumps({"phase": "running", "host": "h", "attempts": 1}),
+        "[ 50.00%] \x1b[2J\n",
         '{"foreign": {"type": "time", "params": []}, "version": 2}',
-    ]  # fmt: skip
+    ]
 
 
 def _tree(random: Random) -> bytes:
@@ -84,18 +143,26 @@ def _tree(random: Random) -> bytes:
             name = random.choice((name, f"{name}.jsonl", f"{name}.json", random.choice(NAMES)))
             place = f"{place.rpartition('/')[0]}/{name}"
         way = random.choice(WAYS)
-        made.append([place, way, random.choice(TARGETS) if way in ("link", "hard") else random.choice(_contents())])
+        made.append(
+            [
+                place,
+                way,
+                random.choice(TARGETS) if way in ("link", "hard") else random.choice(_contents()),
+            ]
+        )
     return json.dumps(made).encode()
 
 
 def _trees() -> Sequence[bytes]:
     return [
-        json.dumps([[place, "file", content]]).encode() for place, content in zip(PLACES, _contents(), strict=False)
+        json.dumps([[place, "file", content]]).encode()
+        for place, content in zip(PLACES, _contents(), strict=False)
     ]
 
 
 def _build(case: Path, made: list[Any]) -> None:
-    """The folders of a case: whole results of two machines and a job, then what the case puts in their places."""
+    """The folders of a case: whole results of two machines and a job, then what the case puts in
+    their places."""
     record, machine = _contents()[0], _contents()[3]
     for folder in ("results", "into"):
         (case / folder / "m" / "records").mkdir(parents=True)
@@ -126,7 +193,12 @@ def _make(path: Path, way: str, content: str) -> None:
     if way == "link":
         path.symlink_to(content)
     elif way == "hard":
-        os.link(next(each for each in path.parents if each.name == "case").parent / "secret" / "kept.json", path)
+        os.link(
+            next(each for each in path.parents if each.name == "case").parent
+            / "secret"
+            / "kept.json",
+            path,
+        )
     elif way == "fifo":
         os.mkfifo(path)
     elif way == "socket":
@@ -188,7 +260,9 @@ def _read_tree(data: bytes, folder: Path) -> str:
         assert "fault of hpml-plugins" not in _explain(error), repr(error)
         refused = HpmlError(_explain(error))
     hold_printable(*map(printable, said))
-    assert (secret / "kept.json").stat().st_mtime_ns == before.st_mtime_ns, "a file outside was written"
+    assert (secret / "kept.json").stat().st_mtime_ns == before.st_mtime_ns, (
+        "a file outside was written"
+    )
     assert [path.name for path in secret.iterdir()] == ["kept.json"], "a file outside was made"
     if refused:
         raise refused
@@ -220,24 +294,56 @@ def _tar(members: list[tuple[tarfile.TarInfo, bytes]], form: int = tarfile.PAX_F
 
 
 MEMBERS = (
-    "train/cat/1.jpg", "test/cat/1.jpg", "../../escaped", "/escaped", "train/../../escaped", "train", "./train/x",
-    "train//x", "train/\x1b[2J",
-    "train/a\nhpml: forged", "train/\udcff", "train/" + "n" * 300, "d/" * 200 + "x", "", ".", "..", "train/cat",
-    "C:\\x", "~/x", "train/é", "cifar10-jpeg/train/cat/1.jpg",
-)  # fmt: skip
+    "train/cat/1.jpg",
+    "test/cat/1.jpg",
+    "../../escaped",
+    "/escaped",
+    "train/../../escaped",
+    "train",
+    "./train/x",
+    "train//x",
+    "train/\x1b[2J",
+    "train/a\nhpml: forged",
+    "train/\udcff",
+    "train/" + "n" * 300,
+    "d/" * 200 + "x",
+    "",
+    ".",
+    "..",
+    "train/cat",
+    "C:\\x",
+    "~/x",
+    "train/é",
+    "cifar10-jpeg/train/cat/1.jpg",
+)
 KINDS_OF_MEMBERS = (
-    *(tarfile.REGTYPE,) * 6, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE,
+    *(tarfile.REGTYPE,) * 6,
+    tarfile.DIRTYPE,
+    tarfile.SYMTYPE,
+    tarfile.LNKTYPE,
+    tarfile.CHRTYPE,
+    tarfile.BLKTYPE,
     tarfile.FIFOTYPE,
-    tarfile.GNUTYPE_SPARSE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.CONTTYPE, b"?", b"\0",
-)  # fmt: skip
+    tarfile.GNUTYPE_SPARSE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.CONTTYPE,
+    b"?",
+    b"\0",
+)
 
 
 def _write_archive(random: Random) -> bytes:
     members = (
-        [] if random.randrange(3) else [_member("train/cat/1.jpg", b"x" * 300), _member("test/cat/1.jpg", b"x" * 60)]
+        []
+        if random.randrange(3)
+        else [_member("train/cat/1.jpg", b"x" * 300), _member("test/cat/1.jpg", b"x" * 60)]
     )
     for _ in range(random.randint(0, 4)):
-        name = random.choice(MEMBERS) if random.randrange(4) else text(random).replace("\0", "")[:300]
+        name = (
+            random.choice(MEMBERS) if random.randrange(4) else text(random).replace("\0", "")[:300]
+        )
         kind = random.choice(KINDS_OF_MEMBERS)
         link = (
             random.choice(("/etc/passwd", "../../../escaped", "inside", "train/cat/1.jpg", ".", ""))
@@ -245,17 +351,35 @@ def _write_archive(random: Random) -> bytes:
             else text(random)[:90]
         )
         content = random.choice(
-            (b"", b"evil", b"x" * 600, b"30 path=../../escaped\n", b"14 size=99999999999\n", b"22 GNU.sparse.major=1\n")
+            (
+                b"",
+                b"evil",
+                b"x" * 600,
+                b"30 path=../../escaped\n",
+                b"14 size=99999999999\n",
+                b"22 GNU.sparse.major=1\n",
+            )
         )
         member, content = _member(name, content, kind, link.replace("\0", ""))
         if not random.randrange(5):
             member.size = random.choice((0, 1, 10**6, 2**33 - 1, 2**40, 7))
         if not random.randrange(5):
             key = random.choice(
-                ("path", "size", "linkpath", "uid", "mtime", "GNU.sparse.map", "GNU.sparse.name", "hdrcharset")
+                (
+                    "path",
+                    "size",
+                    "linkpath",
+                    "uid",
+                    "mtime",
+                    "GNU.sparse.map",
+                    "GNU.sparse.name",
+                    "hdrcharset",
+                )
             )
             member.pax_headers = {
-                key: random.choice(("-1", "99999999999999999999", "../../escaped", "nan", "0,1,2", "x", "BINARY"))
+                key: random.choice(
+                    ("-1", "99999999999999999999", "../../escaped", "nan", "0,1,2", "x", "BINARY")
+                )
             }
         if not random.randrange(6):
             member.mode, member.uid, member.mtime = (
@@ -265,7 +389,9 @@ def _write_archive(random: Random) -> bytes:
             )
         members.append((member, content))
     try:
-        whole = _tar(members, random.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT)))
+        whole = _tar(
+            members, random.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT))
+        )
     except (ValueError, OverflowError):  # what the format cannot hold
         whole = _tar([_member("train/cat/1.jpg", b"x")])
     if not random.randrange(200):
@@ -282,11 +408,13 @@ def _write_archive(random: Random) -> bytes:
     packed = (
         whole
         if pack < 4
-        else gzip.compress(whole, 1)
-        if pack < 6
-        else bz2.compress(whole, 1)
-        if pack == 6
-        else lzma.compress(whole, preset=0)
+        else (
+            gzip.compress(whole, 1)
+            if pack < 6
+            else bz2.compress(whole, 1)
+            if pack == 6
+            else lzma.compress(whole, preset=0)
+        )
     )
     return packed if random.randrange(4) else mutate_bytes(random, packed)
 
@@ -310,7 +438,9 @@ def _read_archive(data: bytes, folder: Path) -> str:
         ]
         assert not outside, f"files outside: {outside}"
     assert [path.name for path in root.iterdir()] == ["cifar10-jpeg"]
-    assert not any(path.is_symlink() or not (path.is_dir() or path.is_file()) for path in root.rglob("*"))
+    assert not any(
+        path.is_symlink() or not (path.is_dir() or path.is_file()) for path in root.rglob("*")
+    )
     return "unpacked"
 
 
@@ -332,12 +462,32 @@ def _read_order(data: bytes, folder: Path) -> str:
     (job / "order.json").write_bytes(_orders()[0] if is_state else data)
     jobs = find_jobs(folder / "jobs")
     for each in jobs:
-        hold_printable(printable(f"job {each.target} {each.state} {each.reason} {each.node} {each.machine}"))
+        hold_printable(
+            printable(f"job {each.target} {each.state} {each.reason} {each.node} {each.machine}")
+        )
     return "read" if jobs else "stepped over"
 
 
 KINDS = (
-    Kind("places of results", _trees, mutate_json, _read_tree, (HpmlError,), be_alone, _tree, ("subprocess.Popen",)),
+    Kind(
+        "places of results",
+        _trees,
+        mutate_json,
+        _read_tree,
+        (HpmlError,),
+        be_alone,
+        _tree,
+        ("subprocess.Popen",),
+    ),
     Kind("archive of data", _archives, mutate_bytes, _read_archive, grammar=_write_archive),
-    Kind("job", _orders, mutate_json, _read_order, (HpmlError,), be_alone, json_of(_orders), ("subprocess.Popen",)),
+    Kind(
+        "job",
+        _orders,
+        mutate_json,
+        _read_order,
+        (HpmlError,),
+        be_alone,
+        json_of(_orders),
+        ("subprocess.Popen",),
+    ),
 )

@@ -1,4 +1,5 @@
-"""What plugins hand over: declarations, answers of hooks, results of `measure`. Each case is Python text."""
+"""What plugins hand over: declarations, answers of hooks, results of `measure`. Each case is Python
+text."""
 
 from __future__ import annotations
 
@@ -20,44 +21,110 @@ from hpml_plugins.errors import DefinitionError, HpmlError
 from hpml_plugins.model.node import Gpu, Node
 
 NODE = Node(
-    os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=2.0**34, python="3.12", gpus=(Gpu("NVIDIA H200", 141e9),) * 2
+    os="Linux 6",
+    arch="x86_64",
+    cpu="C",
+    num_cpu=2,
+    ram=2.0**34,
+    python="3.12",
+    gpus=(Gpu("NVIDIA H200", 141e9),) * 2,
 )
 #: A right declaration of each class, as Python spells its arguments.
 RIGHT: dict[str, dict[str, str]] = {
-    "Metric": {"name": "'time'", "unit": "'s'", "direction": "'lower'", "description": "''", "possible": "None"},
+    "Metric": {
+        "name": "'time'",
+        "unit": "'s'",
+        "direction": "'lower'",
+        "description": "''",
+        "possible": "None",
+    },
     "Requires": {
-        "gpus": "0", "gpu_memory": "0", "data": "()", "modules": "()", "tools": "()", "cpu_fallback": "False",
+        "gpus": "0",
+        "gpu_memory": "0",
+        "data": "()",
+        "modules": "()",
+        "tools": "()",
+        "cpu_fallback": "False",
         "also": "()",
     },
     "Benchmark": {
-        "name": "'toy'", "measure": "measure", "metrics": "[Metric('time', 's', 'lower')]", "grid": "{'n': [1, 2]}",
-        "requires": "Requires()", "version": "'1'", "timeout": "60.0", "description": "''", "rounds": "3",
+        "name": "'toy'",
+        "measure": "measure",
+        "metrics": "[Metric('time', 's', 'lower')]",
+        "grid": "{'n': [1, 2]}",
+        "requires": "Requires()",
+        "version": "'1'",
+        "timeout": "60.0",
+        "description": "''",
+        "rounds": "3",
         "terms": "{'n': 'size'}",
     },
     "Figure": {
-        "name": "'drawn'", "title": "'Drawn'", "benchmarks": "('toy',)", "table": "lambda records: None",
+        "name": "'drawn'",
+        "title": "'Drawn'",
+        "benchmarks": "('toy',)",
+        "table": "lambda records: None",
         "chart": "None",
-        "caption": "''", "draw": "None",
+        "caption": "''",
+        "draw": "None",
     },
     "DataSource": {
-        "name": "'mine'", "find": "lambda root: None", "read": "lambda path: None", "looks_for": "'a file'",
-        "how_to_get": "'touch it'", "modules": "()",
+        "name": "'mine'",
+        "find": "lambda root: None",
+        "read": "lambda path: None",
+        "looks_for": "'a file'",
+        "how_to_get": "'touch it'",
+        "modules": "()",
     },
-}  # fmt: skip
+}
 #: What stands in the place of an argument most often: near to right.
 NEAR = (
-    *("'gpus'", "'n'", "[1, 1]", "[Metric('time', 's', 'lower')] * 2",
-    "[Metric('a', 's', None), Metric('b', 'B/s', 'higher')]"),
-    *("Requires(gpus='n')", "Requires(gpus=2)", "Requires(gpu_memory='n')", "Requires(data='n')",
-    "Requires(modules=('os',))"),
-    *("Requires(also=(needs,))", "Requires(also=(lambda node, point: 1 / 0,))",
-    "Requires(also=(lambda node, point: node,))"),
-    *("Requires(also=(lambda node, point: '\\x1b[2J\\nhpml: forged',))", "Requires(tools=('no-such-tool', '\\n'))"),
-    *("{'n': ['\\x1b[2J', '\\nhpml: forged']}", "{'n': [0.1, 1e308, -1]}", "{'n': range(10)}", "{}", "'B/s'",
-    "'degC'", "'1'"),
-    *("None", "'higher'", "(0, 1)", "(None, 5)", "(-1, None)", "'x'", "'A description'", "1e8", "5", "1000",
-    "('toy', 'n')"),
-)  # fmt: skip
+    *(
+        "'gpus'",
+        "'n'",
+        "[1, 1]",
+        "[Metric('time', 's', 'lower')] * 2",
+        "[Metric('a', 's', None), Metric('b', 'B/s', 'higher')]",
+    ),
+    *(
+        "Requires(gpus='n')",
+        "Requires(gpus=2)",
+        "Requires(gpu_memory='n')",
+        "Requires(data='n')",
+        "Requires(modules=('os',))",
+    ),
+    *(
+        "Requires(also=(needs,))",
+        "Requires(also=(lambda node, point: 1 / 0,))",
+        "Requires(also=(lambda node, point: node,))",
+    ),
+    *(
+        "Requires(also=(lambda node, point: '\\x1b[2J\\nhpml: forged',))",
+        "Requires(tools=('no-such-tool', '\\n'))",
+    ),
+    *(
+        "{'n': ['\\x1b[2J', '\\nhpml: forged']}",
+        "{'n': [0.1, 1e308, -1]}",
+        "{'n': range(10)}",
+        "{}",
+        "'B/s'",
+        "'degC'",
+        "'1'",
+    ),
+    *(
+        "None",
+        "'higher'",
+        "(0, 1)",
+        "(None, 5)",
+        "(-1, None)",
+        "'x'",
+        "'A description'",
+        "1e8",
+        "5",
+        "1000",
+        "('toy', 'n')",
+    ),
+)
 
 
 class NoCase(Exception):
@@ -88,7 +155,9 @@ def _evaluated(text: str) -> Any:
         raise
     except Exception as error:
         files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-        if any("/hpml_plugins/" in file and "/tests/" not in file for file in files) and not isinstance(error, Boom):
+        if any(
+            "/hpml_plugins/" in file and "/tests/" not in file for file in files
+        ) and not isinstance(error, Boom):
             raise
         raise NoCase(type(error).__name__) from None
 
@@ -120,24 +189,51 @@ def _read_declaration(data: bytes, folder: Path) -> str:
 
 HOOKS = ("benchmarks", "figures", "data")
 HEAD = (
-    "from hpml_plugins import Benchmark, DataSource, Figure, GpuType, Metric, PublishedFigure, Requires, hookimpl\n"
-    "from fuzzing.plugins_kinds import *\n"
-    "globals().update(NAMES())\n"
+    "from hpml_plugins import Benchmark, DataSource, Figure, GpuType, Metric, PublishedFigure,"
+    " Requires, hookimpl\nfrom fuzzing.plugins_kinds import *\nglobals().update(NAMES())\n"
 )
 STATEMENTS = (
-    *("1 / 0", "raise BaseException('base')", "raise SystemExit('\\x1b[2J')", "raise SystemExit", "raise MemoryError",
-    "def ("),
-    *("raise RecursionError", "import no_such_module", "raise Boom('\\nhpml: forged')",
-    "raise ExceptionGroup('g', [ValueError(1)])"),
-    *("x = " + "(" * 300, "x = " + "-" * 3000 + "1", "x = 0x" + "f" * 5000, "raise StopIteration",
-    "raise GeneratorExit"),
-    *("'\\N{no such}'", "# coding: no-such", "import sys; sys.path.clear()",
-    "import os; os.environ['COLUMNS'] = '\\n'"),
-    *("raise Exception('\\ud800')", "raise Exception(10**5000)", "__getattr__ = 3", "hookimpl = None",
-    "def __getattr__(n): return 1 / 0"),
-    *("class E(Exception):\n  def __str__(self): raise ValueError\nraise E", "import sys; sys.stdout = None",
-    "return 3", "yield 1"),
-)  # fmt: skip
+    *(
+        "1 / 0",
+        "raise BaseException('base')",
+        "raise SystemExit('\\x1b[2J')",
+        "raise SystemExit",
+        "raise MemoryError",
+        "def (",
+    ),
+    *(
+        "raise RecursionError",
+        "import no_such_module",
+        "raise Boom('\\nhpml: forged')",
+        "raise ExceptionGroup('g', [ValueError(1)])",
+    ),
+    *(
+        "x = " + "(" * 300,
+        "x = " + "-" * 3000 + "1",
+        "x = 0x" + "f" * 5000,
+        "raise StopIteration",
+        "raise GeneratorExit",
+    ),
+    *(
+        "'\\N{no such}'",
+        "# coding: no-such",
+        "import sys; sys.path.clear()",
+        "import os; os.environ['COLUMNS'] = '\\n'",
+    ),
+    *(
+        "raise Exception('\\ud800')",
+        "raise Exception(10**5000)",
+        "__getattr__ = 3",
+        "hookimpl = None",
+        "def __getattr__(n): return 1 / 0",
+    ),
+    *(
+        "class E(Exception):\n  def __str__(self): raise ValueError\nraise E",
+        "import sys; sys.stdout = None",
+        "return 3",
+        "yield 1",
+    ),
+)
 
 
 def _answer(random: Random, hook: str) -> str:
@@ -155,9 +251,19 @@ def _write_plugin(random: Random) -> bytes:
     """A plugin's file: hooks with their answers, now and then a statement that fails."""
     lines = [HEAD]
     for hook in random.sample(HOOKS, random.randint(1, 3)):
-        name = f"hpml_{hook}" if random.randrange(16) else f"hpml_{random.choice(('x', 'benchmark', 'é'))}"
-        arguments = "" if random.randrange(16) else random.choice(("node", "*, a", "a=1", "*a", "**k"))
-        body = random.choice(STATEMENTS) if not random.randrange(12) else f"return {_answer(random, hook)}"
+        name = (
+            f"hpml_{hook}"
+            if random.randrange(16)
+            else f"hpml_{random.choice(('x', 'benchmark', 'é'))}"
+        )
+        arguments = (
+            "" if random.randrange(16) else random.choice(("node", "*, a", "a=1", "*a", "**k"))
+        )
+        body = (
+            random.choice(STATEMENTS)
+            if not random.randrange(12)
+            else f"return {_answer(random, hook)}"
+        )
         prefix = "" if random.randrange(20) else "async "
         indented = body.replace("\n", "\n    ")
         lines.append(f"@hookimpl\n{prefix}def {name}({arguments}):\n    {indented}\n")
@@ -184,14 +290,17 @@ def _read_plugin(data: bytes, folder: Path) -> str:
     registry = _registry(read_registry, path)
     (entry,) = registry.plugins
     with restored():
-        plugin = apply_registry(load_plugin(entry, registry.folder, registry.at("mine")), entry, registry, {})
+        plugin = apply_registry(
+            load_plugin(entry, registry.folder, registry.at("mine")), entry, registry, {}
+        )
         offers = ask(plugin)
     merged = merge([offers, offers])
     for problem in (*merged.problems, *([str(plugin.error)] if plugin.error else [])):
         assert problem.isprintable(), problem
         assert len(problem) < 20_000, len(problem)
     msgspec.msgpack.decode(
-        msgspec.msgpack.encode([Declared.of(each, entry) for each in plugin.benchmarks]), type=list[Declared]
+        msgspec.msgpack.encode([Declared.of(each, entry) for each in plugin.benchmarks]),
+        type=list[Declared],
     )
     msgspec.msgpack.encode(offers)
     if plugin.error:
@@ -206,36 +315,80 @@ def _registry(read: Any, path: Path) -> Any:
 
 #: What `measure` may do with its Bench; VALUE is replaced.
 ACTS = (
-    *("b.warn(VALUE)", "b.check(VALUE, VALUE)", "b.check(True, VALUE)", "b.skip(VALUE)", "b.progress(VALUE, VALUE)",
-    "b.progress('x', VALUE)"),
-    *("b.series('s', VALUE)", "b.series('s', {'a': VALUE})", "b.series(VALUE, {'a': [1, 2]}, VALUE)",
-    "b.series('s', {'a': [VALUE, 1.0]})"),
-    *("b.series('s', {'loss': [1.0, VALUE]}, {'loss': VALUE})", "b.work(flop=VALUE)", "b.work(bytes=VALUE, of=VALUE)",
-    "b.work(flop=1e9, dtype=VALUE)"),
-    *("b.data(VALUE)", "b.import_module(VALUE)", "b.time(None)", "b.collected.warnings.append(VALUE)",
-    "b.collected.checks.append(VALUE)"),
-    *("b.collected.data.update({'d': VALUE})", "b.collected.series.update(s=VALUE)",
-    "setattr(b.collected, 'warnings', VALUE)", "b.no_such(VALUE)"),
-    *("setattr(b, 'collected', VALUE)", "b.params.update(n=VALUE)", "Samples(VALUE, VALUE)",
-    "Samples.of(VALUE, VALUE)", "Samples((1.0,), 's') + VALUE"),
-    *("VALUE / Samples((1.0, 2.0), 's')", "Samples.of([1.0], 's').note(how=VALUE)",
-    "Samples.of([VALUE, 1.0], 's')", "b.remaining", "b.peaks"),
-)  # fmt: skip
+    *(
+        "b.warn(VALUE)",
+        "b.check(VALUE, VALUE)",
+        "b.check(True, VALUE)",
+        "b.skip(VALUE)",
+        "b.progress(VALUE, VALUE)",
+        "b.progress('x', VALUE)",
+    ),
+    *(
+        "b.series('s', VALUE)",
+        "b.series('s', {'a': VALUE})",
+        "b.series(VALUE, {'a': [1, 2]}, VALUE)",
+        "b.series('s', {'a': [VALUE, 1.0]})",
+    ),
+    *(
+        "b.series('s', {'loss': [1.0, VALUE]}, {'loss': VALUE})",
+        "b.work(flop=VALUE)",
+        "b.work(bytes=VALUE, of=VALUE)",
+        "b.work(flop=1e9, dtype=VALUE)",
+    ),
+    *(
+        "b.data(VALUE)",
+        "b.import_module(VALUE)",
+        "b.time(None)",
+        "b.collected.warnings.append(VALUE)",
+        "b.collected.checks.append(VALUE)",
+    ),
+    *(
+        "b.collected.data.update({'d': VALUE})",
+        "b.collected.series.update(s=VALUE)",
+        "setattr(b.collected, 'warnings', VALUE)",
+        "b.no_such(VALUE)",
+    ),
+    *(
+        "setattr(b, 'collected', VALUE)",
+        "b.params.update(n=VALUE)",
+        "Samples(VALUE, VALUE)",
+        "Samples.of(VALUE, VALUE)",
+        "Samples((1.0,), 's') + VALUE",
+    ),
+    *(
+        "VALUE / Samples((1.0, 2.0), 's')",
+        "Samples.of([1.0], 's').note(how=VALUE)",
+        "Samples.of([VALUE, 1.0], 's')",
+        "b.remaining",
+        "b.peaks",
+    ),
+)
 RETURNED = (
-    "VALUE", "{'time': VALUE}", "{'time': VALUE, 'ratio': VALUE}", "{'time': 1.0, 'ratio': 0.5}",
+    "VALUE",
+    "{'time': VALUE}",
+    "{'time': VALUE, 'ratio': VALUE}",
+    "{'time': 1.0, 'ratio': 0.5}",
     "{'time': 1.0, 'ratio': VALUE}",
-    "{'time': Samples(VALUE, 's'), 'ratio': 0.5}", "{'time': Samples.of([1.0, VALUE], 's'), 'ratio': 1}",
+    "{'time': Samples(VALUE, 's'), 'ratio': 0.5}",
+    "{'time': Samples.of([1.0, VALUE], 's'), 'ratio': 1}",
     "{'time': Samples((1.0, 2.0), 's', boost=VALUE), 'ratio': None}",
     "{'time': Samples.of([1.0], 's', how=VALUE), 'ratio': 0.5}",
-    "{'time': Samples.of([1.0], VALUE), 'ratio': 0.5}", "{'time': 1.0, 'ratio': 0.5, VALUE: 1.0}",
-)  # fmt: skip
+    "{'time': Samples.of([1.0], VALUE), 'ratio': 0.5}",
+    "{'time': 1.0, 'ratio': 0.5, VALUE: 1.0}",
+)
 
 
 def _write_measure(random: Random) -> bytes:
     """What `measure` does, a line each, and what it returns."""
-    lines = [*(random.choice(ACTS) for _ in range(random.choice((0, 0, 1, 1, 2)))), random.choice(RETURNED)]
+    lines = [
+        *(random.choice(ACTS) for _ in range(random.choice((0, 0, 1, 1, 2)))),
+        random.choice(RETURNED),
+    ]
     filled = [
-        "".join(part if not number else expression(random) + part for number, part in enumerate(line.split("VALUE")))
+        "".join(
+            part if not number else expression(random) + part
+            for number, part in enumerate(line.split("VALUE"))
+        )
         for line in lines
     ]
     return "\n".join(filled).encode("utf-8", "surrogatepass")
@@ -257,7 +410,9 @@ def _read_measure(data: bytes, folder: Path) -> str:
         return [eval(line, {**_names(), "b": bench}) for line in lines][-1]
 
     benchmark = Benchmark(
-        "toy", measure, [Metric("time", "s", "lower"), Metric("ratio", "1", "higher", possible=(0, 1))]
+        "toy",
+        measure,
+        [Metric("time", "s", "lower"), Metric("ratio", "1", "higher", possible=(0, 1))],
     )
     context = Context(NODE, watch=False)
     sent: list[bytes] = []
@@ -282,7 +437,8 @@ def _nothing() -> Sequence[bytes]:
 def _toy() -> Sequence[bytes]:
     return [
         HEAD.encode()
-        + b"@hookimpl\ndef hpml_benchmarks(): return [Benchmark('toy', measure, [Metric('time', 's', 'lower')])]\n"
+        + b"@hookimpl\ndef hpml_benchmarks(): return [Benchmark('toy', measure, [Metric('time',"
+        b" 's', 'lower')])]\n"
     ]
 
 

@@ -27,7 +27,8 @@ MACHINE, COMMIT = "node1", "12345678" * 5
 
 @functools.cache
 def _records() -> Sequence[bytes]:
-    """Lines of the store: of every benchmark and status one, the shortest, as if measured on MACHINE at COMMIT."""
+    """Lines of the store: of every benchmark and status one, the shortest, as if measured on
+    MACHINE at COMMIT."""
     found: dict[Any, bytes] = {}
     for path in sorted(RESULTS.glob("*/records/*.jsonl")):
         for line in path.read_bytes().splitlines():
@@ -40,7 +41,8 @@ def _records() -> Sequence[bytes]:
 
 
 def _few_records() -> Sequence[bytes]:
-    """Each is published before the first case, to import what that needs: a part of them will do."""
+    """Each is published before the first case, to import what that needs: a part of them will
+    do."""
     return _records()[::10]
 
 
@@ -56,7 +58,10 @@ def _read_record(data: bytes, folder: Path) -> str:
     path, (good, other) = _beside_good_ones(data, folder)
     damage: list[Any] = []
     found = list(read_file(path, damage.append))
-    assert [encode(found[place]) + b"\n" for place in (0, -1)] == [good, other], "a damaged line cost a whole one"
+    assert [encode(found[place]) + b"\n" for place in (0, -1)] == [
+        good,
+        other,
+    ], "a damaged line cost a whole one"
     for problem in damage:
         str(problem).encode()
     inner = found[1:-1]
@@ -70,7 +75,13 @@ def _read_record(data: bytes, folder: Path) -> str:
     Table.of_records(inner, *(name for record in inner for name in record.metrics))
     list(current_records(inner, {}))
     for record in inner:
-        compare(Side("machine", record.machine), Side("commit", record.commit), inner, {}, Variability(inner))
+        compare(
+            Side("machine", record.machine),
+            Side("commit", record.commit),
+            inner,
+            {},
+            Variability(inner),
+        )
     return "read" if inner else "stepped over"
 
 
@@ -86,7 +97,8 @@ def _show_record(data: bytes, folder: Path) -> str:
 
 
 def _read_on_its_way(data: bytes, folder: Path) -> str:
-    """A Record of somebody else: pulled, merged with ours, projected, published; then a retraction of it."""
+    """A Record of somebody else: pulled, merged with ours, projected, published; then a retraction
+    of it."""
     from click.testing import CliRunner
 
     from hpml_plugins.cli.results import retract
@@ -95,7 +107,9 @@ def _read_on_its_way(data: bytes, folder: Path) -> str:
     from hpml_plugins.tools.pull.command import Import
 
     good = _beside_good_ones(data, folder)[1]
-    (folder / "results" / MACHINE / "machine.json").write_text(json.dumps({"machine": MACHINE, "version": 1}))
+    (folder / "results" / MACHINE / "machine.json").write_text(
+        json.dumps({"machine": MACHINE, "version": 1})
+    )
     for place in ("renamed", "into", "pulled"):
         shutil.rmtree(folder / place, ignore_errors=True)
     renamed = folder / "renamed"
@@ -103,16 +117,22 @@ def _read_on_its_way(data: bytes, folder: Path) -> str:
     found = Import("lab", folder / "pulled", renamed)
     found.add(folder / "results")
     merge_results([renamed], folder / "pulled")
-    # Again, beside a Record that is there: a merge that changes one says so, and the right ones stay.
+    # Again, beside a Record that is there: a merge that changes one says so, and the right ones
+    # stay.
     _beside_good_ones(b"", folder / "into")
     report = merge_results([folder / "results"], folder / "into" / "results")
     list(report.describe())
     said = [*found.skipped, *report.skipped]
-    for results, machine in ((folder / "pulled", f"lab.{MACHINE}"), (folder / "into" / "results", MACHINE)):
+    for results, machine in (
+        (folder / "pulled", f"lab.{MACHINE}"),
+        (folder / "into" / "results", MACHINE),
+    ):
         project(results, force=True, on_damage=said.append)
         runs = {record.run for record in read_records(results) if record.machine == machine}
         assert runs >= {decode(line).run for line in good}, "a damaged line cost a whole one"
-        names = {part for file in results.rglob("*") for part in file.relative_to(results).parts[:1]}
+        names = {
+            part for file in results.rglob("*") for part in file.relative_to(results).parts[:1]
+        }
         assert names <= {machine, "benchmarks.json", ".benchmarks.lock"}, names
     write_pages(folder, folder / "pulled", _declared())
     words = ["--all", "--reason", "bad", "--results", str(folder / "pulled")]
@@ -130,7 +150,10 @@ def _beside_good_ones(data: bytes, folder: Path) -> tuple[Path, list[bytes]]:
     from hpml_plugins.model.record import decode, encode
 
     # Of runs of their own: a damaged copy of one must not pass for another round of it.
-    good = [encode(msgspec.structs.replace(decode(_records()[0]), run=run)) + b"\n" for run in ("a", "b")]
+    good = [
+        encode(msgspec.structs.replace(decode(_records()[0]), run=run)) + b"\n"
+        for run in ("a", "b")
+    ]
     path = folder / "results" / MACHINE / "records" / f"{COMMIT[:8]}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(good[0] + data + b"\n" + good[1])
@@ -139,7 +162,8 @@ def _beside_good_ones(data: bytes, folder: Path) -> tuple[Path, list[bytes]]:
 
 @functools.cache
 def _result_file() -> tuple[str, dict[str, Any]]:
-    """The smallest real result file: its machine, name and content, and what it measured cut to three benchmarks."""
+    """The smallest real result file: its machine, name and content, and what it measured cut to
+    three benchmarks."""
     paths = [path for path in RESULTS.glob("*/*.json") if path.name != "machine.json"]
     path = min(paths, key=lambda each: each.stat().st_size)
     content = json.loads(path.read_text())
@@ -182,7 +206,12 @@ def _merge(folder: Path) -> None:
 
 
 def write_pages(
-    folder: Path, results: Path, declared: Any, *, project: str = "p", commits: dict[str, int] | None = None
+    folder: Path,
+    results: Path,
+    declared: Any,
+    *,
+    project: str = "p",
+    commits: dict[str, int] | None = None,
 ) -> None:
     """What pages read and write of a folder of results."""
     from hpml_plugins.report.reading import read_history
@@ -193,7 +222,10 @@ def write_pages(
 
     html = folder / "html"
     html.mkdir(exist_ok=True)
-    commits = commits or {_result_file()[1]["commit_hash"]: 0, json.loads(_records()[0])["commit"]: 1}
+    commits = commits or {
+        _result_file()[1]["commit_hash"]: 0,
+        json.loads(_records()[0])["commit"]: 1,
+    }
     history = read_history(results, None, declared, commits, {}, str)
     history.current()
     matrix = build(history, Costs({}))
@@ -218,7 +250,8 @@ def _read_results(data: bytes, folder: Path) -> str:
     path.write_bytes(data)
     # As those of a plain asv project, whose results are imported.
     foreign = {
-        name: {key: value for key, value in entry.items() if key != "metric"} for name, entry in _declared().items()
+        name: {key: value for key, value in entry.items() if key != "metric"}
+        for name, entry in _declared().items()
     }
     write_pages(folder, folder / "source", foreign)
     read = is_result_file(read_object_or_empty(path))
@@ -302,7 +335,10 @@ def _variants() -> Sequence[dict[str, Any]]:
 def _hostile(random: Random) -> bytes:
     """A Record as a third party would forge one: one of the generator's, or two of them crossed."""
     one, other = random.choice(_variants()), random.choice(_variants())
-    crossed = {name: (one if random.randrange(2) else other).get(name, value) for name, value in hostile.GOOD.items()}
+    crossed = {
+        name: (one if random.randrange(2) else other).get(name, value)
+        for name, value in hostile.GOOD.items()
+    }
     place = {"machine": MACHINE, "commit": COMMIT} if random.randrange(2) else {}
     return hostile.line_of({**(crossed if random.randrange(2) else one), **place}).rstrip(b"\n")
 
@@ -319,7 +355,14 @@ KINDS = (
         may=_PROGRAMS,
         grammar=_hostile,
     ),
-    Kind("asv results", _results, mutate_json, _read_results, prepare=_as_asv, grammar=json_of(_results)),
+    Kind(
+        "asv results",
+        _results,
+        mutate_json,
+        _read_results,
+        prepare=_as_asv,
+        grammar=json_of(_results),
+    ),
     Kind(
         "benchmarks.json",
         _declarations,
@@ -328,5 +371,12 @@ KINDS = (
         prepare=_as_asv,
         grammar=json_of(_declarations),
     ),
-    Kind("machine.json", _machines, mutate_json, _read_machine, prepare=_as_asv, grammar=json_of(_machines)),
+    Kind(
+        "machine.json",
+        _machines,
+        mutate_json,
+        _read_machine,
+        prepare=_as_asv,
+        grammar=json_of(_machines),
+    ),
 )

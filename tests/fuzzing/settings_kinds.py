@@ -1,4 +1,5 @@
-"""Files that users write: the registry, targets, prices, recipes, asv's configuration, what a node tells of itself."""
+"""Files that users write: the registry, targets, prices, recipes, asv's configuration, what a node
+tells of itself."""
 
 from __future__ import annotations
 
@@ -31,11 +32,16 @@ def _registry() -> list[Any]:
 def _registries() -> Sequence[bytes]:
     """Each entry of registry.yaml alone, and one with every key that there is."""
     whole = {
-        "name": "toy", "path": "toy.py", "sha256": "0" * 64, "enabled": True, "timeout": 120,
+        "name": "toy",
+        "path": "toy.py",
+        "sha256": "0" * 64,
+        "enabled": True,
+        "timeout": 120,
         "sampling": {"precision": 0.01, "budget": 5},
-        "grid": {"toy": {"size": [1, 2]}}, "profiles": {"quick": {"toy": {"size": [1]}}},
+        "grid": {"toy": {"size": [1, 2]}},
+        "profiles": {"quick": {"toy": {"size": [1]}}},
         "gate": {"toy": {"time": 2}},
-    }  # fmt: skip
+    }
     pinned = {"name": "other", "entry_point": "other", "version": "1.0"}
     entries = [[entry] for entry in _registry()] + [[whole, pinned], [whole, _registry()[0]]]
     return [_yaml({"version": 1, "plugins": entry}) for entry in entries]
@@ -79,7 +85,8 @@ def _clusters() -> Sequence[bytes]:
     end = next(number for number, line in enumerate(lines) if line and not line.startswith("    "))
     whole = yaml.safe_load("\n".join(line.removeprefix("    ") for line in lines[:end]))
     return [
-        _yaml({**whole, "targets": targets}) for targets in (*([each] for each in whole["targets"]), whole["targets"])
+        _yaml({**whole, "targets": targets})
+        for targets in (*([each] for each in whole["targets"]), whole["targets"])
     ]
 
 
@@ -101,10 +108,19 @@ def _nodes() -> Sequence[bytes]:
     from hpml_plugins.tools.bundle.ask_node import ask
 
     node = {
-        "hpml_node": 1, "python": "3.12.3", "abi": "cp312", "machine": "x86_64", "libc": "glibc 2.39",
-        "packages": {"torch": "2.11.0a0+nv", "torchvision": "0.26.0", "numpy": "2.4.6", "pyyaml": "",
-                     "six": "1.16ubuntu1"},
-    }  # fmt: skip
+        "hpml_node": 1,
+        "python": "3.12.3",
+        "abi": "cp312",
+        "machine": "x86_64",
+        "libc": "glibc 2.39",
+        "packages": {
+            "torch": "2.11.0a0+nv",
+            "torchvision": "0.26.0",
+            "numpy": "2.4.6",
+            "pyyaml": "",
+            "six": "1.16ubuntu1",
+        },
+    }
     here = ask()
     here["packages"] = dict(list(here["packages"].items())[:20]) | {"torch": "2.15.0"}  # type: ignore[attr-defined]
     return [json.dumps(each).encode() for each in (node, here)]
@@ -141,7 +157,9 @@ def _recipes() -> Sequence[bytes]:
     from hpml_plugins.plugins.tta.recipes import OWN
 
     known = yaml.safe_load(OWN.read_text())
-    return [_yaml({name: known[name]}) for name in known] + [_yaml({"new": {"like": "fast", "batch": 7}})]
+    return [_yaml({name: known[name]}) for name in known] + [
+        _yaml({"new": {"like": "fast", "batch": 7}})
+    ]
 
 
 @functools.cache
@@ -192,5 +210,11 @@ KINDS = (
     Kind("node.json", _nodes, mutate_json, _read_node, grammar=json_of(_nodes)),
     Kind("prices", _prices, mutate_yaml, _read_prices, grammar=yaml_of(_prices)),
     Kind("recipes", _recipes, mutate_yaml, _read_recipes, grammar=yaml_of(_recipes)),
-    Kind("asv.conf.json", _configurations, mutate_json, _read_configuration, grammar=json_of(_configurations)),
+    Kind(
+        "asv.conf.json",
+        _configurations,
+        mutate_json,
+        _read_configuration,
+        grammar=json_of(_configurations),
+    ),
 )

@@ -1,4 +1,5 @@
-"""What reaches readers: texts on a terminal, in tables, pages and the feed, and the command line itself."""
+"""What reaches readers: texts on a terminal, in tables, pages and the feed, and the command line
+itself."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def _texts() -> Sequence[bytes]:
 
 
 def _text(data: bytes) -> str:
-    # A text that begins with "hpml: " may stand at the beginning of a line; behind an x it must have made that line.
+    # A text that begins with "hpml: " may stand at the beginning of a line; behind an x it must
+    # have made that line.
     return "x" + data.decode("utf-8", "surrogatepass")
 
 
@@ -49,14 +51,29 @@ def a_record(told: str, **more: Any) -> Any:
     names = dict.fromkeys(("plugin", "version", "output", "run"), told)
     metric = MetricSamples("s", "lower", [1.0, 2.0], {"timer": told, told: told})
     about: dict[str, Any] = {
-        "benchmark": told, **names, "params": {"how": told, told: 1}, "status": "ok", "metrics": {"time": metric,
-        told: metric},
-        "checks": [told], "warnings": [told], "machine": "m", "commit": COMMIT, "started": 1.0, "duration": 1.0,
-        "node": {"gpu_problem": told, "os": told, "cpu": told, "python": told, "gpus": [{"name": told, "memory": 1.0}]},
-        "packages": {told: told, "torch": told}, "source": {told: told, "distribution": told, "path": told},
+        "benchmark": told,
+        **names,
+        "params": {"how": told, told: 1},
+        "status": "ok",
+        "metrics": {"time": metric, told: metric},
+        "checks": [told],
+        "warnings": [told],
+        "machine": "m",
+        "commit": COMMIT,
+        "started": 1.0,
+        "duration": 1.0,
+        "node": {
+            "gpu_problem": told,
+            "os": told,
+            "cpu": told,
+            "python": told,
+            "gpus": [{"name": told, "memory": 1.0}],
+        },
+        "packages": {told: told, "torch": told},
+        "source": {told: told, "distribution": told, "path": told},
         "data": {told: {told: told}},
         "environment": "env",
-    }  # fmt: skip
+    }
     return Record(**(about | more))
 
 
@@ -79,7 +96,12 @@ def _read_text(data: bytes, folder: Path) -> str:
             print_json({told: [told]})
         show_findings([Finding(subject=told, state="broken", what=told, fix=told)], False)
     hold_printable(stream.getvalue())
-    for one in (printable(told), one_line(told), str(HpmlError(told, told)), HpmlError("x", told).where):
+    for one in (
+        printable(told),
+        one_line(told),
+        str(HpmlError(told, told)),
+        HpmlError("x", told).where,
+    ):
         hold_printable(one)
         one.encode()
     spelled = printable_json(json.dumps([told], ensure_ascii=False))
@@ -104,14 +126,38 @@ def _read_feed(data: bytes, folder: Path) -> str:
     from hpml_plugins.report.site.regressions import write_feed
 
     told = _text(data)
-    names = ("title", "point", "where", "day", "range", "before", "after", "change", "differences", "link")
+    names = (
+        "title",
+        "point",
+        "where",
+        "day",
+        "range",
+        "before",
+        "after",
+        "change",
+        "differences",
+        "link",
+    )
     shown = {**dict.fromkeys(names, f"a{told}b"), "date": 1e12, "identity": [told] * 5}
     write_feed(folder / "feed.xml", [shown], f"p{told}")
     feed = ElementTree.parse(folder / "feed.xml").getroot()
     (entry,) = feed.iter(f"{ATOM}entry")
-    assert {each.tag for each in feed.iter()} <= {f"{ATOM}{name}" for name in (
-        "feed", "entry", "title", "id", "link", "updated", "content", "author", "name", "published", "summary",
-    )}  # fmt: skip
+    assert {each.tag for each in feed.iter()} <= {
+        f"{ATOM}{name}"
+        for name in (
+            "feed",
+            "entry",
+            "title",
+            "id",
+            "link",
+            "updated",
+            "content",
+            "author",
+            "name",
+            "published",
+            "summary",
+        )
+    }
     found = _Elements()
     found.feed(entry.findtext(f"{ATOM}content") or "")
     assert {name for name, _ in found.elements} <= {"a"}, found.elements
@@ -119,7 +165,8 @@ def _read_feed(data: bytes, folder: Path) -> str:
 
 
 class _Elements(HTMLParser):
-    """The elements of a page with the names of their attributes, and the addresses that it leads to."""
+    """The elements of a page with the names of their attributes, and the addresses that it leads
+    to."""
 
     FOLLOWED = ("href", "src", "action", "formaction", "data", "srcdoc")
 
@@ -139,7 +186,8 @@ class _Elements(HTMLParser):
 
 @functools.cache
 def _known(folder: Path) -> dict[str, set[tuple[str, tuple[str, ...]]]]:
-    """The elements of each page for a harmless text, and for one whose Records are refused: a page without results."""
+    """The elements of each page for a harmless text, and for one whose Records are refused: a page
+    without results."""
     elements: dict[str, set[tuple[str, tuple[str, ...]]]] = {}
     for told in ("harmless", "refused\0"):
         for name, found in _pages(told, folder).items():
@@ -160,7 +208,14 @@ def _pages(told: str, folder: Path) -> dict[str, _Elements]:
     record = a_record(told)
     made = [
         record,
-        a_record(told, started=2.0, status="failed", reason=told, metrics={}, params={"how": f"{told}2", told: 1}),
+        a_record(
+            told,
+            started=2.0,
+            status="failed",
+            reason=told,
+            metrics={},
+            params={"how": f"{told}2", told: 1},
+        ),
     ]
     records.write_bytes(b"".join(encode(each) + b"\n" for each in made))
     write_pages(folder, folder / "results", {}, project=told, commits={COMMIT: 0})
@@ -182,7 +237,9 @@ def _read_pages(data: bytes, folder: Path) -> str:
         assert not page.comments, f"{name}: the text made a comment"
         for address in page.addresses:
             start = "".join(each for each in address if each > " ").lower()
-            assert not start.startswith(("javascript:", "data:", "vbscript:", "//")), f"{name}: {address!r}"
+            assert not start.startswith(("javascript:", "data:", "vbscript:", "//")), (
+                f"{name}: {address!r}"
+            )
         shown += (folder / "html" / name).read_text(encoding="utf-8").count("<")
     return "shown" if shown else "empty"
 
@@ -201,15 +258,45 @@ VARIABLES = (
 )
 #: Not `doctor` and `publish`, which look at the machine and run asv: seconds each.
 COMMANDS = (
-    "list", "run", "new", "check", "table", "plot", "compare", "export", "bundle", "data", "submit", "jobs", "merge",
-    "retract", "schema",
-)  # fmt: skip
+    "list",
+    "run",
+    "new",
+    "check",
+    "table",
+    "plot",
+    "compare",
+    "export",
+    "bundle",
+    "data",
+    "submit",
+    "jobs",
+    "merge",
+    "retract",
+    "schema",
+)
 PLACES = (
-    "registry.yaml", "empty.yaml", "bad.yaml", "results", "other", "cluster.yaml", "node.json", "zero", "nothing",
+    "registry.yaml",
+    "empty.yaml",
+    "bad.yaml",
+    "results",
+    "other",
+    "cluster.yaml",
+    "node.json",
+    "zero",
+    "nothing",
     "sub/x",
-    ".", "", "results/m/records/cccccccc.jsonl", "m", "time", "toy", COMMIT, "cifar10-jpeg.tar", "mnist-copy",
-    "x" * 300, "registry.yaml/x",
-)  # fmt: skip
+    ".",
+    "",
+    "results/m/records/cccccccc.jsonl",
+    "m",
+    "time",
+    "toy",
+    COMMIT,
+    "cifar10-jpeg.tar",
+    "mnist-copy",
+    "x" * 300,
+    "registry.yaml/x",
+)
 
 
 def _word(random: Random) -> str:
@@ -220,7 +307,9 @@ def _word(random: Random) -> str:
         return random.choice(PLACES)
     if kind == 2:
         return "x" + text(random).replace("\0", "").replace("/", "").replace("~", "")[:5000]
-    return os.fsdecode(bytes(random.choices(range(1, 256), k=random.randint(1, 6))).replace(b"/", b""))
+    return os.fsdecode(
+        bytes(random.choices(range(1, 256), k=random.randint(1, 6))).replace(b"/", b"")
+    )
 
 
 @functools.cache
@@ -259,7 +348,11 @@ def _write_command(random: Random) -> bytes:
     for option, takes in random.choices(options, k=random.randrange(4)) if options else ():
         value = _word(random)
         behind.append(
-            [f"{option}={value}"] if takes and random.randrange(2) else [option, value] if takes else [option]
+            [f"{option}={value}"]
+            if takes and random.randrange(2)
+            else [option, value]
+            if takes
+            else [option]
         )
     if not random.randrange(20):
         behind.append([random.choice(("--help", "-h", "--", "--no-such", "-", "--=", "-\x1b"))])
@@ -289,7 +382,9 @@ def _make_place(folder: Path) -> Path:
     (place / "empty.yaml").write_text("version: 1\nplugins: []\n")
     (place / "registry.yaml").write_text("version: 1\nplugins: []\n")
     (place / "bad.yaml").write_text("version: 1\nplugins:\n  - {name: '\\x1b[2J'}\n")
-    (place / "cluster.yaml").write_text("version: 1\ntargets: [{name: t, executor: slurm, hours: 1}]\n")
+    (place / "cluster.yaml").write_text(
+        "version: 1\ntargets: [{name: t, executor: slurm, hours: 1}]\n"
+    )
     (place / "node.json").write_text('{"hpml_node": 1}')
     (place / "cifar10-jpeg.tar").write_bytes(b"\x1f\x8b\0\0")
 
@@ -300,7 +395,9 @@ def _make_place(folder: Path) -> Path:
 def be_alone(folder: Path) -> None:
     """No program can be found, and nothing of this machine's user is read."""
     (folder / "none").mkdir(exist_ok=True)
-    os.environ.update(PATH=str(folder / "none"), HOME=str(folder), XDG_CACHE_HOME=str(folder / "cache"))
+    os.environ.update(
+        PATH=str(folder / "none"), HOME=str(folder), XDG_CACHE_HOME=str(folder / "cache")
+    )
     _options()
 
 
@@ -345,11 +442,38 @@ class NoCommand(Exception):
 
 
 KINDS = (
-    Kind("text on a terminal", _texts, mutate_bytes, _read_text, (HpmlError, UnicodeDecodeError), grammar=text_bytes),
-    Kind("text in the feed", _texts, mutate_bytes, _read_feed, (HpmlError, UnicodeDecodeError), grammar=text_bytes),
-    Kind("text on pages", _texts, mutate_bytes, _read_pages, (HpmlError, UnicodeError), grammar=text_bytes),
     Kind(
-        "command line", _commands, mutate_bytes, _read_command, (HpmlError, NoCommand), be_alone, _write_command,
+        "text on a terminal",
+        _texts,
+        mutate_bytes,
+        _read_text,
+        (HpmlError, UnicodeDecodeError),
+        grammar=text_bytes,
+    ),
+    Kind(
+        "text in the feed",
+        _texts,
+        mutate_bytes,
+        _read_feed,
+        (HpmlError, UnicodeDecodeError),
+        grammar=text_bytes,
+    ),
+    Kind(
+        "text on pages",
+        _texts,
+        mutate_bytes,
+        _read_pages,
+        (HpmlError, UnicodeError),
+        grammar=text_bytes,
+    ),
+    Kind(
+        "command line",
+        _commands,
+        mutate_bytes,
+        _read_command,
+        (HpmlError, NoCommand),
+        be_alone,
+        _write_command,
         ("subprocess.Popen", "os.fork", "os.posix_spawn"),
     ),
-)  # fmt: skip
+)

@@ -1,7 +1,8 @@
 """Damaged files end in one line, whatever they are: see `engine` for what a fault is.
 
-Every run takes QUICK cases of each kind, always the same. The slow tests take HPML_FUZZ_CASES (20,000), others each
-time: `HPML_FUZZ_CASES=200000 make test-all` looks longer. HPML_FUZZ_SEED repeats a run.
+Every run takes QUICK cases of each kind, always the same. The slow tests take HPML_FUZZ_CASES
+(20,000), others each time: `HPML_FUZZ_CASES=200000 make test-all` looks longer. HPML_FUZZ_SEED
+repeats a run.
 """
 
 from __future__ import annotations
@@ -47,12 +48,17 @@ def test_thousands_of_damaged_files_of_each_kind_end_in_one_line(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_libfuzzer_finds_no_way_past_either(name: str, tmp_path: Path, say_counts: Callable[[Counts], None]) -> None:
+def test_libfuzzer_finds_no_way_past_either(
+    name: str, tmp_path: Path, say_counts: Callable[[Counts], None]
+) -> None:
     if importlib.util.find_spec("atheris") is None:
         unavailable("atheris is not installed: pip install atheris (Linux, up to Python 3.13)")
     program = Path(__file__).with_name("with_atheris.py")
     done = subprocess.run(
-        [sys.executable, str(program), name, str(MANY), str(tmp_path)], capture_output=True, text=True, timeout=MANY
+        [sys.executable, str(program), name, str(MANY), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=MANY,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     counts = msgspec.msgpack.decode((tmp_path / "counts.msgpack").read_bytes(), type=Counts)

@@ -1,6 +1,8 @@
-"""One kind of file under libFuzzer, which keeps what reaches new lines: with_atheris.py KIND CASES FOLDER.
+"""One kind of file under libFuzzer, which keeps what reaches new lines: with_atheris.py KIND CASES
+FOLDER.
 
-Half of the changes are libFuzzer's own, half are those of the kind. The counts are left in FOLDER/counts.msgpack.
+Half of the changes are libFuzzer's own, half are those of the kind. The counts are left in
+FOLDER/counts.msgpack.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def main(name: str, cases: int, folder: Path) -> None:
     corpus.mkdir(parents=True)
     for number, seed in enumerate(kind.seeds()):
         (corpus / str(number)).write_bytes(seed)
-    with atheris.instrument_imports(include=["hpml_plugins", "yaml", "csv"], enable_loader_override=False):
+    with atheris.instrument_imports(
+        include=["hpml_plugins", "yaml", "csv"], enable_loader_override=False
+    ):
         trial = Trial(kind, folder)  # reads the seeds, which imports the readers
 
     def one(data: bytes) -> None:
@@ -40,7 +44,13 @@ def main(name: str, cases: int, folder: Path) -> None:
             return bytes(atheris.Mutate(data, longest))
         return kind.draw(Random(seed), [data])[:longest]
 
-    options = ["-max_len=200000", "-len_control=0", "-rss_limit_mb=0", "-timeout=600", "-verbosity=0"]
+    options = [
+        "-max_len=200000",
+        "-len_control=0",
+        "-rss_limit_mb=0",
+        "-timeout=600",
+        "-verbosity=0",
+    ]
     atheris.Setup([sys.argv[0], str(corpus), *options], one, custom_mutator=mutated)
     atheris.Fuzz()
 

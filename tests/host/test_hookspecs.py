@@ -8,7 +8,9 @@ from hpml_plugins import hookspecs
 
 
 def test_every_hook_is_documented_typed_and_on_one_screen() -> None:
-    hooks = [(name, thing) for name, thing in vars(hookspecs).items() if hasattr(thing, "hpml_spec")]
+    hooks = [
+        (name, thing) for name, thing in vars(hookspecs).items() if hasattr(thing, "hpml_spec")
+    ]
     docs = (ROOT / "docs" / "plugins.md").read_text()
     assert hooks
     for name, function in hooks:

@@ -21,7 +21,9 @@ def test_a_file_a_module_and_an_entry_point_all_give_a_plugin(
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     point = importlib.metadata.EntryPoint("packed", "toy_entry", "hpml")
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: importlib.metadata.EntryPoints([point]))
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: importlib.metadata.EntryPoints([point])
+    )
     host = host_of(
         """
         version: 1
@@ -44,13 +46,19 @@ def test_a_file_a_module_and_an_entry_point_all_give_a_plugin(
 
 
 def test_a_disabled_plugin_is_not_even_imported(host_of: HostOf) -> None:
-    host = host_of("version: 1\nplugins:\n  - {name: toy, path: toy.py, enabled: false}\n", toy="raise SystemExit(9)")
+    host = host_of(
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py, enabled: false}\n",
+        toy="raise SystemExit(9)",
+    )
     assert host.plugins == ()
 
 
 #: what the plugin does → (its text, what the error must say)
 BROKEN = {
-    "does not import": ("import no_such_module", "plugin 'bad' cannot be loaded: ModuleNotFoundError"),
+    "does not import": (
+        "import no_such_module",
+        "plugin 'bad' cannot be loaded: ModuleNotFoundError",
+    ),
     "exits while imported": ("raise SystemExit(3)", "plugin 'bad' cannot be loaded: SystemExit: 3"),
     "is not Python": ("def (", "plugin 'bad' cannot be loaded: SyntaxError"),
     "has no hook": ("x = 1", "implements no hook; mark `def hpml_benchmarks()` with `@hookimpl`"),
@@ -72,7 +80,10 @@ BROKEN = {
         TOY.replace('"lower"', '"down"'),
         "direction is 'down', not 'lower', 'higher' or None",
     ),
-    "declares no metric": (TOY.replace('[Metric("time", "s", "lower")]', "[]"), "declares no metric"),
+    "declares no metric": (
+        TOY.replace('[Metric("time", "s", "lower")]', "[]"),
+        "declares no metric",
+    ),
     "misspells a grid key": (
         TOY.replace('{"size"', '{"sise"'),
         "grid key 'sise' is not a parameter of hpml_file_bad.measure (size)",
@@ -88,16 +99,26 @@ BROKEN = {
     "has an empty grid": (TOY.replace("[10, 1000]", "[]"), "grid of 'size' is empty"),
     "gives a string for a grid": (TOY.replace("[10, 1000]", "'10'"), "is not a list of values"),
     "repeats a grid value": (TOY.replace("[10, 1000]", "[10, 10]"), "has value 10 twice"),
-    "uses a name that asv cannot": (TOY.replace('"toy"', '"to-y"'), "must be up to 100 lower-case letters"),
-    "wants no time at all": (TOY.replace("grid=", "timeout=0, grid="), "timeout=0: expected `float` > 0.0"),
+    "uses a name that asv cannot": (
+        TOY.replace('"toy"', '"to-y"'),
+        "must be up to 100 lower-case letters",
+    ),
+    "wants no time at all": (
+        TOY.replace("grid=", "timeout=0, grid="),
+        "timeout=0: expected `float` > 0.0",
+    ),
 }
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_plugin_is_kept_with_its_reason_and_takes_no_other_down(host_of: HostOf, what: str) -> None:
+def test_a_broken_plugin_is_kept_with_its_reason_and_takes_no_other_down(
+    host_of: HostOf, what: str
+) -> None:
     text, message = BROKEN[what]
     host = host_of(
-        "version: 1\nplugins:\n  - {name: bad, path: bad.py}\n  - {name: toy, path: toy.py}\n", bad=text, toy=TOY
+        "version: 1\nplugins:\n  - {name: bad, path: bad.py}\n  - {name: toy, path: toy.py}\n",
+        bad=text,
+        toy=TOY,
     )
     assert [plugin.entry.name for plugin in host.broken] == ["bad"]
     error = host.broken[0].error
@@ -111,7 +132,9 @@ def test_a_broken_plugin_is_kept_with_its_reason_and_takes_no_other_down(host_of
 
 
 def test_two_plugins_offering_one_name_names_both(host_of: HostOf) -> None:
-    host = host_of("version: 1\nplugins:\n  - {name: a, path: a.py}\n  - {name: b, path: b.py}\n", a=TOY, b=TOY)
+    host = host_of(
+        "version: 1\nplugins:\n  - {name: a, path: a.py}\n  - {name: b, path: b.py}\n", a=TOY, b=TOY
+    )
     assert "benchmark 'toy' is offered by plugin 'a' and by 'b'" in str(host.broken[0].error)
     assert [benchmark.plugin.name for benchmark in host.benchmarks()] == ["a"]
 
@@ -119,11 +142,15 @@ def test_two_plugins_offering_one_name_names_both(host_of: HostOf) -> None:
 #: what the registry says of a good plugin → what the error must say
 WRONG = {
     "grid: {tey: {size: [1]}}": "offers no benchmark 'tey'; did you mean 'toy'?",
-    "grid: {toy: {sise: [1]}}": "grid key 'sise' is not a parameter of hpml_file_toy.measure (size)",
+    "grid: {toy: {sise: [1]}}": (
+        "grid key 'sise' is not a parameter of hpml_file_toy.measure (size)"
+    ),
     "profiles: {quick: {toy: {size: [7]}}}": "size 7 is not in the grid (10, 1000)",
     "profiles: {quick: {toy: {sise: [10]}}}": "no parameter 'sise'; did you mean 'size'?",
     "profiles: {quick: {tey: {size: [10]}}}": "no benchmark 'tey'; did you mean 'toy'?",
-    "gate: {toy: {tme: 5}}": "gate of 'toy': no metric with a direction 'tme'; did you mean 'time'?",
+    "gate: {toy: {tme: 5}}": (
+        "gate of 'toy': no metric with a direction 'tme'; did you mean 'time'?"
+    ),
     "gate: {tey: 5}": "gate of 'toy': no benchmark 'tey'; did you mean 'toy'?",
     "profiles: {quick: {tey: false}}": "no benchmark 'tey'; did you mean 'toy'?",
     "profiles: {quick: {'*': {size: [10]}}}": "no benchmark '*'; ",
@@ -131,7 +158,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_registry_that_does_not_fit_its_plugin_is_told_the_line(host_of: HostOf, line: str) -> None:
+def test_a_registry_that_does_not_fit_its_plugin_is_told_the_line(
+    host_of: HostOf, line: str
+) -> None:
     host = host_of(f"version: 1\nplugins:\n  - name: toy\n    path: toy.py\n    {line}\n", toy=TOY)
     assert WRONG[line] in str(host.broken[0].error)
     assert "registry.yaml:5: " in str(host.broken[0].error)
@@ -139,15 +168,22 @@ def test_a_registry_that_does_not_fit_its_plugin_is_told_the_line(host_of: HostO
 
 def test_a_grid_and_a_timeout_of_the_registry_replace_the_plugins(host_of: HostOf) -> None:
     host = host_of(
-        "version: 1\nplugins:\n  - {name: toy, path: toy.py, timeout: 7, grid: {toy: {size: [1, 2, 3]}}}\n", toy=TOY
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py, timeout: 7, grid: {toy: {size: [1, 2,"
+        " 3]}}}\n",
+        toy=TOY,
     )
     benchmark, *_ = host.benchmarks()
-    assert (benchmark.timeout, list(benchmark.points())) == (7.0, [{"size": 1}, {"size": 2}, {"size": 3}])
+    assert (benchmark.timeout, list(benchmark.points())) == (
+        7.0,
+        [{"size": 1}, {"size": 2}, {"size": 3}],
+    )
 
 
 def test_a_profile_chooses_points_and_never_changes_the_grid(host_of: HostOf) -> None:
     host = host_of(
-        "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n", toy=TOY
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size:"
+        " [10]}}}}\n",
+        toy=TOY,
     )
     for each, points in (
         (host, [{"size": 10}, {"size": 1000}]),
@@ -162,23 +198,33 @@ def test_a_profile_chooses_points_and_never_changes_the_grid(host_of: HostOf) ->
 
 def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> None:
     host = host_of(
-        "version: 1\nplugins:\n"
-        "  - {name: toy, path: toy.py, profiles: {quick: {toy: false}, night: {toy: true}, day: {}}}\n",
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: false}, night:"
+        " {toy: true}, day: {}}}\n",
         toy=TOY,
     )
     hosts = [make_host(host.registry, profile=profile) for profile in ("quick", "night", "day")]
     declared = [declare(each, node, "here", "").benchmarks[0] for each in hosts]
     assert [len(each.chosen_points()) for each in declared] == [0, 2, 2]
-    assert [{"size": 10} in each.chosen_points().values() for each in declared] == [False, True, True]
+    assert [{"size": 10} in each.chosen_points().values() for each in declared] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_a_profile_may_leave_out_all_benchmarks_that_it_does_not_name(host_of: HostOf) -> None:
-    text = TOY.replace("return [TOY]", "import dataclasses; return [TOY, dataclasses.replace(TOY, name='other')]")
+    text = TOY.replace(
+        "return [TOY]", "import dataclasses; return [TOY, dataclasses.replace(TOY, name='other')]"
+    )
     host = host_of(
-        "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {few: {'*': false, toy: {size: [10]}}}}\n",
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {few: {'*': false, toy:"
+        " {size: [10]}}}}\n",
         toy=text,
     )
-    chosen = {each.name: len(each.chosen_points()) for each in make_host(host.registry, profile="few").benchmarks()}
+    chosen = {
+        each.name: len(each.chosen_points())
+        for each in make_host(host.registry, profile="few").benchmarks()
+    }
     assert chosen == {"toy": 1, "other": 0}
 
 

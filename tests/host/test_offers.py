@@ -1,4 +1,5 @@
-"""What plugins offer beside benchmarks reaches the points, in order, and one that raises costs only its own."""
+"""What plugins offer beside benchmarks reaches the points, in order, and one that raises costs only
+its own."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ plugins:
 
 
 def test_points_get_what_other_plugins_offer_and_the_first_of_a_name_stands(
-    write: Callable[[str, str], Path], hpml: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    write: Callable[[str, str], Path],
+    hpml: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
 ) -> None:
     for name, text in (("a", offering("a", 1)), ("b", offering("b", 2)), ("readers", READING)):
         write(f"{name}.py", text)
@@ -73,13 +76,20 @@ def test_points_get_what_other_plugins_offer_and_the_first_of_a_name_stands(
     env = {"HPML_DATA": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = hpml("run", "readers", "--json", "--rounds", "1", **env)
     every = [decode(line.encode()) for line in done.stdout.splitlines()]
-    assert {(each.benchmark, each.params["data"]): each.reason for each in every if each.status != "ok"} == {}
+    assert {
+        (each.benchmark, each.params["data"]): each.reason for each in every if each.status != "ok"
+    } == {}
     records = {str(each.params["data"]): each for each in every if each.benchmark == "reading"}
     # A parameter's value may name a data set without a requirement, where other values name none.
-    assert [set(each.metrics["value"].samples) for each in every if each.benchmark == "choosing"] == [{2.0}]
+    assert [
+        set(each.metrics["value"].samples) for each in every if each.benchmark == "choosing"
+    ] == [{2.0}]
     values = {name: set(record.metrics["value"].samples) for name, record in records.items()}
     assert values == {"mine_a": {1.0}, "mine_b": {2.0}, "shared": {1.0}}
-    assert "data set 'shared' is offered by plugin 'a' and by 'b'; the first one is used" in done.stderr
+    assert (
+        "data set 'shared' is offered by plugin 'a' and by 'b'; the first one is used"
+        in done.stderr
+    )
     assert "mine_b" in hpml("data", **env).stdout
 
 
@@ -105,7 +115,9 @@ def test_a_hook_that_raises_is_named_and_its_plugins_benchmarks_stay(
     from hpml_plugins.registry import read_registry
 
     write("bad.py", f"{TOY}\n@hookimpl\ndef {hook}():\n    {body}\n")
-    registry = read_registry(write("registry.yaml", "version: 1\nplugins:\n  - {name: bad, path: bad.py}\n"))
+    registry = read_registry(
+        write("registry.yaml", "version: 1\nplugins:\n  - {name: bad, path: bad.py}\n")
+    )
     host = make_host(registry)
     assert [benchmark.name for benchmark in host.benchmarks()] == ["toy"]
     (problem,) = host.offers.problems
@@ -113,7 +125,9 @@ def test_a_hook_that_raises_is_named_and_its_plugins_benchmarks_stay(
     assert "registry.yaml:3: " in problem or "bad.py:1" in problem
 
 
-def test_a_requirement_of_a_plugins_own_skips_with_its_reason_and_one_that_raises_is_named(node: Node) -> None:
+def test_a_requirement_of_a_plugins_own_skips_with_its_reason_and_one_that_raises_is_named(
+    node: Node,
+) -> None:
     def measure(bench: object, *, size: int) -> dict[str, float]:
         return {}
 
@@ -125,4 +139,7 @@ def test_a_requirement_of_a_plugins_own_skips_with_its_reason_and_one_that_raise
 
     requires = Requires(also=(needs_a_rack, raises))
     benchmark = Benchmark("b", measure, [Metric("time", "s", "lower")], {"size": [1]}, requires)
-    assert unmet(benchmark, {"size": 1}, node) == ["size 1 needs a rack", "requirement raises raised KeyError: 'rack'"]
+    assert unmet(benchmark, {"size": 1}, node) == [
+        "size 1 needs a rack",
+        "requirement raises raised KeyError: 'rack'",
+    ]

@@ -1,4 +1,5 @@
-"""Pins hold before anything of a plugin is imported; where code came from is known without importing it."""
+"""Pins hold before anything of a plugin is imported; where code came from is known without
+importing it."""
 
 from __future__ import annotations
 
@@ -43,15 +44,24 @@ def package(folder: Path, files: dict[str, bytes]) -> Path:
     return folder / "__init__.py"
 
 
-def test_a_files_hash_is_what_sha256sum_says_and_a_packages_is_over_all_its_files(tmp_path: Path) -> None:
+def test_a_files_hash_is_what_sha256sum_says_and_a_packages_is_over_all_its_files(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "one.py").write_bytes(b"x = 1\n")
     assert hash_of(tmp_path / "one.py") == hashlib.sha256(b"x = 1\n").hexdigest()
-    files = {"one.py": b"x = 1\n", "data/recipes.yaml": b"a: 1", "kernel.cpp": b"int main() {}", "empty.csv": b""}
+    files = {
+        "one.py": b"x = 1\n",
+        "data/recipes.yaml": b"a: 1",
+        "kernel.cpp": b"int main() {}",
+        "empty.csv": b"",
+    }
     first = package(tmp_path / "p", files)
     left_out = (".hidden", ".git/HEAD", "__pycache__/one.nbi", "old.pyc")
     package(tmp_path / "p", dict.fromkeys(left_out, b"no code"))
     in_order = {"__init__.py": b"", **{name: files[name] for name in sorted(files)}}
-    listed = b"".join(f"{hashlib.sha256(text).hexdigest()}  {name}\0".encode() for name, text in in_order.items())
+    listed = b"".join(
+        f"{hashlib.sha256(text).hexdigest()}  {name}\0".encode() for name, text in in_order.items()
+    )
     assert hash_of(first) == hashlib.sha256(listed).hexdigest()
     changed = {hash_of(package(tmp_path / "q", {**files, name: b"changed"})) for name in files}
     assert len({hash_of(first), *changed}) == len(files) + 1
@@ -63,7 +73,9 @@ def test_binary_content_cannot_pass_for_another_file(tmp_path: Path) -> None:
     assert hash_of(joined) != hash_of(apart)
 
 
-def test_links_are_read_where_they_lead_to_a_file_and_else_count_by_their_target(tmp_path: Path) -> None:
+def test_links_are_read_where_they_lead_to_a_file_and_else_count_by_their_target(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "data.csv").write_bytes(b"1,2")
     plain = hash_of(package(tmp_path / "plain", {"data.csv": b"1,2"}))
     linked = package(tmp_path / "linked", {})
@@ -104,7 +116,9 @@ def test_a_pipe_is_not_waited_for_and_what_cannot_be_read_is_no_error(
     assert len({readable, unreadable, hash_of(first), hash_of(package(tmp_path / "q", {}))}) == 4
 
 
-def test_a_pinned_file_that_changed_is_not_imported_and_the_others_run(host_of: HostOf, tmp_path: Path) -> None:
+def test_a_pinned_file_that_changed_is_not_imported_and_the_others_run(
+    host_of: HostOf, tmp_path: Path
+) -> None:
     good = hashlib.sha256(TOY.replace('"toy"', '"other"').lstrip("\n").encode()).hexdigest()
     host = host_of(
         f"""
@@ -133,11 +147,17 @@ def test_a_version_is_the_distributions_and_is_looked_at_without_importing(
     assert (origin.distribution, origin.version) == ("packed-toy", "1.2")
     assert locate(PluginSource("p", module="packed.toy"), tmp_path) == origin
     assert "packed" not in sys.modules
-    host = host_of(f'version: 1\nplugins:\n  - {{name: p, entry_point: packed, version: "{pin}"}}\n')
+    host = host_of(
+        f'version: 1\nplugins:\n  - {{name: p, entry_point: packed, version: "{pin}"}}\n'
+    )
     said = str(host.broken[0].error)  # with a pin that fits, importing its package is what fails
-    assert ("the package was imported" if fits else "pinned to version 1.3, found packed-toy 1.2") in said
+    assert (
+        "the package was imported" if fits else "pinned to version 1.3, found packed-toy 1.2"
+    ) in said
 
 
 def test_a_file_has_no_version_to_pin(host_of: HostOf) -> None:
-    with pytest.raises(RegistryError, match=r"registry.yaml:3: .*a file has no version to pin; pin it by sha256"):
+    with pytest.raises(
+        RegistryError, match=r"registry.yaml:3: .*a file has no version to pin; pin it by sha256"
+    ):
         host_of('version: 1\nplugins:\n  - {name: toy, path: toy.py, version: "1"}\n', toy=TOY)

@@ -48,7 +48,12 @@ RIGHT: dict[str, dict[str, Any]] = {
         "metrics": [hpml_plugins.Metric("time", "s", "lower")],
         "grid": {"n": [1, 2]},
     },
-    "Figure": {"name": "drawn", "title": "Drawn", "benchmarks": ("toy",), "table": lambda records: None},
+    "Figure": {
+        "name": "drawn",
+        "title": "Drawn",
+        "benchmarks": ("toy",),
+        "table": lambda records: None,
+    },
     "DataSource": {
         "name": "mine",
         "find": lambda root: None,
@@ -78,21 +83,89 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "modules": [*TUPLES, ("",), ("a b",), ("pip install torch",), ("../x",)],
         "tools": [*TUPLES, ("",)],
         "cpu_fallback": [None, 1, "yes", []],
-        "also": [None, needs, "needs", ("needs",), (None,), (3,), (lambda: "",), (lambda node: "",)],
+        "also": [
+            None,
+            needs,
+            "needs",
+            ("needs",),
+            (None,),
+            (3,),
+            (lambda: "",),
+            (lambda node: "",),
+        ],
     },
     "Benchmark": {
         "name": NAMES,
-        "measure": [*FUNCTIONS, lambda: None, lambda bench: None, lambda bench, m: None, lambda *, n: None, dict],
+        "measure": [
+            *FUNCTIONS,
+            lambda: None,
+            lambda bench: None,
+            lambda bench, m: None,
+            lambda *, n: None,
+            dict,
+        ],
         "metrics": [
-            *(None, [], 3, "time", ["time"], [None], [RIGHT["Metric"]], {"time": "s"}, itertools.count),
+            *(
+                None,
+                [],
+                3,
+                "time",
+                ["time"],
+                [None],
+                [RIGHT["Metric"]],
+                {"time": "s"},
+                itertools.count,
+            ),
             *(hpml_plugins.Metric("a", "s", None), [hpml_plugins.Metric("a", "s", None)] * 2),
         ],
         "grid": [
-            *(None, 3, "n", [1], {}, {"m": [1]}, {3: [1]}, {"n": 1}, {"n": None}, {"n": "abc"}, {"n": b"ab"}),
-            *({"n": values} for values in ([], {1, 2}, {1: 2}, iter([1]), numpy.arange(3), range(10**6), [1, 1])),
-            *({"n": [value]} for value in (None, [1], (1,), {}, math.nan, math.inf, -math.inf, 1j, 2**70, HALF, b"a")),
-            *({"n": [value]} for value in (numpy.int64(1), numpy.float64(1), numpy.bool_(True), numpy.str_("a"))),
-            *({"n": [value]} for value in (Size.SMALL, decimal.Decimal(1), datetime.date.today(), measure, object())),
+            *(
+                None,
+                3,
+                "n",
+                [1],
+                {},
+                {"m": [1]},
+                {3: [1]},
+                {"n": 1},
+                {"n": None},
+                {"n": "abc"},
+                {"n": b"ab"},
+            ),
+            *(
+                {"n": values}
+                for values in ([], {1, 2}, {1: 2}, iter([1]), numpy.arange(3), range(10**6), [1, 1])
+            ),
+            *(
+                {"n": [value]}
+                for value in (
+                    None,
+                    [1],
+                    (1,),
+                    {},
+                    math.nan,
+                    math.inf,
+                    -math.inf,
+                    1j,
+                    2**70,
+                    HALF,
+                    b"a",
+                )
+            ),
+            *(
+                {"n": [value]}
+                for value in (numpy.int64(1), numpy.float64(1), numpy.bool_(True), numpy.str_("a"))
+            ),
+            *(
+                {"n": [value]}
+                for value in (
+                    Size.SMALL,
+                    decimal.Decimal(1),
+                    datetime.date.today(),
+                    measure,
+                    object(),
+                )
+            ),
             *({"n": [1], "m": [1]}, {"n": list(range(400)), "m": list(range(400))}),
         ],
         "requires": [
@@ -127,9 +200,16 @@ WRONG: dict[str, dict[str, list[Any]]] = {
 }
 #: Requirements that name a parameter whose values do not fit.
 PARAMETERS: list[tuple[str, list[Any]]] = [
-    ("gpus", ["a"]), ("gpus", [1.5]), ("gpus", [-1]), ("gpus", [True]), ("gpu_memory", ["a"]), ("gpu_memory", [-1.0]),
-    ("gpu_memory", [True]), ("data", [1]), ("data", [True]),
-]  # fmt: skip
+    ("gpus", ["a"]),
+    ("gpus", [1.5]),
+    ("gpus", [-1]),
+    ("gpus", [True]),
+    ("gpu_memory", ["a"]),
+    ("gpu_memory", [-1.0]),
+    ("gpu_memory", [True]),
+    ("data", [1]),
+    ("data", [True]),
+]
 
 
 def ways() -> list[tuple[str, dict[str, Any]]]:
@@ -142,7 +222,9 @@ def ways() -> list[tuple[str, dict[str, Any]]]:
     ]
     for need, values in PARAMETERS:
         requires = hpml_plugins.Requires(**{need: "n"})
-        found.append(("Benchmark", {**RIGHT["Benchmark"], "grid": {"n": values}, "requires": requires}))
+        found.append(
+            ("Benchmark", {**RIGHT["Benchmark"], "grid": {"n": values}, "requires": requires})
+        )
     return found
 
 
@@ -159,7 +241,10 @@ def test_whatever_is_declared_wrongly_is_refused_with_the_plugins_line() -> None
             accepted.append((kind, names["value"]))
     assert accepted == []
     assert elsewhere == []
-    print(f"{len(ways())} wrong declarations of {len(WRONG)} kinds, each refused with the plugin's line")
+    print(
+        f"{len(ways())} wrong declarations of {len(WRONG)} kinds, each refused with the plugin's"
+        " line"
+    )
 
 
 def test_what_is_declared_rightly_is_kept_as_it_was_declared() -> None:
@@ -174,8 +259,9 @@ def test_what_is_declared_rightly_is_kept_as_it_was_declared() -> None:
     assert ranged.grid == {"n": [0, 1, 2]}
 
 
-HEAD = "from hpml_plugins import *\nfrom hpml_plugins import hookimpl\nimport itertools, os, sys, time\n" + (
-    "def measure(bench): return {'time': 1.0}\n"
+HEAD = (
+    "from hpml_plugins import *\nfrom hpml_plugins import hookimpl\nimport itertools, os, sys,"
+    " time\n" + "def measure(bench): return {'time': 1.0}\n"
     "def one(**more): return Benchmark(__name__, measure, [Metric('time', 's', 'lower')], **more)\n"
 )
 #: what stands in the file, or what `hpml_benchmarks` returns → what the error says
@@ -187,14 +273,18 @@ BROKEN_FILES = {
     "sys.exit('enough')": "SystemExit: enough",
     "raise BaseException('base')": "BaseException: base",
     "raise GeneratorExit": "GeneratorExit",
-    "class E(Exception):\n  def __str__(self): raise ValueError\nraise E": "its text cannot be shown",
+    "class E(Exception):\n  def __str__(self): raise ValueError\nraise E": (
+        "its text cannot be shown"
+    ),
     "raise RecursionError": "RecursionError",
     "raise MemoryError": "MemoryError",
     "raise Exception('\\ud800 \\x1b[2J \\n')": "Exception: \\ud800 \\x1b[2J",
     "x = 1": "implements no hook",
     "@hookimpl\ndef hpml_benchmark(): return []": "unknown hook",
     "@hookimpl\ndef hpml_benchmarks(node): return []": "Argument(s) {'node'}",
-    "@hookimpl\nasync def hpml_benchmarks(): return []": "returned coroutine, not a list of Benchmark values",
+    "@hookimpl\nasync def hpml_benchmarks(): return []": (
+        "returned coroutine, not a list of Benchmark values"
+    ),
 }
 BROKEN_ANSWERS = {
     "None": "returned NoneType",
@@ -227,7 +317,11 @@ PROBLEMS = [
         "[type('S', (), dict(name=3, why_missing=1, load=1))()]",
         "a data source's name=3: expected `str`",
     ),
-    ("hpml_data", "[type('S', (), dict(name=property(lambda s: 1 / 0), why_missing=1, load=1))()]", "(1 / 0)"),
+    (
+        "hpml_data",
+        "[type('S', (), dict(name=property(lambda s: 1 / 0), why_missing=1, load=1))()]",
+        "(1 / 0)",
+    ),
 ]
 
 
@@ -246,7 +340,9 @@ def measured(host: Host, node: Node) -> bool:
     """Whether the suite of asv's processes can be read, and the toy in it be measured."""
     suite = msgspec.json.decode(msgspec.json.encode(declare(host, node, "here", "")), type=Suite)
     (toy,) = [each for each in suite.benchmarks if each.name == "toy"]
-    benchmark = hpml_plugins.Benchmark("toy", lambda bench, size: {"time": 1.0}, toy.metrics, toy.grid)
+    benchmark = hpml_plugins.Benchmark(
+        "toy", lambda bench, size: {"time": 1.0}, toy.metrics, toy.grid
+    )
     return measure_point(benchmark, {"size": 10}, Context(node, watch=False)).status == "ok"
 
 
@@ -254,22 +350,42 @@ def test_a_plugin_that_is_wrong_is_broken_and_the_others_are_measured(
     write: Callable[[str, str], Path], node: Node
 ) -> None:
     texts = {f"file_{i}": f"{HEAD}\n{text}\n" for i, text in enumerate(BROKEN_FILES)}
-    texts |= {f"answer_{i}": hooked("hpml_benchmarks", text) for i, text in enumerate(BROKEN_ANSWERS)}
+    texts |= {
+        f"answer_{i}": hooked("hpml_benchmarks", text) for i, text in enumerate(BROKEN_ANSWERS)
+    }
     expected = dict(zip(texts, [*BROKEN_FILES.values(), *BROKEN_ANSWERS.values()], strict=True))
     for i, (hook, answer, _) in enumerate(PROBLEMS):
-        texts[f"offer_{i}"] = hooked(hook, answer) + "\n@hookimpl\ndef hpml_benchmarks(): return [one()]\n"
+        texts[f"offer_{i}"] = (
+            hooked(hook, answer) + "\n@hookimpl\ndef hpml_benchmarks(): return [one()]\n"
+        )
     host = make_host(read_registry(write_registry(write, texts)))
     errors = {plugin.entry.name: str(plugin.error) for plugin in host.broken}
-    assert {name: errors.get(name) for name, said in expected.items() if said not in errors.get(name, "")} == {}
-    assert [error for name, error in errors.items() if not error.startswith(str(write("x", "").parent))] == []
+    assert {
+        name: errors.get(name)
+        for name, said in expected.items()
+        if said not in errors.get(name, "")
+    } == {}
+    assert [
+        error for name, error in errors.items() if not error.startswith(str(write("x", "").parent))
+    ] == []
     assert [error for error in errors.values() if not error.isprintable()] == []
     assert set(errors) == set(expected)
     problems = dict(zip((f"offer_{i}" for i in range(len(PROBLEMS))), PROBLEMS, strict=True))
-    said = {name: [each for each in host.offers.problems if f"plugin '{name}':" in each] for name in problems}
-    assert {name: said[name] for name, (_, _, words) in problems.items() if words not in "".join(said[name])} == {}
+    said = {
+        name: [each for each in host.offers.problems if f"plugin '{name}':" in each]
+        for name in problems
+    }
+    assert {
+        name: said[name]
+        for name, (_, _, words) in problems.items()
+        if words not in "".join(said[name])
+    } == {}
     assert {benchmark.plugin.name for benchmark in host.benchmarks()} == {"toy", *problems}
     assert measured(host, node)
-    print(f"{len(texts)} plugins with a wrong file, hook or offer: {len(errors)} broken, {len(problems)} named")
+    print(
+        f"{len(texts)} plugins with a wrong file, hook or offer: {len(errors)} broken,"
+        f" {len(problems)} named"
+    )
 
 
 #: Requirements of a plugin's own → the reason that the point is skipped with.
@@ -285,7 +401,9 @@ SKIPPED = {
 FATAL = {
     "os._exit(0)": "ended with exit status 0 before it reported",
     "os._exit(7)": "ended with exit status 7",
-    "time.sleep(99)": "was not done after 0.6 s (HPML_IMPORT_LIMIT gives it longer) in needs (hang_2.py:",
+    "time.sleep(99)": (
+        "was not done after 0.6 s (HPML_IMPORT_LIMIT gives it longer) in needs (hang_2.py:"
+    ),
 }
 
 
@@ -293,7 +411,10 @@ def test_requirements_that_exit_hang_or_raise_cost_their_plugin_alone(
     write: Callable[[str, str], Path], node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HPML_IMPORT_LIMIT", "0.6")
-    text = HEAD + "\ndef needs(node, point): return {}\n@hookimpl\ndef hpml_benchmarks(): return [one(requires=NEED)]\n"
+    text = (
+        HEAD + "\ndef needs(node, point): return {}\n@hookimpl\ndef hpml_benchmarks(): return"
+        " [one(requires=NEED)]\n"
+    )
     needing = text.replace("NEED", "Requires(also=(needs,))")
     texts = {f"skip_{i}": needing.replace("{}", body) for i, body in enumerate(SKIPPED)}
     texts |= {f"hang_{i}": needing.replace("{}", body) for i, body in enumerate(FATAL)}
@@ -305,10 +426,14 @@ def test_requirements_that_exit_hang_or_raise_cost_their_plugin_alone(
     found = {plugin.entry.name: str(plugin.error) for plugin in host.broken}
     assert set(found) == {"hang_0", "hang_1", "hang_2", "data"}
     assert {
-        name: found[name] for name, said in zip(found, FATAL.values(), strict=False) if said not in found[name]
+        name: found[name]
+        for name, said in zip(found, FATAL.values(), strict=False)
+        if said not in found[name]
     } == {}
     assert "in <lambda> (data.py:" in found["data"]  # not the plugin that needs it
     reasons = {each.plugin.name: list(each.unmet.values()) for each in host.benchmarks()}
-    assert [reasons[f"skip_{i}"] for i in range(len(SKIPPED))] == [[reason] for reason in SKIPPED.values()]
+    assert [reasons[f"skip_{i}"] for i in range(len(SKIPPED))] == [
+        [reason] for reason in SKIPPED.values()
+    ]
     assert reasons["user"][0].startswith("no data set 'slow'")
     assert measured(host, node)

@@ -53,7 +53,10 @@ def test_who_is_terminated_with_the_whole_run_leaves_no_failure(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("number", "told"),
-    [(signal.SIGTERM, "died of SIGTERM"), (signal.SIGKILL, "died of SIGKILL (killed, perhaps for want of memory)")],
+    [
+        (signal.SIGTERM, "died of SIGTERM"),
+        (signal.SIGKILL, "died of SIGKILL (killed, perhaps for want of memory)"),
+    ],
 )
 def test_who_is_ended_alone_failed(tmp_path: Path, number: signal.Signals, told: str) -> None:
     runner, isolated = start(tmp_path)

@@ -1,4 +1,5 @@
-"""The limit holds whatever a function does to its pipe and its supervisor, and nothing of it outlives its run."""
+"""The limit holds whatever a function does to its pipe and its supervisor, and nothing of it
+outlives its run."""
 
 from __future__ import annotations
 
@@ -63,9 +64,17 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [close_descriptors, close_descriptors_and_ignore, send_half_a_message, send_half_a_length, stop_supervisor],
+    [
+        close_descriptors,
+        close_descriptors_and_ignore,
+        send_half_a_message,
+        send_half_a_length,
+        stop_supervisor,
+    ],
 )
-def test_a_function_is_ended_at_its_limit_whatever_it_did(function: Callable[[Send], None], impatient: None) -> None:
+def test_a_function_is_ended_at_its_limit_whatever_it_did(
+    function: Callable[[Send], None], impatient: None
+) -> None:
     said: list[bytes] = []
     before = time.monotonic()
     outcome = run_isolated(function, 0.3, said.append)
@@ -104,7 +113,8 @@ def test_large_messages_and_many_arrive_whole_and_in_order() -> None:
 
 
 def start_programs(folder: Path) -> None:
-    """A child, a daemon of its own session, one that ignores signals, and one that never started a program."""
+    """A child, a daemon of its own session, one that ignores signals, and one that never started a
+    program."""
     ignoring = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
     started = [
         subprocess.Popen([sys.executable, "-c", SLEEP]).pid,
@@ -199,17 +209,24 @@ def test_what_is_left_when_all_were_killed_at_once_is_ended_by_the_next_run(
         time.sleep(0.01)
     assert len(left) == 4  # all but the function's own process, which ends with its supervisor
     expected = {
-        f"ended a process that a killed run had left: {psutil.Process(pid).name()!r} (process {pid})" for pid in left
+        f"ended a process that a killed run had left: {psutil.Process(pid).name()!r} (process"
+        f" {pid})"
+        for pid in left
     }
     assert expected == {*end_leftovers()}
     wait_until_gone(folder)
 
 
-def test_a_function_that_kills_its_supervisor_fails_and_leaves_nothing(tmp_path: Path, impatient: None) -> None:
+def test_a_function_that_kills_its_supervisor_fails_and_leaves_nothing(
+    tmp_path: Path, impatient: None
+) -> None:
     def kill_supervisor(_: Send) -> None:
         start_programs(tmp_path)
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(600)
 
-    assert run_isolated(kill_supervisor, 60, lambda _: None).fault == "its supervising process was killed or stopped"
+    assert (
+        run_isolated(kill_supervisor, 60, lambda _: None).fault
+        == "its supervising process was killed or stopped"
+    )
     wait_until_gone(tmp_path)

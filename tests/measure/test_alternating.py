@@ -1,4 +1,5 @@
-"""bench.time_alternately: the order of the turns, and what a machine that is disturbed leaves of their ratio."""
+"""bench.time_alternately: the order of the turns, and what a machine that is disturbed leaves of
+their ratio."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ THREE = {**STEPS, "third": 0.011}
 
 @dataclass
 class Machine:
-    """A clock that steps alone advance. slowness: time, s → the factor by which a step takes longer then."""
+    """A clock that steps alone advance. slowness: time, s → the factor by which a step takes longer
+    then."""
 
     slowness: Callable[[float], float]
     now: float = 0.0
@@ -38,7 +40,8 @@ Timed = Callable[..., tuple[Machine, Samples, Samples, Samples]]
 
 @pytest.fixture
 def timed(node: Node, monkeypatch: pytest.MonkeyPatch) -> Timed:
-    """Time the two steps on a machine of this slowness, whose clock is everybody's: it, their samples, their ratio."""
+    """Time the two steps on a machine of this slowness, whose clock is everybody's: it, their
+    samples, their ratio."""
 
     def timed(
         slowness: Callable[[float], float],
@@ -53,9 +56,16 @@ def timed(node: Node, monkeypatch: pytest.MonkeyPatch) -> Timed:
             patched.setattr("time.perf_counter", lambda: machine.now)
             patched.setattr("random.SystemRandom.randrange", lambda _, count: start)
             patched.setattr("hpml_plugins.measure.cpu_timer.core_rate", lambda: 7e7)
-            found = bench.time_alternately({name: partial(machine.prepare, name) for name in steps}, seconds=seconds)
+            found = bench.time_alternately(
+                {name: partial(machine.prepare, name) for name in steps}, seconds=seconds
+            )
         assert bench.collected.warnings == []
-        return machine, found.samples["first"], found.samples["second"], found.ratio("first", "second")
+        return (
+            machine,
+            found.samples["first"],
+            found.samples["second"],
+            found.ratio("first", "second"),
+        )
 
     return timed
 
@@ -88,17 +98,30 @@ def test_each_of_three_steps_is_in_each_place_as_often(timed: Timed) -> None:
 
 def test_a_long_step_has_four_turns_of_one_sample(timed: Timed) -> None:
     machine, first, second, ratio = timed(lambda now: 100.0, seconds=1.2)
-    assert machine.turns == ["first", "second", "second", "first", "second", "first", "first", "second"]
+    assert machine.turns == [
+        "first",
+        "second",
+        "second",
+        "first",
+        "second",
+        "first",
+        "first",
+        "second",
+    ]
     assert (first.values, second.values) == (pytest.approx([1.2] * 4), pytest.approx([1.0] * 4))
     assert ratio.values == pytest.approx([1.2] * 4)
 
 
 @pytest.mark.parametrize("seconds", [0.01, 1.2])
-def test_a_machine_that_becomes_slower_at_any_moment_leaves_the_ratio_alone(timed: Timed, seconds: float) -> None:
+def test_a_machine_that_becomes_slower_at_any_moment_leaves_the_ratio_alone(
+    timed: Timed, seconds: float
+) -> None:
     whole, *_ = timed(lambda now: 1.0, seconds)
     for share in range(15, 86, 7):
         since = whole.now * share / 100
-        _, first, second, ratio = timed(lambda now, since=since: 1.0 if now < since else 1.55, seconds)
+        _, first, second, ratio = timed(
+            lambda now, since=since: 1.0 if now < since else 1.55, seconds
+        )
         assert ratio.median == pytest.approx(1.2), f"slower after {share} %"
         values = (*first.values, *second.values)
         assert max(values) >= 1.5 * min(values)  # both speeds were met
@@ -108,7 +131,9 @@ def test_a_machine_that_is_disturbed_for_a_turn_leaves_the_ratio_alone(timed: Ti
     whole, *_ = timed(lambda now: 1.0)
     turn = whole.now / 12
     for number in range(12):
-        *_, ratio = timed(lambda now, since=number * turn: 1.55 if since <= now < since + turn else 1.0)
+        *_, ratio = timed(
+            lambda now, since=number * turn: 1.55 if since <= now < since + turn else 1.0
+        )
         assert ratio.median == pytest.approx(1.2), f"turn {number}"
 
 

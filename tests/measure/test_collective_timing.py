@@ -1,4 +1,5 @@
-"""Timing together on a GPU, without one: what is ordered, and how the ranks' answers become samples."""
+"""Timing together on a GPU, without one: what is ordered, and how the ranks' answers become
+samples."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from hpml_plugins.measure.ranks.collective_timing import _COMBINE, CollectiveGpu
 
 
 def timer(over: Any, others: list[float], told: list[list[float]]) -> CollectiveGpuTimer:
-    """Rank 0's timer, beside one other rank that answers so; what is told to all is put into `told`."""
+    """Rank 0's timer, beside one other rank that answers so; what is told to all is put into
+    `told`."""
     made = object.__new__(CollectiveGpuTimer)
     made._combine, made.batch, made._sleep = _COMBINE[over], 8, 1e-4
     made.cache, made.launch = "hot", "hidden"
@@ -26,11 +28,15 @@ def timer(over: Any, others: list[float], told: list[list[float]]) -> Collective
 @pytest.fixture
 def own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0's own GPU answers 2 s, launch hidden, for each sample."""
-    monkeypatch.setattr(GpuTimer, "enqueue", lambda self, count, wait=True: [(2.0, True)] * count if wait else [])
+    monkeypatch.setattr(
+        GpuTimer, "enqueue", lambda self, count, wait=True: [(2.0, True)] * count if wait else []
+    )
 
 
 @pytest.mark.parametrize(("over", "seconds"), [("mean", 3.0), ("max", 4.0)])  # of 2 s and 4 s
-def test_a_sample_is_the_mean_over_ranks_or_the_slowest_one(over: str, seconds: float, own_answers: None) -> None:
+def test_a_sample_is_the_mean_over_ranks_or_the_slowest_one(
+    over: str, seconds: float, own_answers: None
+) -> None:
     told: list[list[float]] = []
     assert timer(over, [4.0, 1.0, 4.0, 1.0], told).enqueue(2) == [(seconds, True)] * 2
     assert told == [[1.0, 8.0, 1e-4, 2.0, 1.0]]  # batch 8, the sleep, two samples, waited for

@@ -1,4 +1,5 @@
-"""Energy of a step and of a block, on a simulated card and simulated CPU counters: machines that test have neither."""
+"""Energy of a step and of a block, on a simulated card and simulated CPU counters: machines that
+test have neither."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ IDLE, STEP = 100.0, 1e-3
 
 
 class Card(Telemetry):
-    """A card in a time of its own, whose counter moves every `counts` s. power: under load, W, by seconds of load."""
+    """A card in a time of its own, whose counter moves every `counts` s. power: under load, W, by
+    seconds of load."""
 
     def __init__(self, power: Callable[[float], float], counts: float = 0.1) -> None:
         super().__init__(1)
@@ -87,7 +89,9 @@ def test_a_load_that_does_not_settle_says_so(bench_on: Callable[[Card], Bench]) 
     assert str(found.info["stopped"]).startswith("power not settled")
 
 
-def test_a_counter_that_stands_still_or_is_not_there_gives_no_number(bench_on: Callable[[Card], Bench]) -> None:
+def test_a_counter_that_stands_still_or_is_not_there_gives_no_number(
+    bench_on: Callable[[Card], Bench],
+) -> None:
     card = Card(lambda loaded: 600.0, counts=1e9)
     bench = bench_on(card)
     assert bench.energy(card.step) is None
@@ -133,7 +137,9 @@ def test_a_meter_without_counter_says_why_and_still_sees_the_cpus(
     assert found.units == {"time": "s", "utilization": "1"}
 
 
-def test_a_meter_counts_the_energy_of_all_gpus_to_the_moment(gpu_node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_meter_counts_the_energy_of_all_gpus_to_the_moment(
+    gpu_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     telemetry, now = Telemetry(2), time.monotonic()
     last = Reading(now, 0.0, 1.98e9, 500.0, 1000.0, now - 0.05, 0.8, 0.3, 1e9)
     for number in range(2):
@@ -144,7 +150,8 @@ def test_a_meter_counts_the_energy_of_all_gpus_to_the_moment(gpu_node: Node, mon
         for number in range(2):
             telemetry.write(number, last._replace(energy=1400.0, energy_at=now + 0.95))
         monkeypatch.setattr(time, "monotonic", lambda: now + 1.0)
-    assert found.energy == pytest.approx(2 * 400)  # each: 1400 + 25 J at the end, 1000 + 25 J at the beginning
+    # each: 1400 + 25 J at the end, 1000 + 25 J at the beginning
+    assert found.energy == pytest.approx(2 * 400)
     assert found.seconds == 1.0
     assert found.columns["power"][-1] == 1000.0
     assert found.columns["utilization"][-1] == 0.8

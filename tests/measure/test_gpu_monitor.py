@@ -16,7 +16,14 @@ import pytest
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
 from hpml_plugins.measure import Context, measure_point
-from hpml_plugins.measure.gpu_monitor import INTERVAL, MOST_ROWS, GpuMonitor, Reading, Sampler, Telemetry
+from hpml_plugins.measure.gpu_monitor import (
+    INTERVAL,
+    MOST_ROWS,
+    GpuMonitor,
+    Reading,
+    Sampler,
+    Telemetry,
+)
 from hpml_plugins.model import Gpu
 from hpml_plugins.model.samples import Samples
 
@@ -124,7 +131,9 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return lambda **answers: monkeypatch.setitem(sys.modules, "pynvml", Nvml(**answers))
 
 
-def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(nvml: Callable[..., None]) -> None:
+def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(
+    nvml: Callable[..., None],
+) -> None:
     nvml()
     sampler = Sampler([CARD])
     sampler.look()
@@ -149,13 +158,17 @@ def test_it_watches_in_a_process_of_its_own_at_its_interval(nvml: Callable[..., 
     assert seen.throttled == "power cap"
 
 
-def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(nvml: Callable[..., None]) -> None:
+def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(
+    nvml: Callable[..., None],
+) -> None:
     nvml()
     monitor = GpuMonitor([CARD])
     assert monitor._process is not None
     monitor._process.kill()
     monitor._process.join()
-    assert monitor.finish().warnings == ["what the GPUs did is not known: the process that watched them died"]
+    assert monitor.finish().warnings == [
+        "what the GPUs did is not known: the process that watched them died"
+    ]
 
 
 def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]) -> None:
@@ -174,7 +187,9 @@ def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]
         assert "gpu0" in record.series
 
 
-def test_a_long_run_keeps_its_series_small(nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_keeps_its_series_small(
+    nvml: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     nvml()
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -198,7 +213,9 @@ def read_after(*times: float, card: Gpu = CARD) -> list[Reading | None]:
     return readings
 
 
-def test_telemetry_tells_how_long_the_card_throttled_by_its_own_counters(nvml: Callable[..., None]) -> None:
+def test_telemetry_tells_how_long_the_card_throttled_by_its_own_counters(
+    nvml: Callable[..., None],
+) -> None:
     nvml(violations={0: 3_000_000_000, 1: 500_000_000}, instant_power=650_000)
     unread, reading = read_after(0.0)
     assert unread is None
@@ -236,7 +253,9 @@ def test_a_forked_process_reads_what_the_watching_process_writes(nvml: Callable[
     assert monitor.telemetry.read(1) is None  # not watched
 
 
-def test_telemetry_says_when_the_energy_counter_moved_and_slow_facts_at_times(nvml: Callable[..., None]) -> None:
+def test_telemetry_says_when_the_energy_counter_moved_and_slow_facts_at_times(
+    nvml: Callable[..., None],
+) -> None:
     nvml(violations={})
     sampler, telemetry = Sampler([CARD]), Telemetry(1)
     card = sampler._cards[0]
@@ -293,11 +312,15 @@ def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) 
 def test_somebody_elses_process_on_the_card_is_named(nvml: Callable[..., None]) -> None:
     nvml(processes=[types.SimpleNamespace(pid=4711, usedGpuMemory=2**30)])
     seen = Sampler([CARD]).finish()
-    assert seen.warnings == ["process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"]
+    assert seen.warnings == [
+        "process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"
+    ]
     assert seen.conditions["other_processes"] == 1.0
 
 
-def test_the_number_of_other_processes_is_left_out_where_the_card_does_not_tell(nvml: Callable[..., None]) -> None:
+def test_the_number_of_other_processes_is_left_out_where_the_card_does_not_tell(
+    nvml: Callable[..., None],
+) -> None:
     nvml()
     assert Sampler([CARD]).finish().conditions == {"other_processes": 0.0}
     nvml(processes=None)
@@ -326,7 +349,9 @@ def test_the_record_has_series_energy_and_marks(nvml: Callable[..., None], node:
     assert record.status == "ok", record.reason
     assert len(record.series["gpu0"].columns["time"]) >= 4
     assert record.energy == 2.0
-    assert record.warnings == ["the GPU held its clocks down while this was measured: heat (software)"]
+    assert record.warnings == [
+        "the GPU held its clocks down while this was measured: heat (software)"
+    ]
 
 
 def measure_long(bench: Bench) -> dict[str, Any]:
@@ -345,7 +370,9 @@ def test_a_point_that_was_measured_at_settled_clocks_is_not_warned_of_throttling
     assert record.warnings == []
 
 
-def test_the_record_tells_what_the_machine_did_beside_the_point(nvml: Callable[..., None], node: Node) -> None:
+def test_the_record_tells_what_the_machine_did_beside_the_point(
+    nvml: Callable[..., None], node: Node
+) -> None:
     nvml(others=("GPU-2", "GPU-3"))
     conditions = measure_point(BENCHMARK, {}, Context(on_one_card(node))).conditions
     assert (conditions["other_gpus"], conditions["other_gpus_utilization"]) == (2.0, 0.9)
@@ -355,7 +382,9 @@ def test_the_record_tells_what_the_machine_did_beside_the_point(nvml: Callable[.
     assert "other_gpus" not in measure_point(BENCHMARK, {}, Context(on_one_card(node))).conditions
 
 
-def test_a_refusing_nvml_costs_only_the_watching_and_is_said(nvml: Callable[..., None], node: Node) -> None:
+def test_a_refusing_nvml_costs_only_the_watching_and_is_said(
+    nvml: Callable[..., None], node: Node
+) -> None:
     nvml(refused="Insufficient Permissions")
     record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
     assert record.status == "ok"
@@ -372,7 +401,8 @@ LOST = "GPU 0 (NVIDIA H200) is lost: NVML says 'GPU is lost'; "
 
 
 def losing(file: Path, *, then: str) -> Benchmark:
-    """A benchmark that has the card lost while it runs, and then hangs, raises what CUDA would, or returns a number."""
+    """A benchmark that has the card lost while it runs, and then hangs, raises what CUDA would, or
+    returns a number."""
 
     def measure(bench: Bench) -> dict[str, Any]:
         file.touch()
@@ -415,18 +445,26 @@ def test_a_card_that_has_left_the_node_since_it_was_asked_is_lost_and_one_withou
     assert nameless.seen.warnings == ["measured without watching the GPU: Not Found"]
 
 
-def test_errors_that_ecc_could_not_correct_fail_the_point(nvml: Callable[..., None], node: Node) -> None:
+def test_errors_that_ecc_could_not_correct_fail_the_point(
+    nvml: Callable[..., None], node: Node
+) -> None:
     nvml(ecc=[(5, 5), (1, 3)])  # 3 − 1 = 2 while the point was measured
     record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
     assert (record.status, record.metrics) == ("failed", {})
-    assert record.reason.startswith("GPU 0 (NVIDIA H200) had 2 memory errors that ECC could not correct")
+    assert record.reason.startswith(
+        "GPU 0 (NVIDIA H200) had 2 memory errors that ECC could not correct"
+    )
 
 
-def test_corrected_errors_are_a_warning_and_those_of_before_are_nobodys(nvml: Callable[..., None], node: Node) -> None:
+def test_corrected_errors_are_a_warning_and_those_of_before_are_nobodys(
+    nvml: Callable[..., None], node: Node
+) -> None:
     nvml(ecc=[(5, 12), (3, 3)])  # 12 − 5 = 7
     record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
     assert record.status == "ok"
-    assert record.warnings == ["GPU 0 (NVIDIA H200) corrected 7 memory errors while this was measured"]
+    assert record.warnings == [
+        "GPU 0 (NVIDIA H200) corrected 7 memory errors while this was measured"
+    ]
 
 
 def test_a_process_that_came_onto_the_card_meanwhile_is_named(nvml: Callable[..., None]) -> None:
@@ -435,5 +473,7 @@ def test_a_process_that_came_onto_the_card_meanwhile_is_named(nvml: Callable[...
     simulated: Any = sys.modules["pynvml"]
     simulated.answers["processes"] = [types.SimpleNamespace(pid=4712, usedGpuMemory=2**30)]
     seen = sampler.finish()
-    assert seen.warnings == ["process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"]
+    assert seen.warnings == [
+        "process 4712 held 1024 MiB of NVIDIA H200, 90% utilised, when the point ended"
+    ]
     assert seen.conditions["other_processes"] == 1.0

@@ -9,7 +9,8 @@ from hpml_plugins.measure.sampling import SamplingPlan, remarks
 
 
 def timer(*answers: list[tuple[float, bool]]) -> GpuTimer:
-    """A timer whose GPU answers with (seconds, launch hidden); the card itself is the harness's business."""
+    """A timer whose GPU answers with (seconds, launch hidden); the card itself is the harness's
+    business."""
     made = object.__new__(GpuTimer)
     made.cache, made.launch, made._sleep = "hot", "hidden", 1e-4
     left = list(answers)
@@ -33,12 +34,18 @@ def test_samples_whose_launch_always_shows_are_given_and_said_to_be_visible() ->
 
 def test_a_hiccup_of_the_host_is_not_taken_for_work_on_another_stream() -> None:
     made = timer([(1.0, True)])
-    for looks, judged in (([True, True, False], False), ([False], False), ([True, True, True], True)):
+    for looks, judged in (
+        ([True, True, False], False),
+        ([False], False),
+        ([True, True, True], True),
+    ):
         made.leaves_work = iter(looks).__next__  # type: ignore[method-assign]
         assert made.uses_other_streams() is judged
 
 
-def test_a_step_on_other_streams_is_timed_by_the_wall_clock_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_on_other_streams_is_timed_by_the_wall_clock_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waited = []
 
     def init(made: GpuTimer, *_: object) -> None:
@@ -52,6 +59,8 @@ def test_a_step_on_other_streams_is_timed_by_the_wall_clock_with_a_warning(monke
     assert len(waited) >= len(samples)
     assert samples.info["launch"] == "visible"
     (warning,) = [text for text in remarks(samples, plan, "step") if "wall clock" in text]
-    assert warning.startswith("step: timed by the wall clock, which includes launching and synchronising, because ")
+    assert warning.startswith(
+        "step: timed by the wall clock, which includes launching and synchronising, because "
+    )
     assert "other streams than the current one" in warning
     assert warning.endswith("measure again and retract this Record (hpml retract)")

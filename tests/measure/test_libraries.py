@@ -20,9 +20,13 @@ assert "no_such_module" not in sys.modules
 assert not torch.cuda.is_initialized()
 from numba.core.registry import cpu_target
 print(*("filled" if target.target_context._defns else "empty" for target in (cpu_target, cuda_target)))
-"""
+"""  # noqa: E501
 
 
-def test_what_is_loaded_before_the_fork_touches_no_cuda_and_a_missing_module_is_left_for_its_point() -> None:
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False, timeout=120)
+def test_what_is_loaded_before_the_fork_touches_no_cuda_and_a_missing_module_is_left_for_its_point() -> (  # noqa: E501
+    None
+):
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], capture_output=True, text=True, check=False, timeout=120
+    )
     assert (done.stdout.strip(), done.returncode) == ("filled filled", 0), done.stderr

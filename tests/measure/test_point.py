@@ -43,7 +43,9 @@ def draws(bench: Bench) -> dict[str, Any]:
 
 def test_the_rounds_of_a_point_share_what_is_computed_once(node: Node, tmp_path: Path) -> None:
     def drawn(size: int, **context: Any) -> float:
-        benchmark = Benchmark("toy", lambda bench, size: draws(bench), [TIME], grid={"size": [1, 2]})
+        benchmark = Benchmark(
+            "toy", lambda bench, size: draws(bench), [TIME], grid={"size": [1, 2]}
+        )
         record = measure_point(benchmark, {"size": size}, Context(node, **context))
         assert record.status == "ok", record.reason
         return record.metrics["time"].median
@@ -62,7 +64,10 @@ def test_a_point_gives_a_record_with_samples_checks_series_and_facts(node: Node)
     assert (record.metrics["time"].unit, record.metrics["time"].direction) == ("s", "lower")
     assert (record.checks, record.warnings) == (["sum differs"], ["take care"])
     assert record.series["loss"].columns == {"epoch": [1.0, 2.0], "loss": [0.5, 0.25]}
-    assert record.series["layers"].columns == {"layer": ["features.0", "fc"], "parameters": [10.0, 20.0]}
+    assert record.series["layers"].columns == {
+        "layer": ["features.0", "fc"],
+        "parameters": [10.0, 20.0],
+    }
     assert record.node["cpu"] == "Test CPU"
     assert "hpml-plugins" in record.packages
     assert 0 < record.duration < 20
@@ -70,7 +75,9 @@ def test_a_point_gives_a_record_with_samples_checks_series_and_facts(node: Node)
 
 
 def test_a_column_is_all_text_or_all_numbers(node: Node) -> None:
-    with pytest.raises(DefinitionError, match="series 'mixed': column 'layer' mixes text and numbers"):
+    with pytest.raises(
+        DefinitionError, match="series 'mixed': column 'layer' mixes text and numbers"
+    ):
         Bench(node, {}).series("mixed", {"layer": ["conv", 1.0]})
 
 
@@ -130,7 +137,10 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("measure", "reason"),
     [
-        (raises, f'ValueError: no such thing ({line_of(raises)}: raise ValueError("no\\nsuch thing"))'),
+        (
+            raises,
+            f'ValueError: no such thing ({line_of(raises)}: raise ValueError("no\\nsuch thing"))',
+        ),
         (exits, "ended with exit status 3 before it reported"),
         (exits_politely, "ended with exit status 1 before it reported"),
         (kills_itself, "died of SIGKILL (killed, perhaps for want of memory)"),
@@ -175,7 +185,11 @@ def test_rates_follow_from_the_declared_work_and_what_is_not_known_is_left_out(n
         "bandwidth": [6.0, 4.0],
         "copied": [1.0],
     }
-    assert (record.work["time"].dtype, record.work["time"].intensity, record.work["time"].gpus) == ("float16", 0.5, 0)
+    assert (record.work["time"].dtype, record.work["time"].intensity, record.work["time"].gpus) == (
+        "float16",
+        0.5,
+        0,
+    )
     failed = measure_point(benchmark, {"of": "rate"}, Context(node))
     assert failed.reason == "work is declared of 'rate', which measure did not return"
 
@@ -190,10 +204,15 @@ def hangs(bench: Bench) -> None:
     time.sleep(60)
 
 
-def test_a_benchmark_that_outlives_its_timeout_is_ended_even_if_it_ignores_sigterm(node: Node) -> None:
+def test_a_benchmark_that_outlives_its_timeout_is_ended_even_if_it_ignores_sigterm(
+    node: Node,
+) -> None:
     started = time.monotonic()
     record = point(hangs, node, timeout=3)
-    assert (record.status, record.reason) == ("failed", f"timed out after 3 s in hangs ({line_of(hangs, 2)})")
+    assert (record.status, record.reason) == (
+        "failed",
+        f"timed out after 3 s in hangs ({line_of(hangs, 2)})",
+    )
     assert f"in {hangs.__name__}\n" in record.output  # with the whole stack
     assert time.monotonic() - started < 13
 
@@ -259,7 +278,11 @@ def spoils_its_process(bench: Bench) -> dict[str, Any]:
 def test_a_benchmark_cannot_spoil_the_process_that_asked(node: Node) -> None:
     before = Path.cwd()
     assert point(spoils_its_process, node).status == "ok"
-    assert (Path.cwd(), "SPOILT" in os.environ, sys.modules["json"] is not None) == (before, False, True)
+    assert (Path.cwd(), "SPOILT" in os.environ, sys.modules["json"] is not None) == (
+        before,
+        False,
+        True,
+    )
 
 
 def skips(bench: Bench) -> None:
@@ -275,11 +298,16 @@ def test_a_skip_is_recorded_with_its_reason(node: Node) -> None:
     ("requires", "reason"),
     [
         ({"gpus": 1}, "needs 1 GPU, this node has no GPU"),
-        ({"modules": ("no_such_module",)}, "needs module no_such_module (pip install no_such_module)"),
+        (
+            {"modules": ("no_such_module",)},
+            "needs module no_such_module (pip install no_such_module)",
+        ),
         ({"tools": ("no-such-tool",)}, "needs program no-such-tool on the PATH"),
     ],
 )
-def test_an_unmet_requirement_skips_without_running_anything(requires: Any, reason: str, node: Node) -> None:
+def test_an_unmet_requirement_skips_without_running_anything(
+    requires: Any, reason: str, node: Node
+) -> None:
     record = point(kills_itself, node, **requires)
     assert (record.status, record.reason) == ("skipped", reason)
 
@@ -289,7 +317,9 @@ def scaled(bench: Bench, *, ranks: int) -> dict[str, Any]:
 
 
 def test_the_gpus_needed_may_be_a_parameter(gpu_node: Node) -> None:
-    benchmark = Benchmark("toy", scaled, [TIME], grid={"ranks": [1, 4]}, requires=Requires(gpus="ranks"))
+    benchmark = Benchmark(
+        "toy", scaled, [TIME], grid={"ranks": [1, 4]}, requires=Requires(gpus="ranks")
+    )
     assert measure_point(benchmark, {"ranks": 1}, Context(gpu_node)).status == "ok"
     record = measure_point(benchmark, {"ranks": 4}, Context(gpu_node))
     assert (record.status, record.reason) == ("skipped", "needs 4 GPUs, this node has 2")
@@ -318,7 +348,9 @@ def reports(bench: Bench) -> dict[str, Any]:
 def test_progress_reaches_the_one_who_asked(node: Node) -> None:
     said: list[tuple[str, float | None]] = []
     benchmark = Benchmark("toy", reports, [TIME])
-    measure_point(benchmark, {}, Context(node), progress=lambda text, share: said.append((text, share)))
+    measure_point(
+        benchmark, {}, Context(node), progress=lambda text, share: said.append((text, share))
+    )
     assert said == [("epoch 1", 0.5)]
 
 

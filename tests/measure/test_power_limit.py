@@ -1,4 +1,5 @@
-"""A power limit is set while a block runs and restored whatever happens; a simulated NVML keeps it in a file."""
+"""A power limit is set while a block runs and restored whatever happens; a simulated NVML keeps it
+in a file."""
 
 from __future__ import annotations
 
@@ -76,7 +77,9 @@ def bench(monitor: GpuMonitor, node: Node) -> Bench:
     return Bench(node, {}, gpus=1, telemetry=monitor.telemetry)
 
 
-def test_the_limit_holds_while_the_block_runs(monitor: GpuMonitor, limit: Path, gpu_node: Node) -> None:
+def test_the_limit_holds_while_the_block_runs(
+    monitor: GpuMonitor, limit: Path, gpu_node: Node
+) -> None:
     with bench(monitor, gpu_node).power_limit(400):
         assert limit.read_text() == "400000"
     assert limit.read_text() == "700000"
@@ -97,15 +100,22 @@ def test_a_point_that_ends_while_the_limit_holds_has_it_restored(
     assert limit.read_text() == "700000"
 
 
-def test_killing_the_watching_process_outright_restores_the_limit(monitor: GpuMonitor, limit: Path) -> None:
+def test_killing_the_watching_process_outright_restores_the_limit(
+    monitor: GpuMonitor, limit: Path
+) -> None:
     monitor.telemetry.wanted_limits[0] = 400.0
     _wait(lambda: limit.read_text() == "400000")
     os.kill(monitor._process.pid, signal.SIGKILL)  # type: ignore[union-attr,arg-type]
     _wait(lambda: limit.read_text() == "700000")
 
 
-def test_a_refused_limit_skips_the_point_and_changes_nothing(monitor: GpuMonitor, limit: Path, gpu_node: Node) -> None:
-    with pytest.raises(Skipped, match="was not set to 100 W: it needs root"), bench(monitor, gpu_node).power_limit(100):
+def test_a_refused_limit_skips_the_point_and_changes_nothing(
+    monitor: GpuMonitor, limit: Path, gpu_node: Node
+) -> None:
+    with (
+        pytest.raises(Skipped, match="was not set to 100 W: it needs root"),
+        bench(monitor, gpu_node).power_limit(100),
+    ):
         raise AssertionError("measured under another limit than asked for")
     assert limit.read_text() == "700000"
 
@@ -116,7 +126,10 @@ def test_the_limit_of_a_card_that_others_use_is_left_alone(
     monkeypatch.setattr(QuietSampler, "users", 1.0)
     monitor = GpuMonitor([CARD])
     _wait(lambda: monitor.telemetry.read() is not None)
-    with pytest.raises(Skipped, match="another process is on the GPU"), bench(monitor, gpu_node).power_limit(400):
+    with (
+        pytest.raises(Skipped, match="another process is on the GPU"),
+        bench(monitor, gpu_node).power_limit(400),
+    ):
         raise AssertionError("measured under another limit than asked for")
     monitor.end()
     assert limit.read_text() == "700000"

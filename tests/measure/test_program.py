@@ -1,4 +1,5 @@
-"""External programs: their numbers are found, sampled by the plan, warned of; what they do wrong is named."""
+"""External programs: their numbers are found, sampled by the plan, warned of; what they do wrong is
+named."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ file.write_text("x" * (run + 1))
 rates = eval(sys.argv[1])
 print(f"loss 0.5\\nrate {rates[run % len(rates)]} GB/s", file=sys.stderr if run % 2 else sys.stdout)
 """
-RATE = {"rate": ProgramOutput("B/s", r"^rate ([\d.]+) GB/s$", scale=1e9), "loss": ProgramOutput("1", r"loss (\S+)")}
+RATE = {
+    "rate": ProgramOutput("B/s", r"^rate ([\d.]+) GB/s$", scale=1e9),
+    "loss": ProgramOutput("1", r"loss (\S+)"),
+}
 PLAN = SamplingPlan(budget=0.3, warm_up=0.1, fewest=4, most=8)
 
 
@@ -31,12 +35,16 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def run(node: Node, *command: str, outputs: dict[str, ProgramOutput] = RATE, plan: SamplingPlan = PLAN):  # type: ignore[no-untyped-def]
+def run(
+    node: Node, *command: str, outputs: dict[str, ProgramOutput] = RATE, plan: SamplingPlan = PLAN
+):  # type: ignore[no-untyped-def]
     bench = Bench(node, {}, plan=plan)
     return bench, bench.run_program([sys.executable, *command], outputs)
 
 
-def test_a_steady_program_converges_and_every_number_has_its_unit(node: Node, program: Path) -> None:
+def test_a_steady_program_converges_and_every_number_has_its_unit(
+    node: Node, program: Path
+) -> None:
     bench, found = run(node, str(program), "[2.5]")
     assert set(found["rate"].values) == {2.5e9}
     assert found["rate"].unit == "B/s"
@@ -52,15 +60,25 @@ def test_a_program_that_varies_is_warned_of_as_a_step_is(node: Node, program: Pa
     bench, found = run(node, str(program), "[1.0, 3.0, 2.0]")
     assert len(found["rate"]) >= 4
     assert found["rate"].info["stopped"] in ("budget", "most samples")
-    assert [text for text in bench.collected.warnings if text.startswith("rate: the median is known to ±")]
-    assert [text for text in bench.collected.warnings if text.startswith("rate: unstable, coefficient of variation")]
+    assert [
+        text
+        for text in bench.collected.warnings
+        if text.startswith("rate: the median is known to ±")
+    ]
+    assert [
+        text
+        for text in bench.collected.warnings
+        if text.startswith("rate: unstable, coefficient of variation")
+    ]
     assert not [text for text in bench.collected.warnings if text.startswith("loss")]
 
 
 def test_under_hpml_check_every_number_is_altered(node: Node, program: Path) -> None:
     bench = Bench(node, {}, plan=PLAN)
     bench.corrupt = lambda values: [value + 1 for value in values]
-    assert set(bench.run_program([sys.executable, str(program), "[2.5]"], RATE)["rate"].values) == {2.5e9 + 1}
+    assert set(bench.run_program([sys.executable, str(program), "[2.5]"], RATE)["rate"].values) == {
+        2.5e9 + 1
+    }
 
 
 def test_a_number_is_found_in_json() -> None:
@@ -71,7 +89,9 @@ def test_a_number_is_found_in_json() -> None:
         ProgramOutput("s", json=("jobs", 1)).read(printed)
     with pytest.raises(HpmlError, match=r"keys \('name',\) lead to no number"):
         ProgramOutput("s", json=("name",)).read(printed)
-    with pytest.raises(HpmlError, match=r"keys \('name',\) lead to no number in its output: 'rate 3'"):
+    with pytest.raises(
+        HpmlError, match=r"keys \('name',\) lead to no number in its output: 'rate 3'"
+    ):
         ProgramOutput("s", json=("name",)).read("rate 3")
 
 
@@ -80,7 +100,10 @@ def test_a_number_is_found_in_json() -> None:
     [
         ("print('rate fast')", r"pattern .* finds no number in its output: 'rate fast'"),
         ("import sys; sys.exit('no such device')", r"-c .* ended with status 1: no such device"),
-        ("import os; os.kill(os.getpid(), 9)", r"died of SIGKILL \(killed, .*\): it printed nothing"),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            r"died of SIGKILL \(killed, .*\): it printed nothing",
+        ),
     ],
 )
 def test_what_a_program_does_wrong_is_named(node: Node, code: str, message: str) -> None:
@@ -90,7 +113,9 @@ def test_what_a_program_does_wrong_is_named(node: Node, code: str, message: str)
 
 
 def test_a_program_that_is_not_there_is_named(node: Node) -> None:
-    with pytest.raises(HpmlError, match=r"cannot run '/no/such': No such file or directory; name it in Requires"):
+    with pytest.raises(
+        HpmlError, match=r"cannot run '/no/such': No such file or directory; name it in Requires"
+    ):
         Bench(node, {}).run_program(["/no/such"], RATE)
 
 
@@ -104,7 +129,9 @@ def test_a_program_that_is_not_there_is_named(node: Node) -> None:
         ({"unit": "s", "pattern": "(time"}, r"'\(time' is no regular expression: missing \)"),
     ],
 )
-def test_an_output_that_cannot_be_read_is_refused_when_it_is_declared(given: dict[str, str], message: str) -> None:
+def test_an_output_that_cannot_be_read_is_refused_when_it_is_declared(
+    given: dict[str, str], message: str
+) -> None:
     with pytest.raises(HpmlError, match=message):
         ProgramOutput(**given)  # type: ignore[arg-type]
 
@@ -119,7 +146,9 @@ def test_an_output_that_cannot_be_read_is_refused_when_it_is_declared(given: dic
         ("t=-1", "it printed -1, and nothing is below 0 s"),
     ],
 )
-def test_a_printed_number_that_cannot_be_meant_is_refused_as_what_it_is(printed: str, message: str) -> None:
+def test_a_printed_number_that_cannot_be_meant_is_refused_as_what_it_is(
+    printed: str, message: str
+) -> None:
     with pytest.raises(HpmlError, match=message):
         ProgramOutput("s", pattern=r"t=(\S+)").read(printed)
 

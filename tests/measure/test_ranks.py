@@ -30,14 +30,18 @@ def torch_is_loaded() -> None:
     import_before_fork(["torch", "torch.distributed"])
 
 
-def point(node: Node, function: Callable[..., Any], count: int = 2, timeout: float = 60, **params: Any) -> Record:
+def point(
+    node: Node, function: Callable[..., Any], count: int = 2, timeout: float = 60, **params: Any
+) -> Record:
     """A point whose ranks run the function; each rank's own process number is in its series."""
 
     def measure(bench: Bench) -> dict[str, Any]:
         bench.ranks(function, count, **params)
         return {"time": 1.0}
 
-    return measure_point(Benchmark("toy", measure, [TIME], timeout=timeout), {}, Context(node, plan=SHORT))
+    return measure_point(
+        Benchmark("toy", measure, [TIME], timeout=timeout), {}, Context(node, plan=SHORT)
+    )
 
 
 def sums(rank: Rank, offset: int) -> dict[str, Any]:
@@ -72,20 +76,31 @@ def test_ranks_compute_together_and_return_what_they_found(count: int, node: Nod
     def measure(bench: Bench) -> dict[str, Any]:
         given = bench.ranks(sums, count, 10)
         # 10 + 11 = 21, 10 + 11 + 12 + 13 = 46
-        bench.check([one["sum"] for one in given] == [{1: 10, 2: 21, 4: 46}[count]] * count, f"sums {given}")
+        bench.check(
+            [one["sum"] for one in given] == [{1: 10, 2: 21, 4: 46}[count]] * count, f"sums {given}"
+        )
         bench.check([one["index"] for one in given] == list(range(count)), "ranks out of order")
         bench.check(bench.collected.work["time"].bytes == 8, "the work is not the first rank's")
         bench.check(all(one["gathered"] == list(range(count)) for one in given), "not gathered")
         bench.check(all(one["shared"] == "of 0" for one in given), "not shared")
-        bench.check([one["world"] for one in given] == [(str(i), str(count)) for i in range(count)], "environment")
+        bench.check(
+            [one["world"] for one in given] == [(str(i), str(count)) for i in range(count)],
+            "environment",
+        )
         bench.check(given[-1]["samples"].values == (count - 1,), "samples do not travel")
-        bench.check({one["group"] for one in given} == {os.getpgid(0)}, "a rank left the point's process group")
+        bench.check(
+            {one["group"] for one in given} == {os.getpgid(0)},
+            "a rank left the point's process group",
+        )
         cores = len(os.sched_getaffinity(0))
         bench.check(all(one["threads"] == max(1, cores // count) for one in given), "threads")
         return {"time": 1.0}
 
     record = measure_point(
-        Benchmark("toy", measure, [TIME]), {}, Context(node), progress=lambda *said: found.append(said)
+        Benchmark("toy", measure, [TIME]),
+        {},
+        Context(node),
+        progress=lambda *said: found.append(said),
     )
     assert (record.status, record.reason) == ("ok", "")
     assert record.checks[0] == "sum differs"
@@ -141,7 +156,9 @@ def raises_out_of_memory(rank: Rank) -> None:
     import torch
 
     if rank.index == 1:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 has ...")
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 has ..."
+        )
     rank.barrier()
 
 
@@ -154,7 +171,13 @@ def starts_ranks(rank: Rank) -> None:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (raises, 'rank 1: ValueError: no such thing (test_ranks.py:{line}: raise ValueError("no\\nsuch thing"))'),
+        (
+            raises,
+            (
+                "rank 1: ValueError: no such thing (test_ranks.py:{line}: raise"
+                ' ValueError("no\\nsuch thing"))'
+            ),
+        ),
         (exits, "rank 1 ended with exit status 3 before it reported"),
         (exits_with_success, "rank 1 ended with exit status 0 before its function returned"),
         (exits_politely, 'rank 0: exited: enough (test_ranks.py:{line}: sys.exit("enough"))'),
@@ -162,14 +185,18 @@ def starts_ranks(rank: Rank) -> None:
         (is_wrong, "rank 1: check failed: sum differs from float64"),
         (
             raises_out_of_memory,
-            "rank 1: OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 has ... "
-            "(test_ranks.py:{line}: raise torch.OutOfMemoryError("
-            '"CUDA out of memory. Tried to allocate 200.00 …)',
+            (
+                "rank 1: OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1"
+                ' has ... (test_ranks.py:{line}: raise torch.OutOfMemoryError("CUDA out of memory.'
+                " Tried to allocate 200.00 …)"
+            ),
         ),
         (
             starts_ranks,
-            "rank 0: a rank cannot start ranks; start them from the function that `measure` is "
-            "(test_ranks.py:{line}: rank.bench.ranks(raises, 2))",
+            (
+                "rank 0: a rank cannot start ranks; start them from the function that `measure` is "
+                "(test_ranks.py:{line}: rank.bench.ranks(raises, 2))"
+            ),
         ),
     ],
 )
@@ -189,7 +216,9 @@ def test_a_rank_that_fails_takes_the_point_down_with_its_reason(
 
 def test_a_value_that_does_not_pickle_is_said(node: Node) -> None:
     record = point(node, returns_what_does_not_pickle)
-    assert record.reason.startswith("rank 1: the return value of the ranks' function cannot be pickled: ")
+    assert record.reason.startswith(
+        "rank 1: the return value of the ranks' function cannot be pickled: "
+    )
 
 
 def skips(rank: Rank) -> None:
@@ -219,7 +248,9 @@ def hangs(rank: Rank, folder: str) -> None:
     rank.barrier()
 
 
-def test_ranks_that_hang_are_ended_in_time_and_it_is_said_where_each_was(node: Node, tmp_path: Path) -> None:
+def test_ranks_that_hang_are_ended_in_time_and_it_is_said_where_each_was(
+    node: Node, tmp_path: Path
+) -> None:
     def measure(bench: Bench) -> None:
         bench.ranks(hangs, 2, str(tmp_path))
 
@@ -237,7 +268,9 @@ def test_ranks_that_hang_are_ended_in_time_and_it_is_said_where_each_was(node: N
     assert still_running(tmp_path) == []
 
 
-def test_ranks_end_with_the_one_who_started_them_even_if_that_is_killed_outright(node: Node, tmp_path: Path) -> None:
+def test_ranks_end_with_the_one_who_started_them_even_if_that_is_killed_outright(
+    node: Node, tmp_path: Path
+) -> None:
     starter = multiprocessing.get_context("fork").Process(
         target=lambda: Bench(node, {}).ranks(hangs, 2, str(tmp_path)), daemon=False
     )
@@ -255,12 +288,15 @@ def test_ranks_end_with_the_one_who_started_them_even_if_that_is_killed_outright
 
 
 def test_ranks_over_nccl_need_gpus_of_the_point(gpu_node: Node) -> None:
-    with pytest.raises(HpmlError, match=r"2 ranks over nccl need 2 GPUs, the point has 1; declare Requires"):
+    with pytest.raises(
+        HpmlError, match=r"2 ranks over nccl need 2 GPUs, the point has 1; declare Requires"
+    ):
         Bench(gpu_node, {}, gpus=1).ranks(sums, 2, 10)
 
 
 def has_counted(rank: Rank, folder: str) -> list[int]:
-    """Steps with a collective, timed under plans that would have every rank stop at another time."""
+    """Steps with a collective, timed under plans that would have every rank stop at another
+    time."""
     import torch
     import torch.distributed as dist
 
@@ -274,7 +310,9 @@ def has_counted(rank: Rank, folder: str) -> list[int]:
         time.sleep(1e-4 * rank.index)
 
     fewest = 2 + 3 * rank.index
-    rank.bench.plan = SamplingPlan(precision=1e-9, budget=0.05 * (1 + rank.index), warm_up=0.02, fewest=fewest)
+    rank.bench.plan = SamplingPlan(
+        precision=1e-9, budget=0.05 * (1 + rank.index), warm_up=0.02, fewest=fewest
+    )
     first = rank.time(step)
     slowest = rank.time(step, over="max", budget=0.01)
     assert first.info["ranks"] == rank.count
@@ -285,7 +323,9 @@ def has_counted(rank: Rank, folder: str) -> list[int]:
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_ranks_that_would_stop_at_different_times_still_take_as_many_steps(count: int, node: Node) -> None:
+def test_ranks_that_would_stop_at_different_times_still_take_as_many_steps(
+    count: int, node: Node
+) -> None:
     def measure(bench: Bench) -> dict[str, Any]:
         given = bench.ranks(has_counted, count, "")
         bench.check(len({tuple(one) for one in given}) == 1, f"ranks counted {given}")

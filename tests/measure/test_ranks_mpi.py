@@ -1,4 +1,5 @@
-"""Ranks that mpirun starts: they talk over MPI and torch.distributed, they fail by name, and none is left."""
+"""Ranks that mpirun starts: they talk over MPI and torch.distributed, they fail by name, and none
+is left."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def needs_mpi() -> None:
         unavailable(reason)
 
 
-def point(node: Node, function: Callable[..., Any], *args: Any, timeout: float = 60, count: int = 2) -> Record:
+def point(
+    node: Node, function: Callable[..., Any], *args: Any, timeout: float = 60, count: int = 2
+) -> Record:
     def measure(bench: Bench) -> dict[str, Any]:
         found = bench.ranks(function, count, *args, launcher="mpi")
         bench.series("found", {"value": [float(value) for value in found]})
@@ -45,7 +48,9 @@ def both_sums(rank: Rank, folder: str) -> float:
     world = MPI.COMM_WORLD
     numbered = (world.Get_rank(), world.Get_size()) == (rank.index, rank.count)
     rank.bench.check(numbered, "MPI and torch number ranks alike")
-    rank.bench.check(os.getpgid(0) != os.getpid() or os.getsid(0) != os.getpid(), "a rank leads no session")
+    rank.bench.check(
+        os.getpgid(0) != os.getpid() or os.getsid(0) != os.getpid(), "a rank leads no session"
+    )
     rank.bench.progress("summing", 0.5)
     over_torch = torch.tensor([2.0 ** (rank.index + 4)])
     dist.all_reduce(over_torch)
@@ -93,7 +98,13 @@ def test_ranks_of_mpirun_sum_over_mpi_and_over_torch(node: Node, tmp_path: Path)
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (one_raises, 'rank 1: ValueError: no such layer (test_ranks_mpi.py:{line}: raise ValueError("no such layer"))'),
+        (
+            one_raises,
+            (
+                'rank 1: ValueError: no such layer (test_ranks_mpi.py:{line}: raise ValueError("no'
+                ' such layer"))'
+            ),
+        ),
         (one_dies, "rank 1 died of SIGKILL (killed, perhaps for want of memory)"),
     ],
 )
@@ -128,7 +139,10 @@ def test_ranks_end_with_who_started_them(tmp_path: Path) -> None:
         "node = Node(os='Linux 6', arch='x86_64', cpu='C', num_cpu=2, ram=2.0**34, python='3.11')\n"
         f"Bench(node, {{}}).ranks(one_hangs, 2, {str(folder)!r}, launcher='mpi')\n"
     )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])}
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])]),
+    }
     starter = subprocess.Popen([sys.executable, str(script)], env=env)
     try:
         assert eventually(lambda: len(list(folder.iterdir())) == 2, 60)
@@ -147,7 +161,9 @@ def eventually(true: Callable[[], bool], patience: float) -> bool:
     return True
 
 
-def test_without_mpirun_the_point_is_skipped_and_says_how_to_mend(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mpirun_the_point_is_skipped_and_says_how_to_mend(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
     record = point(node, one_hangs, "")
     assert (record.status, record.reason) == (
@@ -166,16 +182,26 @@ def test_without_mpi4py_the_point_is_skipped(node: Node, monkeypatch: pytest.Mon
     )
 
 
-def test_a_function_that_no_module_has_is_sent_and_one_that_cannot_be_is_refused(node: Node) -> None:
+def test_a_function_that_no_module_has_is_sent_and_one_that_cannot_be_is_refused(
+    node: Node,
+) -> None:
     needs_mpi()
     lock = threading.Lock()
     assert point(node, lambda rank: rank.index + 5).series["found"].columns["value"] == [5, 6]
     record = point(node, lambda rank: lock.locked())
     assert record.status == "failed"
-    assert "the ranks' function cannot be sent to new processes: TypeError: cannot pickle" in record.reason
+    assert (
+        "the ranks' function cannot be sent to new processes: TypeError: cannot pickle"
+        in record.reason
+    )
 
 
 def test_what_mpirun_says_of_a_rank_that_died_is_read() -> None:
-    told = "mpirun noticed that process rank 3 with PID 4711 on node\n  n1 exited on signal 11 (Segmentation fault).\n"
+    told = (
+        "mpirun noticed that process rank 3 with PID 4711 on node\n  n1 exited on signal 11"
+        " (Segmentation fault).\n"
+    )
     assert _no_result(0, told).what == "rank 3 died of SIGSEGV (segmentation fault)"
-    assert _no_result(1, "-----\nno slots\n-----\n").what == "rank 1 ended without a report: no slots"
+    assert (
+        _no_result(1, "-----\nno slots\n-----\n").what == "rank 1 ended without a report: no slots"
+    )

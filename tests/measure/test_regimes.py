@@ -1,4 +1,5 @@
-"""Both regimes on a simulated card whose regulator is that of an H200: no machine that tests has one."""
+"""Both regimes on a simulated card whose regulator is that of an H200: no machine that tests has
+one."""
 
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ FULL, STEP, TIMED = 1.98e9, 1e-3, 1e-9
 
 
 class Card:
-    """A card in a time of its own: full clocks for 15 ms of load, then a swing of a period around a settled rate.
+    """A card in a time of its own: full clocks for 15 ms of load, then a swing of a period around a
+    settled rate.
 
-    settled: clock, Hz.  drift: how much it falls each second.  It is also the timer, and its telemetry.
+    settled: clock, Hz.  drift: how much it falls each second.  It is also the timer, and its
+    telemetry.
     """
 
     batch = 1

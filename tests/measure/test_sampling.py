@@ -31,7 +31,9 @@ def test_a_steady_step_stops_at_the_fewest_samples() -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(st.floats(1e-6, 1.0), st.floats(0.0, 0.03), st.integers(0, 2**32))
-def test_converged_means_that_the_interval_is_as_narrow_as_was_asked(mean: float, share: float, seed: int) -> None:
+def test_converged_means_that_the_interval_is_as_narrow_as_was_asked(
+    mean: float, share: float, seed: int
+) -> None:
     plan = SamplingPlan(budget=5.0)
     done = sample(source(normal(mean, share * mean, seed)), plan, {}, batch=1)
     assert len(done) >= 3
@@ -40,11 +42,14 @@ def test_converged_means_that_the_interval_is_as_narrow_as_was_asked(mean: float
 
 
 def test_the_median_of_a_converged_normal_is_near_the_true_one_as_often_as_it_says() -> None:
-    # 95 % of the intervals must hold 1.0; looking again and again for convergence costs some of that, so 85 % of 200
-    # trials is asked: 170, which true coverage of 92 % misses with a probability below 1e-4.
+    # 95 % of the intervals must hold 1.0; looking again and again for convergence costs some of
+    # that, so 85 % of 200 trials is asked: 170, which true coverage of 92 % misses with a
+    # probability below 1e-4.
     hits = 0
     for seed in range(200):
-        low, high = sample(source(normal(1e-3, 1e-5, seed)), SamplingPlan(budget=5.0), {}, batch=1).interval()
+        low, high = sample(
+            source(normal(1e-3, 1e-5, seed)), SamplingPlan(budget=5.0), {}, batch=1
+        ).interval()
         hits += low <= 1e-3 <= high
     assert hits >= 170
 
@@ -72,7 +77,9 @@ def test_a_noisy_step_ends_with_its_budget_and_says_so() -> None:
 
 
 def test_samples_are_bounded_in_number() -> None:
-    done = sample(source(itertools.cycle([1e-3, 3e-3])), SamplingPlan(budget=60, most=50), {}, batch=1)
+    done = sample(
+        source(itertools.cycle([1e-3, 3e-3])), SamplingPlan(budget=60, most=50), {}, batch=1
+    )
     assert (len(done), done.info["stopped"]) == (50, "most samples")
 
 
@@ -80,14 +87,19 @@ def test_outliers_are_counted_and_kept() -> None:
     values = [1.0, 1.001, 0.999, 1.0, 1.002, 0.998, 1.0, 1.001, 9.0, 1.0]
     done = sample(source(iter(values)), SamplingPlan(precision=1.0), {}, batch=1)
     assert (done.outliers, max(done.values)) == (1, 9.0)
-    assert "1 of 10 samples are far outliers (kept)" in " ".join(remarks(done, SamplingPlan(precision=1.0), "time"))
+    assert "1 of 10 samples are far outliers (kept)" in " ".join(
+        remarks(done, SamplingPlan(precision=1.0), "time")
+    )
 
 
 @pytest.mark.parametrize("shift", [0.006, 0.02, 0.1])
 def test_a_step_that_becomes_slower_does_not_converge(shift: float) -> None:
-    # Noise of 0.1 %; the second half of 200 samples is slower. Taken as independent they would be known to 0.4 %.
+    # Noise of 0.1 %; the second half of 200 samples is slower. Taken as independent they would be
+    # known to 0.4 %.
     noise = normal(1.0, 0.001, 3)
-    values = [value + shift * (number >= 100) for number, value in zip(range(200), noise, strict=False)]
+    values = [
+        value + shift * (number >= 100) for number, value in zip(range(200), noise, strict=False)
+    ]
     plan = SamplingPlan(precision=shift / 4, fewest=200, most=200, budget=60)
     done = sample(source(iter(values)), plan, {}, batch=1)
     assert done.info["stopped"] == "most samples"
@@ -102,7 +114,10 @@ def test_correlated_samples_are_sampled_for_longer() -> None:
         for seed in range(20):
             noise, value = normal(1.0, 0.01, seed), 0.0
             deviations = (each - 1.0 for each in noise)
-            series = (1.0 + (value := correlation * value + (1 - correlation**2) ** 0.5 * each) for each in deviations)
+            series = (
+                1.0 + (value := correlation * value + (1 - correlation**2) ** 0.5 * each)
+                for each in deviations
+            )
             counts.append(len(sample(source(series), SamplingPlan(budget=60), {}, batch=1)))
         return sorted(counts)[10]
 
@@ -116,7 +131,14 @@ def test_a_plan_keeps_what_is_not_given() -> None:
 
 
 def test_a_steady_measurement_needs_no_remark() -> None:
-    assert remarks(sample(source(itertools.repeat(1.0)), SamplingPlan(), {}, batch=1), SamplingPlan(), "time") == []
+    assert (
+        remarks(
+            sample(source(itertools.repeat(1.0)), SamplingPlan(), {}, batch=1),
+            SamplingPlan(),
+            "time",
+        )
+        == []
+    )
 
 
 def test_warming_up_ends_when_five_in_a_row_agree() -> None:
@@ -144,7 +166,9 @@ def test_garbage_is_not_collected_while_a_step_is_timed() -> None:
     assert gc.isenabled()
 
 
-def test_the_rate_of_the_core_is_looked_at_while_a_step_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_of_the_core_is_looked_at_while_a_step_is_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A look every 20 ms, the first before the first sample; the samples' info has the median."""
     order: list[str] = []
     rates = iter([70e6, 30e6, *[35e6] * 1000])
@@ -166,7 +190,9 @@ def test_the_rate_of_the_core_is_looked_at_while_a_step_is_timed(monkeypatch: py
 
 
 @pytest.mark.parametrize(("variation", "more"), [(0.33, ", of the core's rate 33%"), (0.02, "")])
-def test_an_unstable_time_is_said_together_with_a_core_that_was_not_stable_either(variation: float, more: str) -> None:
+def test_an_unstable_time_is_said_together_with_a_core_that_was_not_stable_either(
+    variation: float, more: str
+) -> None:
     samples = Samples.of([1.0, 2.0] * 20, "s", core_variation=variation)
     assert remarks(samples, SamplingPlan(precision=1.0), "time") == [
         f"time: unstable, coefficient of variation 34%{more}"
@@ -174,10 +200,14 @@ def test_an_unstable_time_is_said_together_with_a_core_that_was_not_stable_eithe
 
 
 def test_the_rate_of_the_core_is_that_of_a_loop_in_python() -> None:
-    assert 1e6 < max(core_rate() for _ in range(50)) < 1e10  # a look of 0.1 ms that is interrupted is no rate
+    # a look of 0.1 ms that is interrupted is no rate
+    assert 1e6 < max(core_rate() for _ in range(50)) < 1e10
 
 
 def test_the_affinity_is_recorded_as_linux_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 8, 10, 11})
     assert affinity() == "0-2,8,10-11"
-    assert time_on_cpu(lambda: None, SamplingPlan(budget=0.02, warm_up=0.01)).info["affinity"] == "0-2,8,10-11"
+    assert (
+        time_on_cpu(lambda: None, SamplingPlan(budget=0.02, warm_up=0.01)).info["affinity"]
+        == "0-2,8,10-11"
+    )

@@ -21,7 +21,8 @@ GOOD = MetricSamples("s", "lower", [1.0])
 
 
 def speaking(here: Node, **changes: Any) -> Record:
-    """The Record of a point that itself writes a Record with these changes into the pipe, and ends."""
+    """The Record of a point that itself writes a Record with these changes into the pipe, and
+    ends."""
     context = Context(here, machine="m", commit="a" * 40, environment="env", run="r", watch=False)
 
     def measure(bench: Bench) -> dict[str, Any]:
@@ -36,24 +37,39 @@ def speaking(here: Node, **changes: Any) -> Record:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("benchmark", "other"), ("plugin", "other"), ("version", "2"), ("params", {"n": 1}), ("machine", "other"),
-        ("commit", "b" * 40), ("environment", "stack-x"), ("run", "s"),
+        ("benchmark", "other"),
+        ("plugin", "other"),
+        ("version", "2"),
+        ("params", {"n": 1}),
+        ("machine", "other"),
+        ("commit", "b" * 40),
+        ("environment", "stack-x"),
+        ("run", "s"),
     ],
-)  # fmt: skip
+)
 def test_a_record_of_anything_else_fails_the_point(node: Node, field: str, value: object) -> None:
     record = speaking(node, **{field: value})
     assert record.status == "failed"
     assert f"it sent what cannot be read: a Record of another {field}" in record.reason
-    assert (record.benchmark, record.machine, record.commit, record.run) == ("toy", "m", "a" * 40, "r")
+    assert (record.benchmark, record.machine, record.commit, record.run) == (
+        "toy",
+        "m",
+        "a" * 40,
+        "r",
+    )
 
 
 @pytest.mark.parametrize(
     "metrics",
     [
-        {"other": GOOD}, {"time": replace(GOOD, unit="B")}, {"time": replace(GOOD, direction=None)},
+        {"other": GOOD},
+        {"time": replace(GOOD, unit="B")},
+        {"time": replace(GOOD, direction=None)},
     ],
-)  # fmt: skip
-def test_metrics_that_are_not_declared_so_fail_the_point(node: Node, metrics: dict[str, MetricSamples]) -> None:
+)
+def test_metrics_that_are_not_declared_so_fail_the_point(
+    node: Node, metrics: dict[str, MetricSamples]
+) -> None:
     record = speaking(node, metrics=metrics)
     assert (record.status, record.metrics) == ("failed", {})
     assert "which is not declared" in record.reason
@@ -74,7 +90,9 @@ def test_what_no_reader_would_take_fails_the_point(node: Node, changes: dict[str
 
 
 def test_when_it_was_and_on_which_node_is_not_the_point_s_to_say(node: Node) -> None:
-    record = speaking(node, started=1.0, node={"cpu": "made up"}, energy=1e9, planned_rounds=7, seed=5)
+    record = speaking(
+        node, started=1.0, node={"cpu": "made up"}, energy=1e9, planned_rounds=7, seed=5
+    )
     assert record.status == "ok"
     assert record.started > 1.6e9 and record.node["cpu"] == node.cpu
     assert (record.energy, record.planned_rounds, record.seed) == (0.0, 1, 0)

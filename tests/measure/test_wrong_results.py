@@ -1,4 +1,5 @@
-"""Whatever `measure` returns or hands to its Bench ends in a Record: failed with its reason, or stored as it is."""
+"""Whatever `measure` returns or hands to its Bench ends in a Record: failed with its reason, or
+stored as it is."""
 
 from __future__ import annotations
 
@@ -49,8 +50,30 @@ def times(*values: Any, **more: Any) -> dict[str, Any]:
 
 
 NO_NUMBERS = [
-    *("1.5", "fast", "nan", "", HALF, b"1", bytearray(b"1"), memoryview(b"1"), numpy.str_("1"), numpy.bytes_(b"1")),
-    *(True, False, numpy.bool_(True), numpy.array(True), 1j, numpy.complex128(1), object(), float, len, range(1)),
+    *(
+        "1.5",
+        "fast",
+        "nan",
+        "",
+        HALF,
+        b"1",
+        bytearray(b"1"),
+        memoryview(b"1"),
+        numpy.str_("1"),
+        numpy.bytes_(b"1"),
+    ),
+    *(
+        True,
+        False,
+        numpy.bool_(True),
+        numpy.array(True),
+        1j,
+        numpy.complex128(1),
+        object(),
+        float,
+        len,
+        range(1),
+    ),
     *([1.0], (1.0,), {}, {1.0}, numpy.array([1.0, 2.0]), numpy.array([]), types.SimpleNamespace()),
     *(10**400, decimal.Decimal("sNaN")),
 ]
@@ -58,14 +81,37 @@ NOT_FINITE = [
     *(math.nan, math.inf, -math.inf, numpy.float64("nan"), decimal.Decimal("NaN")),
     *(Samples((1.0, math.nan), "s"), Samples((1.0,), "s", boost=(math.inf,))),
 ]
-NEGATIVE = [-3, -3.0, numpy.float32(-3), Samples((1.0, -3.0), "s"), Samples((1.0,), "s", boost=(-3.0,))]
-NO_MAPPINGS = [None, 1.0, "time", [], [("time", 1.0)], (1.0,), Samples.of([1.0], "s"), iter([]), object(), dict]
+NEGATIVE = [
+    -3,
+    -3.0,
+    numpy.float32(-3),
+    Samples((1.0, -3.0), "s"),
+    Samples((1.0,), "s", boost=(-3.0,)),
+]
+NO_MAPPINGS = [
+    None,
+    1.0,
+    "time",
+    [],
+    [("time", 1.0)],
+    (1.0,),
+    Samples.of([1.0], "s"),
+    iter([]),
+    object(),
+    dict,
+]
 #: What `measure` returns → what the Record says.
 RETURNED: list[tuple[Any, str]] = [
     *(({**GOOD, "time": value}, "not Samples or a number") for value in NO_NUMBERS),
     *(({**GOOD, "time": value}, "metric 'time' is not finite") for value in NOT_FINITE),
-    *(({**GOOD, "time": value}, "metric 'time' is -3 s; possible is 0 or more") for value in NEGATIVE),
-    *(({**GOOD, "ratio": value}, f"metric 'ratio' is {value:g}; possible is from 0 to 1") for value in (4, -1, 1.01)),
+    *(
+        ({**GOOD, "time": value}, "metric 'time' is -3 s; possible is 0 or more")
+        for value in NEGATIVE
+    ),
+    *(
+        ({**GOOD, "ratio": value}, f"metric 'ratio' is {value:g}; possible is from 0 to 1")
+        for value in (4, -1, 1.01)
+    ),
     ({**GOOD, "time": Samples((), "s")}, "metric 'time' has no samples"),
     ({**GOOD, "time": Samples.of([1.0], "B")}, "what was measured is in B, not in s"),
     ({**GOOD, "ratio": Samples.of([1.0], "s")}, "what was measured is in s, not in 1"),
@@ -106,7 +152,10 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: b.check(True, None), "check's message=None: expected `str`"),
     (lambda b: b.check(True, 5), "check's message=5: expected `str`"),
     (lambda b: b.check(False, None), "check's message=None: expected `str`"),
-    (lambda b: b.check(numpy.array([True, False]), "both"), "ValueError: The truth value of an array"),
+    (
+        lambda b: b.check(numpy.array([True, False]), "both"),
+        "ValueError: The truth value of an array",
+    ),
     (lambda b: b.check(False, "wrong \x1b[2J"), "check failed: wrong \\x1b[2J"),
     (lambda b: b.skip(5), "skip's reason=5: expected `str`"),
     (lambda b: b.skip(None), "skip's reason=None: expected `str`"),
@@ -116,9 +165,15 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: b.progress("x", [0.5]), "progress' share is a list, not a number"),
     (lambda b: b.progress("x", 1j), "progress' share is a complex, not a number"),
     (lambda b: b.progress("x", True), "progress' share is a bool, not a number"),
-    (lambda b: b.series("s", {"a": [1], "b": [1, 2]}), "series 's': columns of different length: {'a': 1, 'b': 2}"),
+    (
+        lambda b: b.series("s", {"a": [1], "b": [1, 2]}),
+        "series 's': columns of different length: {'a': 1, 'b': 2}",
+    ),
     (lambda b: b.series("s", {"a": ["x", 1.0]}), "series 's': column 'a' mixes text and numbers"),
-    (lambda b: b.series("s", {"a": [None]}), "series 's': column 'a': a value is a NoneType, not a number"),
+    (
+        lambda b: b.series("s", {"a": [None]}),
+        "series 's': column 'a': a value is a NoneType, not a number",
+    ),
     (lambda b: b.series("s", {"a": [b"1"]}), "column 'a': a value is a bytes, not a number"),
     (lambda b: b.series("s", {"a": [[1.0]]}), "column 'a': a value is a list, not a number"),
     (lambda b: b.series("s", {"a": [1j]}), "column 'a': a value is a complex, not a number"),
@@ -133,7 +188,10 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: b.series("s", {"a": [1]}, {"a": None}), "series 's': unit None is not known"),
     (lambda b: b.series("s", {"a": [1]}, {"a": "ms"}), "series 's': unit 'ms' is not known"),
     (lambda b: b.series("s", {"a": [1]}, {"a": ["s"]}), "series 's': unhashable type: 'list'"),
-    (lambda b: b.series("s", {"a": [1]}, "s"), "series 's': 'str' object has no attribute 'values'"),
+    (
+        lambda b: b.series("s", {"a": [1]}, "s"),
+        "series 's': 'str' object has no attribute 'values'",
+    ),
     (lambda b: b.work(flop="many"), "work's flop is a str, not a number"),
     (lambda b: b.work(bytes=None), "work's bytes is a NoneType, not a number"),
     (lambda b: b.work(flop=-1.0), "work of flop=-1, bytes=0: both must be finite and not below 0"),
@@ -141,7 +199,10 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: b.work(bytes=math.inf), "work of flop=0, bytes=inf"),
     (lambda b: b.work(flop=True), "work's flop is a bool, not a number"),
     (lambda b: b.work(flop=1.0, of=None), "work's of=None: expected `str`"),
-    (lambda b: b.work(flop=1.0, of="rate"), "work is declared of 'rate', which measure did not return"),
+    (
+        lambda b: b.work(flop=1.0, of="rate"),
+        "work is declared of 'rate', which measure did not return",
+    ),
     (lambda b: b.time(None), "TypeError: "),
     (lambda b: b.time(lambda: 1 / 0), "ZeroDivisionError: division by zero"),
     (lambda b: b.time(lambda: None, budget="long"), "TypeError: "),
@@ -153,7 +214,10 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: b.import_module(3), "AttributeError: "),
     (lambda b: b.ranks(None, 0), "0 ranks cannot be started"),
     (lambda b: b.ranks(None, "two"), "TypeError: "),
-    (lambda b: b.no_such_service(), "AttributeError: 'Bench' object has no attribute 'no_such_service'"),
+    (
+        lambda b: b.no_such_service(),
+        "AttributeError: 'Bench' object has no attribute 'no_such_service'",
+    ),
     (lambda b: [][1], "IndexError: list index out of range"),
     (lambda b: {}["x"], "KeyError: 'x'"),
     (lambda b: int("x" * 9999), "ValueError: invalid literal for int()"),
@@ -163,7 +227,10 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: (_ for _ in ()).throw(StopIteration), "RuntimeError: "),
     (lambda b: (_ for _ in ()).throw(MemoryError), "MemoryError"),
     (lambda b: (_ for _ in ()).throw(RecursionError), "RecursionError"),
-    (lambda b: (_ for _ in ()).throw(ExceptionGroup("two", [ValueError(1)])), "ExceptionGroup: two (1 sub-exception)"),
+    (
+        lambda b: (_ for _ in ()).throw(ExceptionGroup("two", [ValueError(1)])),
+        "ExceptionGroup: two (1 sub-exception)",
+    ),
     # what a plugin puts beside the methods
     (lambda b: b.collected.warnings.append(5), "its result cannot be stored: "),
     (lambda b: b.collected.checks.append(None), "its result cannot be stored: "),
@@ -180,7 +247,17 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: b.check(True, HALF), "check's message cannot be stored: "),
 ]
 NUMBERS = [
-    *(0, 0.0, 1, 10**15, 1e-300, numpy.float32(1), numpy.int64(1), numpy.array(1.0), decimal.Decimal("1.5")),
+    *(
+        0,
+        0.0,
+        1,
+        10**15,
+        1e-300,
+        numpy.float32(1),
+        numpy.int64(1),
+        numpy.array(1.0),
+        decimal.Decimal("1.5"),
+    ),
     *(fractions.Fraction(1, 3), Samples([1, 2], "s"), Samples.of(numpy.array([1.0, 2.0]), "s")),  # type: ignore
     *(Samples.of([1.0], "s", loss=math.nan, steps=3, how="µ"), None),
 ]
@@ -191,7 +268,9 @@ FINE: list[Callable[[Bench], object]] = [
     lambda b: types.MappingProxyType(GOOD),
     lambda b: b.series("s", {}),
     lambda b: b.series("s", {"a": []}),
-    lambda b: b.series("s", {"a": (1, 2), "b": numpy.arange(2), "c": ["x", "y"], "d": [True, False]}, {"a": "s"}),
+    lambda b: b.series(
+        "s", {"a": (1, 2), "b": numpy.arange(2), "c": ["x", "y"], "d": [True, False]}, {"a": "s"}
+    ),
     lambda b: b.series("s", {"loss": [1.0, math.nan, math.inf, -math.inf]}),
     lambda b: b.series("s", {"loss": [numpy.float32("nan")], "layer": ["a"]}, {"loss": "1"}),
     lambda b: b.progress("x", math.nan),
@@ -209,7 +288,8 @@ FINE: list[Callable[[Bench], object]] = [
 
 
 def measured(act: Callable[[Bench], object], node: Node) -> Record:
-    """The Record as `measure_point`'s child sends it, in this process: a fork for each way would take seconds."""
+    """The Record as `measure_point`'s child sends it, in this process: a fork for each way would
+    take seconds."""
     sent: list[bytes] = []
     benchmark = Benchmark("toy", lambda bench: act(bench), METRICS)
     context = Context(node)
@@ -220,17 +300,26 @@ def measured(act: Callable[[Bench], object], node: Node) -> Record:
     return decode(sent[-1])
 
 
-def test_whatever_measure_returns_or_does_wrongly_is_a_failed_record_with_its_reason(node: Node) -> None:
+def test_whatever_measure_returns_or_does_wrongly_is_a_failed_record_with_its_reason(
+    node: Node,
+) -> None:
     ways = [(lambda bench, value=value: value, reason) for value, reason in RETURNED]
     ways += [(lambda bench, act=act: (act(bench), GOOD)[1], reason) for act, reason in DONE]
     wrong = []
     for number, (act, reason) in enumerate(ways):
         record = measured(act, node)
         expected = ("failed" if reason else "skipped", True, {})
-        if (record.status, reason in record.reason, record.metrics) != expected or not record.reason.isprintable():
+        if (
+            record.status,
+            reason in record.reason,
+            record.metrics,
+        ) != expected or not record.reason.isprintable():
             wrong.append((number, reason, record.status, record.reason))
     assert wrong == []
-    print(f"{len(ways)} wrong results: {len(ways)} Records with the reason; {len(FINE)} odd ones that are results")
+    print(
+        f"{len(ways)} wrong results: {len(ways)} Records with the reason; {len(FINE)} odd ones that"
+        " are results"
+    )
 
 
 def test_what_looks_odd_and_is_a_result_is_stored(node: Node) -> None:
@@ -242,7 +331,9 @@ def test_what_looks_odd_and_is_a_result_is_stored(node: Node) -> None:
 
 def test_a_diverged_loss_is_stored_as_what_it_is(node: Node) -> None:
     def diverges(bench: Bench) -> dict[str, Any]:
-        bench.series("epochs", {"epoch": [1, 2, 3], "loss": [2.5, math.inf, math.nan]}, {"loss": "1"})
+        bench.series(
+            "epochs", {"epoch": [1, 2, 3], "loss": [2.5, math.inf, math.nan]}, {"loss": "1"}
+        )
         return {**GOOD, "time": Samples.of([1.0], "s", loss=math.nan, peak=math.inf)}
 
     record = measure_point(Benchmark("toy", diverges, METRICS), {}, Context(node, watch=False))
@@ -269,7 +360,10 @@ def asks_and_hangs(node: Node, params: object) -> str:
 
 
 def prints_a_stack(bench: Bench) -> None:
-    print('Current thread 0x1 (most recent call first):\n  File "a\x1b[2J.py", line 1 in f\x1b', flush=True)
+    print(
+        'Current thread 0x1 (most recent call first):\n  File "a\x1b[2J.py", line 1 in f\x1b',
+        flush=True,
+    )
     os.abort()
 
 
@@ -277,14 +371,22 @@ def prints_a_stack(bench: Bench) -> None:
     ("requires", "measure", "reason"),
     [
         (Requires(), sends_garbage, "it sent what cannot be read: "),
-        (Requires(also=(asks_and_exits,)), sends_garbage, "ended with exit status 4 before it reported"),
+        (
+            Requires(also=(asks_and_exits,)),
+            sends_garbage,
+            "ended with exit status 4 before it reported",
+        ),
         (
             Requires(also=(asks_and_hangs,)),
             sends_garbage,
             "timed out after 3 s in asks_and_hangs (test_wrong_results",
         ),
         (Requires(), lambda bench: sys.exit(0), "ended with exit status 0 before it reported"),
-        (Requires(), prints_a_stack, "died of SIGABRT (aborted) in prints_a_stack (test_wrong_results.py:"),
+        (
+            Requires(),
+            prints_a_stack,
+            "died of SIGABRT (aborted) in prints_a_stack (test_wrong_results.py:",
+        ),
     ],
 )
 def test_the_process_that_asked_gets_a_record(
@@ -292,7 +394,11 @@ def test_the_process_that_asked_gets_a_record(
 ) -> None:
     benchmark = Benchmark("toy", measure, METRICS, requires=requires, timeout=3)
     record = measure_point(benchmark, {}, Context(node, watch=False))
-    assert (record.status, record.reason[: len(reason)], record.reason.isprintable()) == ("failed", reason, True)
+    assert (record.status, record.reason[: len(reason)], record.reason.isprintable()) == (
+        "failed",
+        reason,
+        True,
+    )
 
 
 def nested(bench: Bench) -> dict[str, Any]:
@@ -300,7 +406,9 @@ def nested(bench: Bench) -> dict[str, Any]:
     return {"time": bench.time(lambda: sizes["a"] + sizes["b"]), "ratio": 1}
 
 
-def test_an_error_names_the_line_and_the_expression_and_the_record_has_the_traceback(node: Node) -> None:
+def test_an_error_names_the_line_and_the_expression_and_the_record_has_the_traceback(
+    node: Node,
+) -> None:
     record = measure_point(Benchmark("toy", nested, METRICS), {}, Context(node, watch=False))
     line = nested.__code__.co_firstlineno + 2
     assert record.reason == f"KeyError: 'b' (test_wrong_results.py:{line}: sizes[\"b\"])"
@@ -318,15 +426,24 @@ H200 = Gpu(name="NVIDIA H200", memory=141e9)  # float32: 67 TFLOP/s; 4.8 TB/s
         ({"flop": 70e12}, ""),
         ({"flop": 140e12}, "time: the work is 2.09 times what H200 SXM can do: work or"),
         ({"flop": 140e12, "dtype": "bfloat16"}, ""),
-        ({"bytes": 9.6e12}, "time: the work is 2 times what H200 SXM can do: the data stay in a cache, or work or"),
+        (
+            {"bytes": 9.6e12},
+            "time: the work is 2 times what H200 SXM can do: the data stay in a cache, or work or",
+        ),
         ({"bytes": 4.8e12}, ""),
     ],
-)  # fmt: skip
-def test_a_rate_above_the_published_peak_is_warned_of(work: dict[str, Any], warning: str, node: Node) -> None:
+)
+def test_a_rate_above_the_published_peak_is_warned_of(
+    work: dict[str, Any], warning: str, node: Node
+) -> None:
     bench = Bench(Node(**{**_fields(node), "gpus": (H200,)}), {}, gpus=1)
     bench.work(**work)
-    metrics = point.to_metrics(Benchmark("toy", lambda bench: {}, METRICS), GOOD, bench.collected.work)
-    assert list(point._impossible_rates(bench, metrics)) == ([f"{warning} time is wrong"] if warning else [])
+    metrics = point.to_metrics(
+        Benchmark("toy", lambda bench: {}, METRICS), GOOD, bench.collected.work
+    )
+    assert list(point._impossible_rates(bench, metrics)) == (
+        [f"{warning} time is wrong"] if warning else []
+    )
 
 
 def test_a_rate_without_declared_work_is_held_against_the_highest_peak(node: Node) -> None:
@@ -341,7 +458,11 @@ def test_a_rate_without_declared_work_is_held_against_the_highest_peak(node: Nod
 
 def test_negative_values_are_possible_where_the_metric_says_so() -> None:
     signed = Metric("gain", "s", None, possible=(None, None))
-    for metric, value in ((signed, -3.0), (Metric("error", "1", None), -4.0), (Metric("cold", "degC", None), -40.0)):
+    for metric, value in (
+        (signed, -3.0),
+        (Metric("error", "1", None), -4.0),
+        (Metric("cold", "degC", None), -40.0),
+    ):
         found = point.to_metrics(Benchmark("toy", lambda bench: {}, [metric]), {metric.name: value})
         assert found[metric.name].samples == [value]
 

@@ -19,4 +19,8 @@ def measure(bench):
 
 @hookimpl
 def hpml_benchmarks():
-    return [Benchmark(__name__.removeprefix("hpml_file_") + "_bench", measure, [Metric("zero", "s", "lower")])]
+    return [
+        Benchmark(
+            __name__.removeprefix("hpml_file_") + "_bench", measure, [Metric("zero", "s", "lower")]
+        )
+    ]

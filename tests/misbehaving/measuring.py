@@ -51,7 +51,9 @@ def leave_processes():
 
 
 def leave_a_daemon():
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)  # daemon"], start_new_session=True)
+    subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(3600)  # daemon"], start_new_session=True
+    )
 
 
 def hold_memory():
@@ -134,7 +136,8 @@ def find_a_wrong_result(bench):
 
 def turn_the_clock_back(bench):
     reads = itertools.count()
-    # a second back at each look: no batch is long enough, so it grows to 2**20 calls, and -1 s over those is a step's
+    # a second back at each look: no batch is long enough, so it grows to 2**20 calls, and -1 s over
+    # those is a step's
     time.perf_counter = lambda: -float(next(reads))
     return {"zero": bench.time(lambda: None)}
 
@@ -142,12 +145,33 @@ def turn_the_clock_back(bench):
 WAYS = {
     way.__name__: way
     for way in (
-        crash, hang, end, leave, print_a_lot, change_folder, leave_threads, leave_processes, leave_a_daemon,
-        hold_memory, set_torch_flags, patch, change_variables, handle_signals, exit_late, close_everything,
-        raise_an_error, abort, fork_without_end, allocate_a_hundred_gigabytes, return_nan, return_text,
-        return_another_metric, find_a_wrong_result, turn_the_clock_back,
+        crash,
+        hang,
+        end,
+        leave,
+        print_a_lot,
+        change_folder,
+        leave_threads,
+        leave_processes,
+        leave_a_daemon,
+        hold_memory,
+        set_torch_flags,
+        patch,
+        change_variables,
+        handle_signals,
+        exit_late,
+        close_everything,
+        raise_an_error,
+        abort,
+        fork_without_end,
+        allocate_a_hundred_gigabytes,
+        return_nan,
+        return_text,
+        return_another_metric,
+        find_a_wrong_result,
+        turn_the_clock_back,
     )
-}  # fmt: skip
+}
 
 
 def measure(bench, *, way):
@@ -160,7 +184,11 @@ def measure(bench, *, way):
 def hpml_benchmarks():
     return [
         Benchmark(
-            "misbehaves", measure, [Metric("zero", "s", "lower")], {"way": list(WAYS)}, Requires(modules=("torch",)),
+            "misbehaves",
+            measure,
+            [Metric("zero", "s", "lower")],
+            {"way": list(WAYS)},
+            Requires(modules=("torch",)),
             timeout=5,
         )
-    ]  # fmt: skip
+    ]

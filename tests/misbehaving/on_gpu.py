@@ -1,4 +1,5 @@
-"""Misbehaves on a GPU, one point a way, and between them looks whether the card is as good as new."""
+"""Misbehaves on a GPU, one point a way, and between them looks whether the card is as good as
+new."""
 
 import subprocess
 import sys
@@ -102,12 +103,21 @@ def die_with_a_kernel_running():
 WAYS = {
     way.__name__: way
     for way in (
-        run_out_of_memory, run_out_of_memory_in_numba, use_an_illegal_address, index_out_of_range, hold_memory,
-        leave_a_holder_of_memory, never_end_on_the_gpu, die_with_a_kernel_running,
+        run_out_of_memory,
+        run_out_of_memory_in_numba,
+        use_an_illegal_address,
+        index_out_of_range,
+        hold_memory,
+        leave_a_holder_of_memory,
+        never_end_on_the_gpu,
+        die_with_a_kernel_running,
     )
-}  # fmt: skip
+}
 #: The points in their order: a look after each way, and one before all.
-ORDER = ["look 0", *(name for number, way in enumerate(WAYS, 1) for name in (way, f"look {number}"))]
+ORDER = [
+    "look 0",
+    *(name for number, way in enumerate(WAYS, 1) for name in (way, f"look {number}")),
+]
 
 
 def measure(bench, *, way):

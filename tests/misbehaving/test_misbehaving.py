@@ -1,4 +1,5 @@
-"""Whatever a plugin does, imported or measured, another plugin's points come out as they do without it."""
+"""Whatever a plugin does, imported or measured, another plugin's points come out as they do without
+it."""
 
 from __future__ import annotations
 
@@ -22,24 +23,33 @@ AT_IMPORT = sorted(path.stem for path in HERE.glob("at_import_*.py"))
 FATAL = {
     "at_import_exits": "the process that imported it ended with exit status 7",
     "at_import_crashes": "the process that imported it died of SIGSEGV (segmentation fault)",
-    "at_import_hangs": "was not done after 2 s (HPML_IMPORT_LIMIT gives it longer) in <module> (at_import_hangs.py:",
+    "at_import_hangs": (
+        "was not done after 2 s (HPML_IMPORT_LIMIT gives it longer) in <module>"
+        " (at_import_hangs.py:"
+    ),
 }
 MEMORY = "MemoryError (measuring.py:N: bytearray(size))"
 #: how a point misbehaves → how its Record says so, N for the line; the others are measured
 FAULTS = {
-    "crash": "died of SIGSEGV (segmentation fault) in string_at (__init__.py:N) of crash (measuring.py:N)",
+    "crash": (
+        "died of SIGSEGV (segmentation fault) in string_at (__init__.py:N) of crash"
+        " (measuring.py:N)"
+    ),
     "hang": "timed out after 5 s in hang (measuring.py:N)",
     "end": "ended with exit status 5 before it reported",
     "leave": "ended with exit status 6 before it reported",
     "raise_an_error": 'ValueError: on purpose (measuring.py:N: raise ValueError("on purpose"))',
     "abort": "died of SIGABRT (aborted) in abort (measuring.py:N)",
     "fork_without_end": "more than 30 processes at once (HPML_PROCESS_LIMIT sets another limit)",
-    "allocate_a_hundred_gigabytes": MEMORY,  # or the kernel's end of it, where it promises more than it has
+    # or the kernel's end of it, where it promises more than it has
+    "allocate_a_hundred_gigabytes": MEMORY,
     "return_nan": "metric 'zero' is not finite: nan",
     "return_text": "metric 'zero' is a str, not Samples or a number",
     "return_another_metric": "measure returned speed, which are no metrics of 'misbehaves'",
     "find_a_wrong_result": "check failed: the sum differs",
-    "turn_the_clock_back": "the clock went back: a step took -9.53674e-07 s (measuring.py:N: bench.time(lambda: None))",
+    "turn_the_clock_back": (
+        "the clock went back: a step took -9.53674e-07 s (measuring.py:N: bench.time(lambda: None))"
+    ),
 }
 PROMISED = "died of SIGKILL (killed, perhaps for want of memory)"
 
@@ -66,7 +76,8 @@ def untouched(found: list[Record]) -> bool:
 
 @pytest.fixture(scope="module")
 def beside_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose registry has every plugin that misbehaves when imported, and the victim last."""
+    """A folder whose registry has every plugin that misbehaves when imported, and the victim
+    last."""
     folder = tmp_path_factory.mktemp("all")
     set_up(folder, [*AT_IMPORT, "measuring"])
     return folder
@@ -77,12 +88,15 @@ def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
     env = {**os.environ, "HPML_IMPORT_LIMIT": "2", "HPML_PROCESS_LIMIT": "30"}
     command = [sys.executable, "-m", "hpml_plugins", *args]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 def test_all_at_once_are_listed_with_what_the_fatal_ones_did(beside_all: Path) -> None:
     done = run(beside_all, "list", "--json")
-    rows = {row["plugin"]: row for row in json.loads(done.stdout)}  # stdout is JSON: nobody's prints are in it
+    # stdout is JSON: nobody's prints are in it
+    rows = {row["plugin"]: row for row in json.loads(done.stdout)}
     assert set(rows) == {*AT_IMPORT, "measuring", "victim"}
     assert {name for name, row in rows.items() if "broken" in row} == set(FATAL)
     for name, said in FATAL.items():
@@ -98,12 +112,14 @@ def test_a_point_is_untouched_by_what_others_did_when_imported(beside_all: Path)
 
 def test_points_that_misbehave_cost_themselves_and_nothing_outlives_them(beside_all: Path) -> None:
     found = {
-        str(record.params["way"]): record for record in records(run(beside_all, "run", "misbehaves", "--json").stdout)
+        str(record.params["way"]): record
+        for record in records(run(beside_all, "run", "misbehaves", "--json").stdout)
     }
     said = faults(list(found.values()))
     assert said == FAULTS
     print(
-        f"{len(found)} ways to misbehave: {len(said)} ended in a failed record with their reason, the others unharmed"
+        f"{len(found)} ways to misbehave: {len(said)} ended in a failed record with their reason,"
+        " the others unharmed"
     )
     for way in ("leave_processes", "leave_a_daemon"):
         assert found[way].warnings == ["the benchmark left processes behind; they were ended"]
@@ -133,11 +149,15 @@ def commands() -> list[str]:
 
 
 @pytest.mark.slow
-def test_under_asv_run_the_victims_points_are_untouched_too(make_project: Callable[[str], Project]) -> None:
+def test_under_asv_run_the_victims_points_are_untouched_too(
+    make_project: Callable[[str], Project],
+) -> None:
     project = make_project("version: 1\nplugins: []\n")
     set_up(project.path, [*AT_IMPORT, "measuring"])
     project.commit("misbehaving")
-    done = project.asv("run", "--bench", "victim|misbehaves", HPML_IMPORT_LIMIT="2", HPML_PROCESS_LIMIT="30")
+    done = project.asv(
+        "run", "--bench", "victim|misbehaves", HPML_IMPORT_LIMIT="2", HPML_PROCESS_LIMIT="30"
+    )
     assert "SIGSEGV" in done.stdout + done.stderr
     (folder,) = [path.parent for path in project.path.glob("results/*/machine.json")]
     found = [record for path in folder.glob("records/*.jsonl") for record in read_file(path)]

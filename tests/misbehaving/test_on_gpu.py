@@ -13,9 +13,14 @@ def test_every_way_has_an_expectation_and_a_look_after_it() -> None:
 
 
 def test_a_broken_promise_is_named() -> None:
-    good = [{"params": {"way": way}, "status": "ok", "reason": ""} for way in ("hold_memory", "look 1")]
+    good = [
+        {"params": {"way": way}, "status": "ok", "reason": ""} for way in ("hold_memory", "look 1")
+    ]
     assert try_on_gpu.broken(good) == []
-    bad = [{"params": {"way": "run_out_of_memory"}, "status": "ok", "reason": ""}, {**good[1], "status": "failed"}]
+    bad = [
+        {"params": {"way": "run_out_of_memory"}, "status": "ok", "reason": ""},
+        {**good[1], "status": "failed"},
+    ]
     assert len(try_on_gpu.broken(bad)) == 2
 
 

@@ -5,23 +5,55 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.model.differences import Confounder, describe_share, differences, unusual_conditions
+from hpml_plugins.model.differences import (
+    Confounder,
+    describe_share,
+    differences,
+    unusual_conditions,
+)
 from hpml_plugins.model.record import MetricSamples, Record
 
-CARD = {"name": "NVIDIA H200", "uuid": "GPU-a7d00f32-64fa-041e", "power_limit": 700.0, "links": "PCIe 5 x16"}
+CARD = {
+    "name": "NVIDIA H200",
+    "uuid": "GPU-a7d00f32-64fa-041e",
+    "power_limit": 700.0,
+    "links": "PCIe 5 x16",
+}
 NODE: dict[str, Any] = {
-    "os": "Linux 6", "cpu": "Xeon", "num_cpu": 16, "python": "3.12", "driver": "580.159.04", "host": "0123456789",
-    "boot": "ec0f18809c", "virtual": True, "host_cpus": 32, "host_gpus": 2, "gpus": [CARD],
-}  # fmt: skip
+    "os": "Linux 6",
+    "cpu": "Xeon",
+    "num_cpu": 16,
+    "python": "3.12",
+    "driver": "580.159.04",
+    "host": "0123456789",
+    "boot": "ec0f18809c",
+    "virtual": True,
+    "host_cpus": 32,
+    "host_gpus": 2,
+    "gpus": [CARD],
+}
 RECORD = Record(
-    benchmark="b", plugin="p", version="1", params={}, status="ok", machine="h200-x1", commit="a" * 40,
+    benchmark="b",
+    plugin="p",
+    version="1",
+    params={},
+    status="ok",
+    machine="h200-x1",
+    commit="a" * 40,
     metrics={"time": MetricSamples("s", "lower", [1.0, 2.0], {"timer": "cuda events"})},
-    node=NODE, packages={"torch": "2.11.0", "hpml-plugins": "0.1"}, source={"sha256": "801897ec4e04"},
+    node=NODE,
+    packages={"torch": "2.11.0", "hpml-plugins": "0.1"},
+    source={"sha256": "801897ec4e04"},
     data={"cifar10": {"fingerprint": "sha256:e9e276a52837cd23", "train": 50000.0}},
-    conditions={"cores": 16.0, "other_cpus": 0.0, "other_processes": 0.0,
-                "other_gpus": 1.0, "other_gpus_power": 75.0,
-                "other_gpus_utilization": 0.0},
-)  # fmt: skip
+    conditions={
+        "cores": 16.0,
+        "other_cpus": 0.0,
+        "other_processes": 0.0,
+        "other_gpus": 1.0,
+        "other_gpus_power": 75.0,
+        "other_gpus_utilization": 0.0,
+    },
+)
 
 
 def node(**changes: Any) -> Record:
@@ -60,14 +92,23 @@ def test_a_record_does_not_differ_from_itself() -> None:
         (node(python="3.11"), "Python 3.12 → 3.11"),
         (replace(RECORD, packages={"torch": "2.15.0"}), "torch 2.11.0 → 2.15.0"),
         (replace(RECORD, source={"sha256": "ffff"}), "code of the plugin 801897ec → ffff"),
-        (replace(RECORD, data={"cifar10": {"fingerprint": "sha256:0000"}}), "data set cifar10 e9e276a5 → 0000"),
+        (
+            replace(RECORD, data={"cifar10": {"fingerprint": "sha256:0000"}}),
+            "data set cifar10 e9e276a5 → 0000",
+        ),
         (conditions(other_processes=2.0), "other processes on the card 0 → 2"),
-        (conditions(other_cpus=4.1), "CPUs used by other processes 0.0 of 16 CPUs → 4.1 of 16 CPUs"),
+        (
+            conditions(other_cpus=4.1),
+            "CPUs used by other processes 0.0 of 16 CPUs → 4.1 of 16 CPUs",
+        ),
         (
             conditions(other_gpus_power=402.0, other_gpus_utilization=0.5),
             "other GPUs of the host idle (75 W, 0%) → in use (402 W, 50%)",
         ),
-        (conditions(other_gpus_power=303.0), "other GPUs of the host idle (75 W, 0%) → in use (303 W, 0%)"),
+        (
+            conditions(other_gpus_power=303.0),
+            "other GPUs of the host idle (75 W, 0%) → in use (303 W, 0%)",
+        ),
     ],
 )
 def test_each_confounder_is_named_once(b: Record, text: str) -> None:
@@ -83,12 +124,16 @@ def test_a_core_that_was_slower_is_named_where_both_tell() -> None:
 def test_cores_and_the_share_of_the_host() -> None:
     assert told(node(num_cpu=8)) == [
         "cores 16 → 8",
-        "share of the host 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine → "
-        "1 of 2 GPUs, 8 of 32 CPUs of a virtual machine",
+        (
+            "share of the host 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine → "
+            "1 of 2 GPUs, 8 of 32 CPUs of a virtual machine"
+        ),
     ]
     old = node(host_cpus=0)
     assert describe_share(old) == ""
-    assert told(old) == ["share of the host 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine → not known"]
+    assert told(old) == [
+        "share of the host 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine → not known"
+    ]
     assert told(old, old) == []
 
 
@@ -100,12 +145,16 @@ def test_rounds_regime_and_timer() -> None:
     assert told(sustained) == ["regime not throttled → sustained"]
     before = replace(RECORD, throttled="power cap")
     assert told(sustained, before) == ["regime throttled → sustained"]
-    wall = replace(RECORD, metrics={"time": replace(timed, info={"timer": "perf_counter: no events"})})
+    wall = replace(
+        RECORD, metrics={"time": replace(timed, info={"timer": "perf_counter: no events"})}
+    )
     assert told(wall) == ["timer cuda events → perf_counter"]
 
 
 def test_what_was_asked_is_not_listed() -> None:
-    changed = node(gpus=[{**CARD, "uuid": "GPU-faeac8f1"}], host="ffff", cpu="EPYC", driver="570.86")
+    changed = node(
+        gpus=[{**CARD, "uuid": "GPU-faeac8f1"}], host="ffff", cpu="EPYC", driver="570.86"
+    )
     assert told(replace(changed, machine="another")) == ["driver 580.159.04 → 570.86"]
     assert told(replace(RECORD, commit="b" * 40, source={"sha256": "ffff"})) == []
 
@@ -119,7 +168,11 @@ def test_what_one_side_does_not_tell_is_no_difference() -> None:
 
 def test_a_machine_is_busy_where_others_use_a_quarter_of_its_cpus() -> None:
     quiet, busy = conditions(other_cpus=4.0), conditions(other_cpus=4.1)
-    assert (quiet.is_busy, busy.is_busy, replace(RECORD, conditions={"other_cpus": 4.1}).is_busy) == (
+    assert (
+        quiet.is_busy,
+        busy.is_busy,
+        replace(RECORD, conditions={"other_cpus": 4.1}).is_busy,
+    ) == (
         False,
         True,
         False,
@@ -143,12 +196,17 @@ def test_neighbours_of_a_record_without_any_are_idle_only_where_that_is_known() 
         ({"memory": 12.6e9}, {"memory": 8.4e9}, "memory of the card 12.60 GB → 8.400 GB"),
     ],
 )
-def test_what_was_done_to_the_card_is_named(before: dict[str, Any], after: dict[str, Any], text: str) -> None:
+def test_what_was_done_to_the_card_is_named(
+    before: dict[str, Any], after: dict[str, Any], text: str
+) -> None:
     assert told(node(gpus=[CARD | after]), node(gpus=[CARD | before])) == [text]
 
 
 def test_a_little_less_memory_and_a_card_without_mig_are_no_difference() -> None:
-    assert told(node(gpus=[{**CARD, "memory": 150.1e9}]), node(gpus=[{**CARD, "memory": 150.7e9}])) == []
+    assert (
+        told(node(gpus=[{**CARD, "memory": 150.1e9}]), node(gpus=[{**CARD, "memory": 150.7e9}]))
+        == []
+    )
     assert told(node(gpus=[{**CARD, "mig": None}]), node(gpus=[{**CARD, "mig": False}])) == []
 
 
@@ -161,9 +219,14 @@ def test_what_neighbours_did_is_not_guessed() -> None:
 def test_shares_of_hosts() -> None:
     assert describe_share(node(num_cpu=32, gpus=[CARD, CARD])) == "a whole virtual machine"
     assert describe_share(node(num_cpu=32, gpus=[CARD, CARD], virtual=False)) == "a whole machine"
-    assert describe_share(node(host_gpus=1, cpu_quota=4.0)) == "16 of 32 CPUs, the time of 4 CPUs of a virtual machine"
+    assert (
+        describe_share(node(host_gpus=1, cpu_quota=4.0))
+        == "16 of 32 CPUs, the time of 4 CPUs of a virtual machine"
+    )
 
 
 def test_facts_of_another_kind_than_expected_are_survived() -> None:
-    odd = node(gpus=[{"uuid": 7, "power_limit": "much"}], host_cpus="many", cpu_numa=3, boot=[1], driver={})
+    odd = node(
+        gpus=[{"uuid": 7, "power_limit": "much"}], host_cpus="many", cpu_numa=3, boot=[1], driver={}
+    )
     assert Confounder("boot", "ec0f1880", "[1]") in differences(RECORD, odd)

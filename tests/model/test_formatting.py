@@ -17,7 +17,8 @@ INFINITE = math.inf
     ("value", "unit", "text"),
     [
         (0.001234, "s", "1.234 ms"),
-        (0.00099996, "s", "1.000 ms"),  # not 1000 µs: rounding comes before the choice of the prefix
+        # not 1000 µs: rounding comes before the choice of the prefix
+        (0.00099996, "s", "1.000 ms"),
         (2.5e-6, "s", "2.500 µs"),
         (3.25e-13, "s", "0.3250 ps"),
         (12345.6, "s", "12\u202f346 s"),
@@ -92,9 +93,12 @@ def test_a_ratio_has_four_digits_at_most(ratio: float, text: str) -> None:
 
 def test_values_are_sorted_by_the_numbers_in_them() -> None:
     for ordered in (
-        ["64", "1KiB", "64KiB", "1MiB", "1GiB"], ["resnet18", "resnet50", "resnet101", "vgg"], [1.5, 5, 10, 100],
-        ["n=9, mode=b", "n=10, mode=a", "n=10, mode=b"], ["1x1", "1x256", "grid"],
-    ):  # fmt: skip
+        ["64", "1KiB", "64KiB", "1MiB", "1GiB"],
+        ["resnet18", "resnet50", "resnet101", "vgg"],
+        [1.5, 5, 10, 100],
+        ["n=9, mode=b", "n=10, mode=a", "n=10, mode=b"],
+        ["1x1", "1x256", "grid"],
+    ):
         assert sorted([ordered[-1], *ordered[:-1]], key=display.natural_key) == ordered
 
 

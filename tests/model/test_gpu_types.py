@@ -1,4 +1,5 @@
-"""The published peaks: complete, found by the names that NVML gives, and right where arithmetic can tell."""
+"""The published peaks: complete, found by the names that NVML gives, and right where arithmetic can
+tell."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def test_every_row_has_every_key_a_source_and_units_that_can_be() -> None:
         ("H100 SXM", "bfloat16", 1.83e9, 512, 528, 989e12),  # 1.83e9 · 512 · 2 · 528 = 989.4e12
         ("H200 SXM", "float16", 1.83e9, 512, 528, 989e12),  # the same die
         ("H200 SXM", "tf32", 1.83e9, 256, 528, 494.5e12),  # half of it
-        ("A100 SXM4 80 GB", "float16", 1.41e9, 256, 432, 312e12),  # 1.41e9 · 256 · 2 · 432 = 311.9e12
+        # 1.41e9 · 256 · 2 · 432 = 311.9e12
+        ("A100 SXM4 80 GB", "float16", 1.41e9, 256, 432, 312e12),
         ("A100 SXM4 40 GB", "tf32", 1.41e9, 128, 432, 156e12),
         ("A100 SXM4 40 GB", "float32", 1.41e9, 1, 6912, 19.5e12),  # 6912 CUDA cores: 19.49e12
         ("V100 SXM2 16 GB", "float16", 1.53e9, 64, 640, 125e12),  # 1.53e9 · 64 · 2 · 640 = 125.3e12
@@ -122,26 +124,42 @@ def test_every_row_has_every_key_a_source_and_units_that_can_be() -> None:
         ("GeForce RTX 5090", "float32", 2.407e9, 1, 21760, 104.8e12),  # 21760 CUDA cores: 104.75e12
         ("MI300X", "bfloat16", 2.1e9, 256, 1216, 1307.4e12),  # 1216 matrix cores: 1307.4e12
         ("T4", "float16", 1.59e9, 64, 320, 65e12),  # 1.59e9 · 64 · 2 · 320 = 65.1e12
-        ("Quadro RTX 8000", "float16", 1.77e9, 64, 576, 130.5e12),  # 1.77e9 · 64 · 2 · 576 = 130.5e12
-        ("Tesla K80", "float32", 0.875e9, 1, 2496, 4.37e12),  # one of two: 2496 CUDA cores with boost, 4.368e12
+        # 1.77e9 · 64 · 2 · 576 = 130.5e12
+        ("Quadro RTX 8000", "float16", 1.77e9, 64, 576, 130.5e12),
+        # one of two: 2496 CUDA cores with boost, 4.368e12
+        ("Tesla K80", "float32", 0.875e9, 1, 2496, 4.37e12),
     ],
 )
 def test_a_peak_is_its_clock_times_its_units(
     name: str, precision: str, clock: float, fma_per_clock: int, units: int, peak: float
 ) -> None:
-    assert named(name).peak(precision) == peak == pytest.approx(clock * fma_per_clock * 2 * units, rel=0.005)
+    assert (
+        named(name).peak(precision)
+        == peak
+        == pytest.approx(clock * fma_per_clock * 2 * units, rel=0.005)
+    )
 
 
 def test_the_rows_of_the_h200_and_of_half_a_k80() -> None:
     h200, k80 = named("H200 SXM"), named("Tesla K80")
     assert (h200.memory, h200.bandwidth, h200.nvlink, h200.power) == (141e9, 4.8e12, 900e9, 700)
-    assert (2 * k80.float64, 2 * k80.float32, 2 * k80.memory, 2 * k80.bandwidth) == (2.91e12, 8.74e12, 24e9, 480e9)  # type: ignore[operator]
+    assert (2 * k80.float64, 2 * k80.float32, 2 * k80.memory, 2 * k80.bandwidth) == (
+        2.91e12,
+        8.74e12,
+        24e9,
+        480e9,
+    )  # type: ignore[operator]
     assert "half of the board" in k80.note
 
 
 def test_the_b200_has_less_float64_and_float32_than_the_gb200() -> None:
     b200, gb200 = named("B200 HGX"), named("GB200")
-    assert (b200.float64, b200.float32, gb200.float64, gb200.float32) == (37e12, 75e12, 40e12, 80e12)
+    assert (b200.float64, b200.float32, gb200.float64, gb200.float32) == (
+        37e12,
+        75e12,
+        40e12,
+        80e12,
+    )
     assert b200.unconfirmed == {"float64_tensor", "tf32", "bandwidth"}
 
 
@@ -166,7 +184,9 @@ def test_the_type_of_a_name_with_two_memories_is_picked_by_the_memory() -> None:
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "1g.24gb", 1 / 4, 1 / 4),
     ],
 )
-def test_a_mig_device_has_its_share_of_the_peaks(card: str, profile: str, compute: float, memory: float) -> None:
+def test_a_mig_device_has_its_share_of_the_peaks(
+    card: str, profile: str, compute: float, memory: float
+) -> None:
     whole, device = find_gpu(card), find_gpu(f"{card} MIG {profile}")
     assert whole
     assert device
@@ -213,7 +233,9 @@ def test_cards_of_one_name_are_told_apart_by_their_memory(name: str, gib: float,
 
 
 def test_names_that_stand_for_several_sizes_have_a_source_and_are_not_those_of_one_type() -> None:
-    memories = yaml.safe_load((ROOT / "hpml_plugins/data/gpu_variants.yaml").read_text())["memories"]
+    memories = yaml.safe_load((ROOT / "hpml_plugins/data/gpu_variants.yaml").read_text())[
+        "memories"
+    ]
     for each in memories:
         assert each["source"]
         assert len(set(each["sizes"])) > 1
@@ -234,7 +256,9 @@ def test_a_peak_is_asked_for_in_torchs_words_too() -> None:
 def test_the_bench_knows_the_peaks_of_its_node(node: Node, gpu_node: Node) -> None:
     def bench(*cards: str) -> Bench:
         gpus = tuple(Gpu(name=card) for card in cards)
-        return Bench(Node(os="", arch="", cpu="", num_cpu=1, ram=0, python="3", gpus=gpus), {}, gpus=1)
+        return Bench(
+            Node(os="", arch="", cpu="", num_cpu=1, ram=0, python="3", gpus=gpus), {}, gpus=1
+        )
 
     assert Bench(gpu_node, {}, gpus=2).peaks == Bench(gpu_node, {}).peaks == named("H200 SXM")
     assert Bench(node, {}).peaks is None
@@ -244,10 +268,19 @@ def test_the_bench_knows_the_peaks_of_its_node(node: Node, gpu_node: Node) -> No
 
 
 def test_a_fault_in_the_data_names_the_file_and_the_place() -> None:
-    with pytest.raises(DefinitionError, match=r"data/gpus.yaml: Expected `int`, got `str` - at `\$\[0\]..."):
+    with pytest.raises(
+        DefinitionError, match=r"data/gpus.yaml: Expected `int`, got `str` - at `\$\[0\]..."
+    ):
         read_data("gpus.yaml", list[dict[str, int]])
 
 
 def test_importing_the_public_names_reads_no_file_and_no_yaml() -> None:
-    code = "import sys, hpml_plugins; print(*{'yaml', 'torch', 'numpy', 'numba'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    code = (
+        "import sys, hpml_plugins; print(*{'yaml', 'torch', 'numpy', 'numba'} & set(sys.modules))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )

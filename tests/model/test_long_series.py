@@ -1,4 +1,5 @@
-"""The autocorrelation of a long series, computed for all lags at once, is that of shifting the series."""
+"""The autocorrelation of a long series, computed for all lags at once, is that of shifting the
+series."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def test_both_ways_count_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) ->
             assert count_effective(values, ordered) == by_shifting
 
 
-def test_both_ways_count_the_same_of_every_series_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_count_the_same_of_every_series_of_a_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looked = 0
     for record in read_records(ROOT / "examples" / "planted_regressions" / "results"):
         for metric in record.metrics.values():

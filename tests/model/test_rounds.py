@@ -30,14 +30,24 @@ def test_the_order_is_random_but_the_same_for_the_same_seed() -> None:
 
 
 def one(samples: list[float], boost: list[float] | None = None, **changes: Any) -> Record:
-    metric = MetricSamples("s", "lower", samples, {"timer": "cuda events", "batch": len(samples)}, boost=boost or [])
+    metric = MetricSamples(
+        "s", "lower", samples, {"timer": "cuda events", "batch": len(samples)}, boost=boost or []
+    )
     return Record(
         **{
-            "benchmark": "b", "plugin": "p", "version": "1", "params": {"n": 1}, "status": "ok",
-            "metrics": {"time": metric}, "duration": 2.0, "energy": 10.0, "started": 100.0, "checks": ["right"],
+            "benchmark": "b",
+            "plugin": "p",
+            "version": "1",
+            "params": {"n": 1},
+            "status": "ok",
+            "metrics": {"time": metric},
+            "duration": 2.0,
+            "energy": 10.0,
+            "started": 100.0,
+            "checks": ["right"],
             **changes,
         }
-    )  # fmt: skip
+    )
 
 
 def test_rounds_are_kept_apart_and_the_value_is_the_median_of_their_medians() -> None:
@@ -54,14 +64,18 @@ def test_rounds_are_kept_apart_and_the_value_is_the_median_of_their_medians() ->
 
 
 def test_conditions_are_the_worst_of_all_rounds() -> None:
-    quiet, busy = {"load": 0.1, "other_processes": 0.0}, {"load": 1.5, "other_processes": 2.0, "other_gpus": 1.0}
+    quiet, busy = (
+        {"load": 0.1, "other_processes": 0.0},
+        {"load": 1.5, "other_processes": 2.0, "other_gpus": 1.0},
+    )
     joined = combine([one([1.0], conditions=quiet), one([1.0], conditions=busy), one([1.0])])
     assert joined.conditions == {"load": 1.5, "other_processes": 2.0, "other_gpus": 1.0}
 
 
 def test_of_a_warning_of_several_rounds_that_of_the_worst_is_kept() -> None:
     texts = [
-        f"h2d: the median is known to ±{share}%, not ±0.9%, after {n} samples" for share, n in ((2.7, 90), (160.1, 9))
+        f"h2d: the median is known to ±{share}%, not ±0.9%, after {n} samples"
+        for share, n in ((2.7, 90), (160.1, 9))
     ]
     assert combine([one([1.0], warnings=[text]) for text in texts]).warnings == texts[1:]
 
@@ -86,7 +100,11 @@ def test_texts_that_differ_between_rounds_are_joined() -> None:
     slow = one([1.0])
     metric = replace(slow.metrics["time"], info={"timer": "perf_counter", "only": 1.0})
     joined = combine([one([1.0]), replace(slow, metrics={"time": metric})])
-    assert joined.metrics["time"].info == {"timer": "cuda events; perf_counter", "batch": 1, "only": 1.0}
+    assert joined.metrics["time"].info == {
+        "timer": "cuda events; perf_counter",
+        "batch": 1,
+        "only": 1.0,
+    }
 
 
 def test_a_round_that_failed_makes_the_point_fail_and_says_which() -> None:
@@ -127,7 +145,9 @@ def test_records_of_one_run_and_point_are_its_rounds_and_no_others() -> None:
     assert join_rounds(joined) == joined
 
 
-def test_a_retraction_takes_the_numbers_of_all_rounds_away_wherever_it_stands_and_gives_the_reason() -> None:
+def test_a_retraction_takes_the_numbers_of_all_rounds_away_wherever_it_stands_and_gives_the_reason() -> (  # noqa: E501
+    None
+):
     rounds = [one([1.0], run="r", node={"cpu": "EPYC"}), one([3.0], run="r", started=105.0)]
     other = one([5.0], run="s")
     line = retract(combine(rounds), "the timer fell back")
@@ -136,7 +156,12 @@ def test_a_retraction_takes_the_numbers_of_all_rounds_away_wherever_it_stands_an
     for order in itertools.permutations([*rounds, line, line]):
         retracted, stands = join_rounds([*order, other])
         assert (retracted.status, retracted.reason) == ("retracted", "the timer fell back")
-        assert (retracted.metrics, retracted.series, retracted.checks, retracted.duration) == ({}, {}, [], 4.0)
+        assert (retracted.metrics, retracted.series, retracted.checks, retracted.duration) == (
+            {},
+            {},
+            [],
+            4.0,
+        )
         assert retracted.is_complete
         assert stands == other
     assert join_rounds([*rounds, line])[0].node == {"cpu": "EPYC"}

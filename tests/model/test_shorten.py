@@ -11,7 +11,13 @@ def record_of(**metrics: MetricSamples) -> Record:
 
 def test_samples_are_shortened_and_keep_their_regime_and_rounds() -> None:
     time = MetricSamples(
-        "s", "lower", [0.00041816199995992065, 2 / 3], {"timer": "perf_counter"}, [1 / 3, 2e-7 / 3], [1, 1], [2]
+        "s",
+        "lower",
+        [0.00041816199995992065, 2 / 3],
+        {"timer": "perf_counter"},
+        [1 / 3, 2e-7 / 3],
+        [1, 1],
+        [2],
     )
     found = shorten(record_of(time=time)).metrics["time"]
     assert found.samples == [0.000418162, 0.666666667]
@@ -25,4 +31,7 @@ def test_counts_stay_exact() -> None:
     flop = MetricSamples("FLOP", None, [12345678901.0])
     share = MetricSamples("1", "higher", [2 / 3])
     found = shorten(record_of(flop=flop, share=share))
-    assert (found.metrics["flop"].samples, found.metrics["share"].samples) == ([12345678901.0], [2 / 3])
+    assert (found.metrics["flop"].samples, found.metrics["share"].samples) == (
+        [12345678901.0],
+        [2 / 3],
+    )

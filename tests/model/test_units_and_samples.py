@@ -34,7 +34,9 @@ def test_bytes_over_time_are_bandwidth_sample_by_sample() -> None:
 def test_a_sum_keeps_its_unit_and_a_product_has_none() -> None:
     time = Samples.of([2.0], "s")
     assert [each.unit for each in (time + 1, 1 - time, time + time, time - 2 * time)] == ["s"] * 4
-    assert [each.unit for each in (time * 2, time * time, time / 2, 1 / time, time / time)] == [""] * 5
+    assert [each.unit for each in (time * 2, time * time, time / 2, 1 / time, time / time)] == [
+        ""
+    ] * 5
     assert (1 - time).values == (-1.0,)
 
 
@@ -72,8 +74,8 @@ def test_scaling_scales_median_and_interval(values: list[float], factor: float) 
 
 
 def test_the_interval_of_ten_values_is_the_second_to_the_ninth() -> None:
-    # Binomial(10, 1/2): P(X <= 1) = (1 + 10) / 1024 = 0.0107 <= 0.025, P(X <= 2) = 56 / 1024 = 0.0547 > 0.025,
-    # so ranks 2 and 9 hold the median with probability 1 - 2 * 0.0107 = 97.9 %.
+    # Binomial(10, 1/2): P(X <= 1) = (1 + 10) / 1024 = 0.0107 <= 0.025, P(X <= 2) = 56 / 1024 =
+    # 0.0547 > 0.025, so ranks 2 and 9 hold the median with probability 1 - 2 * 0.0107 = 97.9 %.
     assert Samples.of(range(1, 11), "s").interval() == (2.0, 9.0)
 
 
@@ -96,21 +98,31 @@ def autoregressive(correlation: float, count: int, rng: random.Random) -> list[f
     return values
 
 
-@pytest.mark.parametrize(("correlation", "count"), [(0.0, 40), (0.0, 400), (0.5, 40), (0.5, 400), (0.94, 400)])
-def test_the_interval_covers_the_true_median_of_a_correlated_series(correlation: float, count: int) -> None:
+@pytest.mark.parametrize(
+    ("correlation", "count"), [(0.0, 40), (0.0, 400), (0.5, 40), (0.5, 400), (0.94, 400)]
+)
+def test_the_interval_covers_the_true_median_of_a_correlated_series(
+    correlation: float, count: int
+) -> None:
     rng = random.Random(11)
-    trials = [Samples.of(autoregressive(correlation, count, rng), "s").interval() for _ in range(600)]
-    # Taken as independent, the samples of 0.94 cover it in a third of all trials, those of 0.5 in 83 %.
+    trials = [
+        Samples.of(autoregressive(correlation, count, rng), "s").interval() for _ in range(600)
+    ]
+    # Taken as independent, the samples of 0.94 cover it in a third of all trials, those of 0.5 in
+    # 83 %.
     assert sum(low <= 0 <= high for low, high in trials) >= 0.93 * len(trials)
 
 
 @pytest.mark.parametrize(("correlation", "times"), [(0.0, 1.0), (0.5, 2.31), (0.94, 22.5)])
 def test_correlated_samples_count_as_fewer(correlation: float, times: float) -> None:
-    # Which half a value lies in is correlated by 2/π·arcsin(φ^k) at lag k; its sum over all lags is the time.
+    # Which half a value lies in is correlated by 2/π·arcsin(φ^k) at lag k; its sum over all lags is
+    # the time.
     correlations = [math.asin(correlation**lag) * 2 / math.pi for lag in range(1, 400)]
     assert 1 + 2 * sum(correlations) == pytest.approx(times, rel=0.01)
     rng = random.Random(5)
-    counts = [Samples.of(autoregressive(correlation, 4000, rng), "s").effective_count for _ in range(20)]
+    counts = [
+        Samples.of(autoregressive(correlation, 4000, rng), "s").effective_count for _ in range(20)
+    ]
     assert 4000 / times * 0.75 < statistics.fmean(counts) < 4000 / times * 1.05
 
 
@@ -140,5 +152,7 @@ def test_two_levels_that_a_series_changes_between_once_count_as_few(low: int) ->
 
 def test_the_coefficient_of_variation_is_deviation_over_mean() -> None:
     values = [9.0, 10.0, 11.0]
-    assert Samples.of(values, "s").coefficient_of_variation == pytest.approx(statistics.stdev(values) / 10)
+    assert Samples.of(values, "s").coefficient_of_variation == pytest.approx(
+        statistics.stdev(values) / 10
+    )
     assert Samples.of([3.0], "s").coefficient_of_variation == 0.0

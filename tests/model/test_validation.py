@@ -1,4 +1,5 @@
-"""What `decode` believes: every Record that the project has stored, and none of a hostile third party's."""
+"""What `decode` believes: every Record that the project has stored, and none of a hostile third
+party's."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def decoded(record: dict[str, Any]) -> Record:
     return decode(hostile.line_of(record).rstrip(b"\n"))
 
 
-def test_every_stored_record_is_taken_and_stands_in_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_stored_record_is_taken_and_stands_in_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     counts = {}
     for folder in (ROOT / "results", ROOT / "examples" / "planted_regressions" / "results"):
         lines = 0
@@ -60,18 +63,25 @@ def test_what_is_not_to_be_believed_is_refused_in_one_short_line() -> None:
         else:
             taken.append(what)
     assert taken == []
-    print(f"{len(VARIANTS)} Records of {len({what.partition(' ')[0] for what, _ in VARIANTS})} kinds refused")
+    print(
+        f"{len(VARIANTS)} Records of {len({what.partition(' ')[0] for what, _ in VARIANTS})} kinds"
+        " refused"
+    )
 
 
 def test_a_later_schema_is_named_whatever_else_has_changed() -> None:
     for changes in ({}, {"metrics": [1, 2]}, {"params": "n=1"}):
-        with pytest.raises(msgspec.ValidationError, match=r"schema 99, and this version reads 1 at most; upgrade"):
+        with pytest.raises(
+            msgspec.ValidationError, match=r"schema 99, and this version reads 1 at most; upgrade"
+        ):
             decoded({**hostile.GOOD, "schema": 99, **changes})
 
 
 def test_a_clock_may_be_ahead_by_less_than_a_day() -> None:
     assert decoded({**hostile.GOOD, "started": time.time() + 80_000}).status == "ok"
-    with pytest.raises(msgspec.ValidationError, match="in the future: the clock of its machine was wrong"):
+    with pytest.raises(
+        msgspec.ValidationError, match="in the future: the clock of its machine was wrong"
+    ):
         decoded({**hostile.GOOD, "started": time.time() + 90_000})
 
 
@@ -80,7 +90,12 @@ def test_what_no_reader_would_take_is_not_stored(tmp_path: Path) -> None:
     good = decoded(hostile.GOOD)
     append_record(path, good)
     before = path.read_bytes()
-    for changes in ({"environment": "../x"}, {"reason": "x" * 10_001}, {"started": 1e308}, {"energy": float("nan")}):
+    for changes in (
+        {"environment": "../x"},
+        {"reason": "x" * 10_001},
+        {"started": 1e308},
+        {"energy": float("nan")},
+    ):
         with pytest.raises(HpmlError, match="cannot be stored"):
             append_record(path, msgspec.structs.replace(good, **changes))
     with pytest.raises(HpmlError, match="brings its own interval"):
@@ -97,7 +112,11 @@ def test_texts_keep_their_head_and_tail_and_say_what_is_missing() -> None:
     assert f"[{len(text) - MOST_TEXT:,} of {len(text):,} characters left out]" in kept
     assert abridge("x" * MOST_TEXT) == "x" * MOST_TEXT
     record = msgspec.structs.replace(
-        decoded(hostile.GOOD), reason=text, output=text, warnings=[text] * 3, checks=["right"] * 5000
+        decoded(hostile.GOOD),
+        reason=text,
+        output=text,
+        warnings=[text] * 3,
+        checks=["right"] * 5000,
     )
     stored = decode(encode(bounded(record)))
     assert len(stored.checks) == 1000 and stored.checks[-1] == "4,001 more checks left out"
@@ -109,10 +128,17 @@ def test_texts_keep_their_head_and_tail_and_say_what_is_missing() -> None:
     [
         ("s", "higher", None, "higher is never better in s; use 'lower' or None"),
         ("FLOP/s", "lower", None, "lower is never better in FLOP/s"),
-        ("s", "lower", (-1.0, None), "nothing is below 0 s; give a difference, which may be, the direction None"),
+        (
+            "s",
+            "lower",
+            (-1.0, None),
+            "nothing is below 0 s; give a difference, which may be, the direction None",
+        ),
     ],
 )
-def test_what_could_not_be_stored_cannot_be_declared(unit: str, direction: Any, possible: Any, said: str) -> None:
+def test_what_could_not_be_stored_cannot_be_declared(
+    unit: str, direction: Any, possible: Any, said: str
+) -> None:
     with pytest.raises(DefinitionError, match=said):
         Metric("time", unit, direction, possible=possible)
     Metric("time", unit, None, possible=possible)
@@ -128,7 +154,13 @@ def test_a_benchmark_that_no_record_could_hold_is_refused() -> None:
         ({"grid": {"n": [2**65]}}, "more than 64 bits"),
         ({"grid": {"n": [1]}, "version": "x" * 201}, "up to 200 printable characters"),
         ({"grid": {"n": [1]}, "version": "1\n2"}, "printable characters"),
-        ({"grid": {"n": [1]}, "metrics": [Metric(f"m{each}", "s", "lower") for each in range(1001)]}, "1,001 metrics"),
+        (
+            {
+                "grid": {"n": [1]},
+                "metrics": [Metric(f"m{each}", "s", "lower") for each in range(1001)],
+            },
+            "1,001 metrics",
+        ),
     ):
         with pytest.raises(DefinitionError, match=said):
             Benchmark("toy", measure, **{"metrics": metrics, **changes})

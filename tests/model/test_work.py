@@ -16,7 +16,14 @@ H200 = {"gpus": [{"name": "NVIDIA H200"}, {"name": "NVIDIA H200"}]}
 def record(work: DeclaredWork, seconds: float, **metrics: MetricSamples) -> Record:
     time = MetricSamples("s", "lower", [seconds])
     facts: dict[str, Any] = {"node": H200, "work": {"time": work}, "params": {"n": 1}}
-    return Record(benchmark="b", plugin="p", version="1", status="ok", metrics={"time": time, **metrics}, **facts)
+    return Record(
+        benchmark="b",
+        plugin="p",
+        version="1",
+        status="ok",
+        metrics={"time": time, **metrics},
+        **facts,
+    )
 
 
 def test_the_share_is_that_of_the_nearer_limit() -> None:
@@ -61,7 +68,9 @@ def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
     wording = "2\u202f731 FLOP/B, 50 % of the published peak, 70.7 % of the measured roof"
     assert describe_shares(found, roof, "time") == describe_shares(found, roof, "rate") == wording
     assert describe_shares(found, roof, "copied") == ""
-    assert shares(record(DeclaredWork(flop=1e15, dtype="bfloat16", gpus=1, roof=True), 2.0), roof) == {
+    assert shares(
+        record(DeclaredWork(flop=1e15, dtype="bfloat16", gpus=1, roof=True), 2.0), roof
+    ) == {
         "of published peak": "50.6 %"  # and not of itself
     }
     on_cpu = record(DeclaredWork(flop=1e9), 1.0)

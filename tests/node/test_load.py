@@ -16,10 +16,16 @@ class Proc:
     """A /proc of two CPUs whose times advance when told."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.now, self.busy, self.processes = folder, 100.0, [50.0, 50.0, 50.0], {7: 1.0, 8: 1.0}
+        self.folder, self.now, self.busy, self.processes = (
+            folder,
+            100.0,
+            [50.0, 50.0, 50.0],
+            {7: 1.0, 8: 1.0},
+        )
         monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})  # the third CPU is not ours
         monkeypatch.setattr("time.monotonic", lambda: self.now)
-        monkeypatch.setattr("resource.getrusage", lambda who: (self.now / 10, 0.0))  # own: 0.2 CPUs, with children
+        # own: 0.2 CPUs, with children
+        monkeypatch.setattr("resource.getrusage", lambda who: (self.now / 10, 0.0))
         monkeypatch.setattr("os.getloadavg", lambda: (10.0, 1.0, 1.0))
         self.write()
 
@@ -55,7 +61,9 @@ def test_what_others_use_is_all_cpu_time_on_usable_cpus_but_this_process_s_own(p
     assert describe_load(watch) == "load 10 on 2 CPUs: other processes use 1.6 of them"
 
 
-def test_processes_of_other_users_are_counted_by_user(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_other_users_are_counted_by_user(
+    proc: Proc, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = os.getuid()
     monkeypatch.setattr("os.getuid", lambda: owner + 1)
     watch = CpuWatch(proc.folder)

@@ -32,7 +32,8 @@ GIB = 2**30
 
 @dataclass
 class Card:
-    """A card or, with `board`, a MIG device of one. places: MIG devices; None is a place without one."""
+    """A card or, with `board`, a MIG device of one. places: MIG devices; None is a place without
+    one."""
 
     uuid: str
     name: str = A100
@@ -222,7 +223,9 @@ def test_the_whole_card_keeps_its_name_and_facts(machine: Callable[..., None]) -
     assert node.host_gpus == 2
 
 
-def test_cards_of_one_name_with_other_memory_are_other_machines(machine: Callable[..., None]) -> None:
+def test_cards_of_one_name_with_other_memory_are_other_machines(
+    machine: Callable[..., None],
+) -> None:
     names = []
     for gib in (8, 12):
         machine(Card("GPU-1", "NVIDIA GeForce RTX 3060", gib * GIB - 2**28))
@@ -231,7 +234,11 @@ def test_cards_of_one_name_with_other_memory_are_other_machines(machine: Callabl
 
 
 def test_cuda_sees_one_mig_device_and_no_card_beside_it(machine: Callable[..., None]) -> None:
-    cards = (Card("GPU-0"), with_mig("GPU-1", mig_device("MIG-a"), mig_device("MIG-b")), Card("GPU-2"))
+    cards = (
+        Card("GPU-0"),
+        with_mig("GPU-1", mig_device("MIG-a"), mig_device("MIG-b")),
+        Card("GPU-2"),
+    )
     seen = {
         None: ["MIG-a"],
         "0,2": ["GPU-0", "GPU-2"],  # an index is a card's: the third is not a MIG device
@@ -251,14 +258,23 @@ def test_cuda_sees_one_mig_device_and_no_card_beside_it(machine: Callable[..., N
         assert [gpu.uuid for gpu in visible(found.gpus, choice, found.slices)] == uuids, choice
 
 
-def test_a_mig_device_is_found_by_the_name_that_older_drivers_give_it(machine: Callable[..., None]) -> None:
-    machine(with_mig("GPU-1", mig_device("MIG-GPU-1/7/0"), mig_device("MIG-GPU-1/8/0")), choice="MIG-GPU-1/8/0")
+def test_a_mig_device_is_found_by_the_name_that_older_drivers_give_it(
+    machine: Callable[..., None],
+) -> None:
+    machine(
+        with_mig("GPU-1", mig_device("MIG-GPU-1/7/0"), mig_device("MIG-GPU-1/8/0")),
+        choice="MIG-GPU-1/8/0",
+    )
     assert [gpu.uuid for gpu in detect_node().gpus] == ["MIG-GPU-1/8/0"]
 
 
 @pytest.mark.parametrize(
     ("size", "memory", "name"),
-    [((14, 1, 1), 5, "MIG 1g.5gb"), ((42, 3, 3), 20, "MIG 3g.20gb"), ((14, 3, 1), 20, "MIG 1c.3g.20gb")],
+    [
+        ((14, 1, 1), 5, "MIG 1g.5gb"),
+        ((42, 3, 3), 20, "MIG 3g.20gb"),
+        ((14, 3, 1), 20, "MIG 1c.3g.20gb"),
+    ],
 )
 def test_a_mig_device_without_a_name_is_named_by_its_slices(
     machine: Callable[..., None], size: tuple[int, int, int], memory: int, name: str
@@ -277,7 +293,9 @@ def test_a_mig_device_without_a_name_is_named_by_its_slices(
         ("-1", ""),
     ],
 )
-def test_why_cuda_has_no_device_is_said(machine: Callable[..., None], choice: str | None, problem: str) -> None:
+def test_why_cuda_has_no_device_is_said(
+    machine: Callable[..., None], choice: str | None, problem: str
+) -> None:
     machine(with_mig("GPU-1"), choice=choice)
     node = detect_node()
     assert node.gpus == ()
@@ -285,7 +303,9 @@ def test_why_cuda_has_no_device_is_said(machine: Callable[..., None], choice: st
     assert bool(node.gpu_problem) == bool(problem)
 
 
-def test_watching_a_mig_device_tells_no_power_of_the_whole_card(machine: Callable[..., None]) -> None:
+def test_watching_a_mig_device_tells_no_power_of_the_whole_card(
+    machine: Callable[..., None],
+) -> None:
     machine(with_mig("GPU-1", mig_device("MIG-a"), mig_device("MIG-b")), choice="MIG-a")
     (gpu,) = detect_node().gpus
     (card,) = open_cards([gpu])
@@ -313,12 +333,16 @@ def test_cuda_counts_the_devices_as_the_record_names_them(gpu_node: Node) -> Non
     assert pin_devices(gpu_node, ours) == ""
     assert ours == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     theirs = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST", "CUDA_VISIBLE_DEVICES": "0"}
-    assert "CUDA_DEVICE_ORDER=FASTEST_FIRST was replaced by PCI_BUS_ID" in pin_devices(gpu_node, theirs)
+    assert "CUDA_DEVICE_ORDER=FASTEST_FIRST was replaced by PCI_BUS_ID" in pin_devices(
+        gpu_node, theirs
+    )
     assert theirs == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0"}
 
 
 def test_cuda_is_told_which_mig_device_is_measured(gpu_node: Node) -> None:
-    node = with_facts(gpu_node, gpus=(Gpu(f"{A100} MIG 1g.5gb", uuid="MIG-b", mig=True, board="GPU-1"),))
+    node = with_facts(
+        gpu_node, gpus=(Gpu(f"{A100} MIG 1g.5gb", uuid="MIG-b", mig=True, board="GPU-1"),)
+    )
     variables = {"CUDA_VISIBLE_DEVICES": "1"}
     pin_devices(node, variables)
     assert variables["CUDA_VISIBLE_DEVICES"] == "MIG-b"
@@ -358,7 +382,9 @@ def test_points_and_ranks_count_the_devices_so(
     if order:
         monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
     metrics = [Metric("time", "s", "lower")]
-    benchmark = Benchmark("order", measure_order, grid={"path": [str(tmp_path)]}, metrics=metrics, requires=Requires())
+    benchmark = Benchmark(
+        "order", measure_order, grid={"path": [str(tmp_path)]}, metrics=metrics, requires=Requires()
+    )
     record = measure_point(benchmark, {"path": str(tmp_path)}, Context(gpu_node, watch=False))
     assert record.status == "ok", record.reason
     written = {file.name: file.read_text() for file in tmp_path.iterdir()}

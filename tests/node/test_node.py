@@ -37,7 +37,8 @@ def test_a_node_tells_which_part_of_its_host_it_may_use(monkeypatch: pytest.Monk
     first = min(os.sched_getaffinity(0))
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {first})
     monkeypatch.setattr(
-        "hpml_plugins.node.detect.read_gpus", lambda: Found((Gpu("a", uuid="GPU-1"), Gpu("b", uuid="GPU-2")))
+        "hpml_plugins.node.detect.read_gpus",
+        lambda: Found((Gpu("a", uuid="GPU-1"), Gpu("b", uuid="GPU-2"))),
     )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     node = detect_node()
@@ -53,7 +54,9 @@ def test_a_control_group_may_limit_the_time_of_the_cpus(tmp_path: Path) -> None:
         assert _cpu_quota(limit) == cpus
 
 
-def test_the_numa_nodes_of_the_cpus_that_may_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_numa_nodes_of_the_cpus_that_may_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for place in ("node0/cpu0", "node0/cpu1", "node0/cpumap", "node1/cpu2", "node10/cpu3"):
         (tmp_path / place).mkdir(parents=True)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {1, 3})
@@ -61,7 +64,9 @@ def test_the_numa_nodes_of_the_cpus_that_may_be_used(tmp_path: Path, monkeypatch
     assert _cpu_numa(tmp_path / "none") == ()
 
 
-def test_a_machine_without_driver_has_no_gpu_and_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_driver_has_no_gpu_and_no_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def no_library(name: str) -> None:
         raise OSError(name)
 
@@ -78,7 +83,9 @@ def test_a_machine_without_driver_has_no_gpu_and_no_problem(monkeypatch: pytest.
         ("NVIDIA GeForce GTX 1080 Ti", 1, "gtx-1080-ti-x1"),
     ],
 )
-def test_a_gpu_machine_is_named_by_type_and_count(node: Node, gpu: str, count: int, name: str) -> None:
+def test_a_gpu_machine_is_named_by_type_and_count(
+    node: Node, gpu: str, count: int, name: str
+) -> None:
     gpus = tuple(Gpu(name=gpu) for _ in range(count))
     assert machine_name(Node(node.os, node.arch, node.cpu, 2, 1.0, "3", gpus)) == name
 
@@ -93,7 +100,9 @@ def test_the_machines_that_have_results_keep_their_names(node: Node) -> None:
         assert peaks
         name = full_name(facts["gpu"], peaks.memory)
         gpus = (Gpu(name=name, memory=peaks.memory),) * int(facts["num_gpu"])
-        assert machine_name(Node(node.os, node.arch, node.cpu, 2, 1.0, "3", gpus)) == facts["machine"]
+        assert (
+            machine_name(Node(node.os, node.arch, node.cpu, 2, 1.0, "3", gpus)) == facts["machine"]
+        )
         checked.append(facts["machine"])
     assert {"h100-80gb-hbm3-x1", "h200-x1", "h200-x2", "h200-x4"} <= set(checked)
 
@@ -121,7 +130,10 @@ def test_a_machine_without_gpu_is_named_by_its_cpu(node: Node, cpu: str, name: s
 def test_a_cpu_whose_name_tells_no_generation_has_its_family_and_model(
     monkeypatch: pytest.MonkeyPatch, name: str, shown: str
 ) -> None:
-    info = f"vendor_id\t: X\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: {name}\nflags\t\t: fpu hypervisor\n\n"
+    info = (
+        f"vendor_id\t: X\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: {name}\nflags\t\t: fpu"
+        " hypervisor\n\n"
+    )
     monkeypatch.setattr(detect, "_read", lambda path: info * 2 if path == "/proc/cpuinfo" else "")
     assert detect_node().cpu == shown
 
@@ -142,7 +154,13 @@ def test_cuda_visible_devices_chooses_as_cuda_does() -> None:
 
 
 def test_facets_stay_as_first_recorded_while_the_gpus_are_the_same(gpu_node: Node) -> None:
-    known = {"gpu": "NVIDIA H200", "num_gpu": "2", "ram": "31 GiB", "cpu": "another host", "version": 1}
+    known = {
+        "gpu": "NVIDIA H200",
+        "num_gpu": "2",
+        "ram": "31 GiB",
+        "cpu": "another host",
+        "version": 1,
+    }
     assert facets(gpu_node, "h200-x2", known)["ram"] == "31 GiB"
     assert facets(gpu_node, "h200-x2", {**known, "num_gpu": "1"})["ram"] == "128 GiB"
     assert facets(gpu_node, "h200-x2", {}) == {

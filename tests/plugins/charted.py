@@ -14,7 +14,8 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 @dataclass(frozen=True)
 class Picture:
-    """texts: all that can be read.  marks: kind ("point", "bar", "line mark", "rule") → the description of each."""
+    """texts: all that can be read.  marks: kind ("point", "bar", "line mark", "rule") → the
+    description of each."""
 
     texts: set[str]
     marks: dict[str, list[str]]

@@ -1,4 +1,5 @@
-"""Tests of plugins measure points by hand: the built-in data sets are in force, as under a registry that names them."""
+"""Tests of plugins measure points by hand: the built-in data sets are in force, as under a registry
+that names them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ def built_in_data_sets() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread_of_torch() -> None:
-    """Points are forks of this process; a fork lacks the threads that OpenMP has started, and waits for them."""
+    """Points are forks of this process; a fork lacks the threads that OpenMP has started, and waits
+    for them."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,4 +1,5 @@
-"""Numbers of the plugin kernels against float64 and by hand; test_kernels.py runs them in a process of their own."""
+"""Numbers of the plugin kernels against float64 and by hand; test_kernels.py runs them in a process
+of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ def test_products_agree_with_float64_and_their_formats_lose_what_they_must(forma
     assert low < wanted.error(result, of_format=True) < high
     assert wanted.error(result + result.abs().max() / 4) > gemm.LARGEST_ERROR
     if format == "int8":
-        assert list(wanted.ways) == ["torch._int_mm, 32 rows, unscaled int32"] and result.dtype == torch.int32
+        assert (
+            list(wanted.ways) == ["torch._int_mm, 32 rows, unscaled int32"]
+            and result.dtype == torch.int32
+        )
 
 
 def test_block_formats_keep_what_their_bits_can_hold() -> None:
@@ -35,10 +39,16 @@ def test_block_formats_keep_what_their_bits_can_hold() -> None:
 
     x = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
     elements, scales = to_blocks("mxfp8", x)
-    assert elements.shape == (4, 64) and scales.dtype == torch.float8_e8m0fnu and scales.shape == (4, 2)
+    assert (
+        elements.shape == (4, 64)
+        and scales.dtype == torch.float8_e8m0fnu
+        and scales.shape == (4, 2)
+    )
     assert relative_error(from_blocks("mxfp8", elements, scales), x) < 0.05
     elements, scales = to_blocks("nvfp4", x)
-    assert elements.shape == (4, 32) and scales.dtype == torch.float8_e4m3fn and scales.shape == (4, 4)
+    assert (
+        elements.shape == (4, 32) and scales.dtype == torch.float8_e4m3fn and scales.shape == (4, 4)
+    )
     back = from_blocks("nvfp4", elements, scales)
     assert 0.05 < relative_error(back, x) < 0.15
     # of a block, the largest number is kept to the rounding of its scale, 2**-4
@@ -51,7 +61,8 @@ def test_numbers_of_block_formats_by_hand() -> None:
 
     from hpml_plugins.plugins.kernels.products import from_blocks, to_blocks
 
-    # the largest of 16 becomes 6, of 32 becomes 448 or the power of two below: here the scales are 1 and 2**-6
+    # the largest of 16 becomes 6, of 32 becomes 448 or the power of two below: here the scales are
+    # 1 and 2**-6
     x = torch.tensor([[6.0, -4.0, 3.0, -0.5, *[0.0] * 12, *[7.0] * 16]])
     elements, scales = to_blocks("nvfp4", x[:, :16])
     assert scales.float().tolist() == [[1.0]]
@@ -87,7 +98,9 @@ def test_a_mask_by_blocks_is_that_of_all_pairs(length: int, window: int) -> None
 
     reach = window or length
     ours = causal_mask(length, window, "cpu")
-    pairs = create_block_mask(lambda b, h, q, k: (k <= q) & (k > q - reach), None, None, length, length, device="cpu")
+    pairs = create_block_mask(
+        lambda b, h, q, k: (k <= q) & (k > q - reach), None, None, length, length, device="cpu"
+    )
     assert torch.equal(ours.to_dense(), pairs.to_dense())
     assert int(ours.full_kv_num_blocks.sum()) == int(pairs.full_kv_num_blocks.sum())
 
@@ -116,7 +129,9 @@ def test_attention_in_float64_is_that_of_autograd() -> None:
     k, v = (torch.randn(40, 8, generator=generator, dtype=torch.float64) for _ in range(2))
     leaves = [each.clone().requires_grad_() for each in (q, k, v)]
     keys, values = (each.expand(2, 40, 8) for each in leaves[1:])
-    result = torch.nn.functional.scaled_dot_product_attention(leaves[0], keys, values, is_causal=True)
+    result = torch.nn.functional.scaled_dot_product_attention(
+        leaves[0], keys, values, is_causal=True
+    )
     wanted = [result, *torch.autograd.grad(result, leaves, g)]
     for ours, theirs in zip(exact_gradients(q, k, v, g, chunk=16), wanted, strict=True):
         torch.testing.assert_close(ours, theirs)

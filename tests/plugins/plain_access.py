@@ -1,4 +1,5 @@
-"""`tile_kernel.make_access` in plain Python, for numba's simulator, which cannot run made machine code.
+"""`tile_kernel.make_access` in plain Python, for numba's simulator, which cannot run made machine
+code.
 
 Every access is held against its bounds and its border.
 """
@@ -19,16 +20,29 @@ class PlainAccess:
         self.kind, self.tile = kind, kind.tile
         self.number = np.dtype(kind.dtype).type
 
-    def fetch_a(self, x: Any, at: int, step: int, row: int, rows: int, column: int, columns: int) -> list[Any]:
+    def fetch_a(
+        self, x: Any, at: int, step: int, row: int, rows: int, column: int, columns: int
+    ) -> list[Any]:
         down = self.tile.threads // self.kind.a.line
         return self._fetch(self.kind.a.loads, down, x, at, step, row, rows, column, columns)
 
-    def fetch_b(self, x: Any, at: int, step: int, row: int, rows: int, column: int, columns: int) -> list[Any]:
+    def fetch_b(
+        self, x: Any, at: int, step: int, row: int, rows: int, column: int, columns: int
+    ) -> list[Any]:
         down = self.tile.threads // self.kind.b.line
         return self._fetch(self.kind.b.loads, down, x, at, step, row, rows, column, columns)
 
     def _fetch(
-        self, loads: int, down: int, x: Any, at: int, step: int, row: int, rows: int, column: int, columns: int
+        self,
+        loads: int,
+        down: int,
+        x: Any,
+        at: int,
+        step: int,
+        row: int,
+        rows: int,
+        column: int,
+        columns: int,
     ) -> list[Any]:
         values: list[Any] = []
         for i in range(loads):
@@ -37,21 +51,37 @@ class PlainAccess:
                 values += [self.number(0)] * self.kind.width
                 continue
             place = at + i * step
-            if (at, step, row, rows, column, columns) != (0,) * 6:  # the kernel's first, whose values it drops
-                assert place == (row + i * down) * columns + column, "row, column and place disagree"
+            # the kernel's first, whose values it drops
+            if (at, step, row, rows, column, columns) != (0,) * 6:
+                assert place == (row + i * down) * columns + column, (
+                    "row, column and place disagree"
+                )
             assert place % self.kind.width == 0, "not aligned"
             values += [x[place + j] for j in range(self.kind.width)]
         return values
 
     def put_a(self, shared: Any, at: int, values: list[Any]) -> None:
         down = self.tile.threads // self.kind.a.line
-        self._put(self.kind.a.loads, down, self.kind.a.pitch, self.kind.a.turned, shared, at, values)
+        self._put(
+            self.kind.a.loads, down, self.kind.a.pitch, self.kind.a.turned, shared, at, values
+        )
 
     def put_b(self, shared: Any, at: int, values: list[Any]) -> None:
         down = self.tile.threads // self.kind.b.line
-        self._put(self.kind.b.loads, down, self.kind.b.pitch, self.kind.b.turned, shared, at, values)
+        self._put(
+            self.kind.b.loads, down, self.kind.b.pitch, self.kind.b.turned, shared, at, values
+        )
 
-    def _put(self, loads: int, down: int, pitch: int, turned: bool, shared: Any, at: int, values: list[Any]) -> None:
+    def _put(
+        self,
+        loads: int,
+        down: int,
+        pitch: int,
+        turned: bool,
+        shared: Any,
+        at: int,
+        values: list[Any],
+    ) -> None:
         for i in range(loads):
             for j in range(self.kind.width):
                 place = at + i * down + j * pitch if turned else at + i * down * pitch + j
@@ -68,7 +98,9 @@ class PlainAccess:
                     sums[i * tile.wide + j] += left[i] * right[j]
         return sums
 
-    def write(self, c: Any, sums: list[Any], alpha: Any, beta: Any, row: int, column: int, m: int, n: int) -> None:
+    def write(
+        self, c: Any, sums: list[Any], alpha: Any, beta: Any, row: int, column: int, m: int, n: int
+    ) -> None:
         for i in range(self.tile.high):
             for j in range(self.tile.wide):
                 y, x = row + self._row(i), column + self._column(j)

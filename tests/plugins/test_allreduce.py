@@ -1,4 +1,5 @@
-"""The plugin `allreduce`: formulas by hand, its check against spoilt collectives, NCCL's log, and gloo on the CPU."""
+"""The plugin `allreduce`: formulas by hand, its check against spoilt collectives, NCCL's log, and
+gloo on the CPU."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ node:71:71 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo TREE proto LL channel{
 node:71:71 [0] NCCL INFO AllGather: 8388608 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..23}
 node:71:71 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15} cgaClusterSize 0
 node:71:71 [0] NCCL INFO AllReduce: 4 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,12 +37,21 @@ def torch_is_loaded() -> None:
 
 
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
-    code = "import sys, hpml_plugins.plugins.allreduce; print(*{'torch', 'numpy', 'numba'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    code = (
+        "import sys, hpml_plugins.plugins.allreduce; print(*{'torch', 'numpy', 'numba'} &"
+        " set(sys.modules))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )
 
 
 @pytest.mark.parametrize(
-    ("size", "nbytes"), [("4B", 4), ("1KiB", 1024), ("32KiB", 32768), ("16MiB", 16777216), ("8GiB", 8589934592)]
+    ("size", "nbytes"),
+    [("4B", 4), ("1KiB", 1024), ("32KiB", 32768), ("16MiB", 16777216), ("8GiB", 8589934592)],
 )
 def test_sizes_by_hand(size: str, nbytes: int) -> None:
     assert size_in_bytes(size) == nbytes
@@ -53,7 +63,9 @@ def test_what_is_no_size_is_refused(size: str) -> None:
         size_in_bytes(size)
 
 
-def buffers(collective: str, index: int = 0, count: int = 2, elements: int = 6, *, in_place: bool) -> Any:
+def buffers(
+    collective: str, index: int = 0, count: int = 2, elements: int = 6, *, in_place: bool
+) -> Any:
     from hpml_plugins.plugins.allreduce.buffers import Buffers
 
     rank: Any = SimpleNamespace(index=index, count=count, device="cpu")
@@ -62,7 +74,11 @@ def buffers(collective: str, index: int = 0, count: int = 2, elements: int = 6, 
 
 @pytest.mark.parametrize(
     ("collective", "in_place"),
-    [*((collective, False) for collective in COLLECTIVES), ("all_reduce", True), ("broadcast", True)],
+    [
+        *((collective, False) for collective in COLLECTIVES),
+        ("all_reduce", True),
+        ("broadcast", True),
+    ],
 )
 def test_a_collective_that_does_nothing_is_seen_in_every_element_that_should_change(
     collective: str, in_place: bool
@@ -114,13 +130,23 @@ def test_a_size_that_ranks_cannot_share_is_refused() -> None:
 def test_nccls_choice_is_that_of_the_last_of_the_largest_calls(tmp_path: Path) -> None:
     (tmp_path / "nccl.71").write_text(LOG)
     folder = str(tmp_path)
-    assert read_choice(folder, "all_reduce") == {"algorithm": "RING", "protocol": "LL128", "channels": 16}
-    assert read_choice(folder, "all_gather") == {"algorithm": "RING", "protocol": "SIMPLE", "channels": 24}
+    assert read_choice(folder, "all_reduce") == {
+        "algorithm": "RING",
+        "protocol": "LL128",
+        "channels": 16,
+    }
+    assert read_choice(folder, "all_gather") == {
+        "algorithm": "RING",
+        "protocol": "SIMPLE",
+        "channels": 24,
+    }
     assert read_choice(folder, "broadcast") == {}
 
 
 def test_the_numbers_that_older_nccl_logs_are_named(tmp_path: Path) -> None:
-    (tmp_path / "nccl.71").write_text("node:71:71 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo 1 proto 2 time 41.2")
+    (tmp_path / "nccl.71").write_text(
+        "node:71:71 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo 1 proto 2 time 41.2"
+    )
     assert read_choice(str(tmp_path), "all_reduce") == {"algorithm": "RING", "protocol": "SIMPLE"}
 
 
@@ -146,11 +172,20 @@ def test_an_all_reduce_over_gloo_is_checked_and_timed(ranks: int, node: Node) ->
     assert record.checks == ["all_reduce differs from its float64 reference"]
     times = record.metrics["time"].samples
     assert min(times) > 0
-    assert record.metrics["algorithm_bandwidth"].samples == pytest.approx([2**20 / time for time in times])
+    assert record.metrics["algorithm_bandwidth"].samples == pytest.approx(
+        [2**20 / time for time in times]
+    )
     factor = {2: 1.0, 4: 1.5}[ranks]
-    assert record.metrics["bus_bandwidth"].samples == pytest.approx([factor * 2**20 / time for time in times])
+    assert record.metrics["bus_bandwidth"].samples == pytest.approx(
+        [factor * 2**20 / time for time in times]
+    )
     info = record.metrics["time"].info
-    assert (info["backend"], info["ranks"], info["over_ranks"], info["place"]) == ("gloo", ranks, "mean", "in")
+    assert (info["backend"], info["ranks"], info["over_ranks"], info["place"]) == (
+        "gloo",
+        ranks,
+        "mean",
+        "in",
+    )
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "broadcast"])
@@ -175,17 +210,26 @@ def test_a_spoilt_all_reduce_gives_no_number(node: Node, monkeypatch: pytest.Mon
 
         return step
 
-    monkeypatch.setattr(buffers, "step_of", all_but_the_last_element)  # the ranks are forked: they see it
+    # the ranks are forked: they see it
+    monkeypatch.setattr(buffers, "step_of", all_but_the_last_element)
     record = measured("allreduce_gloo", node, size="1KiB", ranks=2)
     assert record.status == "failed"
-    assert record.reason.endswith("check failed: all_reduce differs from its float64 reference in 1 elements")
+    assert record.reason.endswith(
+        "check failed: all_reduce differs from its float64 reference in 1 elements"
+    )
     assert record.metrics == {}
 
 
 def test_nccl_points_are_skipped_without_their_gpus(node: Node, gpu_node: Node) -> None:
     params = {"size": "1MiB", "place": "in"}
-    assert measured("allreduce_nccl", node, ranks=2, **params).reason == "needs 2 GPUs, this node has no GPU"
-    assert measured("allreduce_nccl", gpu_node, ranks=4, **params).reason == "needs 4 GPUs, this node has 2"
+    assert (
+        measured("allreduce_nccl", node, ranks=2, **params).reason
+        == "needs 2 GPUs, this node has no GPU"
+    )
+    assert (
+        measured("allreduce_nccl", gpu_node, ranks=4, **params).reason
+        == "needs 4 GPUs, this node has 2"
+    )
 
 
 def test_a_card_too_small_for_the_buffers_skips_the_point(gpu_node: Node) -> None:
@@ -196,7 +240,10 @@ def test_a_card_too_small_for_the_buffers_skips_the_point(gpu_node: Node) -> Non
     params = {"size": "16GiB", "ranks": 2, "place": "out"}
     record = measure_point(BENCHMARKS["allreduce_nccl"], params, Context(node, watch=False))
     # two buffers of 16 GiB and 4 beside them
-    assert (record.status, record.reason) == ("skipped", "needs 36.0 GiB of GPU memory, the card has 24.0")
+    assert (record.status, record.reason) == (
+        "skipped",
+        "needs 36.0 GiB of GPU memory, the card has 24.0",
+    )
 
 
 def test_a_wrong_place_or_collective_names_the_right_ones(gpu_node: Node, node: Node) -> None:

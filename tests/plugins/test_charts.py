@@ -1,4 +1,5 @@
-"""The charts of every built-in plugin, of what results/ holds: each compiles, and shows what its table has."""
+"""The charts of every built-in plugin, of what results/ holds: each compiles, and shows what its
+table has."""
 
 from __future__ import annotations
 
@@ -17,8 +18,11 @@ from hpml_plugins.report.reading import read_history
 vl_convert = pytest.importorskip("vl_convert")
 
 REGISTRY = read_registry(ROOT / "registry.yaml")
-#: Layers of panels with rows of their own; all of a chart's layers are of one table, so that nothing follows from it.
-FORKED = "Detected faceted independent scales that union domain of the same fields from different source"
+#: Layers of panels with rows of their own; all of a chart's layers are of one table, so that
+#: nothing follows from it.
+FORKED = (
+    "Detected faceted independent scales that union domain of the same fields from different source"
+)
 
 
 @cache
@@ -32,7 +36,9 @@ def drawables() -> dict[str, Drawable]:
 
 
 @pytest.mark.parametrize("plugin", [entry.name for entry in REGISTRY.plugins])
-def test_every_figure_has_its_table_and_a_chart_that_compiles(plugin: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_figure_has_its_table_and_a_chart_that_compiles(
+    plugin: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     for name, drawable in drawables().items():
         if drawable.plugin != plugin:
             continue
@@ -43,7 +49,11 @@ def test_every_figure_has_its_table_and_a_chart_that_compiles(plugin: str, capfd
         chart = complete(drawable.figure.chart, drawable.table, drawable.figure.title)
         json.dumps(chart, allow_nan=False)
         compiled = vl_convert.vegalite_to_vega(chart, show_warnings=True)
-        warnings = [line for line in capfd.readouterr().err.splitlines() if "WARN" in line and FORKED not in line]
+        warnings = [
+            line
+            for line in capfd.readouterr().err.splitlines()
+            if "WARN" in line and FORKED not in line
+        ]
         assert warnings == [], name
         assert len(compiled["marks"]) > 0
 
@@ -73,7 +83,9 @@ def test_charts_name_columns_that_their_tables_have() -> None:
     for name, drawable in drawables().items():
         chart = drawable.figure.chart
         if chart is not None and len(drawable.table):
-            assert fields(chart) <= computed(chart) | {"series"} | drawable.table.columns.keys(), name
+            assert fields(chart) <= computed(chart) | {"series"} | drawable.table.columns.keys(), (
+                name
+            )
 
 
 def test_a_chart_says_its_units_and_offers_zoom_and_a_legend_to_click() -> None:

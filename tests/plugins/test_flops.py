@@ -1,4 +1,5 @@
-"""The plugin `flops`: counts held against hand arithmetic, against torch's own counter and against torchvision."""
+"""The plugin `flops`: counts held against hand arithmetic, against torch's own counter and against
+torchvision."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from hpml_plugins.workloads.complexity import counting
 from hpml_plugins.workloads.complexity import models as zoo
 
 SIX = ["alexnet", "vgg16", "vgg19", "googlenet", "resnet18", "resnet50"]
-#: A transformer, an einsum, another image size, an auxiliary classifier: each took a decision of its own.
+#: A transformer, an einsum, another image size, an auxiliary classifier: each took a decision of
+#: its own.
 UNUSUAL = ["vit_b_16", "maxvit_t", "efficientnet_b1", "inception_v3"]
 
-# VGG's convolutions, all 3 × 3 with padding 1: output side, channels in, channels out, and how many in VGG19.
-# The multiply-adds of each, side² · in · out · 9:
+# VGG's convolutions, all 3 × 3 with padding 1: output side, channels in, channels out, and how many
+# in VGG19. The multiply-adds of each, side² · in · out · 9:
 VGG19_CONVOLUTIONS = [
     (224, 3, 64, 1),  # 224² ·   3 ·  64 · 9 =    86,704,128
     (224, 64, 64, 1),  # 224² ·  64 ·  64 · 9 = 1,849,688,064
@@ -34,12 +36,14 @@ VGG19_CONVOLUTIONS = [
     (28, 512, 512, 3),  #  28² · 512 · 512 · 9 = 1,849,688,064, three times
     (14, 512, 512, 4),  #  14² · 512 · 512 · 9 =   462,422,016, four times
 ]  # sum: 86,704,128 + 8 · 1,849,688,064 + 3 · 924,844,032 + 4 · 462,422,016 = 19,508,428,800
-VGG19_LINEAR = [(25_088, 4096), (4096, 4096), (4096, 1000)]  # 102,760,448 + 16,777,216 + 4,096,000 = 123,633,664
+# 102,760,448 + 16,777,216 + 4,096,000 = 123,633,664
+VGG19_LINEAR = [(25_088, 4096), (4096, 4096), (4096, 1000)]
 
 
 @pytest.fixture(scope="module")
 def measured() -> Any:
-    """`measured(name)`: what `flops` gave for a model and the bench that it used, each measured once."""
+    """`measured(name)`: what `flops` gave for a model and the bench that it used, each measured
+    once."""
     known: dict[str, tuple[dict[str, float], Bench]] = {}
 
     def measure(model: str) -> tuple[dict[str, float], Bench]:
@@ -66,7 +70,9 @@ def test_the_hook_offers_flops() -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(flops)
-    assert [[item.name for item in offered] for offered in manager.hook.hpml_benchmarks()] == [["flops"]]
+    assert [[item.name for item in offered] for offered in manager.hook.hpml_benchmarks()] == [
+        ["flops"]
+    ]
 
 
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
@@ -74,11 +80,19 @@ def test_importing_the_plugin_imports_nothing_heavy() -> None:
         "import sys, hpml_plugins.plugins.flops;"
         "print(*{'torch', 'torchvision', 'fvcore', 'numpy', 'numba'} & set(sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )
 
 
-def convolution_multiply_adds(out_channels: int, height: int, width: int, in_channels: int, kernel: int) -> int:
-    """Of one image. Source: torch/utils/flop_counter.py, conv_flop_count: a dot product per output."""
+def convolution_multiply_adds(
+    out_channels: int, height: int, width: int, in_channels: int, kernel: int
+) -> int:
+    """Of one image. Source: torch/utils/flop_counter.py, conv_flop_count: a dot product per
+    output."""
     return out_channels * height * width * in_channels * kernel**2
 
 
@@ -96,7 +110,8 @@ def test_the_grid_is_every_classifier_of_torchvision() -> None:
 
 def test_vgg19_by_hand_is_19_632_g_and_99_37_percent_convolutions(measured: Any) -> None:
     convolutions = sum(
-        times * convolution_multiply_adds(c_out, side, side, c_in, 3) for side, c_in, c_out, times in VGG19_CONVOLUTIONS
+        times * convolution_multiply_adds(c_out, side, side, c_in, 3)
+        for side, c_in, c_out, times in VGG19_CONVOLUTIONS
     )
     linear = sum(linear_multiply_adds(*features) for features in VGG19_LINEAR)
     assert (convolutions, linear) == (19_508_428_800, 123_633_664)
@@ -117,8 +132,19 @@ def test_alexnet_by_hand(measured: Any) -> None:
         linear_multiply_adds(4096, 1000),  # 4,096,000
     ]
     values, bench = measured("alexnet")
-    assert by_hand == [70276800, 223948800, 112140288, 149520384, 99680256, 37748736, 16777216, 4096000]
-    assert [number for number in bench.collected.series["layers"].columns["multiply_adds"] if number] == by_hand
+    assert by_hand == [
+        70276800,
+        223948800,
+        112140288,
+        149520384,
+        99680256,
+        37748736,
+        16777216,
+        4096000,
+    ]
+    assert [
+        number for number in bench.collected.series["layers"].columns["multiply_adds"] if number
+    ] == by_hand
     assert values["multiply_adds"] == sum(by_hand) == 714_188_480
 
 
@@ -130,7 +156,8 @@ def test_flops_are_twice_the_multiply_adds(model: str, measured: Any) -> None:
 
 @pytest.mark.parametrize("model", SIX)
 def test_the_count_is_exactly_that_of_torchs_own_counter(model: str, measured: Any) -> None:
-    """No tolerance: both count convolutions and linear layers without their bias, and nothing else here."""
+    """No tolerance: both count convolutions and linear layers without their bias, and nothing else
+    here."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
     from torchvision import models
@@ -148,7 +175,9 @@ def test_the_count_is_what_torchvision_publishes(model: str, measured: Any) -> N
     from torchvision import models
 
     weights = models.get_model_weights(model).IMAGENET1K_V1
-    assert measured(model)[0]["multiply_adds"] == pytest.approx(weights.meta["_ops"] * 1e9, rel=0.01)
+    assert measured(model)[0]["multiply_adds"] == pytest.approx(
+        weights.meta["_ops"] * 1e9, rel=0.01
+    )
 
 
 @pytest.mark.parametrize("model", [*SIX, "vit_b_16", "maxvit_t", "efficientnet_b1"])
@@ -156,7 +185,10 @@ def test_the_parameters_are_what_torchvision_publishes(model: str, measured: Any
     """inception_v3 is not here: torchvision publishes it with its auxiliary classifier."""
     from torchvision import models
 
-    assert measured(model)[0]["parameters"] == models.get_model_weights(model).IMAGENET1K_V1.meta["num_params"]
+    assert (
+        measured(model)[0]["parameters"]
+        == models.get_model_weights(model).IMAGENET1K_V1.meta["num_params"]
+    )
 
 
 @pytest.mark.parametrize("model", SIX)
@@ -170,7 +202,8 @@ def test_the_layers_add_up_to_the_model(model: str, measured: Any) -> None:
 def test_bytes_and_activations_of_a_linear_and_a_convolution_layer_by_hand(measured: Any) -> None:
     _, bench = measured("alexnet")
     rows = rows_of(bench, "layers", "layer")
-    # classifier.6: 4096 in, 1000 out; read 4096 + 4096 · 1000 + 1000 numbers, write 1000: 4,102,096 · 4 B
+    # classifier.6: 4096 in, 1000 out; read 4096 + 4096 · 1000 + 1000 numbers, write 1000: 4,102,096
+    # · 4 B
     assert rows["classifier.6"] == {
         "type": "Linear",
         "multiply_adds": 4_096_000,
@@ -180,7 +213,8 @@ def test_bytes_and_activations_of_a_linear_and_a_convolution_layer_by_hand(measu
         "bytes": 16_408_384,
         "parameters": 4_097_000,
     }
-    # features.0: read 3 · 224² + 64 · 3 · 11² + 64 = 173,824 numbers, write 64 · 55² = 193,600: 367,424 · 4 B
+    # features.0: read 3 · 224² + 64 · 3 · 11² + 64 = 173,824 numbers, write 64 · 55² = 193,600:
+    # 367,424 · 4 B
     assert rows["features.0"]["activations"] == 193_600
     assert rows["features.0"]["bytes"] == 1_469_696
     # in place: 193,600 numbers read and written, and no new memory
@@ -199,8 +233,9 @@ def test_layers_and_operators_add_up_to_the_same(model: str, measured: Any) -> N
 
 def test_a_transformer_by_hand(measured: Any) -> None:
     values, bench = measured("vit_b_16")
-    # patches 196 · 768 · 3 · 16² = 115,605,504; twelve blocks of 197 rows: QKV 768 · 2304, output 768 · 768, MLP twice
-    # 768 · 3072: 197 · 7,077,888 = 1,394,343,936, and attention 59,610,624; head 768,000
+    # patches 196 · 768 · 3 · 16² = 115,605,504; twelve blocks of 197 rows: QKV 768 · 2304, output
+    # 768 · 768, MLP twice 768 · 3072: 197 · 7,077,888 = 1,394,343,936, and attention 59,610,624;
+    # head 768,000
     by_hand = 115_605_504 + 12 * (1_394_343_936 + 59_610_624) + 768_000
     assert values["multiply_adds"] == by_hand == 17_563_828_224
     operators = rows_of(bench, "operators", "operator")
@@ -212,7 +247,10 @@ def test_a_transformer_by_hand(measured: Any) -> None:
 def test_what_was_not_counted_is_named(measured: Any) -> None:
     _, bench = measured("resnet18")
     assert bench.collected.warnings == [
-        "left out, not multiply-adds (fvcore's counts): adaptive_avg_pool2d 25088, batch_norm 4967424",
+        (
+            "left out, not multiply-adds (fvcore's counts): adaptive_avg_pool2d 25088, batch_norm"
+            " 4967424"
+        ),
         "not counted: add_ ×8, max_pool2d ×1, relu_ ×17",
     ]
 
@@ -224,8 +262,11 @@ def test_another_size_of_image_is_counted_at_that_size(measured: Any) -> None:
 
 
 @pytest.mark.slow
-def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_two_minutes(measured: Any) -> None:
-    """Or within half of the last decimal that torchvision gives, which for shufflenet_v2_x0_5 is more than 1 %."""
+def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_two_minutes(
+    measured: Any,
+) -> None:
+    """Or within half of the last decimal that torchvision gives, which for shufflenet_v2_x0_5 is
+    more than 1 %."""
     import time
 
     from torchvision import models
@@ -244,15 +285,26 @@ def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_two_minut
                 assert with_auxiliary or values["parameters"] == weights.meta["num_params"], weights
     assert apart == {}
     assert len(counted) == 80
-    assert not any("publishes" in warning for model in counted for warning in measured(model)[1].collected.warnings)
+    assert not any(
+        "publishes" in warning
+        for model in counted
+        for warning in measured(model)[1].collected.warnings
+    )
     assert seconds < 120
 
 
 @pytest.mark.slow
 def test_the_large_images_agree_with_torchvision_too(measured: Any) -> None:
-    """The weights SWAG E2E were trained at 384 px; a ViT is built for its size, a RegNet takes any."""
-    for model, published in (("regnet_y_16gf", 46.735e9), ("regnet_y_32gf", 94.826e9), ("regnet_y_128gf", 374.57e9)):
-        assert measured(f"{model}@3x384x384")[0]["multiply_adds"] == pytest.approx(published, rel=0.01)
+    """The weights SWAG E2E were trained at 384 px; a ViT is built for its size, a RegNet takes
+    any."""
+    for model, published in (
+        ("regnet_y_16gf", 46.735e9),
+        ("regnet_y_32gf", 94.826e9),
+        ("regnet_y_128gf", 374.57e9),
+    ):
+        assert measured(f"{model}@3x384x384")[0]["multiply_adds"] == pytest.approx(
+            published, rel=0.01
+        )
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_names(node: Node) -> None:
@@ -265,7 +317,9 @@ def test_a_detection_model_is_no_classifier(node: Node) -> None:
         FLOPS.measure(Bench(node, {}), model="fasterrcnn_resnet50_fpn")
 
 
-def test_a_count_that_torch_disagrees_with_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_that_torch_disagrees_with_is_refused(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     true = counting.count
     monkeypatch.setattr(counting, "count", lambda *args: (true(*args)[0], true(*args)[1] + 2))
     with pytest.raises(CheckFailed, match="flop_counter"):
@@ -344,16 +398,24 @@ def nets(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     return "foreign_nets"
 
 
-def test_a_factorys_model_is_counted_and_what_has_no_formula_is_named(nets: str, measured: Any) -> None:
+def test_a_factorys_model_is_counted_and_what_has_no_formula_is_named(
+    nets: str, measured: Any
+) -> None:
     values, bench = measured(f"{nets}:Own@8")
-    assert (values["multiply_adds"], values["parameters"], values["convolution_share"]) == (32, 36, 0)  # 8 · 4; 32 + 4
+    # 8 · 4; 32 + 4
+    assert (values["multiply_adds"], values["parameters"], values["convolution_share"]) == (
+        32,
+        36,
+        0,
+    )
     assert bench.collected.warnings == ["not counted: cumsum ×1, prim::PythonOp.Square ×1"]
 
 
 def test_a_model_of_tokens_with_shared_weights_is_counted(nets: str, measured: Any) -> None:
     values, bench = measured(f"{nets}:Tokens@int64:7")
     assert (values["multiply_adds"], values["parameters"]) == (7 * 16 * 100, 1600)
-    assert rows_of(bench, "layers", "layer")["embedding"]["parameters"] == 1600  # and not again at `out`
+    # and not again at `out`
+    assert rows_of(bench, "layers", "layer")["embedding"]["parameters"] == 1600
     # the linear layer: 7 · 16 in, 16 · 100 weights, 7 · 100 out, 4 B each
     assert rows_of(bench, "layers", "layer")["out"]["bytes"] == 4 * (112 + 1600 + 700)
 
@@ -380,13 +442,18 @@ def test_one_dimensional_and_transposed_convolutions_are_counted(nets: str, meas
         ("foreign_nets:absent", "model 'foreign_nets:absent' cannot be found: AttributeError"),
         ("foreign_nets:raises", "the factory raised RuntimeError: no weights here"),
         ("foreign_nets:number", "the factory returned a int, not a torch.nn.Module"),
-        ("foreign_nets:Dictionary", "model 'foreign_nets:Dictionary' cannot be traced on float32 1x3x224x224: "),
+        (
+            "foreign_nets:Dictionary",
+            "model 'foreign_nets:Dictionary' cannot be traced on float32 1x3x224x224: ",
+        ),
         ("foreign_nets:Own@9", "cannot be traced on float32 1x9: RuntimeError"),
         ("foreign_nets:Own@int65:9", "torch has no dtype 'int65'"),
         ("vit_b_16@3x100x100", "model 'vit_b_16' cannot be traced on float32 1x3x100x100"),
     ],
 )
-def test_a_model_that_cannot_be_counted_says_so_in_one_line(nets: str, model: str, reason: str, node: Node) -> None:
+def test_a_model_that_cannot_be_counted_says_so_in_one_line(
+    nets: str, model: str, reason: str, node: Node
+) -> None:
     record = measure_point(FLOPS, {"model": model}, Context(node))
     assert (record.status, record.metrics) == ("failed", {})
     assert reason in record.reason

@@ -20,10 +20,15 @@ def vgg19() -> Record:
     bench = Bench(Node("Linux", "x86_64", "CPU", 2, 1e9, "3.11"), {"model": "vgg19"})
     metrics = FLOPS.measure(bench, model="vgg19")
     return Record(
-        benchmark="flops", plugin="flops", version="2", params=bench.params, status="ok", machine="a",
+        benchmark="flops",
+        plugin="flops",
+        version="2",
+        params=bench.params,
+        status="ok",
+        machine="a",
         metrics={name: MetricSamples("1", "lower", [value]) for name, value in metrics.items()},
         series=bench.collected.series,
-    )  # fmt: skip
+    )
 
 
 def test_a_model_that_all_machines_count_alike_has_one_row(vgg19: Record) -> None:
@@ -67,7 +72,9 @@ def test_models_are_shown_by_family(model: str, name: str) -> None:
 
 def test_the_largest_model_of_a_family_bears_its_name(vgg19: Record) -> None:
     small = msgspec.structs.replace(
-        vgg19, params={"model": "vgg11"}, metrics={**vgg19.metrics, "parameters": MetricSamples("1", "lower", [1e6])}
+        vgg19,
+        params={"model": "vgg11"},
+        metrics={**vgg19.metrics, "parameters": MetricSamples("1", "lower", [1e6])},
     )
     drawn = picture(CHARTS["models"], [vgg19, small])
     assert len(drawn.marks["point"]) == 2
@@ -82,6 +89,9 @@ def test_layers_are_rows_with_their_multiply_adds_and_parameters(vgg19: Record) 
     assert len([text for text in drawn.texts if text.startswith("vgg19, ")]) == 19
     assert len(drawn.marks["point"]) == 2 * 19
     table = layers([vgg19])
-    by_type = {kind: sum(row["multiply_adds"] for row in rows) for (kind,), rows in table.groups("type").items()}
+    by_type = {
+        kind: sum(row["multiply_adds"] for row in rows)
+        for (kind,), rows in table.groups("type").items()
+    }
     assert by_type == {"Conv2d": 19_508_428_800, "Linear": 123_633_664}
     assert sum(table.columns["parameters"]) == 143_667_240

@@ -86,7 +86,11 @@ print(np.allclose(sums, values[:50].sum(0), rtol=1e-6), np.allclose(sums, values
 def test_a_longer_loop_gives_another_result_which_its_check_knows() -> None:
     command = [sys.executable, "-c", SLOWED_IN_THE_SIMULATOR]
     done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}, check=False
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["100 True False", "102 True False", "True False"]
@@ -96,11 +100,15 @@ def test_every_slow_down_is_a_whole_number_of_iterations() -> None:
     slowdowns = BENCHMARKS["harness_slowdown"].grid["slowdown"]
     for iterations in (kernels.MULTIPLY_ADDS, kernels.READS, kernels.PRODUCTS):
         for percent in slowdowns:
-            assert kernels.lengthened(iterations, int(percent)) * 100 == iterations * (100 + int(percent))
+            assert kernels.lengthened(iterations, int(percent)) * 100 == iterations * (
+                100 + int(percent)
+            )
     with pytest.raises(ValueError, match="2 % of 10 iterations is not a whole number"):
         kernels.lengthened(10, 2)
 
 
 def test_the_quick_profile_leaves_the_slow_downs_out() -> None:
     host = make_host(read_registry(), profile="quick")
-    assert [each.chosen_points() for each in host.benchmarks() if each.name == "harness_slowdown"] == [{}]
+    assert [
+        each.chosen_points() for each in host.benchmarks() if each.name == "harness_slowdown"
+    ] == [{}]

@@ -1,4 +1,5 @@
-"""The plugin `kernels`: formulas by hand, shapes of models, each family against float64 on the CPU, and the figures."""
+"""The plugin `kernels`: formulas by hand, shapes of models, each family against float64 on the CPU,
+and the figures."""
 
 from __future__ import annotations
 
@@ -39,7 +40,12 @@ def test_importing_kernels_imports_nothing_heavy() -> None:
         "import sys, hpml_plugins.plugins.kernels;"
         "print(*{'torch', 'triton', 'matplotlib', 'numpy', 'yaml'} & set(sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )
 
 
 # Formulas and shapes
@@ -61,7 +67,8 @@ def test_pairs_of_attention_are_those_of_a_mask() -> None:
         )
     # one sequence of 8192, 32 heads of 128: 4 · 32 · 128 · 33,558,528
     assert formulas.attention_flop(1, 32, 128, 33_558_528) == 549_822_922_752
-    # 131,072 cached tokens of 8 heads of 128, twice 2 B: 537 MB; queries and results of 32 heads are 16 KiB
+    # 131,072 cached tokens of 8 heads of 128, twice 2 B: 537 MB; queries and results of 32 heads
+    # are 16 KiB
     assert formulas.attention_bytes(1, 1, 131072, 32, 8, 128, 2) == 2**29 + 2**14
 
 
@@ -75,7 +82,8 @@ def test_the_roof_that_binds_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "tokens", "experts_", "top"), [("balanced", 10, 4, 2), ("skewed", 64, 8, 2), ("skewed", 4, 32, 8)]
+    ("kind", "tokens", "experts_", "top"),
+    [("balanced", 10, 4, 2), ("skewed", 64, 8, 2), ("skewed", 4, 32, 8)],
 )
 def test_loads_and_assignment(kind: str, tokens: int, experts_: int, top: int) -> None:
     counts = formulas.loads(kind, tokens, experts_, top)
@@ -87,7 +95,8 @@ def test_loads_and_assignment(kind: str, tokens: int, experts_: int, top: int) -
 
 def test_loads_by_hand() -> None:
     assert formulas.loads("balanced", 4096, 8, 2) == [1024] * 8
-    # 8192 / (1 + 1/2 + … + 1/8) = 3014.1; the halves, thirds, … of it, rounded down, leave 4 rows to the first four
+    # 8192 / (1 + 1/2 + … + 1/8) = 3014.1; the halves, thirds, … of it, rounded down, leave 4 rows
+    # to the first four
     assert formulas.loads("skewed", 4096, 8, 2) == [3015, 1508, 1005, 754, 602, 502, 430, 376]
 
 
@@ -102,7 +111,9 @@ def test_shapes_of_published_layers() -> None:
 
 
 def test_an_unknown_model_or_layer_names_the_known_ones() -> None:
-    with pytest.raises(HpmlError, match=r"no model 'gpt-5' in models\.yaml; use one of llama-3\.1-8b, "):
+    with pytest.raises(
+        HpmlError, match=r"no model 'gpt-5' in models\.yaml; use one of llama-3\.1-8b, "
+    ):
         layer_shape("gpt-5/up")
     with pytest.raises(HpmlError, match="no layer 'middle' of mistral-7b; use one of qkv, out, up"):
         layer_shape("mistral-7b/middle")
@@ -110,19 +121,27 @@ def test_an_unknown_model_or_layer_names_the_known_ones() -> None:
 
 def test_formats_that_a_card_lacks_are_skipped_with_the_reason(node: Node) -> None:
     hopper = replace_gpu(node, "9.0")
-    assert gemm.has_format(hopper, {"format": "nvfp4"}) == "nvfp4 needs compute capability 10.0, this card has 9.0"
+    assert (
+        gemm.has_format(hopper, {"format": "nvfp4"})
+        == "nvfp4 needs compute capability 10.0, this card has 9.0"
+    )
     assert gemm.has_format(hopper, {"format": "fp8_row"}) == ""
     assert gemm.has_format(replace_gpu(node, "12.0"), {"format": "mxfp8"}) == ""
     point = {"layer": "llama-3.1-70b/up", "tokens": 16, "format": "mxfp8"}
     record = measure_point(gemm.GEMM, point, Context(hopper, watch=False))
-    assert (record.status, record.reason) == ("skipped", "mxfp8 needs compute capability 10.0, this card has 9.0")
+    assert (record.status, record.reason) == (
+        "skipped",
+        "mxfp8 needs compute capability 10.0, this card has 9.0",
+    )
 
 
 def replace_gpu(node: Node, capability: str) -> Node:
     """The node with a GPU of this capability."""
     import msgspec
 
-    return msgspec.structs.replace(node, gpus=(Gpu(name="NVIDIA H200", memory=141e9, capability=capability),))
+    return msgspec.structs.replace(
+        node, gpus=(Gpu(name="NVIDIA H200", memory=141e9, capability=capability),)
+    )
 
 
 # Variants
@@ -136,7 +155,11 @@ def test_a_variant_that_cannot_run_has_its_reason_and_the_fastest_is_found(node:
     def missing() -> Any:
         raise ImportError("No module named 'flash_attn_interface'")
 
-    builders = {"slow": lambda: lambda: time.sleep(2e-3) or 1.0, "fast": lambda: lambda: 1.0, "missing": missing}
+    builders = {
+        "slow": lambda: lambda: time.sleep(2e-3) or 1.0,
+        "fast": lambda: lambda: 1.0,
+        "missing": missing,
+    }
     found = survey(bench, builders, lambda result: abs(result - 1.0), 0.1)
     assert found.fastest == "fast"
     rows = bench.collected.series["variants"].columns
@@ -157,7 +180,12 @@ def test_a_wrong_variant_fails_the_point(node: Node) -> None:
     from hpml_plugins.errors import CheckFailed
 
     with pytest.raises(CheckFailed, match="one: the result differs from float64"):
-        survey(Bench(node, {}, plan=SHORT), {"one": lambda: lambda: 2.0}, lambda result: abs(result - 1.0), 0.1)
+        survey(
+            Bench(node, {}, plan=SHORT),
+            {"one": lambda: lambda: 2.0},
+            lambda result: abs(result - 1.0),
+            0.1,
+        )
 
 
 class TritonError(Exception):
@@ -165,15 +193,28 @@ class TritonError(Exception):
 
 
 def test_what_a_library_or_a_card_refuses_is_told_from_what_breaks() -> None:
-    """torch's and Triton's refusals are reasons; a card that stopped and the faults of this plugin are not."""
+    """torch's and Triton's refusals are reasons; a card that stopped and the faults of this plugin
+    are not."""
     import torch
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(sys.modules, "triton.errors", types.SimpleNamespace(TritonError=TritonError))
+        patched.setitem(
+            sys.modules, "triton.errors", types.SimpleNamespace(TritonError=TritonError)
+        )
         no_memory = type("OutOfResources", (TritonError,), {})("out of resource: shared memory")
-        refusals = [ImportError(), NotImplementedError(), RuntimeError(), torch.OutOfMemoryError(), no_memory]
+        refusals = [
+            ImportError(),
+            NotImplementedError(),
+            RuntimeError(),
+            torch.OutOfMemoryError(),
+            no_memory,
+        ]
         assert [is_refusal(error) for error in refusals] == [True] * 5
-    faults = [torch.AcceleratorError("an illegal memory access was encountered"), TritonError(), HpmlError("one")]
+    faults = [
+        torch.AcceleratorError("an illegal memory access was encountered"),
+        TritonError(),
+        HpmlError("one"),
+    ]
     faults += [TypeError(), ValueError(), AttributeError(), AssertionError(), KeyError()]
     assert [is_refusal(error) for error in faults] == [False] * 8
     with pytest.raises(TypeError):
@@ -184,15 +225,16 @@ def test_what_a_library_or_a_card_refuses_is_told_from_what_breaks() -> None:
 def test_triton_itself_says_that_a_card_has_too_little_shared_memory() -> None:
     pytest.importorskip("triton")
     code = (
-        "from triton.runtime.errors import OutOfResources, PTXASError\n"
-        "from triton.compiler.errors import CompilationError\n"
-        "from hpml_plugins.plugins.kernels.variants import is_refusal, refusal_of\n"
-        "assert is_refusal(PTXASError('ptxas')) and issubclass(CompilationError, OutOfResources.__mro__[1])\n"
-        "def build(): raise OutOfResources(147456, 101376, 'shared memory')\n"
-        "print(refusal_of(build))"
+        "from triton.runtime.errors import OutOfResources, PTXASError\nfrom triton.compiler.errors"
+        " import CompilationError\nfrom hpml_plugins.plugins.kernels.variants import is_refusal,"
+        " refusal_of\nassert is_refusal(PTXASError('ptxas')) and issubclass(CompilationError,"
+        " OutOfResources.__mro__[1])\ndef build(): raise OutOfResources(147456, 101376, 'shared"
+        " memory')\nprint(refusal_of(build))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith("out of resource: shared memory, Required: 147456, Hardware limit: 101376")
+    assert ran.stdout.startswith(
+        "out of resource: shared memory, Required: 147456, Hardware limit: 101376"
+    )
 
 
 def test_the_tensors_of_a_variant_that_failed_are_gone_before_memory_is_released(
@@ -211,7 +253,9 @@ def test_the_tensors_of_a_variant_that_failed_are_gone_before_memory_is_released
         raise RuntimeError("no kernel")
 
     alive: list[bool] = []
-    monkeypatch.setattr(variants, "release_memory", lambda bench: alive.append(held[-1]() is not None))
+    monkeypatch.setattr(
+        variants, "release_memory", lambda bench: alive.append(held[-1]() is not None)
+    )
     builders = {"failing": failing, "one": lambda: lambda: 1.0}
     survey(Bench(node, {}, plan=SHORT), builders, lambda result: abs(result - 1.0), 0.1)
     assert alive == [False]
@@ -222,18 +266,29 @@ def test_a_fault_of_this_plugin_is_no_missing_variant(node: Node) -> None:
         survey(Bench(node, {}, plan=SHORT), {"one": lambda: None.shape}, float, 0.1)  # type: ignore[attr-defined]
 
 
-def test_torchs_time_never_stands_for_that_of_our_kernel(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchs_time_never_stands_for_that_of_our_kernel(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a GPU the point is skipped where our kernel does not run, though torch's operations do."""
     from hpml_plugins.plugins.kernels.variants import Variants
 
     def found(bench: Bench, *_: Any, **__: Any) -> Variants:
-        return Variants({"eager": lambda: None}, {"eager": 0.0}, "eager", {"Triton": "out of resource: shared memory"})
+        return Variants(
+            {"eager": lambda: None},
+            {"eager": 0.0},
+            "eager",
+            {"Triton": "out of resource: shared memory"},
+        )
 
     monkeypatch.setattr(operators, "survey", found)
-    monkeypatch.setattr("hpml_plugins.plugins.kernels.operator_variants.build", lambda *_: types.SimpleNamespace(
-        eager=None, make=None, error=None, nbytes=1))  # fmt: skip
+    monkeypatch.setattr(
+        "hpml_plugins.plugins.kernels.operator_variants.build",
+        lambda *_: types.SimpleNamespace(eager=None, make=None, error=None, nbytes=1),
+    )
     bench = Bench(node, {}, gpus=1, plan=SHORT)
-    with pytest.raises(Skipped, match="our Triton kernel does not run here: out of resource: shared memory"):
+    with pytest.raises(
+        Skipped, match="our Triton kernel does not run here: out of resource: shared memory"
+    ):
         operators.measure(bench, operator="rms_norm", mebibytes=64)
 
 
@@ -241,7 +296,11 @@ def test_back_ends_that_are_left_out_have_their_reason() -> None:
     from hpml_plugins.plugins.kernels import attention_ways as ways
 
     def left_out(attends: Any) -> dict[str, str]:
-        reasons = {name: refusal_of(attend) for name, attend in attends.items() if attend.func is ways.not_tried}
+        reasons = {
+            name: refusal_of(attend)
+            for name, attend in attends.items()
+            if attend.func is ways.not_tried
+        }
         assert all(reason.startswith("not tried: ") for reason in reasons.values())
         return reasons
 
@@ -257,14 +316,25 @@ def test_back_ends_that_are_left_out_have_their_reason() -> None:
 def test_a_linear_layer_is_measured_on_the_cpu(node: Node) -> None:
     record = measured(gemm.GEMM_CPU, node, layer=f"{GRANITE}/out", tokens=8, format="float32")
     assert (record.status, record.reason) == ("ok", "")
-    assert record.work["time"] == DeclaredWork(2 * 8 * 1024 * 1024, 4 * (2 * 8 * 1024 + 1024**2), "float32", 0)
+    assert record.work["time"] == DeclaredWork(
+        2 * 8 * 1024 * 1024, 4 * (2 * 8 * 1024 + 1024**2), "float32", 0
+    )
     assert record.metrics["error"].median < 1e-6
     assert "speedup" not in record.metrics  # it is the baseline
 
 
 def test_numbers_agree_with_float64_and_by_hand() -> None:
-    """In a process of their own: what computes gradients, or imports FlexAttention, cannot fork points afterwards."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/plugins/kernels_numbers.py"]
+    """In a process of their own: what computes gradients, or imports FlexAttention, cannot fork
+    points afterwards."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/plugins/kernels_numbers.py",
+    ]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
@@ -310,7 +380,9 @@ def test_inputs_depend_on_the_seed_alone() -> None:
     from hpml_plugins.plugins.kernels.operator_variants import build
 
     for name in operators.OPERATORS:
-        one, same, other = (build(name, 2**18, model("llama-3.1-8b"), "cpu", seed).inputs for seed in (1, 1, 2))
+        one, same, other = (
+            build(name, 2**18, model("llama-3.1-8b"), "cpu", seed).inputs for seed in (1, 1, 2)
+        )
         assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
         assert not all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
@@ -324,7 +396,9 @@ def test_bytes_of_operators_by_hand() -> None:
     assert build("softmax", 2**20, shape, "cpu", 0).nbytes == 2 * 32 * 8192 * 4
     # 9 rows of 28,672 float32, and the half of it
     assert build("swiglu", 2**20, shape, "cpu", 0).nbytes == 9 * 28672 * 4 * 3 // 2
-    with pytest.raises(HpmlError, match=r"no operator 'gelu'; use one of rms_norm, .*, cross_entropy, softmax"):
+    with pytest.raises(
+        HpmlError, match=r"no operator 'gelu'; use one of rms_norm, .*, cross_entropy, softmax"
+    ):
         build("gelu", 2**20, shape, "cpu", 0)
 
 
@@ -332,15 +406,29 @@ def test_bytes_of_operators_by_hand() -> None:
 
 
 def record(benchmark: str, params: dict[str, Any], **found: Any) -> Record:
-    told = {"benchmark": benchmark, "plugin": "kernels", "version": "1", "params": params, "machine": "here"}
+    told = {
+        "benchmark": benchmark,
+        "plugin": "kernels",
+        "version": "1",
+        "params": params,
+        "machine": "here",
+    }
     return Record(status="ok", node={"gpus": [{"name": "NVIDIA H200"}]}, **told, **found)
 
 
 def test_shares_are_of_the_roof_that_binds() -> None:
-    rows = {"format": ["bfloat16"] * 2, "tokens": [1.0, 16384.0], "way": ["torch.mm"] * 2, "time": [1e-4, 1e-2],
-            "rate": [4.7e12, 7.7e14], "bandwidth": [4.7e12, 1e11]}  # fmt: skip
+    rows = {
+        "format": ["bfloat16"] * 2,
+        "tokens": [1.0, 16384.0],
+        "way": ["torch.mm"] * 2,
+        "time": [1e-4, 1e-2],
+        "rate": [4.7e12, 7.7e14],
+        "bandwidth": [4.7e12, 1e11],
+    }
     units = {"time": "s", "rate": "OP/s", "bandwidth": "B/s"}
-    told = record("kernels_gemm_tokens", {"layer": "llama-3.1-70b/up"}, series={"tokens": Series(rows, units)})
+    told = record(
+        "kernels_gemm_tokens", {"layer": "llama-3.1-70b/up"}, series={"tokens": Series(rows, units)}
+    )
     table = linear_layers([told])
     assert table.columns["bound"] == ["memory", "compute"]
     # 4.7 of 4.8 TB/s; 770 of 989.4 TFLOP/s
@@ -350,7 +438,12 @@ def test_shares_are_of_the_roof_that_binds() -> None:
 
 
 def variants(names: list[str], seconds: list[float | None]) -> Series:
-    columns = {"variant": names, "time": seconds, "error": [0.001] * len(names), "reason": [""] * len(names)}
+    columns = {
+        "variant": names,
+        "time": seconds,
+        "error": [0.001] * len(names),
+        "reason": [""] * len(names),
+    }
     return Series(columns, {"time": "s", "error": "1"})
 
 
@@ -359,7 +452,12 @@ def test_figures_of_attention_experts_and_operators_are_drawn() -> None:
     missing = variants(["cuDNN", "FlashAttention 3"], [1e-3, None])
     both = [
         record("kernels_attention", {"length": 8192}, series={"variants": missing}, work=work),
-        record("kernels_decode", {"context": 2048, "cache": "paged"}, series={"variants": missing}, work=work),
+        record(
+            "kernels_decode",
+            {"context": 2048, "cache": "paged"},
+            series={"variants": missing},
+            work=work,
+        ),
     ]
     table = FIGURES[1].table(both)
     assert table.columns["kind"] == ["forward", "forward", "decode paged", "decode paged"]
@@ -367,13 +465,20 @@ def test_figures_of_attention_experts_and_operators_are_drawn() -> None:
     assert table.columns["bandwidth"] == [None, None, 5e11, None]
     assert len(picture(FIGURES[1], table).marks["point"]) == 2
 
-    parts = {name: MetricSamples("s", "lower", [1e-3]) for name in ("time", "layer_time", "routing_time")}
-    layer = record("kernels_experts", {"of": "mixtral-8x7b", "tokens": 64, "load": "skewed"}, metrics=parts)
+    parts = {
+        name: MetricSamples("s", "lower", [1e-3]) for name in ("time", "layer_time", "routing_time")
+    }
+    layer = record(
+        "kernels_experts", {"of": "mixtral-8x7b", "tokens": 64, "load": "skewed"}, metrics=parts
+    )
     assert len(picture(FIGURES[2], [layer]).marks["point"]) == 3
 
     point = {"operator": "rms_norm", "mebibytes": 64}
     norm = record(
-        "kernels_operators", point, series={"variants": variants(["eager", "Triton"], [1e-3, 5e-4])}, work=work
+        "kernels_operators",
+        point,
+        series={"variants": variants(["eager", "Triton"], [1e-3, 5e-4])},
+        work=work,
     )
     table = FIGURES[3].table([norm])
     assert table.columns["bandwidth"] == [5e11, 1e12]
@@ -385,6 +490,19 @@ def test_the_fastest_way_of_each_point_is_told() -> None:
     time = MetricSamples("s", "lower", [1e-4], {"way": "Triton 64x256, 1 splits"})
     table = FIGURES[4].table([record("kernels_gemm", params, metrics={"time": time})])
     (row,) = table.rows()
-    assert list(row) == ["machine", "benchmark", "layer", "tokens", "format", "time", "error", "way"]
-    assert (row["benchmark"], row["time"], row["way"]) == ("kernels_gemm", 1e-4, "Triton 64x256, 1 splits")
+    assert list(row) == [
+        "machine",
+        "benchmark",
+        "layer",
+        "tokens",
+        "format",
+        "time",
+        "error",
+        "way",
+    ]
+    assert (row["benchmark"], row["time"], row["way"]) == (
+        "kernels_gemm",
+        1e-4,
+        "Triton 64x256, 1 splits",
+    )
     assert len(FIGURES[4].table([])) == 0

@@ -73,7 +73,7 @@ try:
     t.StreamedProduct(x, w, *scales, t.Tiling(32, 64, 1))
 except NotImplementedError as error:
     print(error)
-"""
+"""  # noqa: E501
 
 
 def test_kernels_agree_with_float64() -> None:

@@ -1,4 +1,5 @@
-"""The plugin `layers`: formulas by hand, steps held against float64, memory to the byte, and the swap of VGG16."""
+"""The plugin `layers`: formulas by hand, steps held against float64, memory to the byte, and the
+swap of VGG16."""
 
 from __future__ import annotations
 
@@ -149,16 +150,24 @@ def test_putting_vgg16_in_order_changes_places_and_nothing_else() -> None:
         network = vgg16(weights=None, init_weights=False)
     before = list(network.features)
     assert put_in_order(network, "swapped") == 5
-    assert [type(layer).__name__ for layer in network.features][2:6] == ["Conv2d", "MaxPool2d", "ReLU", "Conv2d"]
+    assert [type(layer).__name__ for layer in network.features][2:6] == [
+        "Conv2d",
+        "MaxPool2d",
+        "ReLU",
+        "Conv2d",
+    ]
     assert sorted(map(id, network.features)) == sorted(map(id, before))
     assert put_in_order(network, "normal") == 5
     assert [type(layer) for layer in network.features] == [type(layer) for layer in before]
 
 
 @pytest.mark.parametrize(
-    ("cores", "side", "reason"), [(2, 32, ""), (2, 224, "a batch of this size needs 16 cores"), (16, 224, "")]
+    ("cores", "side", "reason"),
+    [(2, 32, ""), (2, 224, "a batch of this size needs 16 cores"), (16, 224, "")],
 )
-def test_the_course_s_batch_needs_sixteen_cores(node: Node, cores: int, side: int, reason: str) -> None:
+def test_the_course_s_batch_needs_sixteen_cores(
+    node: Node, cores: int, side: int, reason: str
+) -> None:
     point = {"mode": "forward", "inplace": False, "batch": 128, "side": side}
     assert unmet(SWAP_CPU, point, replace(node, num_cpu=cores)) == [reason] * bool(reason)
 
@@ -179,9 +188,20 @@ def test_both_orders_of_vgg16_are_measured_in_one_point(node: Node) -> None:
 # Drawing
 
 
-def record(benchmark: str, params: dict[str, Any], time: float, memory: float, **series: Series) -> Record:
-    metrics = {"time": MetricSamples("s", "lower", [time]), "memory": MetricSamples("B", "lower", [memory])}
-    told = {"benchmark": benchmark, "plugin": "layers", "version": "1", "params": params, "machine": "here"}
+def record(
+    benchmark: str, params: dict[str, Any], time: float, memory: float, **series: Series
+) -> Record:
+    metrics = {
+        "time": MetricSamples("s", "lower", [time]),
+        "memory": MetricSamples("B", "lower", [memory]),
+    }
+    told = {
+        "benchmark": benchmark,
+        "plugin": "layers",
+        "version": "1",
+        "params": params,
+        "machine": "here",
+    }
     return Record(status="ok", metrics=metrics, series=series, **told)
 
 
@@ -214,7 +234,12 @@ def swap_record(machine: str, speedups: list[float], memory: tuple[float, float]
         "swapped_memory": MetricSamples("B", "lower", memory[1:]),
     }
     params = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
-    told: dict[str, Any] = {"plugin": "layers", "version": SWAP_CPU.version, "params": params, "machine": machine}
+    told: dict[str, Any] = {
+        "plugin": "layers",
+        "version": SWAP_CPU.version,
+        "params": params,
+        "machine": machine,
+    }
     return Record(benchmark="swap_cpu", status="ok", metrics=metrics, **told)
 
 
@@ -226,22 +251,35 @@ def test_what_the_swap_saves_is_drawn_from_its_speedup() -> None:
         ]
     )
     assert table.columns["speedup"] == [1.6, 0.8]
-    assert (table.columns["speedup_low"], table.columns["speedup_high"]) == ([1.25, None], [2.0, None])
+    assert (table.columns["speedup_low"], table.columns["speedup_high"]) == (
+        [1.25, None],
+        [2.0, None],
+    )
     assert table.columns["memory_ratio"] == [0.75, None]
     # 1 − 1 / 1.6 = 37.5 %, 1 − 1 / 0.8 = −25 %; from 1 − 1 / 1.25 = 20 % to 1 − 1 / 2 = 50 %
     assert table.columns["time_saved"] == pytest.approx([0.375, -0.25])
-    assert (table.columns["time_saved_low"][0], table.columns["time_saved_high"][0]) == pytest.approx((0.2, 0.5))
+    assert (
+        table.columns["time_saved_low"][0],
+        table.columns["time_saved_high"][0],
+    ) == pytest.approx((0.2, 0.5))
     assert table.columns["memory_saved"] == [0.25, None]
     drawn = picture(FIGURES[1], table).marks
     assert len(drawn["point"]) == 3
-    assert any("time saved: 0.2;" in whisker and "time_saved_high: 0.5" in whisker for whisker in drawn["rule mark"])
+    assert any(
+        "time saved: 0.2;" in whisker and "time_saved_high: 0.5" in whisker
+        for whisker in drawn["rule mark"]
+    )
 
 
 def test_records_of_a_point_an_order_are_not_drawn() -> None:
     rest = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
-    old = [record("swap_cpu", {"order": order, **rest}, 2.0, 400.0) for order in ("normal", "swapped")]
+    old = [
+        record("swap_cpu", {"order": order, **rest}, 2.0, 400.0) for order in ("normal", "swapped")
+    ]
     new = swap_record("here", [1.6], (400.0, 300.0))
-    assert [each for each in current_records([*old, new], {}) if each.version == SWAP_CPU.version] == [new]
+    assert [
+        each for each in current_records([*old, new], {}) if each.version == SWAP_CPU.version
+    ] == [new]
     assert len(swap(old)) == 0
     assert swap([*old, new]) == swap([new])
 

@@ -1,4 +1,5 @@
-"""The plugin `llm`: formulas by hand, the models against other code, both benchmarks in small on the CPU."""
+"""The plugin `llm`: formulas by hand, the models against other code, both benchmarks in small on
+the CPU."""
 
 from __future__ import annotations
 
@@ -30,8 +31,16 @@ def measured(benchmark: Benchmark, node: Node, **point: Any) -> Record:
 
 
 def test_importing_llm_imports_nothing_heavy() -> None:
-    code = "import sys, hpml_plugins.plugins.llm; print(*{'torch', 'triton', 'numpy', 'yaml'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    code = (
+        "import sys, hpml_plugins.plugins.llm; print(*{'torch', 'triton', 'numpy', 'yaml'} &"
+        " set(sys.modules))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )
 
 
 # Formulas
@@ -41,7 +50,11 @@ def test_parameters_and_flop_of_training_by_hand() -> None:
     shape = TRAINED["gpt2-124m"]
     # a block: 768 · 2304 + 2304, 768 · 768 + 768, 2 · 768 · 3072 + 3072 + 768, two norms of 1536
     block = 1_771_776 + 590_592 + 4_722_432 + 3_072
-    assert shapes.trained_parameters(shape) == 50304 * 768 + 1024 * 768 + 12 * block + 1536 == 124_475_904
+    assert (
+        shapes.trained_parameters(shape)
+        == 50304 * 768 + 1024 * 768 + 12 * block + 1536
+        == 124_475_904
+    )
     # PaLM: 6 · (124,475,904 − 786,432) + 12 · 12 · 768 · 1024
     assert shapes.training_flop_per_token(shape, 1024) == 742_136_832 + 113_246_208
 
@@ -50,7 +63,9 @@ def test_the_model_has_as_many_parameters_as_the_formula() -> None:
     for name in ("tiny", "gpt2-124m"):
         with torch.device("meta"):
             model = gpt.Gpt(TRAINED[name], checkpointing=False)
-        assert sum(each.numel() for each in model.parameters()) == shapes.trained_parameters(TRAINED[name])
+        assert sum(each.numel() for each in model.parameters()) == shapes.trained_parameters(
+            TRAINED[name]
+        )
 
 
 def test_work_of_decoding_by_hand() -> None:
@@ -63,14 +78,18 @@ def test_work_of_decoding_by_hand() -> None:
     assert shapes.decode_bytes(shape, 1, 2048, 2) == 15_009_849_344 + 8192 + 268_435_456
     assert shapes.decode_bytes(shape, 64, 2048, 2) == 15_009_849_344 + 64 * (8192 + 268_435_456)
     # norms are no products: 65 · 4096
-    assert shapes.decode_flop(shape, 1, 2048) == 2 * (7_504_924_672 - 266_240) + 4 * 32 * 4096 * 2048
+    assert (
+        shapes.decode_flop(shape, 1, 2048) == 2 * (7_504_924_672 - 266_240) + 4 * 32 * 4096 * 2048
+    )
 
 
 def test_an_unknown_model_or_format_names_the_known_ones(node: Node) -> None:
     with pytest.raises(HpmlError, match=r"no model 'gpt-5'; use one of gpt2-124m, tiny"):
         shapes.find_decoder("gpt-5", TRAINED)
     with pytest.raises(HpmlError, match="no format 'int2'; use one of bfloat16, float32"):
-        decoding.measure(Bench(node, {}, plan=SHORT), model="tiny", batch=1, context=4, format="int2")
+        decoding.measure(
+            Bench(node, {}, plan=SHORT), model="tiny", batch=1, context=4, format="int2"
+        )
 
 
 def test_a_card_that_is_too_small_is_said_before_anything_is_filled(gpu_node: Node) -> None:
@@ -79,7 +98,10 @@ def test_a_card_that_is_too_small_is_said_before_anything_is_filled(gpu_node: No
     small = msgspec.structs.replace(gpu_node.gpus[0], memory=24e9)
     node = msgspec.structs.replace(gpu_node, gpus=(small,))
     # 8,030,261,248 + 64 · 134,217,728 numbers of 2 B are 33.2 GB
-    assert decoding.fits(node, point) == "needs 37 GB of GPU memory for weights and cache; there are 24 GB"
+    assert (
+        decoding.fits(node, point)
+        == "needs 37 GB of GPU memory for weights and cache; there are 24 GB"
+    )
     assert decoding.fits(node, {**point, "batch": 1}) == ""
 
 
@@ -91,7 +113,9 @@ def test_training_is_measured_on_the_cpu(node: Node) -> None:
     record = measured(training.TRAINING_CPU, node, **point)
     assert (record.status, record.reason) == ("ok", "")
     assert set(record.metrics) == {"time", "rate"}  # no peak and no allocator to ask
-    assert record.metrics["rate"].median == pytest.approx(4 * 64 / record.metrics["time"].median, rel=0.1)
+    assert record.metrics["rate"].median == pytest.approx(
+        4 * 64 / record.metrics["time"].median, rel=0.1
+    )
     assert record.work["time"].flop == 256 * shapes.training_flop_per_token(TRAINED["tiny"], 64)
     assert "the loss on one batch does not fall: the model does not train" in record.checks
 
@@ -106,11 +130,15 @@ def fresh_compiler() -> Iterator[None]:
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 @in_a_child
-def test_all_blocks_share_one_compilation_and_agree_with_eager(checkpointing: bool, fresh_compiler: None) -> None:
+def test_all_blocks_share_one_compilation_and_agree_with_eager(
+    checkpointing: bool, fresh_compiler: None
+) -> None:
     from torch._dynamo.utils import counters
 
     shape = replace(TRAINED["tiny"], layers=3)
-    trainer, plain = (gpt.Trainer(shape, 2, 16, each, "cpu", seed=0) for each in (checkpointing, False))
+    trainer, plain = (
+        gpt.Trainer(shape, 2, 16, each, "cpu", seed=0) for each in (checkpointing, False)
+    )
     counters.clear()
     trainer.model.compile_parts("aot_eager")
     wanted = trainer.eager_loss()
@@ -133,19 +161,27 @@ def test_a_token_does_not_see_later_ones() -> None:
 
 @pytest.mark.parametrize("fault", ["blocks", "loss", "learning"])
 @in_a_child
-def test_a_wrong_training_step_fails(fault: str, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_training_step_fails(
+    fault: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer = gpt.Trainer(TRAINED["tiny"], 4, 64, False, "cpu", seed=0)
     if fault == "blocks":
         with monkeypatch.context() as patched:
             attend = gpt.scaled_dot_product_attention
-            patched.setattr(gpt, "scaled_dot_product_attention", lambda q, k, v, is_causal: attend(q, k, v))
+            patched.setattr(
+                gpt, "scaled_dot_product_attention", lambda q, k, v, is_causal: attend(q, k, v)
+            )
             wanted = trainer.eager_hidden(training.CHECKED)
         monkeypatch.setattr(trainer, "eager_hidden", lambda count: wanted)
     elif fault == "loss":
-        monkeypatch.setattr(trainer.model, "_head_loss", lambda *arguments: 1.1 * gpt.head_loss(*arguments))
+        monkeypatch.setattr(
+            trainer.model, "_head_loss", lambda *arguments: 1.1 * gpt.head_loss(*arguments)
+        )
     else:
         trainer.optimizer.param_groups[0]["lr"] = 0.0
-    message = {"blocks": "blocks differ", "loss": "loss differs", "learning": "does not fall"}[fault]
+    message = {"blocks": "blocks differ", "loss": "loss differs", "learning": "does not fall"}[
+        fault
+    ]
     with pytest.raises(CheckFailed, match=message):
         training.check_training(Bench(node, {}, plan=SHORT), trainer, math.log(256))
 
@@ -159,7 +195,9 @@ def test_decoding_is_measured_on_the_cpu(node: Node) -> None:
     assert (record.status, record.reason) == ("ok", "")
     assert set(record.metrics) == {"time", "rate", "bandwidth"}
     assert record.work["time"].bytes == shapes.decode_bytes(DECODED["tiny"], 4, 256, 4)
-    assert record.metrics["rate"].median == pytest.approx(4 / record.metrics["time"].median, rel=0.1)
+    assert record.metrics["rate"].median == pytest.approx(
+        4 / record.metrics["time"].median, rel=0.1
+    )
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 2e-2)])
@@ -191,7 +229,9 @@ def test_a_wrong_layer_fails(node: Node) -> None:
 
 @needs_gpu
 def test_the_graph_of_a_decode_step_agrees_with_the_step() -> None:
-    decode = llama.Decode(replace(DECODED["tiny"], hidden=256), 2, 64, torch.bfloat16, "cuda", seed=0)
+    decode = llama.Decode(
+        replace(DECODED["tiny"], hidden=256), 2, 64, torch.bfloat16, "cuda", seed=0
+    )
     wanted = decode.step()[0].clone()
     replay, (logits, tokens) = decode.captured()
     logits.zero_()
@@ -202,7 +242,9 @@ def test_the_graph_of_a_decode_step_agrees_with_the_step() -> None:
 
 @needs_gpu
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_compiled_training_agrees_with_eager_on_a_gpu(checkpointing: bool, fresh_compiler: None, node: Node) -> None:
+def test_compiled_training_agrees_with_eager_on_a_gpu(
+    checkpointing: bool, fresh_compiler: None, node: Node
+) -> None:
     trainer = gpt.Trainer(TRAINED["tiny"], 4, 64, checkpointing, "cuda", seed=0)
     training.check_training(Bench(node, {}, plan=SHORT), trainer, math.log(256))
 

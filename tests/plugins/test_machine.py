@@ -1,4 +1,5 @@
-"""The plugin `machine`: its kernels in numba's simulator, its formulas by hand, and what a CPU can measure of it."""
+"""The plugin `machine`: its kernels in numba's simulator, its formulas by hand, and what a CPU can
+measure of it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Record
 from hpml_plugins.node import unmet
 from hpml_plugins.plugins import machine
-from hpml_plugins.plugins.machine import collectives, copies, host, latencies, launches, memory, storage, units
+from hpml_plugins.plugins.machine import (
+    collectives,
+    copies,
+    host,
+    latencies,
+    launches,
+    memory,
+    storage,
+    units,
+)
 
 SHORT = SamplingPlan(budget=0.02, warm_up=0.02, fewest=3)
 H200 = Gpu("NVIDIA H200", memory=150e9, numa=1)
@@ -32,18 +42,24 @@ def measured(benchmark: Benchmark, **params: str | int) -> Record:
 def run(code: str, **env: str) -> str:
     """What Python prints for this code, in a process of its own."""
     environment = {**os.environ, **env}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
-    code = "import sys, hpml_plugins.plugins.machine; print(*{'torch', 'numpy', 'numba'} & set(sys.modules))"
+    code = (
+        "import sys, hpml_plugins.plugins.machine; print(*{'torch', 'numpy', 'numba'} &"
+        " set(sys.modules))"
+    )
     assert run(code) == "\n"
 
 
-# The mailbox's kernel waits for the host: in the simulator, where a launch returns when the kernel has ended, it runs
-# in a thread of its own. Cyclic reading is checked over fewer, as many, and more words than the array has.
+# The mailbox's kernel waits for the host: in the simulator, where a launch returns when the kernel
+# has ended, it runs in a thread of its own. Cyclic reading is checked over fewer, as many, and more
+# words than the array has.
 IN_THE_SIMULATOR = """
 import threading
 import numpy as np
@@ -81,7 +97,7 @@ thread.start()
 print("mailbox", latencies.exchange(post, reply, 20) > 0, end=" ")
 thread.join()
 print(reply[0])
-"""
+"""  # noqa: E501
 
 
 def test_the_kernels_in_the_simulator() -> None:
@@ -96,7 +112,8 @@ def test_the_kernels_in_the_simulator() -> None:
     ]
 
 
-# One block of the 1024 threads that the kernel is made for, with half of its passes: the simulator takes a second.
+# One block of the 1024 threads that the kernel is made for, with half of its passes: the simulator
+# takes a second.
 SHARED_IN_THE_SIMULATOR = """
 import numpy as np
 from hpml_plugins.plugins.machine import kernels
@@ -106,7 +123,7 @@ kernels.read_shared[1, 1024](np.uint32(2), sums)
 cells = np.arange(8192).reshape(8, 1024)
 wanted = [sum(cells[:, (thread + done) % 1024].sum() for done in range(2)) for thread in range(1024)]
 print(list(sums) == wanted)
-"""
+"""  # noqa: E501
 
 
 def test_each_thread_reads_other_words_of_shared_memory_in_each_pass() -> None:
@@ -114,7 +131,10 @@ def test_each_thread_reads_other_words_of_shared_memory_in_each_pass() -> None:
 
 
 def test_the_sum_over_shared_memory_by_hand() -> None:
-    code = "from hpml_plugins.plugins.machine.memory import shared_sum; print(shared_sum(1024), shared_sum(4096))"
+    code = (
+        "from hpml_plugins.plugins.machine.memory import shared_sum; print(shared_sum(1024),"
+        " shared_sum(4096))"
+    )
     # 0 + 1 + … + 8191 = 8191 · 4096; four times that is 134,201,344
     assert run(code, NUMBA_ENABLE_CUDASIM="1").split() == [str(8191 * 4096), "134201344"]
 
@@ -153,10 +173,13 @@ def test_a_chase_visits_every_line_once() -> None:
     assert sorted(visited) == list(range(64))
     assert place == int(order[0]) * latencies.STRIDE
     assert latencies.STRIDE * 4 == 128
-    assert int((following != 0).sum()) == 63  # one line is followed by line 0; between lines there is nothing
+    # one line is followed by line 0; between lines there is nothing
+    assert int((following != 0).sum()) == 63
 
 
-@pytest.mark.parametrize(("size", "nbytes"), [("8B", 8), ("4KiB", 4096), ("16MiB", 2**24), ("4GiB", 2**32)])
+@pytest.mark.parametrize(
+    ("size", "nbytes"), [("8B", 8), ("4KiB", 4096), ("16MiB", 2**24), ("4GiB", 2**32)]
+)
 def test_a_size_in_words(size: str, nbytes: int) -> None:
     assert units.size_in_bytes(size) == nbytes
 
@@ -171,7 +194,10 @@ def test_the_cpus_of_a_numa_node(tmp_path: Path) -> None:
     assert units.parse_cpus("0-2,8\n") == {0, 1, 2, 8}
     assert units.parse_cpus("\n") == set()
     own = os.sched_getaffinity(0)
-    assert units.run_near(node(Gpu("G")), 0, tmp_path) == "any CPU: the system does not tell the GPU's NUMA node"
+    assert (
+        units.run_near(node(Gpu("G")), 0, tmp_path)
+        == "any CPU: the system does not tell the GPU's NUMA node"
+    )
     assert "does not tell the CPUs of NUMA node 1" in units.run_near(node(H200), 0, tmp_path)
     (tmp_path / "node1").mkdir()
     (tmp_path / "node1" / "cpulist").write_text("4000-4001\n")
@@ -191,8 +217,20 @@ def test_the_cpus_of_a_numa_node(tmp_path: Path) -> None:
         (0, "4GiB", [H200], 2.0**36, ""),
         (3, "4KiB", [H200], 2.0**36, "needs GPU 3, this node has 1 GPU"),
         (3, "4KiB", [H200, H200], 2.0**36, "needs GPU 3, this node has 2 GPUs"),
-        (0, "4GiB", [H200], 2.0**33, "two host buffers of 4GiB are more than half of this node's memory"),
-        (0, "4GiB", [Gpu("G", memory=8e9)], 2.0**36, "two GPU buffers of 4GiB are more than half of the GPU's memory"),
+        (
+            0,
+            "4GiB",
+            [H200],
+            2.0**33,
+            "two host buffers of 4GiB are more than half of this node's memory",
+        ),
+        (
+            0,
+            "4GiB",
+            [Gpu("G", memory=8e9)],
+            2.0**36,
+            "two GPU buffers of 4GiB are more than half of the GPU's memory",
+        ),
     ],
 )
 def test_a_copy_is_skipped_where_its_gpu_or_memory_lacks(
@@ -210,7 +248,13 @@ def test_every_gpu_benchmark_is_skipped_without_a_gpu_and_pairs_with_one() -> No
             for count in (0, 1, 2, 4):
                 if not unmet(benchmark, point, node(*[H200] * count), ask=False):
                     needs[benchmark.name] = min(count, needs.get(benchmark.name, 9))
-    on_cpu = ("machine_collective_gloo", "machine_triad", "machine_core", "machine_checkpoint", "machine_compile")
+    on_cpu = (
+        "machine_collective_gloo",
+        "machine_triad",
+        "machine_core",
+        "machine_checkpoint",
+        "machine_compile",
+    )
     assert {name for name, count in needs.items() if count == 0} == set(on_cpu)
     assert {name for name, count in needs.items() if count == 2} == {
         "machine_peer_copy",
@@ -236,7 +280,9 @@ def test_what_rank_1_receives_by_hand(collective: str, wanted: list[int]) -> Non
 def test_an_all_to_all_sends_something_to_every_rank() -> None:
     assert collectives.elements_of(8, "all_reduce", 4) == 2
     assert collectives.elements_of(8, "all_to_all", 4) == 4
-    assert all(collectives.elements_of(size, "all_to_all", 4) % 4 == 0 for size in collectives.SIZES)
+    assert all(
+        collectives.elements_of(size, "all_to_all", 4) % 4 == 0 for size in collectives.SIZES
+    )
 
 
 @pytest.mark.parametrize("collective", collectives.COLLECTIVES)
@@ -295,28 +341,41 @@ def test_a_checkpoint_on_the_cpu(format: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(storage, "REPEATING", 0.0)
     record = measured(storage.CHECKPOINT, format=format, size="8MiB")
     assert (record.status, record.reason) == ("ok", "")
-    assert {name: len(metric.samples) for name, metric in record.metrics.items()} == {"write": 2, "cold": 2, "warm": 2}
+    assert {name: len(metric.samples) for name, metric in record.metrics.items()} == {
+        "write": 2,
+        "cold": 2,
+        "warm": 2,
+    }
     assert "what was read (cold) differs from what was written" in record.checks
     assert record.metrics["write"].info["file_system"]
 
 
 def test_a_checkpoint_that_is_read_wrongly_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = storage.formats()["torch"]
-    spoilt = storage.Format(right.save, lambda folder, like: {name: each + 1 for name, each in like.items()})
+    spoilt = storage.Format(
+        right.save, lambda folder, like: {name: each + 1 for name, each in like.items()}
+    )
     monkeypatch.setattr(storage, "formats", lambda: {"torch": spoilt})
     record = measured(storage.CHECKPOINT, format="torch", size="1MiB")
     assert (record.status, "what was read (cold) differs" in record.reason) == ("failed", True)
 
 
-def test_a_checkpoint_in_memory_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_in_memory_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mounts = tmp_path / "mounts"
-    mounts.write_text(f"none / overlay rw 0 0\nnone {tmp_path.resolve()} tmpfs rw 0 0\nnone /other ext4 rw 0 0\n")
+    mounts.write_text(
+        f"none / overlay rw 0 0\nnone {tmp_path.resolve()} tmpfs rw 0 0\nnone /other ext4 rw 0 0\n"
+    )
     assert storage.file_system(tmp_path / "a", mounts) == "tmpfs"
     assert storage.file_system(Path("/"), mounts) == "overlay"
     assert storage.file_system(Path("/"), tmp_path / "lacking") == ""
     monkeypatch.setattr(storage, "file_system", lambda folder: "tmpfs")
     record = measured(storage.CHECKPOINT, format="torch", size="1MiB")
-    assert "the temporary folder is a tmpfs: this is memory, not storage; TMPDIR names another" in record.warnings
+    assert (
+        "the temporary folder is a tmpfs: this is memory, not storage; TMPDIR names another"
+        in record.warnings
+    )
 
 
 def test_safetensors_is_asked_for_where_it_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,7 +402,13 @@ def test_the_cores_rate_of_each_round_outlives_the_joining_of_rounds() -> None:
     for number, rate in enumerate((7.1e7, 3.6e7)):
         found = Samples.of([500 / rate], "s", core_rate=rate)
         eager = MetricSamples("s", "lower", list(found.values), dict(found.info))
-        told = {"benchmark": "machine_launch", "plugin": "machine", "version": "1", "params": {}, "run": "r"}
+        told = {
+            "benchmark": "machine_launch",
+            "plugin": "machine",
+            "version": "1",
+            "params": {},
+            "run": "r",
+        }
         rounds.append(Record(status="ok", started=float(number), metrics={"eager": eager}, **told))
     ((_, _, timed),) = with_core_rate(join_rounds(rounds))
     assert [each.rate for each in timed] == [7.1e7, 3.6e7]
@@ -355,4 +420,6 @@ def test_gpus_that_nobody_watches_are_named() -> None:
     copies.warn_of_unwatched(bench, [0])
     assert bench.collected.warnings == []
     copies.warn_of_unwatched(bench, range(3))
-    assert bench.collected.warnings == ["not watched: GPU 1, 2; clocks, power and throttling are of the GPUs before"]
+    assert bench.collected.warnings == [
+        "not watched: GPU 1, 2; clocks, power and throttling are of the GPUs before"
+    ]

@@ -13,7 +13,13 @@ def test_kernels_are_ours_in_the_order_launched_and_then_torchs() -> None:
 
 
 def test_counters_become_shares_and_numbers() -> None:
-    found = row("own", "multiply", {SHARES["occupancy"]: 12.5, NUMBERS["blocks"]: 16.0, NUMBERS["time"]: 4.2e-5})
+    found = row(
+        "own",
+        "multiply",
+        {SHARES["occupancy"]: 12.5, NUMBERS["blocks"]: 16.0, NUMBERS["time"]: 4.2e-5},
+    )
     assert (found["occupancy"], found["blocks"], found["time"]) == (0.125, 16.0, 4.2e-5)
     assert found["compute"] == 0.0  # a counter that the card or this ncu lacks
-    assert len({*SHARES.values(), *NUMBERS.values(), *STALLS.values()}) == len(SHARES) + len(NUMBERS) + len(STALLS)
+    assert len({*SHARES.values(), *NUMBERS.values(), *STALLS.values()}) == len(SHARES) + len(
+        NUMBERS
+    ) + len(STALLS)

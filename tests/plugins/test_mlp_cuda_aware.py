@@ -14,8 +14,14 @@ from hpml_plugins.plugins.mlp.cuda_aware import why_no_gpu_memory
 from hpml_plugins.plugins.mlp.phases import PHASES
 
 NODE = Node(
-    os="Linux", arch="x86_64", cpu="c", num_cpu=8, ram=1e12, python="3.12.0", gpus=(Gpu("G", 8e10),) * 8
-)  # fmt: skip
+    os="Linux",
+    arch="x86_64",
+    cpu="c",
+    num_cpu=8,
+    ram=1e12,
+    python="3.12.0",
+    gpus=(Gpu("G", 8e10),) * 8,
+)
 
 
 @pytest.fixture
@@ -24,7 +30,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     count = tmp_path / "count"
     program = tmp_path / "ompi_info"
     program.write_text(
-        f"#!/bin/sh\necho x >>{count}\necho mca:mpi:base:param:mpi_built_with_cuda_support:value:false\n"
+        f"#!/bin/sh\necho x >>{count}\necho"
+        " mca:mpi:base:param:mpi_built_with_cuda_support:value:false\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -42,7 +49,9 @@ def reasons(way: str) -> list[str]:
 def test_all_points_of_a_node_without_it_are_skipped_by_one_question(asked: Path) -> None:
     found = reasons("cuda_mpi")
     assert len(found) == sum(params["way"] == "cuda_mpi" for params in PHASES.points())
-    assert set(found) == {"this node's Open MPI was built without support of CUDA: it does not take GPU memory"}
+    assert set(found) == {
+        "this node's Open MPI was built without support of CUDA: it does not take GPU memory"
+    }
     assert asked.read_text() == "x\n"
 
 

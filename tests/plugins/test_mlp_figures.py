@@ -17,37 +17,70 @@ from hpml_plugins.plugins.mlp.formulas import LAUNCHING, ORDER
 FIGURES = {figure.name: figure for figure in hpml_figures()}
 
 
-def record(benchmark: str, params: dict[str, Any], series: dict[str, Series], **medians: float) -> Record:
-    declared = {metric.name: metric for each in hpml_benchmarks() if each.name == benchmark for metric in each.metrics}
+def record(
+    benchmark: str, params: dict[str, Any], series: dict[str, Series], **medians: float
+) -> Record:
+    declared = {
+        metric.name: metric
+        for each in hpml_benchmarks()
+        if each.name == benchmark
+        for metric in each.metrics
+    }
     return Record(
-        benchmark=benchmark, plugin="mlp", version="1", params=params, status="ok", machine="m", series=series,
-        metrics={name: MetricSamples(declared[name].unit, declared[name].direction, [value])
-                 for name, value in medians.items()},
-    )  # fmt: skip
+        benchmark=benchmark,
+        plugin="mlp",
+        version="1",
+        params=params,
+        status="ok",
+        machine="m",
+        series=series,
+        metrics={
+            name: MetricSamples(declared[name].unit, declared[name].direction, [value])
+            for name, value in medians.items()
+        },
+    )
 
 
 def phases() -> Record:
     names = [*ORDER, LAUNCHING]
     return record(
         "mlp_phases",
-        {"ranks": 2, "way": "mpi", "hidden": 512, "batch": 3000, "dtype": "float32", "product": "own"},
+        {
+            "ranks": 2,
+            "way": "mpi",
+            "hidden": 512,
+            "batch": 3000,
+            "dtype": "float32",
+            "product": "own",
+        },
         {
             "phases": Series({"phase": list(names), "time": [1e-4] * len(names)}),
             "setup": Series({"part": ["MPI_Init", "imports"], "time": [0.5, 2.0]}),
             "rates": Series({"flops": [6e12], "pci": [16e9], "mpi": [4e9]}),
         },
-        batch=1.2e-3, explained=0.92,
-    )  # fmt: skip
+        batch=1.2e-3,
+        explained=0.92,
+    )
 
 
 def modelled() -> Record:
     grid = {
-        "hidden": [512, 2048], "batch": [3000, 12000], "flops": [2e9, 32e9], "intensity": [400, 1600],
-        "whole": [2e-3, 8e-3], "without_images": [1e-3, 5e-3], "added_up": [2e-3, 8e-3], "roofline": [1.1e-3, 4e-3],
-        "lines": [1.5e-3, 8e-3], "curves": [1.8e-3, 8e-3], "all-reduce": [3e-4, 9e-4],
-    }  # fmt: skip
-    series = {"grid": Series({name: list(map(float, column)) for name, column in grid.items()}),
-              "rates": Series({"flops": [6e12], "pci": [16e9], "mpi": [4e9]})}  # fmt: skip
+        "hidden": [512, 2048],
+        "batch": [3000, 12000],
+        "flops": [2e9, 32e9],
+        "intensity": [400, 1600],
+        "whole": [2e-3, 8e-3],
+        "without_images": [1e-3, 5e-3],
+        "added_up": [2e-3, 8e-3],
+        "roofline": [1.1e-3, 4e-3],
+        "lines": [1.5e-3, 8e-3],
+        "curves": [1.8e-3, 8e-3],
+        "all-reduce": [3e-4, 9e-4],
+    }
+    series = {
+        "grid": Series({name: list(map(float, column)) for name, column in grid.items()}),
+        "rates": Series({"flops": [6e12], "pci": [16e9], "mpi": [4e9]}),
+    }
     return record("mlp_model", {"ranks": 2, "way": "mpi", "product": "own"}, series)
 
 
@@ -59,23 +92,48 @@ def learned(sweep: str, values: list[float], benchmark: str = "mlp_learning_cpu"
 
 
 def weights() -> Record:
-    columns = {"rate": [0.01, 0.01, 1.0, 1.0], "steps": [3.0, 100.0, 3.0, 100.0], "error": [1e-7, 1e-6, 1e-6, 0.1],
-               "precision": [0.9] * 4, "reference": [0.9] * 4}  # fmt: skip
+    columns = {
+        "rate": [0.01, 0.01, 1.0, 1.0],
+        "steps": [3.0, 100.0, 3.0, 100.0],
+        "error": [1e-7, 1e-6, 1e-6, 0.1],
+        "precision": [0.9] * 4,
+        "reference": [0.9] * 4,
+    }
     params = {"data": "digits", "dtype": "float32", "product": "torch"}
-    return record("mlp_weights_cpu", params, {"errors": Series({name: list(c) for name, c in columns.items()})})
+    return record(
+        "mlp_weights_cpu",
+        params,
+        {"errors": Series({name: list(c) for name, c in columns.items()})},
+    )
 
 
 def others() -> list[Record]:
     point = {"ranks": 2, "way": "mpi", "hidden": 512, "batch": 3000, "product": "torch"}
-    ways = Series({"variant": ["plain", "all together"], "time": [4e-3, 2e-3], "predicted": [4e-3, 2.5e-3]})
-    split = Series({"how": ["data", "model"], "time": [2e-3, 1e-3], "predicted": [2e-3, 1e-3],
-                    "handed": [1.6e6, 1.2e5], "counted": [1.6e6, 1.2e5]})  # fmt: skip
+    ways = Series(
+        {"variant": ["plain", "all together"], "time": [4e-3, 2e-3], "predicted": [4e-3, 2.5e-3]}
+    )
+    split = Series(
+        {
+            "how": ["data", "model"],
+            "time": [2e-3, 1e-3],
+            "predicted": [2e-3, 1e-3],
+            "handed": [1.6e6, 1.2e5],
+            "counted": [1.6e6, 1.2e5],
+        }
+    )
     tuning = Series({"tile": ["128x128x8, 8x8 a thread"], "time": [4e-3], "waste": [1.0]})
     gemm = record(
-        "mlp_gemm", {"shape": "4096x4096x4096", "dtype": "float32", "variant": "nn"}, {"tuning": tuning},
-        time=4e-3, rate=34e12, torch=2.7e-3, vs_torch=0.68,
-    )  # fmt: skip
-    kernels = Series({"whose": ["own", "torch"], "kernel": ["multiply", "sgemm"], "occupancy": [0.25, 0.5]})
+        "mlp_gemm",
+        {"shape": "4096x4096x4096", "dtype": "float32", "variant": "nn"},
+        {"tuning": tuning},
+        time=4e-3,
+        rate=34e12,
+        torch=2.7e-3,
+        vs_torch=0.68,
+    )
+    kernels = Series(
+        {"whose": ["own", "torch"], "kernel": ["multiply", "sgemm"], "occupancy": [0.25, 0.5]}
+    )
     stalls = Series({"reason": ["barrier"], "own": [2.0], "torch": [1.0]})
     shape = {"shape": "10x512x1500", "dtype": "float32", "variant": "nn"}
     counters = record("mlp_counters", shape, {"kernels": kernels, "stalls": stalls}, occupancy=0.25)
@@ -84,9 +142,15 @@ def others() -> list[Record]:
 
 
 RECORDS = [
-    phases(), modelled(), weights(), learned("rate", [0.01, 0.1]), learned("hidden", [8, 64]),
-    learned("epochs", [1, 8]), learned("rate", [0.01, 0.1], "mlp_learning"), *others(),
-]  # fmt: skip
+    phases(),
+    modelled(),
+    weights(),
+    learned("rate", [0.01, 0.1]),
+    learned("hidden", [8, 64]),
+    learned("epochs", [1, 8]),
+    learned("rate", [0.01, 0.1], "mlp_learning"),
+    *others(),
+]
 
 
 def test_every_figure_names_benchmarks_that_there_are() -> None:
@@ -149,15 +213,22 @@ def test_each_roof_weighs_copies_and_reduction_by_their_bytes() -> None:
     for ranks, share in ((2, 0.5), (4, 0.4)):
         each = modelled()
         each.params["ranks"] = ranks
-        roofs = [row for row in tables.model(images=True, points=False)([each]).rows() if row["what"] == "roof"]
-        assert [row["copied"] for row in roofs] == [pytest.approx(share), 0.5]  # below: the coursework's, two ranks
+        roofs = [
+            row
+            for row in tables.model(images=True, points=False)([each]).rows()
+            if row["what"] == "roof"
+        ]
+        # below: the coursework's, two ranks
+        assert [row["copied"] for row in roofs] == [pytest.approx(share), 0.5]
 
 
 def test_numpy_s_precision_stands_beside_the_network_s() -> None:
     rows = list(tables.over("rate")([learned("rate", [0.01, 0.1])]).rows())
     assert [(row["by"], row["rate"], row["accuracy"]) for row in rows] == [
-        ("network", 0.01, 0.5), ("network", 0.1, 0.9), ("NumPy", 0.1, 0.89),
-    ]  # fmt: skip
+        ("network", 0.01, 0.5),
+        ("network", 0.1, 0.9),
+        ("NumPy", 0.1, 0.89),
+    ]
 
 
 def test_the_phases_are_stacked_with_the_whole_batch_as_a_mark() -> None:
@@ -176,9 +247,17 @@ def test_points_have_a_panel_with_a_roof_for_each_machine_and_one_label_for_each
     assert len(drawn.marks["line mark"]) == 2
     assert len(drawn.marks["point"]) == 4
     assert {"B 3000", "B 12000", "H 512", "H 2048", "2 ranks, mpi, own product"} <= drawn.texts
-    labels = [(row["machine"], row["hidden"], row["label"]) for row in tables.model(images=True, points=True)(
-        [other, higher]).rows() if row["what"] == "point"]  # fmt: skip
-    assert labels == [("n", 512, "B 3000"), ("n", 2048, "B 12000"), ("m", 512, None), ("m", 2048, "B 3000")]
+    labels = [
+        (row["machine"], row["hidden"], row["label"])
+        for row in tables.model(images=True, points=True)([other, higher]).rows()
+        if row["what"] == "point"
+    ]
+    assert labels == [
+        ("n", 512, "B 3000"),
+        ("n", 2048, "B 12000"),
+        ("m", 512, None),
+        ("m", 2048, "B 3000"),
+    ]
 
 
 def test_roofs_of_all_machines_stand_in_one_chart() -> None:

@@ -1,4 +1,5 @@
-"""The tiled product of `mlp`: its indices in the simulator, its code on the CPU, its PTX, the choice of tiles."""
+"""The tiled product of `mlp`: its indices in the simulator, its code on the CPU, its PTX, the
+choice of tiles."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ for variant in ("nn", "nt", "tn"):
         error = abs(c.copy_to_host().reshape(m, n) - wanted).max() / abs(wanted).max()
         limit = {"float32": 1e-5, "float64": 1e-14}[dtype]
         print(variant, dtype, m, n, k, kind.width, kind.guarded, "right" if error < limit else f"wrong: {error}")
-"""
+"""  # noqa: E501
 
 TO_PTX = """
 import sys
@@ -100,12 +101,14 @@ for dtype, tile, width in (("float32", Tile(128, 128, 8, 8, 8), 4), ("float64", 
     adds, _ = cuda.compile(add_parts, adding, cc=(9, 0), device=False, abi="numba", output="ptx")
     assert "ctaid.z" in split and ".local" not in split
     assert "f64" not in adds or dtype == "float64", "float32 is added up in float32"
-"""
+"""  # noqa: E501
 
 
 def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), **env}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
+    )
 
 
 def test_the_kernel_is_right_for_every_variant_and_shape_in_the_simulator() -> None:
@@ -116,8 +119,12 @@ def test_the_kernel_is_right_for_every_variant_and_shape_in_the_simulator() -> N
     assert len(lines) == 3 * 7
     # Whole tiles, tiles cut off between accesses, and inside them: all three kinds were there.
     assert {tuple(line.split()[5:7]) for line in lines} == {
-        ("4", "False"), ("4", "True"), ("1", "True"), ("2", "False"), ("2", "True"),
-    }  # fmt: skip
+        ("4", "False"),
+        ("4", "True"),
+        ("1", "True"),
+        ("2", "False"),
+        ("2", "True"),
+    }
 
 
 def test_sums_stay_in_registers_and_accesses_are_wide_in_ptx() -> None:
@@ -138,7 +145,9 @@ def test_sums_stay_in_registers_and_accesses_are_wide_in_ptx() -> None:
     assert len(re.findall(r"ld\.shared\.v2\.f64", float64)) == 8 * 6
 
 
-def by_machine_code(kind: Kind, alpha: float, a: Any, b: Any, beta: float, c: Any, m: int, n: int, k: int) -> None:
+def by_machine_code(
+    kind: Kind, alpha: float, a: Any, b: Any, beta: float, c: Any, m: int, n: int, k: int
+) -> None:
     """The kernel's steps for all threads in turn, with the made code compiled for this CPU."""
     import numba
     from numba.extending import intrinsic
@@ -150,7 +159,16 @@ def by_machine_code(kind: Kind, alpha: float, a: Any, b: Any, beta: float, c: An
     fetch_a, fetch_b, put_a, put_b = access.fetch_a, access.fetch_b, access.put_a, access.put_b
 
     @numba.njit  # type: ignore[untyped-decorator]
-    def stage(a: Any, of_a: Any, put_at_a: Any, shared_a: Any, b: Any, of_b: Any, put_at_b: Any, shared_b: Any) -> None:
+    def stage(
+        a: Any,
+        of_a: Any,
+        put_at_a: Any,
+        shared_a: Any,
+        b: Any,
+        of_b: Any,
+        put_at_b: Any,
+        shared_b: Any,
+    ) -> None:
         put_a(shared_a, put_at_a, fetch_a(a, of_a[0], of_a[1], of_a[2], of_a[3], of_a[4], of_a[5]))
         put_b(shared_b, put_at_b, fetch_b(b, of_b[0], of_b[1], of_b[2], of_b[3], of_b[4], of_b[5]))
 
@@ -159,16 +177,39 @@ def by_machine_code(kind: Kind, alpha: float, a: Any, b: Any, beta: float, c: An
         return multiply_add(shared_a, a_at, shared_b, b_at, sums)
 
     @numba.njit  # type: ignore[untyped-decorator]
-    def finish(c: Any, sums: Any, alpha: Any, beta: Any, row: Any, column: Any, m: Any, n: Any) -> None:
+    def finish(
+        c: Any, sums: Any, alpha: Any, beta: Any, row: Any, column: Any, m: Any, n: Any
+    ) -> None:
         write(c, sums, alpha, beta, row, column, m, n)
 
-    def place(thread: int, line: int, turned: bool, first: int, level: int, extent: int, pitch: int, count: int) -> Any:
+    def place(
+        thread: int,
+        line: int,
+        turned: bool,
+        first: int,
+        level: int,
+        extent: int,
+        pitch: int,
+        count: int,
+    ) -> Any:
         down, right = thread // line, thread % line * kind.width
         step = tile.threads // line
         if turned:  # rows of the matrix, its columns are depth
-            row, column, rows, columns, put = first + down, level + right, extent, k, right * pitch + down
+            row, column, rows, columns, put = (
+                first + down,
+                level + right,
+                extent,
+                k,
+                right * pitch + down,
+            )
         else:
-            row, column, rows, columns, put = level + down, first + right, k, extent, down * pitch + right
+            row, column, rows, columns, put = (
+                level + down,
+                first + right,
+                k,
+                extent,
+                down * pitch + right,
+            )
         return (row * columns + column, step * columns, row, rows, column, columns), put
 
     shared_a = np.zeros(tile.depth * kind.a.pitch, kind.dtype)
@@ -179,16 +220,23 @@ def by_machine_code(kind: Kind, alpha: float, a: Any, b: Any, beta: float, c: An
         sums = [(number(0),) * (tile.high * tile.wide)] * tile.threads
         for level in range(0, k, tile.depth):
             for thread in range(tile.threads):
-                of_a, at_a = place(thread, kind.a.line, kind.a.turned, top, level, m, kind.a.pitch, kind.a.loads)
-                of_b, at_b = place(thread, kind.b.line, kind.b.turned, left, level, n, kind.b.pitch, kind.b.loads)
+                of_a, at_a = place(
+                    thread, kind.a.line, kind.a.turned, top, level, m, kind.a.pitch, kind.a.loads
+                )
+                of_b, at_b = place(
+                    thread, kind.b.line, kind.b.turned, left, level, n, kind.b.pitch, kind.b.loads
+                )
                 stage(a, of_a, at_a, shared_a, b, of_b, at_b, shared_b)
             for thread in range(tile.threads):
                 read_a, read_b = thread // across * kind.lanes, thread % across * kind.lanes
-                held = tuple(map(number, sums[thread]))  # numba gives float32 back as Python's floats
+                # numba gives float32 back as Python's floats
+                held = tuple(map(number, sums[thread]))
                 sums[thread] = advance(shared_a, read_a, shared_b, read_b, held)
         for thread in range(tile.threads):
             row, column = top + thread // across * kind.lanes, left + thread % across * kind.lanes
-            finish(c, tuple(map(number, sums[thread])), number(alpha), number(beta), row, column, m, n)
+            finish(
+                c, tuple(map(number, sums[thread])), number(alpha), number(beta), row, column, m, n
+            )
 
 
 @pytest.mark.parametrize(
@@ -215,14 +263,19 @@ def test_the_made_code_is_right_on_the_cpu(
         c = np.concatenate([before.reshape(-1) if beta else np.full(m * n, np.nan, dtype), beyond])
         by_machine_code(kind, alpha, lying[0], lying[1], beta, c, m, n, k)
         wanted = alpha * (a.astype(float) @ b) + (beta * before.astype(float) if beta else 0)
-        assert c[: m * n].reshape(m, n) == pytest.approx(wanted, rel=1e-5 if dtype == "float32" else 1e-13, abs=1e-5)
+        assert c[: m * n].reshape(m, n) == pytest.approx(
+            wanted, rel=1e-5 if dtype == "float32" else 1e-13, abs=1e-5
+        )
         assert (c[m * n :] == 7).all()  # nothing is written beyond C
 
 
 def flaw(kind: Kind) -> str:
     """Why it cannot be compiled; empty where it can."""
     tile, threads = kind.tile, kind.tile.threads
-    for extent, part, warp in ((tile.rows, tile.high, WARP_ROWS), (tile.columns, tile.wide, WARP_COLUMNS)):
+    for extent, part, warp in (
+        (tile.rows, tile.high, WARP_ROWS),
+        (tile.columns, tile.wide, WARP_COLUMNS),
+    ):
         if extent % part or part % kind.lanes or extent // part % warp:
             return f"{tile}: {extent} cannot be shared out by {part} to whole accesses and warps"
     for extent, operand in ((tile.rows, kind.a), (tile.columns, kind.b)):
@@ -239,9 +292,12 @@ def shared_bytes(kind: Kind) -> int:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_tile_can_be_shared_out_in_every_variant_and_width(dtype: Any) -> None:
     lanes = 16 // ITEM[dtype]
-    for tile, variant, width in itertools.product((*TILES[dtype], *FEW[dtype]), VARIANTS, (lanes, 1)):
+    for tile, variant, width in itertools.product(
+        (*TILES[dtype], *FEW[dtype]), VARIANTS, (lanes, 1)
+    ):
         assert flaw(Kind(tile, variant, dtype, width, True)) == ""
-        assert shared_bytes(Kind(tile, variant, dtype, width, True)) <= 48 * 1024  # what a block has without asking
+        # what a block has without asking
+        assert shared_bytes(Kind(tile, variant, dtype, width, True)) <= 48 * 1024
 
 
 def test_a_tile_by_hand() -> None:
@@ -261,10 +317,13 @@ def test_a_tile_by_hand() -> None:
 
 
 def test_tiles_that_cannot_be_shared_out_say_why() -> None:
-    assert flaw(Kind(Tile(64, 64, 8, 4, 4), "nn", "float32", 4, False)) == (
-        "64x64x8, 4x4 a thread: 256 threads cannot share out a tile of 64 × 8"
+    assert (
+        flaw(Kind(Tile(64, 64, 8, 4, 4), "nn", "float32", 4, False))
+        == "64x64x8, 4x4 a thread: 256 threads cannot share out a tile of 64 × 8"
     )
-    assert "whole accesses and warps" in flaw(Kind(Tile(64, 64, 8, 2, 4), "nn", "float32", 4, False))
+    assert "whole accesses and warps" in flaw(
+        Kind(Tile(64, 64, 8, 2, 4), "nn", "float32", 4, False)
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The plugin `mlp` on the CPU: gradients against torch's, ranks over gloo and MPI, model parallel, wrong results."""
+"""The plugin `mlp` on the CPU: gradients against torch's, ranks over gloo and MPI, model parallel,
+wrong results."""
 
 from __future__ import annotations
 
@@ -44,20 +45,27 @@ def test_the_reference_s_gradient_is_torch_s() -> None:
     own = reference.gradient(weights, images, reference.one_hot(labels, 3))
     tensors = [torch.from_numpy(weight).requires_grad_() for weight in weights]
     hidden = torch.sigmoid(torch.from_numpy(images) @ tensors[0].T + tensors[1])
-    torch.nn.functional.cross_entropy(hidden @ tensors[2].T + tensors[3], torch.from_numpy(labels)).backward()
+    torch.nn.functional.cross_entropy(
+        hidden @ tensors[2].T + tensors[3], torch.from_numpy(labels)
+    ).backward()
     for found, wanted in zip(own, tensors, strict=True):
         assert found == pytest.approx(wanted.grad.numpy(), rel=1e-12, abs=1e-15)
 
 
 def test_a_step_of_the_reference_by_hand() -> None:
-    # One input, hidden and class apart: all weights 0, image 1. Hidden is ½, both outputs ½, the label is the first.
+    # One input, hidden and class apart: all weights 0, image 1. Hidden is ½, both outputs ½, the
+    # label is the first.
     zeros = [np.zeros((1, 1)), np.zeros(1), np.zeros((2, 1)), np.zeros(2)]
-    trained = reference.train(zeros, np.ones((1, 1)), np.array([0]), [slice(0, 1)], rate=1.0, reg=0.5)
+    trained = reference.train(
+        zeros, np.ones((1, 1)), np.array([0]), [slice(0, 1)], rate=1.0, reg=0.5
+    )
     assert trained[3].tolist() == [0.5, -0.5]  # −(½ − 1), −½
     assert trained[2].tolist() == [[0.25], [-0.25]]  # times hidden
     assert trained[0].tolist() == [[0.0]]  # W2 was 0: nothing comes back
     # A weight of 2 decays by the rate times reg.
-    decayed = reference.train([zeros[0] + 2, *zeros[1:]], np.zeros((1, 1)), np.array([0]), [slice(0, 1)], 0.1, 0.5)
+    decayed = reference.train(
+        [zeros[0] + 2, *zeros[1:]], np.zeros((1, 1)), np.array([0]), [slice(0, 1)], 0.1, 0.5
+    )
     assert decayed[0].tolist() == [[pytest.approx(2 * 0.95)]]
 
 
@@ -75,7 +83,9 @@ def test_data_parallel_over_gloo_is_checked_timed_and_taken_apart(ranks: int, no
     phases = record.series["phases"]
     times = dict(zip(phases.columns["phase"], phases.numbers("time"), strict=True))
     assert all(times[name] > 0 for name in ORDER)
-    assert record.median("compute") == pytest.approx(sum(times[name] for name in (*PRODUCTS, "element-wise")))
+    assert record.median("compute") == pytest.approx(
+        sum(times[name] for name in (*PRODUCTS, "element-wise"))
+    )
     # 4 B' H (D + C) over the four products that count.
     counted = sum(times[name] for name in PRODUCTS if name != "backward GEMM 2")
     assert record.median("compute_rate") == pytest.approx(4 * 800 / ranks * 128 * 794 / counted)
@@ -94,7 +104,9 @@ def test_over_mpi_weights_are_those_of_the_reference(ranks: int, node: Node) -> 
     assert record.series["rates"].numbers("mpi")[0] > 0
 
 
-def test_without_mpirun_points_over_mpi_are_skipped_and_others_not(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mpirun_points_over_mpi_are_skipped_and_others_not(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
     params = {"hidden": 128, "batch": 800, "dtype": "float32", "product": "torch", "ranks": 2}
     record = measured("mlp_phases_cpu", node, way="mpi", **params)
@@ -105,11 +117,21 @@ def test_without_mpirun_points_over_mpi_are_skipped_and_others_not(node: Node, m
     assert measured("mlp_phases_cpu", node, way="gloo", **params).status == "ok"
 
 
-def test_gradients_that_are_not_added_up_give_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_that_are_not_added_up_give_no_number(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hpml_plugins.plugins.mlp.exchange import OverHost
 
-    monkeypatch.setattr(OverHost, "reduce", lambda exchange, vector: None)  # the ranks are forked: they see it
-    params = {"way": "gloo", "hidden": 128, "batch": 800, "dtype": "float32", "product": "torch", "ranks": 2}
+    # the ranks are forked: they see it
+    monkeypatch.setattr(OverHost, "reduce", lambda exchange, vector: None)
+    params = {
+        "way": "gloo",
+        "hidden": 128,
+        "batch": 800,
+        "dtype": "float32",
+        "product": "torch",
+        "ranks": 2,
+    }
     record = measured("mlp_phases_cpu", node, **params)
     assert record.status == "failed"
     assert "gloo, torch's products: weights differ from NumPy's in float64" in record.reason
@@ -122,21 +144,33 @@ def test_the_grid_is_measured_and_predicted(node: Node, on_gloo: None) -> None:
     grid = record.series["grid"]
     # The calibrated point first: the rates are its own.
     assert (grid.numbers("hidden"), grid.numbers("batch")) == ([32, 16, 16, 32], [40, 40, 80, 80])
-    # 20 images on each of two ranks: 4 · 20 · 32 · 794 FLOP by 4 · (32 · 784 + 32 + 10 · 32 + 10) · 4 B.
+    # 20 images on each of two ranks: 4 · 20 · 32 · 794 FLOP by 4 · (32 · 784 + 32 + 10 · 32 + 10) ·
+    # 4 B.
     assert grid.numbers("flops")[0] == 4 * 20 * 32 * 794
-    assert grid.numbers("intensity")[0] == pytest.approx(4 * 20 * 32 * 794 / (16 * (32 * 784 + 32 + 320 + 10)))
-    errors = [abs(a / b - 1) for a, b in zip(grid.numbers("lines"), grid.numbers("whole"), strict=True)]
+    assert grid.numbers("intensity")[0] == pytest.approx(
+        4 * 20 * 32 * 794 / (16 * (32 * 784 + 32 + 320 + 10))
+    )
+    errors = [
+        abs(a / b - 1) for a, b in zip(grid.numbers("lines"), grid.numbers("whole"), strict=True)
+    ]
     assert record.median("line_error") == pytest.approx(max(errors))
     # By the coursework's model the calibrated point takes what its counted phases took.
-    taken = sum(grid.numbers(name)[0] for name in (*PRODUCTS, "device to host", "all-reduce", "host to device"))
+    taken = sum(
+        grid.numbers(name)[0]
+        for name in (*PRODUCTS, "device to host", "all-reduce", "host to device")
+    )
     assert grid.numbers("roofline")[0] == pytest.approx(taken - grid.numbers("backward GEMM 2")[0])
 
 
 def test_gradients_in_pieces_give_the_same_weights(node: Node) -> None:
-    record = measured("mlp_overlap_cpu", node, ranks=2, way="gloo", hidden=128, batch=800, product="torch")
+    record = measured(
+        "mlp_overlap_cpu", node, ranks=2, way="gloo", hidden=128, batch=800, product="torch"
+    )
     assert (record.status, record.reason) == ("ok", "")
-    assert {"plain: weights differ from NumPy's in float64 by more than 1.2e-05",
-            "pieces: weights differ from NumPy's in float64 by more than 1.2e-05"} <= set(record.checks)  # fmt: skip
+    assert {
+        "plain: weights differ from NumPy's in float64 by more than 1.2e-05",
+        "pieces: weights differ from NumPy's in float64 by more than 1.2e-05",
+    } <= set(record.checks)
     assert record.series["ways"].columns["variant"] == ["plain", "pieces"]
     times = record.series["ways"].numbers("time")
     assert record.median("gain") == pytest.approx(times[0] / times[1])
@@ -158,9 +192,14 @@ def test_pieces_that_are_waited_for_give_the_same_weights(node: Node) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_model_parallel_gives_the_same_weights_for_fewer_bytes(ranks: int, node: Node) -> None:
-    record = measured("mlp_split_cpu", node, ranks=ranks, way="gloo", hidden=128, batch=800, product="torch")
+    record = measured(
+        "mlp_split_cpu", node, ranks=ranks, way="gloo", hidden=128, batch=800, product="torch"
+    )
     assert (record.status, record.reason) == ("ok", "")
-    assert "model parallel: weights differ from NumPy's in float64 by more than 1.2e-05" in record.checks
+    assert (
+        "model parallel: weights differ from NumPy's in float64 by more than 1.2e-05"
+        in record.checks
+    )
     # 128 · 784 + 128 + 10 · 128 + 10 parameters against 800 images' ten outputs, float32.
     assert record.median("data_bytes") == 4 * 101_770
     assert record.median("model_bytes") == 4 * 8_000
@@ -184,7 +223,9 @@ def test_weights_are_right_for_few_steps_and_part_ways_at_large_rates(
     assert record.median("late_error") == max(last.values())
     # NumPy against itself, started from weights rounded to float32, parts ways at the same rate.
     names = ("rate", "steps", "reference", "perturbed", "perturbed_error")
-    twice = {row[:2]: row[2:] for row in zip(*(errors.numbers(name) for name in names), strict=True)}
+    twice = {
+        row[:2]: row[2:] for row in zip(*(errors.numbers(name) for name in names), strict=True)
+    }
     assert twice[0.01, 60][0] == twice[0.01, 60][1]
     assert twice[0.01, 60][2] < 1e-7 < 1e-5 < twice[10.0, 60][2]
 
@@ -193,14 +234,24 @@ def test_digits_are_learned_over_rates_and_numpy_agrees(node: Node) -> None:
     record = measured("mlp_learning_cpu", node, data="digits", sweep="rate")
     assert (record.status, record.reason) == ("ok", "")
     assert record.median("precision") > 0.93
-    swept = dict(zip(record.series["rate"].numbers("rate"), record.series["rate"].numbers("precision"), strict=True))
+    swept = dict(
+        zip(
+            record.series["rate"].numbers("rate"),
+            record.series["rate"].numbers("precision"),
+            strict=True,
+        )
+    )
     assert swept[0.001] < swept[0.1]  # too slow for five epochs
     of_numpy = record.series["numpy"]
-    for rate, precision in zip(of_numpy.numbers("rate"), of_numpy.numbers("precision"), strict=True):
+    for rate, precision in zip(
+        of_numpy.numbers("rate"), of_numpy.numbers("precision"), strict=True
+    ):
         assert precision == pytest.approx(swept[rate], abs=0.02)
 
 
-def test_pictures_in_noise_stand_in_for_a_data_set(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_in_noise_stand_in_for_a_data_set(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(learning, "SWEPT_HIDDEN", (2, 32))
     record = measured("mlp_learning_cpu", node, data="made", sweep="hidden")
     assert (record.status, record.reason) == ("ok", "")
@@ -208,7 +259,9 @@ def test_pictures_in_noise_stand_in_for_a_data_set(node: Node, monkeypatch: pyte
     assert record.data == {}
 
 
-def test_a_missing_data_set_skips_the_point(node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_missing_data_set_skips_the_point(
+    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     monkeypatch.setenv("HPML_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     record = measured("mlp_learning_cpu", node, data="mnist", sweep="rate")
@@ -218,14 +271,23 @@ def test_a_missing_data_set_skips_the_point(node: Node, monkeypatch: pytest.Monk
 
 def test_gpu_points_are_skipped_without_their_gpus(node: Node, gpu_node: Node) -> None:
     params = {"way": "nccl", "hidden": 512, "batch": 3000, "dtype": "float32", "product": "own"}
-    assert measured("mlp_phases", node, ranks=2, **params).reason == "needs 2 GPUs, this node has no GPU"
-    assert measured("mlp_phases", gpu_node, ranks=4, **params).reason == "needs 4 GPUs, this node has 2"
+    assert (
+        measured("mlp_phases", node, ranks=2, **params).reason
+        == "needs 2 GPUs, this node has no GPU"
+    )
+    assert (
+        measured("mlp_phases", gpu_node, ranks=4, **params).reason
+        == "needs 4 GPUs, this node has 2"
+    )
 
 
 @pytest.mark.parametrize(
-    ("hidden", "pieces", "rows"), [(10, 4, [(0, 2), (2, 5), (5, 7), (7, 10)]), (2, 8, [(0, 1), (1, 2)])]
+    ("hidden", "pieces", "rows"),
+    [(10, 4, [(0, 2), (2, 5), (5, 7), (7, 10)]), (2, 8, [(0, 1), (1, 2)])],
 )
-def test_pieces_of_a_gradient_are_nearly_equal_and_whole(hidden: int, pieces: int, rows: list[tuple[int, int]]) -> None:
+def test_pieces_of_a_gradient_are_nearly_equal_and_whole(
+    hidden: int, pieces: int, rows: list[tuple[int, int]]
+) -> None:
     from hpml_plugins.plugins.mlp.network import Network, Phases, multiply_by_torch
 
     job = Job(hidden, 4, inputs=3, classes=2)
@@ -272,7 +334,9 @@ def test_an_mpi_without_cuda_says_so() -> None:
 
     from hpml_plugins.plugins.mlp.exchange import why_not_cuda_aware
 
-    assert why_not_cuda_aware(None, torch.zeros(1)) == "CUDA-aware MPI needs GPUs; this point has none"
+    assert (
+        why_not_cuda_aware(None, torch.zeros(1)) == "CUDA-aware MPI needs GPUs; this point has none"
+    )
 
 
 def test_a_job_travels_to_ranks_that_mpirun_starts() -> None:

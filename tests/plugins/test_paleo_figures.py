@@ -1,4 +1,5 @@
-"""The figures of `paleo`: predicted beside measured, percent of peak by hand, an unknown card said so."""
+"""The figures of `paleo`: predicted beside measured, percent of peak by hand, an unknown card said
+so."""
 
 from __future__ import annotations
 
@@ -17,55 +18,94 @@ FIGURE = {figure.name: figure for figure in tables.FIGURES}
 
 
 def measured(machine: str, gpu: str, batch: int, dtype: str = "float32") -> Record:
-    """One convolution of 67 GFLOP in 2 ms, half of an H200's 67 TFLOP/s, a ReLU, and the whole in 2.5 ms."""
+    """One convolution of 67 GFLOP in 2 ms, half of an H200's 67 TFLOP/s, a ReLU, and the whole in
+    2.5 ms."""
     values = {
-        "forward": 2.5e-3, "forward_visible": 3e-3, "layers_hidden": 2.25e-3, "layers_synchronised": 4e-3,
-        "hidden_ratio": 0.9, "synchronised_ratio": 1.6, "training": 7.5e-3,
-        "rate": 67e9 / 2.5e-3, "training_rate": 201e9 / 7.5e-3,
-    }  # fmt: skip
+        "forward": 2.5e-3,
+        "forward_visible": 3e-3,
+        "layers_hidden": 2.25e-3,
+        "layers_synchronised": 4e-3,
+        "hidden_ratio": 0.9,
+        "synchronised_ratio": 1.6,
+        "training": 7.5e-3,
+        "rate": 67e9 / 2.5e-3,
+        "training_rate": 201e9 / 7.5e-3,
+    }
     layers = Series(
-        {"layer": ["conv", "relu"], "type": ["Conv2d", "ReLU"], "calls": [1, 1], "flops": [67e9, 0],
-         "bytes": [4.8e9, 1e6], "alone": [2e-3, 0.25e-3], "synchronised": [3e-3, 1e-3]},
-    )  # fmt: skip
+        {
+            "layer": ["conv", "relu"],
+            "type": ["Conv2d", "ReLU"],
+            "calls": [1, 1],
+            "flops": [67e9, 0],
+            "bytes": [4.8e9, 1e6],
+            "alone": [2e-3, 0.25e-3],
+            "synchronised": [3e-3, 1e-3],
+        },
+    )
     return Record(
-        benchmark="paleo_measure", plugin="paleo", version="1", status="ok", machine=machine,
+        benchmark="paleo_measure",
+        plugin="paleo",
+        version="1",
+        status="ok",
+        machine=machine,
         params={"model": "net", "dtype": dtype, "batch": batch},
         metrics={name: MetricSamples("1", "lower", [value]) for name, value in values.items()},
-        series={"layers": layers}, node={"gpus": [{"name": gpu}]} if gpu else {},
-    )  # fmt: skip
+        series={"layers": layers},
+        node={"gpus": [{"name": gpu}]} if gpu else {},
+    )
 
 
 def predicted(machine: str) -> Record:
     columns: dict[str, list[Any]] = {
-        "gpu": ["Tesla K80", "H200 SXM"], "peak_of": ["float32", "float32"], "peak": [4.37e12, 67e12],
-        "bandwidth": [240e9, 4800e9], "at_peak": [7e-3, 0.5e-3], "forward": [16e-3, 1e-3], "training": [48e-3, 3e-3],
-    }  # fmt: skip
+        "gpu": ["Tesla K80", "H200 SXM"],
+        "peak_of": ["float32", "float32"],
+        "peak": [4.37e12, 67e12],
+        "bandwidth": [240e9, 4800e9],
+        "at_peak": [7e-3, 0.5e-3],
+        "forward": [16e-3, 1e-3],
+        "training": [48e-3, 3e-3],
+    }
     return Record(
-        benchmark="paleo_predict", plugin="paleo", version="1", status="ok", machine=machine,
-        params={"model": "net", "dtype": "float32"}, series={"gpus": Series(columns)},
-    )  # fmt: skip
+        benchmark="paleo_predict",
+        plugin="paleo",
+        version="1",
+        status="ok",
+        machine=machine,
+        params={"model": "net", "dtype": "float32"},
+        series={"gpus": Series(columns)},
+    )
 
 
 def reduced(gpu: str) -> Record:
     return Record(
-        benchmark="paleo_communication", plugin="paleo", version="1", status="ok", machine="m",
-        params={"model": "net", "ranks": 2}, node={"gpus": [{"name": gpu}] * 2 if gpu else []},
+        benchmark="paleo_communication",
+        plugin="paleo",
+        version="1",
+        status="ok",
+        machine="m",
+        params={"model": "net", "ranks": 2},
+        node={"gpus": [{"name": gpu}] * 2 if gpu else []},
         metrics={
             "bytes": MetricSamples("B", "lower", [450e6]),
             "time": MetricSamples("s", "lower", [2e-3]),
             "bus_bandwidth": MetricSamples("B/s", "higher", [225e9]),
         },
-    )  # fmt: skip
+    )
 
 
-RECORDS = [measured("h200", "NVIDIA H200", 1), measured("h200", "NVIDIA H200", 32), measured("cpu", "", 1)]
+RECORDS = [
+    measured("h200", "NVIDIA H200", 1),
+    measured("h200", "NVIDIA H200", 32),
+    measured("cpu", "", 1),
+]
 
 
 def test_a_layers_percent_of_peak_by_hand() -> None:
     rows = [row for row in tables.layers(RECORDS).rows() if row["machine"] == "h200"]
     (row,) = rows  # the ReLU has no multiply-adds; of two batches the larger
     assert (row["layer"], row["batch"]) == ("conv", 32)
-    # 67 GFLOP / 2 ms = 33.5 TFLOP/s of 67; predicted at the peak: 1 ms and 4.8 GB / 4.8 TB/s = 1 ms; over 0.62
+    # 67 GFLOP / 2 ms = 33.5 TFLOP/s of 67; predicted at the peak: 1 ms and 4.8 GB / 4.8 TB/s = 1
+    # ms; over 0.62
     assert row["ppp"] == pytest.approx(0.5)
     assert row["at_peak"] == pytest.approx(2e-3)
     assert row["predicted"] == pytest.approx(2e-3 / 0.62)

@@ -1,4 +1,5 @@
-"""The plugin `quantization` by hand: scales, zero points, fixed-point multipliers, and a network in integers alone."""
+"""The plugin `quantization` by hand: scales, zero points, fixed-point multipliers, and a network in
+integers alone."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ from hpml_plugins.plugins.quantization.integers import (
     to_integers,
     weight_grid,
 )
-from hpml_plugins.plugins.quantization.networks import INPUT_HIGH, INPUT_LOW, as_reals, simple_network
+from hpml_plugins.plugins.quantization.networks import (
+    INPUT_HIGH,
+    INPUT_LOW,
+    as_reals,
+    simple_network,
+)
 from hpml_plugins.plugins.quantization.steps import bin_shares
 
 REALS = st.floats(-1e3, 1e3, allow_subnormal=False)
@@ -47,7 +53,8 @@ def test_scale_and_zero_point_by_hand() -> None:
     grid = affine_grid(-0.5, 1.5, 8)
     # (1.5 + 0.5) / 255; −128 + 0.5 · 255 / 2 = −128 + 63.75 = −64.25
     assert grid == Grid(2 / 255, -64, -128, 127)
-    # 1 / (2 / 255) = 127.5 → 128 (to even) − 64; 1.5 · 127.5 = 191.25 − 64 = 127.25; beyond the range it is clamped
+    # 1 / (2 / 255) = 127.5 → 128 (to even) − 64; 1.5 · 127.5 = 191.25 − 64 = 127.25; beyond the
+    # range it is clamped
     values = torch.tensor([0.0, 1.0, 1.5, -0.5, 9.0])
     assert grid.quantize(values).tolist() == [-64, 64, 127, -128, 127]
     assert grid.dequantize(torch.tensor([-64, 61])).tolist() == pytest.approx([0.0, 250 / 255])
@@ -114,7 +121,9 @@ def test_a_value_that_is_not_finite_has_no_range() -> None:
 
 
 @given(st.tuples(REALS, REALS), st.sampled_from([2, 4, 6, 8, 16]), st.floats(0, 1))
-def test_there_and_back_is_within_half_a_step(ends: tuple[float, float], bits: int, share: float) -> None:
+def test_there_and_back_is_within_half_a_step(
+    ends: tuple[float, float], bits: int, share: float
+) -> None:
     low, high = sorted(ends)
     grid = affine_grid(low, high, bits)
     value = torch.tensor([low + share * (high - low)], dtype=torch.float64)
@@ -125,12 +134,15 @@ def test_there_and_back_is_within_half_a_step(ends: tuple[float, float], bits: i
 
 
 @given(
-    st.lists(st.floats(-50, 50, width=32, allow_subnormal=False), min_size=4, max_size=4), st.sampled_from([2, 4, 8])
+    st.lists(st.floats(-50, 50, width=32, allow_subnormal=False), min_size=4, max_size=4),
+    st.sampled_from([2, 4, 8]),
 )
 def test_weights_there_and_back_are_within_half_a_step(values: list[float], bits: int) -> None:
     weight = torch.tensor(values, dtype=torch.float64).reshape(2, 2)
     grid = weight_grid(weight, bits, "channel", "minmax")
-    assert bool(((grid.rounded(weight) - weight).abs() <= grid.scale / 2 * (1 + 1e-9) + 1e-30).all())
+    assert bool(
+        ((grid.rounded(weight) - weight).abs() <= grid.scale / 2 * (1 + 1e-9) + 1e-30).all()
+    )
 
 
 @pytest.mark.parametrize("bits", [1, 2, 8])
@@ -170,7 +182,8 @@ def test_a_real_without_multiplier_is_refused(real: float) -> None:
 
 
 def test_high_products_by_hand() -> None:
-    # 3 · 2^30 / 2^31 = 1.5 → 2; −1.5 → −1, ties up; 5 · 2^29 / 2^31 = 1.25 → 1; the largest and smallest int32
+    # 3 · 2^30 / 2^31 = 1.5 → 2; −1.5 → −1, ties up; 5 · 2^29 / 2^31 = 1.25 → 1; the largest and
+    # smallest int32
     a = torch.tensor([3, -3, 5, -(2**31), 2**31 - 1])
     b = torch.tensor([2**30, 2**30, 2**29, 2**30, 2**30])
     assert high_product(a, b).tolist() == [2, -1, 1, -(2**30), 2**30]
@@ -185,7 +198,8 @@ def test_dividing_by_a_power_rounds_ties_away_from_zero() -> None:
 
 def test_rescaling_rounds_twice_as_the_paper_does() -> None:
     mantissa, shift = (torch.tensor([number]) for number in multiplier(0.384))
-    # 0.768 · 2^31 and a shift of 1: 1 → round(0.768) = 1 → round(1 / 2) = 1, though 0.384 itself is nearer to 0
+    # 0.768 · 2^31 and a shift of 1: 1 → round(0.768) = 1 → round(1 / 2) = 1, though 0.384 itself is
+    # nearer to 0
     assert rescale(torch.tensor([1], dtype=torch.int32), mantissa, shift).tolist() == [1]
     # 1000: round(768.0) / 2 = 384
     assert rescale(torch.tensor([1000], dtype=torch.int32), mantissa, shift).tolist() == [384]
@@ -196,7 +210,9 @@ def test_rescaling_is_within_two_roundings(value: int, real: float) -> None:
     mantissa, shift = (torch.tensor([number]) for number in multiplier(real))
     found = int(rescale(torch.tensor([value], dtype=torch.int32), mantissa, shift))
     # half of the last step, half of the one before it, and 31 bits of the multiplier
-    assert abs(found - value * real) <= 0.5 + 0.5 * 2.0 ** -int(shift) + abs(value * real) * 2.0**-30
+    assert (
+        abs(found - value * real) <= 0.5 + 0.5 * 2.0 ** -int(shift) + abs(value * real) * 2.0**-30
+    )
 
 
 # Networks
@@ -206,7 +222,9 @@ def network_of(**modules: nn.Module) -> nn.Sequential:
     return nn.Sequential(OrderedDict(modules)).eval().requires_grad_(False)
 
 
-def in_integers(network: nn.Sequential, images: Any, bits: int = 8, granularity: str = "channel") -> Any:
+def in_integers(
+    network: nn.Sequential, images: Any, bits: int = 8, granularity: str = "channel"
+) -> Any:
     blocks = blocks_of(network)
     seen = calibrate(blocks, images)
     return quantize(blocks, seen, bits=bits, granularity=granularity, kind="minmax")
@@ -216,7 +234,8 @@ def test_a_linear_layer_in_integers_by_hand() -> None:
     linear = nn.Linear(2, 1)
     linear.weight.data = torch.tensor([[1.27, -0.64]])
     linear.bias.data = torch.tensor([0.5])
-    images = as_reals(torch.tensor([[192, 64], [128, 255]], dtype=torch.uint8))  # [1, −1], [0, 127 / 64]
+    # [1, −1], [0, 127 / 64]
+    images = as_reals(torch.tensor([[192, 64], [128, 255]], dtype=torch.uint8))
     (each,) = in_integers(network_of(linear=linear), images)
     # weight scale 0.01: 127, −64.  bias 0.5 / (0.01 / 64) = 3200, less 0 · Σ weights
     assert each.integers.tolist() == [[127, -64]]
@@ -226,7 +245,9 @@ def test_a_linear_layer_in_integers_by_hand() -> None:
     logits = infer([each], to_integers([each], images))
     assert logits.dtype == torch.int16
     # 64 · 127 + 64 · 64 + 3200 = 15424 of 0.01 / 64: 2.41; 127 · −64 + 3200 = −4928: −0.77
-    assert each.result.dequantize(logits).flatten().tolist() == pytest.approx([2.41, -0.77], abs=each.result.scale)
+    assert each.result.dequantize(logits).flatten().tolist() == pytest.approx(
+        [2.41, -0.77], abs=each.result.scale
+    )
 
 
 def test_padding_is_the_integer_that_stands_for_zero() -> None:
@@ -244,9 +265,12 @@ def test_padding_is_the_integer_that_stands_for_zero() -> None:
 
 
 @pytest.mark.parametrize("granularity", ["tensor", "channel"])
-def test_integers_alone_agree_with_the_network_and_have_no_floating_point_tensor(granularity: str) -> None:
+def test_integers_alone_agree_with_the_network_and_have_no_floating_point_tensor(
+    granularity: str,
+) -> None:
     torch.manual_seed(1)
-    network = simple_network((3, 9, 8), 5).eval().requires_grad_(False)  # an odd side: pooling leaves a row out
+    # an odd side: pooling leaves a row out
+    network = simple_network((3, 9, 8), 5).eval().requires_grad_(False)
     images = as_reals(torch.randint(0, 256, (50, 3, 9, 8), dtype=torch.uint8))
     integers = in_integers(network, images, granularity=granularity)
     given = to_integers(integers, images)
@@ -274,14 +298,18 @@ def test_int8_products_are_exact() -> None:
 
 
 def test_activations_that_are_all_zero_are_said_and_divide_nothing() -> None:
-    network = network_of(flatten=nn.Flatten(), linear1=nn.Linear(4, 4), relu=nn.ReLU(), linear2=nn.Linear(4, 2))
+    network = network_of(
+        flatten=nn.Flatten(), linear1=nn.Linear(4, 4), relu=nn.ReLU(), linear2=nn.Linear(4, 2)
+    )
     network.linear1.bias.data.fill_(-1e3)  # nothing passes the ReLU
     network.linear2.bias.data = torch.tensor([1.0, 2.0])
     images = as_reals(torch.randint(0, 256, (6, 1, 2, 2), dtype=torch.uint8))
     seen = calibrate(blocks_of(network), images)
     assert remarks(seen, torch.tensor([0, 1]), ["no", "yes"]) == [
-        "linear1: all activations of the calibration set are 0, a range of zero; it was widened to hold 0, and its "
-        "scale set to 1",
+        (
+            "linear1: all activations of the calibration set are 0, a range of zero; it was widened"
+            " to hold 0, and its scale set to 1"
+        ),
     ]
     integers = in_integers(network, images)
     assert infer(integers, to_integers(integers, images)).argmax(1).tolist() == [1] * 6

@@ -15,16 +15,26 @@ FIGURES = {figure.name: figure for figure in hpml_figures()}
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 
 
-def record(benchmark: str, series: dict[str, Series], machine: str = "here", images: int = 10, **told: Any) -> Record:
-    """A Record with every metric of the benchmark, 1.0 where the test does not care; other arguments are parameters."""
+def record(
+    benchmark: str, series: dict[str, Series], machine: str = "here", images: int = 10, **told: Any
+) -> Record:
+    """A Record with every metric of the benchmark, 1.0 where the test does not care; other
+    arguments are parameters."""
     metrics = {
         metric.name: MetricSamples(metric.unit, metric.direction, [told.pop(metric.name, 1.0)])
         for metric in BENCHMARKS[benchmark].metrics
     }
     return Record(
-        benchmark=benchmark, plugin="quantization", version="1", params=told, status="ok", machine=machine,
-        metrics=metrics, series=series, data={"set": {"train": images}},
-    )  # fmt: skip
+        benchmark=benchmark,
+        plugin="quantization",
+        version="1",
+        params=told,
+        status="ok",
+        machine=machine,
+        metrics=metrics,
+        series=series,
+        data={"set": {"train": images}},
+    )
 
 
 def steps_record(data: str = "digits", images: int = 10) -> Record:
@@ -36,23 +46,48 @@ def steps_record(data: str = "digits", images: int = 10) -> Record:
         for step in ("weights", "integer")
     ]
     names = ("bits", "granularity", "range", "step", "accuracy")
-    accuracy = Series(dict(zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True)))
-    bins = {"from": [0.0, 1.0], "to": [1.0, 2.0], **{name: [0.5, 0.5] for name in ("float", "bits8", "bits4", "bits2")}}
+    accuracy = Series(
+        dict(zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True))
+    )
+    bins = {
+        "from": [0.0, 1.0],
+        "to": [1.0, 2.0],
+        **{name: [0.5, 0.5] for name in ("float", "bits8", "bits4", "bits2")},
+    }
     histogram = Series({"layer": ["conv1", "conv1"], **bins})
-    moments = {"low": [-1.0], "high": [2.0], "mean": [0.0], "deviation": [0.5], "outside_sigma3": [0.01]}
+    moments = {
+        "low": [-1.0],
+        "high": [2.0],
+        "mean": [0.0],
+        "deviation": [0.5],
+        "outside_sigma3": [0.01],
+    }
     ranges = Series({"layer": ["conv1"], "of": ["weights"], **moments})
-    series = {"accuracy": accuracy, "ranges": ranges, "weights": histogram, "activations": histogram}
-    return record("quantization_steps", series, images=images, data=data, calibration=512, float_accuracy=0.98)
+    series = {
+        "accuracy": accuracy,
+        "ranges": ranges,
+        "weights": histogram,
+        "activations": histogram,
+    }
+    return record(
+        "quantization_steps", series, images=images, data=data, calibration=512, float_accuracy=0.98
+    )
 
 
-def deployed_record(method: str, latency: float, accuracy: float, runtime: str = "eager", **series: Series) -> Record:
+def deployed_record(
+    method: str, latency: float, accuracy: float, runtime: str = "eager", **series: Series
+) -> Record:
     told = {"model": "simple", "data": "digits", "method": method, "runtime": runtime}
     error = 0.0 if method == "float32" else 0.01
-    return record("quantization_deploy_cuda", series, latency=latency, accuracy=accuracy, error=error, **told)
+    return record(
+        "quantization_deploy_cuda", series, latency=latency, accuracy=accuracy, error=error, **told
+    )
 
 
 def product_record(dtype: str, size: int, rate: float, **columns: Any) -> Record:
-    ways = Series({"way": ["slow", "quick"], "rate": [rate / 2, rate], "highest": [rate, 2 * rate], **columns})
+    ways = Series(
+        {"way": ["slow", "quick"], "rate": [rate / 2, rate], "highest": [rate, 2 * rate], **columns}
+    )
     return record("quantization_matmul_cuda", {"ways": ways}, dtype=dtype, size=size, rate=rate)
 
 
@@ -81,7 +116,12 @@ def test_histograms_are_of_the_largest_data_set_of_a_machine() -> None:
 
 def test_ranges_are_a_row_a_tensor() -> None:
     (row,) = FIGURES["ranges"].table([steps_record()]).rows()
-    assert (row["of"], row["layer"], row["high"], row["outside_sigma3"]) == ("weights", "conv1", 2.0, 0.01)
+    assert (row["of"], row["layer"], row["high"], row["outside_sigma3"]) == (
+        "weights",
+        "conv1",
+        2.0,
+        0.01,
+    )
 
 
 def test_steps_are_a_row_a_data_set() -> None:
@@ -107,7 +147,12 @@ def test_the_front_holds_what_nothing_beats() -> None:
     assert [row["left"] for row in rows] == [0, 0, 2, 0]
     assert rows[0]["best_latency"] == 1.0  # one image at one a second
     # −20 · log10(0.01) = 40 dB; float32 has no error
-    assert [row["snr_db"] for row in rows] == [None, pytest.approx(40.0), pytest.approx(40.0), pytest.approx(40.0)]
+    assert [row["snr_db"] for row in rows] == [
+        None,
+        pytest.approx(40.0),
+        pytest.approx(40.0),
+        pytest.approx(40.0),
+    ]
     assert len(shown.marks["point"]) == 4
     assert len(shown.marks["line mark"]) == 1
 
@@ -125,13 +170,20 @@ def test_what_does_not_run_for_one_image_has_no_latency() -> None:
     ]
     (point,) = shown.marks["point"]
     assert "series: float32" in point
-    _, shown = drawn("front", deployed_record("int8_dynamic", 1e-3, 0.99, runtime="compile", batches=batches))
+    _, shown = drawn(
+        "front", deployed_record("int8_dynamic", 1e-3, 0.99, runtime="compile", batches=batches)
+    )
     assert "point" not in shown.marks
 
 
 def test_an_image_more_or_less_does_not_fill_the_front_s_axis() -> None:
-    _, shown = drawn("front", deployed_record("float32", 4e-3, 0.997), deployed_record("bfloat16", 2e-3, 1.0))
-    assert any("'accuracy' for a linear scale with values from 0.90 to 1.00" in axis for axis in shown.marks["axis"])
+    _, shown = drawn(
+        "front", deployed_record("float32", 4e-3, 0.997), deployed_record("bfloat16", 2e-3, 1.0)
+    )
+    assert any(
+        "'accuracy' for a linear scale with values from 0.90 to 1.00" in axis
+        for axis in shown.marks["axis"]
+    )
 
 
 def test_products_are_held_against_bfloat16_and_the_peak() -> None:

@@ -59,7 +59,9 @@ def test_later_rounds_time_the_smallest_batch_and_the_best(
     monkeypatch.setitem(deploy.BATCHES, ("cpu", "eager"), (1, 2, 8))
     network = torch.nn.Identity()
     benches = [Stopwatch(node, {}, shared=tmp_path) for _ in range(2)]
-    rounds = [deploy.time_batches(bench, network, torch.float32, (1, 2, 2), "eager") for bench in benches]
+    rounds = [
+        deploy.time_batches(bench, network, torch.float32, (1, 2, 2), "eager") for bench in benches
+    ]
     # By the time of one image, 8 would take 2.4 s, which is too long; by that of two they do not.
     assert [[each.batch for each in timed] for timed in rounds] == [[1, 2, 8], [1, 8]]
 
@@ -72,7 +74,9 @@ def simple_subject(**changes: Any) -> Subject:
     return Subject(untrained, images, torch.zeros(40), images, (3, 8, 8), 10, **changes)
 
 
-def test_accuracy_is_kept_by_integers_of_eight_bits_and_a_missing_class_is_said(quickly: None, node: Node) -> None:
+def test_accuracy_is_kept_by_integers_of_eight_bits_and_a_missing_class_is_said(
+    quickly: None, node: Node
+) -> None:
     params = {"data": "digits", "calibration": 8}
     bench = Bench(node, params, plan=SHORT)
     found = BENCHMARKS["quantization_steps"].measure(bench, **params)
@@ -88,7 +92,8 @@ def test_accuracy_is_kept_by_integers_of_eight_bits_and_a_missing_class_is_said(
     assert set(columns["step"]) == {"float", "weights", "activations", "biases", "integer"}
     layers = ["conv1", "conv2", "linear1", "linear2"]
     assert bench.collected.series["ranges"].columns["layer"] == [*layers, "input", *layers]
-    assert bench.collected.series["ranges"].numbers("low")[4:6] == [-2.0, 0.0]  # a byte of 0; behind a ReLU
+    # a byte of 0; behind a ReLU
+    assert bench.collected.series["ranges"].numbers("low")[4:6] == [-2.0, 0.0]
     for name, wanted in (("weights", layers), ("activations", ["input", *layers])):
         histogram = bench.collected.series[name]
         assert list(dict.fromkeys(histogram.columns["layer"])) == wanted
@@ -96,7 +101,9 @@ def test_accuracy_is_kept_by_integers_of_eight_bits_and_a_missing_class_is_said(
             assert sum(histogram.numbers(column)) == pytest.approx(len(wanted), rel=1e-4)
 
 
-def test_wrong_integers_fail_the_point(quickly: None, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_integers_fail_the_point(
+    quickly: None, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hpml_plugins.plugins.quantization import integers
 
     def wrong(a: Any, b: Any) -> Any:
@@ -117,7 +124,9 @@ def test_a_network_is_deployed_judged_and_timed(method: str, quickly: None, node
     assert found["agreement"] > 0.95
     assert 0 < found["error"] < 0.1
     assert bench.collected.series["batches"].columns["batch"] == [1.0, 4.0]
-    assert found["throughput"].median == max(bench.collected.series["batches"].numbers("throughput"))
+    assert found["throughput"].median == max(
+        bench.collected.series["batches"].numbers("throughput")
+    )
     left = [text for text in bench.collected.warnings if "left in floating point" in text]
     if method == "fx_static":
         assert left == []
@@ -133,7 +142,9 @@ def test_a_network_is_deployed_judged_and_timed(method: str, quickly: None, node
 STATIC = ("fx_static", "pt2e_static")
 
 
-@pytest.mark.parametrize("method", ["int8_weight_only", "int8_dynamic", "int8_static", "fx_dynamic", *STATIC])
+@pytest.mark.parametrize(
+    "method", ["int8_weight_only", "int8_dynamic", "int8_static", "fx_dynamic", *STATIC]
+)
 def test_every_method_gives_nearly_the_same_logits(method: str, node: Node) -> None:
     subject = simple_subject()
     bench = Bench(node, {})
@@ -141,7 +152,9 @@ def test_every_method_gives_nearly_the_same_logits(method: str, node: Node) -> N
     with torch.no_grad():
         wanted, found = subject.network(subject.test), deployed(subject.test)
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.03
-    left = bench.collected.series["left_in_float"].columns["layer"] if bench.collected.series else []
+    left = (
+        bench.collected.series["left_in_float"].columns["layer"] if bench.collected.series else []
+    )
     assert left == ([] if method in STATIC else ["conv1", "conv2"])
     # pt2e leaves the weights themselves to torch.compile's freezing.
     assert method == "pt2e_static" or size_of(deployed) < size_of(subject.network)
@@ -153,7 +166,8 @@ def test_of_resnet50_torchao_gets_the_pointwise_convolutions_without_stride() ->
     with torch.device("meta"):
         whole = resnet50(weights=None)
     pointwise = [name for name, module in whole.named_modules() if methods._is_pointwise(module)]
-    # two in each of 16 blocks and the first block's shortcut; the other three shortcuts have stride 2
+    # two in each of 16 blocks and the first block's shortcut; the other three shortcuts have stride
+    # 2
     assert len(pointwise) == 2 * 16 + 1
     assert "layer1.0.downsample.0" in pointwise
     assert "layer2.0.downsample.0" not in pointwise
@@ -161,34 +175,53 @@ def test_of_resnet50_torchao_gets_the_pointwise_convolutions_without_stride() ->
 
 def test_layers_that_cuda_cannot_multiply_are_named() -> None:
     subject = simple_subject()
-    assert methods._unfit(subject.network, "cuda", "int8_dynamic")["linear2"] == "64 → 10 is not in multiples of 8"
+    assert (
+        methods._unfit(subject.network, "cuda", "int8_dynamic")["linear2"]
+        == "64 → 10 is not in multiples of 8"
+    )
     assert "linear1" not in methods._unfit(subject.network, "cuda", "float8_dynamic")
     assert "linear2" not in methods._unfit(subject.network, "cuda", "int8_weight_only")
 
 
 def test_a_network_of_which_nothing_can_be_quantized_is_skipped(node: Node) -> None:
     bench = Bench(node, {})
-    with pytest.raises(Skipped, match=r"int8_dynamic can quantize no layer of this network \(conv1: torchao quantizes"):
-        methods.report_left_in_float(bench, "int8_dynamic", ["conv1"], {"conv1": "torchao quantizes linear layers"})
+    with pytest.raises(
+        Skipped,
+        match=r"int8_dynamic can quantize no layer of this network \(conv1: torchao quantizes",
+    ):
+        methods.report_left_in_float(
+            bench, "int8_dynamic", ["conv1"], {"conv1": "torchao quantizes linear layers"}
+        )
 
 
 def test_an_unknown_method_names_the_known_ones(node: Node) -> None:
     params = {"model": "simple", "data": "digits", "method": "float8_dynamic", "runtime": "eager"}
-    with pytest.raises(HpmlError, match="no method 'float8_dynamic' on cpu; use one of float32, bfloat16, int8_weight"):
+    with pytest.raises(
+        HpmlError,
+        match="no method 'float8_dynamic' on cpu; use one of float32, bfloat16, int8_weight",
+    ):
         BENCHMARKS["quantization_deploy_cpu"].measure(Bench(node, params), **params)
 
 
 def test_methods_and_runtimes_that_do_not_go_together_say_so() -> None:
-    assert lacks("pt2e_static", "eager") == "pt2e leaves int8 kernels to torch.compile: use runtime=compile"
+    assert (
+        lacks("pt2e_static", "eager")
+        == "pt2e leaves int8 kernels to torch.compile: use runtime=compile"
+    )
     assert lacks("fx_static", "compile").endswith("use runtime=eager")
     assert lacks("int8_dynamic", "compile") == ""
 
 
-def test_without_torchao_the_point_is_skipped_with_the_mend(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torchao_the_point_is_skipped_with_the_mend(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(needs, "is_importable", lambda module: module != "torchao")
     params = {"model": "simple", "data": "digits", "method": "int8_dynamic", "runtime": "eager"}
     record = measure_point(BENCHMARKS["quantization_deploy_cpu"], params, Context(node))
-    assert (record.status, record.reason) == ("skipped", "needs module torchao (pip install torchao)")
+    assert (record.status, record.reason) == (
+        "skipped",
+        "needs module torchao (pip install torchao)",
+    )
 
 
 def test_images_of_one_channel_are_enlarged_to_three() -> None:
@@ -208,7 +241,9 @@ def test_energy_that_nobody_tells_is_a_warning_and_no_number(
     monkeypatch.setattr(meter, "RAPL", tmp_path)
     bench = Bench(node, {})
     deploy.attach_energy(bench, timed_step(1))
-    assert bench.collected.warnings == [f"energy is not known: no energy counter of the CPU in {tmp_path}"]
+    assert bench.collected.warnings == [
+        f"energy is not known: no energy counter of the CPU in {tmp_path}"
+    ]
     assert bench.collected.series == {}
 
 
@@ -277,14 +312,21 @@ def test_float64_is_held_against_the_peak_of_tensor_cores_where_there_are_some()
 
 
 def test_int8_operands_use_their_range() -> None:
-    assert products._to_int8(torch.tensor([[0.5, -2.0], [1.0, 0.0]])).tolist() == [[32, -127], [64, 0]]
+    assert products._to_int8(torch.tensor([[0.5, -2.0], [1.0, 0.0]])).tolist() == [
+        [32, -127],
+        [64, 0],
+    ]
 
 
-def test_cublaslt_takes_what_it_is_made_for_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cublaslt_takes_what_it_is_made_for_and_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole = torch.ones(16, 16, dtype=torch.int8)
     with pytest.raises(ValueError, match="second by columns"):
         cublaslt_product(whole, whole, whole.int())
-    with pytest.raises(ValueError, match=r"no product of torch\.int8 and torch\.int8 to torch\.float32"):
+    with pytest.raises(
+        ValueError, match=r"no product of torch\.int8 and torch\.int8 to torch\.float32"
+    ):
         cublaslt_product(whole, whole.t(), whole.float())
     monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
     with pytest.raises(RuntimeError, match="needs the package nvmath-python"):
@@ -292,11 +334,16 @@ def test_cublaslt_takes_what_it_is_made_for_and_says_what_is_missing(monkeypatch
 
 
 def test_an_unknown_product_names_the_known_ones() -> None:
-    with pytest.raises(HpmlError, match="no product of 'int4'; use one of float32, bfloat16, int8, fp8, tf32, float64"):
+    with pytest.raises(
+        HpmlError,
+        match="no product of 'int4'; use one of float32, bfloat16, int8, fp8, tf32, float64",
+    ):
         products.ways("int4", 8, "cpu", 0)
 
 
-def test_later_rounds_time_the_fastest_way_alone(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_rounds_time_the_fastest_way_alone(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(matmul, "BUDGET", 0.05)
     rounds = [Bench(node, {}, plan=SHORT, shared=tmp_path) for _ in range(2)]
     for bench in rounds:
@@ -312,12 +359,16 @@ def test_a_product_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.Monkey
     bench = Bench(node, params, plan=SHORT)
     benchmark = BENCHMARKS["quantization_matmul_cpu"]
     found = to_metrics(benchmark, benchmark.measure(bench, **params), bench.collected.work)
-    assert found["rate"].samples == pytest.approx([2 * 256**3 / time for time in found["time"].samples])
+    assert found["rate"].samples == pytest.approx(
+        [2 * 256**3 / time for time in found["time"].samples]
+    )
     assert bench.collected.series["ways"].columns["way"] == ["columns", "rows"]
     assert "share" not in bench.collected.series["ways"].columns
 
 
-def test_a_way_that_is_refused_is_named_and_the_others_count(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_way_that_is_refused_is_named_and_the_others_count(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> None:
         raise RuntimeError("cuBLAS says no\nand more")
 

@@ -1,4 +1,5 @@
-"""The plugin `roofline`: formulas by hand, counters to FLOP, what happens without ncu, models and kernels on CPU."""
+"""The plugin `roofline`: formulas by hand, counters to FLOP, what happens without ncu, models and
+kernels on CPU."""
 
 from __future__ import annotations
 
@@ -47,10 +48,15 @@ def test_the_hooks_offer_five_benchmarks_and_their_figures() -> None:
 
 def test_importing_roofline_imports_nothing_heavy() -> None:
     code = (
-        "import sys, hpml_plugins.plugins.roofline;"
-        "print(*{'torch', 'torchvision', 'matplotlib', 'numpy', 'triton', 'yaml'} & set(sys.modules))"
+        "import sys, hpml_plugins.plugins.roofline;print(*{'torch', 'torchvision', 'matplotlib',"
+        " 'numpy', 'triton', 'yaml'} & set(sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )
 
 
 def test_the_ridge_points_of_v100_and_a100_are_those_of_the_seed() -> None:
@@ -92,7 +98,12 @@ def test_a_resnet_has_the_flop_that_torch_counts() -> None:
 
 def test_counters_become_flop_with_fma_twice_and_packed_halves_four_times() -> None:
     kernels = [
-        {SASS.format("ffma"): 2048.0**3, SASS.format("fmul"): 5.0, counting.READ: 100.0, counting.WRITTEN: 20.0},
+        {
+            SASS.format("ffma"): 2048.0**3,
+            SASS.format("fmul"): 5.0,
+            counting.READ: 100.0,
+            counting.WRITTEN: 20.0,
+        },
         {
             SASS.format("hfma"): 10.0,
             SASS.format("hadd"): 3.0,
@@ -103,7 +114,8 @@ def test_counters_become_flop_with_fma_twice_and_packed_halves_four_times() -> N
         },
     ]
     counts = counting.add_up(kernels)
-    # first: 2 · 8,589,934,592 + 5; second: 4 · 10 + 2 · 3 + 2 · 7 + 1000 = 1060, of which 60 outside tensor cores
+    # first: 2 · 8,589,934,592 + 5; second: 4 · 10 + 2 · 3 + 2 · 7 + 1000 = 1060, of which 60
+    # outside tensor cores
     assert counts.flop_of_kernels == [17_179_869_189, 1060]
     assert (counts.flop, counts.flop_outside_tensor_cores) == (17_179_870_249, 17_179_869_249)
     assert (counts.nbytes, list(counts.bytes_of_kernels)) == (123.0, [120.0, 3.0])
@@ -128,7 +140,9 @@ def test_packed_float32_is_asked_for_where_there_is_some() -> None:
 def test_a_model_has_the_tensor_cores_of_its_precision_counted() -> None:
     every, own = set(counting.counters("9.0")), set(counting.counters("9.0", "bfloat16"))
     assert own < every
-    assert {name for name in own if "tensor" in name} == {"sm__ops_path_tensor_src_bf16_dst_fp32.sum"}
+    assert {name for name in own if "tensor" in name} == {
+        "sm__ops_path_tensor_src_bf16_dst_fp32.sum"
+    }
     assert every - own == {name for name in every if "tensor" in name and "bf16" not in name}
 
 
@@ -137,7 +151,9 @@ def test_half_precision_has_one_counter_from_hopper_on() -> None:
         return {name for name in counting.counters(capability, "float16") if "tensor" in name}
 
     assert asked("9.0") == asked("10.0") == {"sm__ops_path_tensor_src_fp16.sum"}
-    assert asked("8.0") == {f"sm__ops_path_tensor_src_fp16_dst_{kind}.sum" for kind in ("fp16", "fp32")}
+    assert asked("8.0") == {
+        f"sm__ops_path_tensor_src_fp16_dst_{kind}.sum" for kind in ("fp16", "fp32")
+    }
 
 
 @pytest.mark.parametrize(
@@ -151,15 +167,22 @@ def test_half_precision_has_one_counter_from_hopper_on() -> None:
         ("float32", "cpu", "", ""),
     ],
 )
-def test_a_precision_that_the_node_lacks_has_its_reason(dtype: str, device: str, capability: str, reason: str) -> None:
-    node = Node("", "", "", 1, 0, "3", gpus=(Gpu("", capability=capability),) if device == "cuda" else ())
+def test_a_precision_that_the_node_lacks_has_its_reason(
+    dtype: str, device: str, capability: str, reason: str
+) -> None:
+    node = Node(
+        "", "", "", 1, 0, "3", gpus=(Gpu("", capability=capability),) if device == "cuda" else ()
+    )
     with pytest.raises(Skipped, match=re.escape(reason)) if reason else nullcontext():
         formulas.require_precision(bench(node, gpus=len(node.gpus)), dtype)
 
 
 def test_a_point_of_a_precision_that_the_card_lacks_is_skipped(node: Node) -> None:
     old = Node("", "", "", 1, 0, "3", gpus=(Gpu("Tesla V100-SXM2-16GB", capability="7.0"),))
-    for measured, point in ((MODEL, {"model": "resnet18", "step": "train", "batch": 2}), (MATMUL, {})):
+    for measured, point in (
+        (MODEL, {"model": "resnet18", "step": "train", "batch": 2}),
+        (MATMUL, {}),
+    ):
         with pytest.raises(Skipped, match=r"needs compute capability 8\.0, this card has 7\.0"):
             measured.measure(bench(old, gpus=1), dtype="bfloat16", **point)
     with pytest.raises(Skipped, match="for a GPU's counters"):
@@ -189,13 +212,16 @@ def test_every_kernel_and_precision_of_the_grids_is_known() -> None:
 def test_resnet18_on_the_cpu_is_estimated_and_says_so(node: Node) -> None:
     used = bench(node)
     values = MODEL.measure(used, model="resnet18", step="forward", dtype="float32", batch=2)
-    # torchvision gives ResNet18 1.814 G multiply-adds an image: 2 images · 2 · 1.814e9 = 7.256e9 FLOP.
+    # torchvision gives ResNet18 1.814 G multiply-adds an image: 2 images · 2 · 1.814e9 = 7.256e9
+    # FLOP.
     assert values["flop"].median == pytest.approx(7.256e9, rel=1e-3)
     # At least the weights (11,689,512 · 4 B) and the images (2 · 3 · 224² · 4 B) must be read.
     assert values["bytes"].median > 46_758_048 + 1_204_224
     assert values["intensity"].median == values["flop"].median / values["bytes"].median
     assert values["rate"].median == pytest.approx(values["flop"].median / values["time"].median)
-    assert {values[name].info["source"] for name in ("flop", "bytes", "rate", "intensity")} == {"estimate"}
+    assert {values[name].info["source"] for name in ("flop", "bytes", "rate", "intensity")} == {
+        "estimate"
+    }
     assert used.collected.warnings[0] == "FLOP and bytes are estimated, not counted: no GPU"
     assert set(values) == {metric.name for metric in MODEL.metrics}
 
@@ -203,8 +229,8 @@ def test_resnet18_on_the_cpu_is_estimated_and_says_so(node: Node) -> None:
 def test_a_training_step_has_about_three_times_the_flop_and_lowers_the_loss(node: Node) -> None:
     used = bench(node)
     values = MODEL.measure(used, model="resnet18", step="train", dtype="float32", batch=2)
-    # Backward is two products for each of forward's, but for the first layer, whose images need no gradient:
-    # 3 · 7.256e9 − 2 images · 2 · 64 · 112² · 3 · 7² = 2.1296e10
+    # Backward is two products for each of forward's, but for the first layer, whose images need no
+    # gradient: 3 · 7.256e9 − 2 images · 2 · 64 · 112² · 3 · 7² = 2.1296e10
     first_layer = 2 * 2 * 64 * 112**2 * 3 * 7**2
     assert values["flop"].median == pytest.approx(3 * 7.256e9 - first_layer, rel=1e-3)
     assert any("a step lowers the loss" in check for check in used.collected.checks)
@@ -229,7 +255,12 @@ def test_kernels_agree_with_float64_and_have_the_formulas_work() -> None:
     from hpml_plugins.plugins.roofline.steps import kernel_step
 
     # of 4096 · 16 elements: FLOP and bytes an element
-    for name, flop, nbytes in (("scale", 1, 8), ("triad", 2, 12), ("relu", 0, 8), ("softmax", 5, 8)):
+    for name, flop, nbytes in (
+        ("scale", 1, 8),
+        ("triad", 2, 12),
+        ("relu", 0, 8),
+        ("softmax", 5, 8),
+    ):
         built = kernel_step(name, "cpu", seed=1, elements=2**16)
         built.run()
         assert built.error() < 1e-6
@@ -248,14 +279,19 @@ def test_a_wrong_result_is_seen() -> None:
     built.run()
     for cell in built.run.__closure__ or ():
         if cell.cell_contents.shape == (64, 64):
-            cell.cell_contents.mul_(2)  # factors and product: the product should now be four times, and is twice
+            # factors and product: the product should now be four times, and is twice
+            cell.cell_contents.mul_(2)
     assert built.error() > 0.4
 
 
 def test_a_kernel_on_the_cpu_takes_the_formulas_and_says_so(node: Node) -> None:
     used = bench(node)
     values = KERNEL.measure(used, kernel="matmul_float32_128")
-    assert (values["flop"].median, values["flop_excess"], values["bytes_ratio"]) == (2 * 128**3, 0, 1)
+    assert (values["flop"].median, values["flop_excess"], values["bytes_ratio"]) == (
+        2 * 128**3,
+        0,
+        1,
+    )
     assert values["flop"].info["source"] == "estimate"
     assert "estimated, not counted: no GPU" in used.collected.warnings[0]
 
@@ -263,7 +299,8 @@ def test_a_kernel_on_the_cpu_takes_the_formulas_and_says_so(node: Node) -> None:
 def test_the_roof_is_measured_on_a_cpu(node: Node) -> None:
     used = bench(node)
     copied = to_metrics(COPY, COPY.measure(used, mebibytes=8), used.collected.work)
-    moved = [2 * 8 * 2**20 / seconds for seconds in copied["time"].samples]  # medians of few samples need not agree
+    # medians of few samples need not agree
+    moved = [2 * 8 * 2**20 / seconds for seconds in copied["time"].samples]
     assert copied["bandwidth"].samples == pytest.approx(moved)
     assert copied["best"].samples == [max(copied["bandwidth"].samples)]
 
@@ -280,7 +317,10 @@ def test_the_best_size_of_matmul_is_kept(node: Node, monkeypatch: pytest.MonkeyP
     sizes, rates = (used.collected.series["sizes"].columns[name] for name in ("size", "rate"))
     assert sizes == [16, 256]
     metrics = to_metrics(MATMUL, values, used.collected.work)
-    assert (values["size"], metrics["rate"].median) == (sizes[rates.index(max(rates))], pytest.approx(max(rates)))
+    assert (values["size"], metrics["rate"].median) == (
+        sizes[rates.index(max(rates))],
+        pytest.approx(max(rates)),
+    )
     assert values["best"].median >= metrics["rate"].median
     work = used.collected.work["time"]
     assert (work.flop, work.dtype, work.roof) == (2 * values["size"] ** 3, "float32", True)
@@ -299,18 +339,30 @@ def test_later_rounds_time_the_best_size_of_matmul_alone(
     rounds = [Bench(node, {}, plan=SHORT, shared=tmp_path) for _ in range(2)]
     first, second = (MATMUL.measure(each, dtype="float32") for each in rounds)
     assert first["size"] == second["size"]
-    assert [each.collected.series["sizes"].columns["size"] for each in rounds] == [[16, 256], [first["size"]]]
+    assert [each.collected.series["sizes"].columns["size"] for each in rounds] == [
+        [16, 256],
+        [first["size"]],
+    ]
 
 
-def test_later_rounds_do_not_count_again(gpu_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ncu(tmp_path, f"VALUES = {{{counting.READ!r}: '8', {counting.WRITTEN!r}: '2'}}\n{COUNTING}", monkeypatch)
+def test_later_rounds_do_not_count_again(
+    gpu_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ncu(
+        tmp_path,
+        f"VALUES = {{{counting.READ!r}: '8', {counting.WRITTEN!r}: '2'}}\n{COUNTING}",
+        monkeypatch,
+    )
     rounds = [Bench(gpu_node, {}, gpus=1, shared=tmp_path / "point") for _ in range(2)]
     first = counting.count(rounds[0], "kernel", ["scale", "cuda", 0])
     (tmp_path / "ncu").unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert first is not None
     assert first.nbytes == 10
-    assert (counting.count(rounds[1], "kernel", ["scale", "cuda", 0]), rounds[1].collected.warnings) == (first, [])
+    assert (
+        counting.count(rounds[1], "kernel", ["scale", "cuda", 0]),
+        rounds[1].collected.warnings,
+    ) == (first, [])
 
 
 def ncu(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +381,9 @@ for name in asked:
 """
 
 
-def test_counts_and_their_source_come_from_ncu(gpu_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_and_their_source_come_from_ncu(
+    gpu_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = {
         SASS.format("ffma"): "8,589,934,592",
         "sm__ops_path_tensor_src_tf32_dst_fp32.sum": "0",
@@ -340,7 +394,12 @@ def test_counts_and_their_source_come_from_ncu(gpu_node: Node, tmp_path: Path, m
     used = bench(gpu_node, gpus=1)
     counts = counting.count(used, "kernel", ["matmul_float32_2048", "cuda", 0])
     done = counting.settle(used, counts, lambda: pytest.fail("estimated"))
-    assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (2 * 2048**3, 50_331_648, "ncu", "ncu")
+    assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (
+        2 * 2048**3,
+        50_331_648,
+        "ncu",
+        "ncu",
+    )
     assert used.collected.series["operations"].columns["ffma"] == [2048**3]
     assert used.collected.warnings == []
 
@@ -364,7 +423,10 @@ VALUES = {{"{SASS.format("fadd")}": 3, "sm__ops_path_tensor_src_fp16_dst_fp32.su
 @pytest.mark.parametrize(
     ("script", "warning"),
     [
-        ("print('==ERROR== ERR_NVGPUCTRPERM - no permission'); sys.exit(1)", "ncu may not read the GPU's counters"),
+        (
+            "print('==ERROR== ERR_NVGPUCTRPERM - no permission'); sys.exit(1)",
+            "ncu may not read the GPU's counters",
+        ),
         ("sys.exit('no kernel was launched')", "no kernel was launched"),
     ],
 )
@@ -373,18 +435,34 @@ def test_without_permission_the_estimate_is_taken_and_the_reason_is_said(
 ) -> None:
     ncu(tmp_path, script, monkeypatch)
     used = bench(gpu_node, gpus=1)
-    done = counting.settle(used, counting.count(used, "kernel", ["scale", "cuda", 0]), lambda: (10.0, 5.0))
-    assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (10.0, 5.0, "estimate", "estimate")
+    done = counting.settle(
+        used, counting.count(used, "kernel", ["scale", "cuda", 0]), lambda: (10.0, 5.0)
+    )
+    assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (
+        10.0,
+        5.0,
+        "estimate",
+        "estimate",
+    )
     (said,) = used.collected.warnings
     assert said.startswith("FLOP and bytes are estimated, not counted: ")
     assert warning in said
 
 
-def test_flop_are_estimated_where_tensor_cores_cannot_be_seen_and_bytes_still_counted(gpu_node: Node) -> None:
+def test_flop_are_estimated_where_tensor_cores_cannot_be_seen_and_bytes_still_counted(
+    gpu_node: Node,
+) -> None:
     used = bench(gpu_node, gpus=1)
-    counts = counting.add_up([{SASS.format("ffma"): 1.0, counting.READ: 60.0, counting.WRITTEN: 4.0}])
+    counts = counting.add_up(
+        [{SASS.format("ffma"): 1.0, counting.READ: 60.0, counting.WRITTEN: 4.0}]
+    )
     done = counting.settle(used, counts, lambda: (1280.0, 999.0))
-    assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (1280.0, 64.0, "estimate", "ncu")
+    assert (done.flop, done.nbytes, done.flop_source, done.bytes_source) == (
+        1280.0,
+        64.0,
+        "estimate",
+        "ncu",
+    )
     values = counting.metrics(done, Samples.of([2.0], "s"))
     # 1280 FLOP / 64 B = 20 FLOP/B; 1280 / 2 s = 640 FLOP/s
     assert (values["intensity"].median, values["rate"].median) == (20.0, 640.0)

@@ -1,4 +1,5 @@
-"""What a sampler's `set_epoch` changes: torch's DistributedSampler, DataLoader's own shuffling, and `Split.batches`."""
+"""What a sampler's `set_epoch` changes: torch's DistributedSampler, DataLoader's own shuffling, and
+`Split.batches`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ def shares(sampler: Any) -> list[int]:
 def samplers(data: Any, ranks: int = 4) -> list[Any]:
     from torch.utils.data.distributed import DistributedSampler
 
-    return [DistributedSampler(data, num_replicas=ranks, rank=rank, shuffle=True, seed=7) for rank in range(ranks)]
+    return [
+        DistributedSampler(data, num_replicas=ranks, rank=rank, shuffle=True, seed=7)
+        for rank in range(ranks)
+    ]
 
 
 def test_without_set_epoch_every_epoch_has_the_same_order(indices: Any) -> None:
@@ -43,7 +47,9 @@ def test_with_set_epoch_the_order_changes_and_the_ranks_still_share_all_of_it(in
     assert sorted(chain(*after)) == list(range(100))
 
 
-def test_ranks_that_disagree_on_the_epoch_see_some_images_twice_and_others_never(indices: Any) -> None:
+def test_ranks_that_disagree_on_the_epoch_see_some_images_twice_and_others_never(
+    indices: Any,
+) -> None:
     ranks = samplers(indices)
     ranks[0].set_epoch(1)
     seen = list(chain(*(shares(sampler) for sampler in ranks)))
@@ -55,9 +61,12 @@ def test_one_process_s_loader_needs_no_epoch(indices: Any) -> None:
     import torch
     from torch.utils.data import DataLoader
 
-    loader = DataLoader(indices, batch_size=100, shuffle=True, generator=torch.Generator().manual_seed(7))
+    loader = DataLoader(
+        indices, batch_size=100, shuffle=True, generator=torch.Generator().manual_seed(7)
+    )
     (first,), (second,) = next(iter(loader)), next(iter(loader))
-    assert first.tolist() != second.tolist()  # its generator moves on by itself; ranks have none in common
+    # its generator moves on by itself; ranks have none in common
+    assert first.tolist() != second.tolist()
 
 
 def test_the_batches_that_the_plugin_trains_on_mean_the_same_by_it(indices: Any) -> None:
@@ -94,7 +103,10 @@ def test_a_padded_crop_is_one_of_torchs_own_pad_flipped_or_not() -> None:
             for down in range(5)
             for right in range(5)
             for flip in (False, True)
-            if torch.equal(image.flip(2) if flip else image, padded[number, :, down : down + 5, right : right + 7])
+            if torch.equal(
+                image.flip(2) if flip else image,
+                padded[number, :, down : down + 5, right : right + 7],
+            )
         ]
         assert len(found) == 1
         crops.add(found[0][:2])

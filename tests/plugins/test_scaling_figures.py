@@ -17,23 +17,43 @@ FIGURES = {figure.name: figure for figure in hpml_figures()}
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 
 
-def record(benchmark: str, machine: str = "two-gpus", *, samples: dict[str, list[float]], **params: Any) -> Record:
+def record(
+    benchmark: str, machine: str = "two-gpus", *, samples: dict[str, list[float]], **params: Any
+) -> Record:
     """A Record with every metric of the benchmark; 1.0 where the test does not care."""
     metrics = {
         metric.name: MetricSamples(
-            metric.unit, metric.direction, samples.get(metric.name, [1.0]), {"parameters": 1_000_000}
+            metric.unit,
+            metric.direction,
+            samples.get(metric.name, [1.0]),
+            {"parameters": 1_000_000},
         )
         for metric in BENCHMARKS[benchmark].metrics
     }
     profile = {name: samples.get(name, [1.0]) for name in DP_UNITS}
     waited = [0.003, 0.001]
-    ranks = {"rank": [0.0, 1.0], "reduction": waited, "kernels": [0.04, 0.05], "collective_share": [0.2, 0.1]}
+    ranks = {
+        "rank": [0.0, 1.0],
+        "reduction": waited,
+        "kernels": [0.04, 0.05],
+        "collective_share": [0.2, 0.1],
+    }
     ranks["utilisation"] = [0.9, 0.8]
-    series = {"profile": Series(profile), "ranks": Series(ranks), "epochs": Series({"steps": [3.0, 6.0]})}
+    series = {
+        "profile": Series(profile),
+        "ranks": Series(ranks),
+        "epochs": Series({"steps": [3.0, 6.0]}),
+    }
     return Record(
-        benchmark=benchmark, plugin="scaling", version="1", params=params, status="ok", machine=machine,
-        metrics=metrics, series=series,
-    )  # fmt: skip
+        benchmark=benchmark,
+        plugin="scaling",
+        version="1",
+        params=params,
+        status="ok",
+        machine=machine,
+        metrics=metrics,
+        series=series,
+    )
 
 
 POINT = {"batch": 512, "dtype": "float32"}
@@ -62,19 +82,37 @@ DP = record("scaling_dp", samples={"speedup": [0.3], "efficiency": [0.15]}, gpus
 
 def rows(name: str, *records: Record) -> list[dict[str, Any]]:
     figure = FIGURES[name]
-    return list(figure.table([each for each in records if each.benchmark in figure.benchmarks]).rows())
+    return list(
+        figure.table([each for each in records if each.benchmark in figure.benchmarks]).rows()
+    )
 
 
 def test_table_1_has_time_speed_up_and_the_efficiency_with_its_interval() -> None:
     ddp, single = rows("table1", SINGLE, DDP)
-    assert (single["method"], single["gpus"], single["epoch"], single["speedup"]) == ("one GPU", 1, 0.98, 1.0)
+    assert (single["method"], single["gpus"], single["epoch"], single["speedup"]) == (
+        "one GPU",
+        1,
+        0.98,
+        1.0,
+    )
     assert (ddp["method"], ddp["scaling"], ddp["gpus"], ddp["epoch"]) == ("DDP", "weak", 2, 0.55)
-    assert (ddp["speedup"], ddp["efficiency"], ddp["efficiency_low"], ddp["efficiency_high"]) == (1.8, 0.9, 0.8, 1.0)
+    assert (ddp["speedup"], ddp["efficiency"], ddp["efficiency_low"], ddp["efficiency_high"]) == (
+        1.8,
+        0.9,
+        0.8,
+        1.0,
+    )
 
 
 LOADING = record(
     "scaling_loading",
-    samples={"step": [0.040], "epoch": [2.0], "train": [0.011], "copy": [0.001], "loading": [0.030]},
+    samples={
+        "step": [0.040],
+        "epoch": [2.0],
+        "train": [0.011],
+        "copy": [0.001],
+        "loading": [0.030],
+    },
     batch=512,
     gpus=2,
 )
@@ -122,7 +160,11 @@ def test_several_gpus_that_cost_nothing_have_no_bandwidth_by_subtraction() -> No
 def test_points_of_a_cpu_are_not_taken_for_gpus() -> None:
     cpu = record("scaling_ddp_cpu", samples={}, ranks=2, scaling="strong", **POINT)
     (row,) = rows("table1", cpu)
-    assert (row["method"], row["scaling"], row["gpus"]) == ("DDP over gloo, small model", "strong", 2)
+    assert (row["method"], row["scaling"], row["gpus"]) == (
+        "DDP over gloo, small model",
+        "strong",
+        2,
+    )
     assert rows("speedup", cpu, DDP) == rows("speedup", DDP)
     assert "scaling_ddp_cpu" not in FIGURES["speedup"].benchmarks
 
@@ -145,12 +187,17 @@ def test_charts_over_gpus_show_every_machine(name: str) -> None:
 def test_efficiency_is_drawn_with_its_interval_one_row_per_point() -> None:
     four = record("scaling_ddp", samples={"efficiency": [0.7]}, gpus=4, **POINT)
     drawn = picture(FIGURES["efficiency"], [DDP, DP, four])
-    assert {"DDP, weak, float32, batch 512", "DP, weak, float32, batch 512", "two-gpus, 4 GPUs"} <= drawn.texts
+    assert {
+        "DDP, weak, float32, batch 512",
+        "DP, weak, float32, batch 512",
+        "two-gpus, 4 GPUs",
+    } <= drawn.texts
     efficiency = "efficiency: speed-up / GPUs"
     shown = {point.split(f"{efficiency}: ")[1].split(";")[0] for point in drawn.marks["point"]}
     assert shown == {"0.9", "0.15", "0.7"}
     assert any(
-        f"{efficiency}: 0.8;" in whisker and "efficiency_high: 1;" in whisker for whisker in drawn.marks["rule mark"]
+        f"{efficiency}: 0.8;" in whisker and "efficiency_high: 1;" in whisker
+        for whisker in drawn.marks["rule mark"]
     )
 
 
@@ -163,11 +210,18 @@ def test_a_method_looks_alike_on_machines_of_two_and_of_four_gpus() -> None:
 
 
 def test_the_wire_and_the_large_batches_are_told_with_what_they_were_done() -> None:
-    wire = record("scaling_wire_ddp", samples={"gradients": [44_695_848]}, ranks=2, model="resnet18")
+    wire = record(
+        "scaling_wire_ddp", samples={"gradients": [44_695_848]}, ranks=2, model="resnet18"
+    )
     assert rows("wire", wire)[0]["gradients"] == 44_695_848
     small = record("scaling_small_batch", samples={"test_accuracy": [0.8]}, data="cifar10")
     large = record(
-        "scaling_large_batch", samples={"test_accuracy": [0.3]}, data="cifar10", gpus=2, batch=8192, recipe="plain"
+        "scaling_large_batch",
+        samples={"test_accuracy": [0.3]},
+        data="cifar10",
+        gpus=2,
+        batch=8192,
+        recipe="plain",
     )
     found = [
         (row["gpus"], row["batch"], row["recipe"], row["updates"], row["test_accuracy"])
@@ -180,7 +234,11 @@ def test_vgg16_has_a_row_a_rank() -> None:
     samples = {"step": [0.1], "epoch": [6.4], "single": [0.09], "speedup": [1.8]}
     first, second = rows("vgg16", record("scaling_vgg16", samples=samples, gpus=2, **POINT))
     assert (first["rank"], first["single"], first["step"], first["speedup"]) == (0, 0.09, 0.1, 1.8)
-    assert (first["collective_share"], second["collective_share"], second["kernels"]) == (0.2, 0.1, 0.05)
+    assert (first["collective_share"], second["collective_share"], second["kernels"]) == (
+        0.2,
+        0.1,
+        0.05,
+    )
     assert (first["utilisation"], second["utilisation"]) == (0.9, 0.8)
     assert first["single_epoch"] == pytest.approx(64 * 2 * 0.09)  # 64 steps of two GPUs, 128 of one
 
@@ -192,7 +250,9 @@ def test_speed_ups_of_all_methods_are_drawn_at_the_batch_that_most_points_have()
     largest = record("scaling_ddp", samples={"speedup": [3.3]}, gpus=4, batch=2048, dtype="bf16")
     other = record("scaling_vgg16", samples={"speedup": [1.7]}, gpus=2, **{**POINT, "batch": 64})
     found = FIGURES["speedup"].table([larger, four, DDP, bf16, largest, other]).rows()
-    assert [(row["method"], row["dtype"], row["batch"], row["gpus"], row["speedup"]) for row in found] == [
+    assert [
+        (row["method"], row["dtype"], row["batch"], row["gpus"], row["speedup"]) for row in found
+    ] == [
         ("DDP", "bf16", 512, 1, 1.0),
         ("DDP", "bf16", 512, 4, 3.1),
         ("DDP", "float32", 512, 1, 1.0),

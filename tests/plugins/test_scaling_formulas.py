@@ -1,4 +1,5 @@
-"""The plugin `scaling`: its formulas by hand, intervals against counting, and what it reads in a trace."""
+"""The plugin `scaling`: its formulas by hand, intervals against counting, and what it reads in a
+trace."""
 
 from __future__ import annotations
 
@@ -38,14 +39,26 @@ GRADIENTS = 44_695_848
 
 
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
-    code = "import sys, hpml_plugins.plugins.scaling; print(*{'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    code = (
+        "import sys, hpml_plugins.plugins.scaling; print(*{'torch', 'numpy', 'matplotlib'} &"
+        " set(sys.modules))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )
 
 
-@pytest.mark.parametrize(("batch", "ranks", "steps"), [(125, 4, 100), (32, 2, 781.25)])  # not rounded
+# not rounded
+@pytest.mark.parametrize(("batch", "ranks", "steps"), [(125, 4, 100), (32, 2, 781.25)])
 def test_an_epoch_is_the_same_work_for_every_batch(batch: int, ranks: int, steps: float) -> None:
     time = Samples.of([1.0], "s", steps=1)
-    assert single_metrics(Job(CIFAR, batch, "float32", ranks), time)["step"].info["epoch_steps"] == steps
+    assert (
+        single_metrics(Job(CIFAR, batch, "float32", ranks), time)["step"].info["epoch_steps"]
+        == steps
+    )
 
 
 def test_the_ring_by_hand() -> None:
@@ -70,13 +83,19 @@ def covered(intervals: list[Interval]) -> set[int]:
     return {place for start, end in intervals for place in range(int(start), int(end))}
 
 
-SOME = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10)).map(lambda pair: (pair[0], pair[0] + pair[1])))
+SOME = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 10)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+)
 
 
 @given(SOME, SOME)
-def test_lengths_and_overlaps_are_those_of_sets(first: list[Interval], second: list[Interval]) -> None:
+def test_lengths_and_overlaps_are_those_of_sets(
+    first: list[Interval], second: list[Interval]
+) -> None:
     assert length(first) == len(covered(first))
-    assert length(first) + length(second) - length([*first, *second]) == len(covered(first) & covered(second))
+    assert length(first) + length(second) - length([*first, *second]) == len(
+        covered(first) & covered(second)
+    )
 
 
 def test_an_interval_that_ends_before_it_starts_is_refused() -> None:
@@ -88,17 +107,24 @@ def event(cat: str, name: str, start: float, end: float, device: int = 0) -> dic
     return {"cat": cat, "name": name, "ts": start, "dur": end - start, "args": {"device": device}}
 
 
-#: µs: a forward 0–10, a backward 10–30 beside an all-reduce 25–40, an update 40–45, nothing, the next step's copy.
+#: µs: a forward 0–10, a backward 10–30 beside an all-reduce 25–40, an update 40–45, nothing, the
+#: next step's copy.
 TRACE = [
     event("kernel", "sm90_xmma_fprop", 0, 10),
     event("kernel", "sm90_xmma_dgrad", 10, 30),
-    event("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 25, 40),
+    event(
+        "kernel",
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        25,
+        40,
+    ),
     event("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 38, 42),
     event("kernel", "multi_tensor_apply_kernel", 40, 45),
     event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 50, 60),
     {
         **event("gpu_memcpy", "Memcpy PtoP (Device -> Device)", 55, 65),
-        "args": {"fromDevice": 0, "inDevice": 1, "toDevice": 1},  # as libkineto writes it: no "device"
+        # as libkineto writes it: no "device"
+        "args": {"fromDevice": 0, "inDevice": 1, "toDevice": 1},
     },
     event("gpu_user_annotation", "nccl:all_reduce", 0, 100),
     event("user_annotation", "replicate", 0, 6),
@@ -129,10 +155,18 @@ def test_how_far_kernels_fill_a_gpu_by_hand() -> None:
         args = {"device": 0, "blocks per SM": blocks, "est. achieved occupancy %": occupancy}
         return {"cat": "kernel", "name": "k", "ts": start, "dur": dur, "args": args}
 
-    copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 90.0, "dur": 10.0, "args": {"device": 0}}
+    copy = {
+        "cat": "gpu_memcpy",
+        "name": "Memcpy HtoD",
+        "ts": 90.0,
+        "dur": 10.0,
+        "args": {"device": 0},
+    }
     # 0 to 100 µs: 40 µs that fill every multiprocessor, 20 µs that fill a quarter, 10 µs of a copy.
     use = gpu_use([kernel(0.0, 40.0, 7.5, 60.0), kernel(50.0, 20.0, 0.25, 30.0), copy])
-    assert use == pytest.approx({"utilisation": 0.7, "sm_efficiency": 0.45, "occupancy": (40 * 0.6 + 20 * 0.3) / 60})
+    assert use == pytest.approx(
+        {"utilisation": 0.7, "sm_efficiency": 0.45, "occupancy": (40 * 0.6 + 20 * 0.3) / 60}
+    )
 
 
 def test_ranges_of_the_host_are_added_up_by_name() -> None:
@@ -143,17 +177,29 @@ def test_ranges_of_the_host_are_added_up_by_name() -> None:
 def test_over_gloo_operators_and_collectives_are_told_apart() -> None:
     events = [
         event("cpu_op", "aten::conv2d", 0, 10),
-        event("cpu_op", "c10d::allreduce_", 10, 30),  # waits; the collective itself is another thread's
+        # waits; the collective itself is another thread's
+        event("cpu_op", "c10d::allreduce_", 10, 30),
         event("user_annotation", "gloo:all_reduce", 5, 20),
         event("user_annotation", "DistributedDataParallel.forward", 0, 12),
     ]
     found = cpu_activity(events, steps=1)
-    assert (found["computation"] * 1e6, found["reduction"] * 1e6) == (pytest.approx(10), pytest.approx(15))
+    assert (found["computation"] * 1e6, found["reduction"] * 1e6) == (
+        pytest.approx(10),
+        pytest.approx(15),
+    )
     assert found["overlapped"] * 1e6 == pytest.approx(5)
 
 
 def activity(**times: float) -> Activity:
-    names = ("computation", "communication", "exposed", "idle", "reduction", "collectives", "kernels")
+    names = (
+        "computation",
+        "communication",
+        "exposed",
+        "idle",
+        "reduction",
+        "collectives",
+        "kernels",
+    )
     return {name: times.get(name, 0.0) for name in names}
 
 
@@ -174,13 +220,17 @@ def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
         Job(CIFAR, 125, "float32", 4),
         time=Samples.of([0.012] * 5, "s", steps=10, batch=1),
         single=Samples.of([0.010] * 7, "s"),
-        activity=activity(computation=0.009, communication=0.003, exposed=0.001, idle=0.003, reduction=0.002),
+        activity=activity(
+            computation=0.009, communication=0.003, exposed=0.001, idle=0.003, reduction=0.002
+        ),
         parameters=1_000_000,
         reduction=Samples.of([0.0001], "s"),
         scatter=0.001,
     )
     columns = profile_of(bench)
-    medians = {name: value.median if isinstance(value, Samples) else value for name, value in found.items()}
+    medians = {
+        name: value.median if isinstance(value, Samples) else value for name, value in found.items()
+    }
     assert set(medians) == {metric.name for metric in METRICS}
     assert medians["epoch"] == pytest.approx(1.2)  # 50,000 / (4 · 125) = 100 steps
     # 4 GPUs take 12 ms for four times the images that one does in 10 ms: 4 · 10 / 12.
@@ -194,7 +244,9 @@ def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
     assert isinstance(efficiencies, Samples)
     assert len(efficiencies) == 5
     assert efficiencies.median == pytest.approx(0.8333, abs=1e-4)
-    assert set(columns) == set(bench.collected.series["profile"].units) == {*PROFILE_UNITS, "scatter"}
+    assert (
+        set(columns) == set(bench.collected.series["profile"].units) == {*PROFILE_UNITS, "scatter"}
+    )
     assert columns["single"] == 0.010
     assert columns["subtracted"] == pytest.approx(0.002)
     assert columns["idle"] == pytest.approx(0.003)

@@ -1,4 +1,5 @@
-"""The plugin `scaling` over gloo: the same code as on GPUs, bytes against hand arithmetic, ranks that fail."""
+"""The plugin `scaling` over gloo: the same code as on GPUs, bytes against hand arithmetic, ranks
+that fail."""
 
 from __future__ import annotations
 
@@ -35,9 +36,14 @@ def median(record: Record, metric: str) -> float:
 
 @pytest.mark.parametrize(("ranks", "scaling"), [(2, "weak"), (4, "strong")])
 def test_ddp_over_gloo_is_checked_timed_and_profiled(ranks: int, scaling: str, node: Node) -> None:
-    record = measured("scaling_ddp_cpu", node, ranks=ranks, batch=32, dtype="float32", scaling=scaling)
+    record = measured(
+        "scaling_ddp_cpu", node, ranks=ranks, batch=32, dtype="float32", scaling=scaling
+    )
     assert (record.status, record.reason) == ("ok", "")
-    assert any(check.startswith("DDP's gradient is the mean of the ranks' own (off by ") for check in record.checks)
+    assert any(
+        check.startswith("DDP's gradient is the mean of the ranks' own (off by ")
+        for check in record.checks
+    )
     assert "all ranks have the same parameters" in record.checks
     # 1024 images: 32 each on two ranks are 16 steps; 32 shared out over four, 32 steps.
     steps = {"weak": 16, "strong": 32}[scaling]
@@ -74,12 +80,15 @@ def test_the_loader_gives_normalised_images_of_another_order_for_another_seed() 
     one, same, other = (next(loading.load(SMALL, 64, seed, pin=False)) for seed in (3, 3, 4))
     images, labels = one
     assert (images.shape, images.dtype, labels.shape) == ((64, *SMALL.shape), torch.float32, (64,))
-    assert -2.0 <= float(images.min()) < -1.9 < 1.9 < float(images.max()) <= 2.0  # (x / 255 - 0.5) / 0.25
+    # (x / 255 - 0.5) / 0.25
+    assert -2.0 <= float(images.min()) < -1.9 < 1.9 < float(images.max()) <= 2.0
     assert torch.equal(one[1], same[1])
     assert not torch.equal(one[1], other[1])
 
 
-def test_a_gradient_that_is_not_the_mean_gives_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gradient_that_is_not_the_mean_gives_no_number(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def without_reduction(rank: Any, module: Any, *, lean: bool) -> Any:
         return module
 
@@ -117,22 +126,24 @@ def test_a_rank_killed_between_steps_fails_the_point_and_leaves_no_orphan(
     assert [number for number in ran if Path(f"/proc/{number}").exists()] == []
 
 
-def test_a_batch_that_does_not_fit_skips_the_point(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_does_not_fit_skips_the_point(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
     from hpml_plugins.plugins.scaling import training
 
     def asks_too_much(trainer: Any, images: Any, labels: Any) -> None:
         raise torch.OutOfMemoryError(
-            "CUDA out of memory. Tried to allocate 64.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 9 are "
-            "free. Including non-PyTorch memory"
+            "CUDA out of memory. Tried to allocate 64.00 GiB. GPU 0 has a total capacity of 139.80"
+            " GiB of which 9 are free. Including non-PyTorch memory"
         )
 
     monkeypatch.setattr(training.Trainer, "train_on", asks_too_much)
     record = measured("scaling_ddp_cpu", node, ranks=2, batch=512, dtype="float32", scaling="weak")
     assert record.status == "skipped"
-    assert record.reason == (
-        "batch 512 does not fit into GPU memory: Tried to allocate 64.00 GiB. "
+    assert (
+        record.reason == "batch 512 does not fit into GPU memory: Tried to allocate 64.00 GiB. "
         "GPU 0 has a total capacity of 139.80 GiB of which 9 are free"
     )
 
@@ -159,16 +170,21 @@ def test_bf16_computes_in_bf16_and_reduces_float32() -> None:
 def test_what_ddp_hands_over_for_resnet18_by_hand(node: Node) -> None:
     record = measured("scaling_wire_ddp", node, ranks=2, model="resnet18")
     assert (record.status, record.reason) == ("ok", "")
-    # torchvision's ResNet18 has 11,689,512 parameters; 1000 classes 513,000 → ten 5,130; stem 7×7 9,408 → 3×3 1,728.
+    # torchvision's ResNet18 has 11,689,512 parameters; 1000 classes 513,000 → ten 5,130; stem 7×7
+    # 9,408 → 3×3 1,728.
     parameters = 11_689_512 - 513_000 + 5_130 - 9_408 + 1_728
     assert parameters == 11_173_962
-    # 20 normalisations over 5 · 64, 5 · 128, 5 · 256, 5 · 512 channels: mean and variance of each, and a counter.
+    # 20 normalisations over 5 · 64, 5 · 128, 5 · 256, 5 · 512 channels: mean and variance of each,
+    # and a counter.
     channels = 5 * (64 + 128 + 256 + 512)
     expected = {"gradients": 4 * parameters, "buffers": 4 * 2 * channels + 8 * 20}
     expected |= {"parameters": 0, "inputs": 0, "outputs": 0}
     assert {name: median(record, name) for name in expected} == expected
-    # At the start every parameter and buffer once, and their shapes, 8 B each number, to see that all have the same.
-    assert 4 * parameters + expected["buffers"] < median(record, "at_start") < 4 * parameters + 50_000
+    # At the start every parameter and buffer once, and their shapes, 8 B each number, to see that
+    # all have the same.
+    assert (
+        4 * parameters + expected["buffers"] < median(record, "at_start") < 4 * parameters + 50_000
+    )
 
 
 def test_four_ranks_hand_over_as_much_each_as_two(node: Node) -> None:
@@ -197,9 +213,13 @@ def test_the_copies_of_dataparallel_are_counted_by_kind(monkeypatch: pytest.Monk
     from hpml_plugins.plugins.scaling.wire import counted_copies
 
     # Three GPUs are played by the CPU and "meta": what is tested is the counting, not the copying.
-    monkeypatch.setattr(comm, "broadcast_coalesced", lambda tensors, devices: [list(tensors)] * len(devices))
+    monkeypatch.setattr(
+        comm, "broadcast_coalesced", lambda tensors, devices: [list(tensors)] * len(devices)
+    )
     monkeypatch.setattr(comm, "reduce_add_coalesced", lambda inputs, destination: inputs[0])
-    monkeypatch.setattr(comm, "scatter", lambda tensor, devices: (tensor[:2], *[tensor[2:].to("meta")] * 2))
+    monkeypatch.setattr(
+        comm, "scatter", lambda tensor, devices: (tensor[:2], *[tensor[2:].to("meta")] * 2)
+    )
     monkeypatch.setattr(comm, "gather", lambda tensors, dim, destination: tensors[0])
     weight, statistic = torch.zeros(10), torch.zeros(4)
     original = comm.scatter
@@ -220,8 +240,12 @@ def test_the_copies_of_dataparallel_are_counted_by_kind(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("recipe", "last_rate"), [("plain", 0.1), ("both", 0.8)])
-def test_large_batches_train_with_the_recipe_s_rate(recipe: str, last_rate: float, node: Node) -> None:
-    record = measured("scaling_large_batch_cpu", node, ranks=2, data="digits", batch=512, recipe=recipe)
+def test_large_batches_train_with_the_recipe_s_rate(
+    recipe: str, last_rate: float, node: Node
+) -> None:
+    record = measured(
+        "scaling_large_batch_cpu", node, ranks=2, data="digits", batch=512, recipe=recipe
+    )
     assert (record.status, record.reason) == ("ok", "")
     epochs = record.series["epochs"].columns
     # 721 images on each rank are one batch of 512; 2 · 512 / 128 is 8 times the rate.
@@ -232,9 +256,13 @@ def test_large_batches_train_with_the_recipe_s_rate(recipe: str, last_rate: floa
 
 
 def test_a_small_batch_learns_the_digits(node: Node) -> None:
-    record = measured("scaling_large_batch_cpu", node, ranks=2, data="digits", batch=64, recipe="plain")
+    record = measured(
+        "scaling_large_batch_cpu", node, ranks=2, data="digits", batch=64, recipe="plain"
+    )
     assert record.metrics["test_accuracy"].samples[0] > 0.8
-    assert record.metrics["train_loss"].samples[0] < record.series["epochs"].columns["train_loss"][0]
+    assert (
+        record.metrics["train_loss"].samples[0] < record.series["epochs"].columns["train_loss"][0]
+    )
 
 
 def test_ranks_that_keep_their_own_statistics_drift_apart(node: Node) -> None:
@@ -243,10 +271,18 @@ def test_ranks_that_keep_their_own_statistics_drift_apart(node: Node) -> None:
     ranks = record.series["ranks"].columns
     assert ranks["rank"] == [0, 1]
     # Two ranks are equally far from their mean, on either side of it.
-    assert ranks["mean_drift"][0] == pytest.approx(ranks["mean_drift"][1]) and ranks["mean_drift"][0] > 0
-    assert ranks["variance_drift"][0] == pytest.approx(ranks["variance_drift"][1]) and ranks["variance_drift"][0] > 0
+    assert (
+        ranks["mean_drift"][0] == pytest.approx(ranks["mean_drift"][1])
+        and ranks["mean_drift"][0] > 0
+    )
+    assert (
+        ranks["variance_drift"][0] == pytest.approx(ranks["variance_drift"][1])
+        and ranks["variance_drift"][0] > 0
+    )
     assert min(ranks["test_accuracy"]) > 0.8
-    assert record.metrics["spread"].samples[0] == max(ranks["test_accuracy"]) - min(ranks["test_accuracy"])
+    assert record.metrics["spread"].samples[0] == max(ranks["test_accuracy"]) - min(
+        ranks["test_accuracy"]
+    )
     record = measured("scaling_statistics_cpu", node, ranks=4, data="digits", batch=512)
     assert record.reason == "4 ranks with 512 images each need 2048 images, digits has 1442"
 
@@ -279,7 +315,9 @@ def test_a_trace_is_kept_only_where_a_folder_is_named(
         "small-batch32-float32-rank0of2.json",
         "small-batch32-float32-rank1of2.json",
     ]
-    assert "gloo:all_reduce" in {each["name"] for each in json.loads(kept[0].read_text())["traceEvents"]}
+    assert "gloo:all_reduce" in {
+        each["name"] for each in json.loads(kept[0].read_text())["traceEvents"]
+    }
 
 
 def test_a_job_travels_to_spawned_ranks() -> None:
@@ -295,7 +333,9 @@ def test_a_graph_that_does_not_do_what_the_step_does_is_seen(replays: int, right
 
     from hpml_plugins.plugins.scaling.training import TOLERANCE, Trainer, make_batches, make_module
 
-    trainer = Trainer(make_module(SMALL, "float32", "cpu", seed=0), make_batches(SMALL, 16, "cpu", seed=0), lr=0.1)
+    trainer = Trainer(
+        make_module(SMALL, "float32", "cpu", seed=0), make_batches(SMALL, 16, "cpu", seed=0), lr=0.1
+    )
     trainer.step()
     trainer.images, trainer.labels = next(trainer.batches)
 
@@ -303,5 +343,6 @@ def test_a_graph_that_does_not_do_what_the_step_does_is_seen(replays: int, right
         for _ in range(replays):
             trainer.train_on(trainer.images, trainer.labels)
 
-    trainer.graph = SimpleNamespace(replay=replay)  # capturing needs a GPU; what is tested is the comparison
+    # capturing needs a GPU; what is tested is the comparison
+    trainer.graph = SimpleNamespace(replay=replay)
     assert (trainer.replay_error() < TOLERANCE["float32"]) is right

@@ -1,4 +1,5 @@
-"""The plugin `tta`: sets of runs, interrupted and whole, over ranks, and what pages make of them."""
+"""The plugin `tta`: sets of runs, interrupted and whole, over ranks, and what pages make of
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ from hpml_plugins.measure.bench import Bench
 from hpml_plugins.plugins.tta import hpml_benchmarks, hpml_figures, out_of_distribution, runs
 from hpml_plugins.plugins.tta.recipes import read_recipe
 from hpml_plugins.plugins.tta.runs import Run
-from hpml_plugins.plugins.tta.time_to_accuracy import counting, measure_ddp_cpu, measure_tta, metrics_of
+from hpml_plugins.plugins.tta.time_to_accuracy import (
+    counting,
+    measure_ddp_cpu,
+    measure_tta,
+    metrics_of,
+)
 from hpml_plugins.plugins.tta.training import Trainer
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
@@ -44,7 +50,14 @@ def kept_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def a_run(seed: int = 1, **changes: Any) -> Run:
-    made: dict[str, Any] = {"reached": True, "time": 2.0, "epochs": 4.0, "accuracy": 0.96, "load": 0.5, "train": 1.0}
+    made: dict[str, Any] = {
+        "reached": True,
+        "time": 2.0,
+        "epochs": 4.0,
+        "accuracy": 0.96,
+        "load": 0.5,
+        "train": 1.0,
+    }
     made |= {"evaluate": 0.5, "plain_accuracy": 0.96, **changes}
     return Run(seed=seed, **made)
 
@@ -58,7 +71,8 @@ def facts(setup: float = 0.0) -> dict[str, float]:
 
 def test_metrics_of_a_set_at_hand(node: Node) -> None:
     bench = Bench(node, {})
-    # Times 2 and 4: mean 3, deviation √2, variation 0.4714; the third missed and has no time to the accuracy.
+    # Times 2 and 4: mean 3, deviation √2, variation 0.4714; the third missed and has no time to the
+    # accuracy.
     runs = [
         a_run(),
         a_run(2, time=4.0, train=3.0, epochs=8.0),
@@ -100,13 +114,17 @@ def test_a_set_that_never_reached_its_target_has_no_time(node: Node) -> None:
         a_run(accuracy=0.9, plain_accuracy=0.9, reached=False),
         a_run(2, accuracy=0.91, plain_accuracy=0.91, reached=False),
     ]
-    with pytest.raises(HpmlError, match=r"none of 2 runs reached 0\.95 on digits in 4 epochs; the best has 0\.9100"):
+    with pytest.raises(
+        HpmlError, match=r"none of 2 runs reached 0\.95 on digits in 4 epochs; the best has 0\.9100"
+    ):
         metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, facts())
 
 
 def test_an_accuracy_that_a_plain_evaluation_does_not_confirm_gives_no_number(node: Node) -> None:
     with pytest.raises(HpmlError, match="check failed: the accuracy is that of a plain evaluation"):
-        metrics_of(Bench(node, {}), read_recipe("modern", "digits"), [a_run(plain_accuracy=0.94)], facts())
+        metrics_of(
+            Bench(node, {}), read_recipe("modern", "digits"), [a_run(plain_accuracy=0.94)], facts()
+        )
 
 
 # -- interrupted sets
@@ -170,7 +188,7 @@ def test_a_measurement_that_was_killed_after_two_runs_makes_only_the_third(
 
 def test_a_set_that_fails_its_checks_is_not_found_again(
     node: Node, kept_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(Trainer, "plain_accuracy", lambda *args: 0.5)
     record = measure_point(BENCHMARKS["tta_cpu"], {**FAST, "runs": 1}, Context(node))
     assert record.status == "failed" and "plain evaluation" in record.reason
@@ -180,7 +198,9 @@ def test_a_set_that_fails_its_checks_is_not_found_again(
 
 def test_a_set_that_has_no_time_for_another_run_says_how_to_go_on(node: Node) -> None:
     bench = Bench(node, {}, deadline=time.monotonic() - 1)
-    with pytest.raises(HpmlError, match="0 of 2 runs are done and time is over; measure again to resume the set"):
+    with pytest.raises(
+        HpmlError, match="0 of 2 runs are done and time is over; measure again to resume the set"
+    ):
         measure_tta(bench, **FAST, runs=2)
 
 
@@ -200,19 +220,27 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(runs.VARIABLE, str(tmp_path_factory.mktemp("runs")))
         patch.setattr(meter, "RAPL", Path("/nowhere"))
-        return [measure_point(BENCHMARKS[name], params, Context(node, machine="here")) for name, params in points]
+        return [
+            measure_point(BENCHMARKS[name], params, Context(node, machine="here"))
+            for name, params in points
+        ]
 
 
 def test_a_set_is_checked_and_kept_whole(records: list[Record]) -> None:
     record = records[0]
     assert (record.status, record.reason) == ("ok", "")
-    assert "the accuracy is that of a plain evaluation, neither compiled nor captured" in record.checks
+    assert (
+        "the accuracy is that of a plain evaluation, neither compiled nor captured" in record.checks
+    )
     runs = record.series["runs"]
-    parts = zip(*(runs.numbers(name) for name in ("load", "train", "evaluate", "time")), strict=True)
+    parts = zip(
+        *(runs.numbers(name) for name in ("load", "train", "evaluate", "time")), strict=True
+    )
     assert all(load + train + judge == pytest.approx(time) for load, train, judge, time in parts)
     assert min(record.metrics["accuracy"].samples) > 0.95
     assert record.metrics["time"].samples == runs.columns["time"]
-    assert "energy" not in runs.columns  # a CPU without RAPL does not tell: a zero would be a measurement
+    # a CPU without RAPL does not tell: a zero would be a measurement
+    assert "energy" not in runs.columns
     assert record.data["digits"]["train"] == 1442
     kinds = record.series["elsewhere"].columns["images"]
     assert kinds == ["blur", "noise", "contrast"] * 2
@@ -229,7 +257,9 @@ def test_utilisation_and_tricks_are_counted_by_the_device(records: list[Record])
     assert tricks.columns["trick"][0] == "lab" and "on_device" in tricks.columns["trick"]
     rates = tricks.numbers("throughput")
     same = [
-        rate for rate, batch in zip(rates, tricks.numbers("batch"), strict=True) if batch == tricks.numbers("batch")[0]
+        rate
+        for rate, batch in zip(rates, tricks.numbers("batch"), strict=True)
+        if batch == tricks.numbers("batch")[0]
     ]
     assert records[2].median("speedup") == pytest.approx(max(same) / rates[0])
 
@@ -246,7 +276,10 @@ def test_tricks_with_and_without_compiling_are_panels_of_their_own(records: list
 def test_networks_judged_on_other_images_have_a_mark_for_each_set(records: list[Record]) -> None:
     both = [records[0], msgspec.structs.replace(records[0], machine="there")]
     drawn = picture(FIGURES["elsewhere"], both)
-    assert {f"{kind}, fast" for kind in ("unmodified", "blur", "noise", "contrast")} | {"here", "there"} <= drawn.texts
+    assert {f"{kind}, fast" for kind in ("unmodified", "blur", "noise", "contrast")} | {
+        "here",
+        "there",
+    } <= drawn.texts
     assert len(drawn.marks["point"]) == len(drawn.marks["rule mark"]) == 2 * 4
 
 
@@ -256,7 +289,8 @@ def test_ranks_train_together_and_end_with_the_same_network(node: Node) -> None:
     assert (record.status, record.reason) == ("ok", "")
     assert "all ranks have the same parameters" in record.checks
     assert record.metrics["accuracy"].samples[0] >= 0.95
-    # 1442 images, 64 on each of two ranks: 11 steps an epoch; the accuracy counts all 355 test images.
+    # 1442 images, 64 on each of two ranks: 11 steps an epoch; the accuracy counts all 355 test
+    # images.
     right = record.metrics["accuracy"].samples[0] * 355
     assert right == pytest.approx(round(right), abs=1e-6)
 
@@ -308,24 +342,42 @@ def test_photographs_of_cifar_classes_are_judged_and_each_has_a_credit(node: Nod
     pictures = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.png"))
     assert sorted(each["file"] for each in credits) == pictures
     assert all(each["licence"] and each["author"] and each["package"] for each in credits)
-    classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+    classes = (
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    )
     assert {Path(name).parent.name for name in pictures} == set(classes)
 
     digits = load_data("digits").take(20, 20)
     coloured = [
         replace(part, images=part.images.repeat(1, 3, 4, 4)) for part in (digits.train, digits.test)
-    ]  # fmt: skip
+    ]
     mean, std = digits.mean * 3, digits.std * 3
     bench = Bench(node, {})
     data = replace(
-        digits, name="cifar10-jpeg", classes=classes, train=coloured[0], test=coloured[1], mean=mean, std=std
+        digits,
+        name="cifar10-jpeg",
+        classes=classes,
+        train=coloured[0],
+        test=coloured[1],
+        mean=mean,
+        std=std,
     )
     found = out_of_distribution.other_images(bench, data)
     images, labels = found["photographs"]
     assert images.shape == (len(pictures), 3, 32, 32) and bench.collected.warnings == []
     assert [classes[label] for label in labels] == [Path(name).parent.name for name in pictures]
     assert bench.collected.data["photographs"]["test"] == len(pictures)
-    assert "photographs" not in out_of_distribution.other_images(bench, digits)  # they are of other classes
+    # they are of other classes
+    assert "photographs" not in out_of_distribution.other_images(bench, digits)
 
 
 def test_cifar_10_1_is_for_cifar_only(tmp_path: Path) -> None:
@@ -347,7 +399,7 @@ def test_cifar_10_1_is_for_cifar_only(tmp_path: Path) -> None:
 
 def test_the_record_says_which_pictures_were_used(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     (tmp_path / "5").mkdir()
     Image.new("L", (8, 8), 7).save(tmp_path / "5" / "a.png")
     monkeypatch.setenv(out_of_distribution.OWN, str(tmp_path))
@@ -360,11 +412,16 @@ def test_the_record_says_which_pictures_were_used(
     assert bench.collected.data["own images"]["fingerprint"] != first["fingerprint"]
 
 
-def test_own_pictures_that_cannot_be_used_are_a_warning(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_pictures_that_cannot_be_used_are_a_warning(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(out_of_distribution.OWN, "/nowhere")
     bench = Bench(node, {})
     out_of_distribution.other_images(bench, load_data("digits"))
-    assert len(bench.collected.warnings) == 1 and "No such file or directory" in bench.collected.warnings[0]
+    assert (
+        len(bench.collected.warnings) == 1
+        and "No such file or directory" in bench.collected.warnings[0]
+    )
 
 
 # -- pages
@@ -407,6 +464,8 @@ DRAWN = [name for name, figure in FIGURES.items() if figure.chart and name != "u
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_every_chart_is_drawn_from_its_table(name: str, records: list[Record]) -> None:
-    drawn = picture(FIGURES[name], [each for each in records if each.benchmark in FIGURES[name].benchmarks])
+    drawn = picture(
+        FIGURES[name], [each for each in records if each.benchmark in FIGURES[name].benchmarks]
+    )
     assert drawn.marks.keys() & {"bar", "point", "line mark", "rule mark"}
     assert all("titled" in axis or "discrete" in axis for axis in drawn.marks["axis"])

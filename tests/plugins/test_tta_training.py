@@ -18,9 +18,13 @@ from hpml_plugins.plugins.tta.training import Trainer
 
 
 def pictures(count: int, shape: tuple[int, int, int] = (3, 8, 8)) -> DataSet:
-    drawn = torch.randint(256, (count, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    drawn = torch.randint(
+        256, (count, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     split = Split(drawn, torch.arange(count) % 10)
-    return DataSet("made", tuple("abcdefghij"), split, split, (0.0,) * shape[0], (1 / 255,) * shape[0], "none")
+    return DataSet(
+        "made", tuple("abcdefghij"), split, split, (0.0,) * shape[0], (1 / 255,) * shape[0], "none"
+    )
 
 
 def recipe(**changes: Any) -> Recipe:
@@ -64,7 +68,9 @@ def test_an_epoch_has_each_image_once_and_ranks_share_it() -> None:
 
 
 def test_alternating_flips_turn_every_image_over_from_epoch_to_epoch() -> None:
-    feed = OnDevice(pictures(40), recipe(batch=4, augment=Augment(0, "constant", "alternating")), "cpu")
+    feed = OnDevice(
+        pictures(40), recipe(batch=4, augment=Augment(0, "constant", "alternating")), "cpu"
+    )
     feed.start(3)
     flips = []
     for epoch in range(3):
@@ -82,11 +88,15 @@ def test_the_loader_gives_normalised_batches_and_says_how_long_it_was_waited_for
     assert len(batches) == feed.steps == 4
     assert feed.waited > 0
     everything = torch.cat(batches)
-    assert everything.sum() == pytest.approx(float(data.normalize(data.train.images).sum()), rel=1e-3)
+    assert everything.sum() == pytest.approx(
+        float(data.normalize(data.train.images).sum()), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("shape", [(2, 6, 20), (2, 20, 6)])
-def test_newton_and_schulz_make_a_matrix_orthogonal_and_keep_its_directions(shape: tuple[int, int, int]) -> None:
+def test_newton_and_schulz_make_a_matrix_orthogonal_and_keep_its_directions(
+    shape: tuple[int, int, int],
+) -> None:
     matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     u, _, v = torch.linalg.svd(matrices, full_matrices=False)
     core = u.mT @ orthogonalised(matrices, 5) @ v.mT
@@ -104,7 +114,8 @@ def test_muon_keeps_the_norm_and_steps_along_the_orthogonal_momentum() -> None:
         weight.grad = torch.randn(4, 2, 3, 3, generator=generator)
     muon.update(muon.groups, muon.gradients(), muon.buffers, torch.tensor(0.1))
     for weight, old in zip(weights, before, strict=True):
-        # The first momentum is the gradient, Nesterov's 1.5 of it, which being made orthogonal forgets its length.
+        # The first momentum is the gradient, Nesterov's 1.5 of it, which being made orthogonal
+        # forgets its length.
         update = orthogonalised(1.5 * weight.grad.reshape(1, 4, 18), 3).reshape(4, 2, 3, 3)
         assert torch.allclose(weight.detach(), old * (2.0 / old.norm()) - 0.1 * update, atol=1e-6)
     assert all(buffer.any() for buffer in muon.buffers)
@@ -113,23 +124,37 @@ def test_muon_keeps_the_norm_and_steps_along_the_orthogonal_momentum() -> None:
 def test_rates_are_read_from_the_table_of_each_group() -> None:
     plain = recipe(epochs=2.0, whiten_bias_epochs=1.0)
     network = build(plain.network, (1, 8, 8), 10)
-    optimiser = Optimiser(network, plain, steps=20, steps_an_epoch=10, device="cpu", compiled=lambda function: function)
+    optimiser = Optimiser(
+        network,
+        plain,
+        steps=20,
+        steps_an_epoch=10,
+        device="cpu",
+        compiled=lambda function: function,
+    )
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimiser.step(torch.tensor([5]))
     rates = {len(group["params"]): float(group["lr"]) for group in optimiser.sgd.param_groups}
     # Step 5 of 20: ¾ of the rate; of the whitening's bias, 5 of 10: half.
-    assert [float(group["lr"]) for group in optimiser.sgd.param_groups[:2]] == pytest.approx([0.5 * 0.053, 0.75 * 0.67])
+    assert [float(group["lr"]) for group in optimiser.sgd.param_groups[:2]] == pytest.approx(
+        [0.5 * 0.053, 0.75 * 0.67]
+    )
     assert rates[4] == pytest.approx(0.75 * 0.053)  # the biases of four normalisations
     # Decay times rate is that of the recipe: 2e-4.
     assert optimiser.sgd.param_groups[1]["weight_decay"] == pytest.approx(2e-4 / 0.67)
     trained = {id(parameter) for parameter in network.parameters() if parameter.requires_grad}
-    by_sgd = {id(parameter) for group in optimiser.sgd.param_groups for parameter in group["params"]}
+    by_sgd = {
+        id(parameter) for group in optimiser.sgd.param_groups for parameter in group["params"]
+    }
     assert optimiser.muon is not None
     by_muon = {id(weight) for group in optimiser.muon.groups for weight in group}
     assert by_sgd | by_muon == trained and not by_sgd & by_muon
-    optimiser.step(torch.tensor([15]))  # behind the last step at which the whitening's bias is trained
-    assert [float(group["lr"]) for group in optimiser.sgd.param_groups[:2]] == pytest.approx([0.0, 0.25 * 0.67])
+    # behind the last step at which the whitening's bias is trained
+    optimiser.step(torch.tensor([15]))
+    assert [float(group["lr"]) for group in optimiser.sgd.param_groups[:2]] == pytest.approx(
+        [0.0, 0.25 * 0.67]
+    )
 
 
 def test_biases_and_normalisations_do_not_decay_where_the_recipe_says_so() -> None:
@@ -147,7 +172,9 @@ def test_whitened_patches_are_uncorrelated_and_of_variance_one() -> None:
     images = data.normalize(data.train.images)
     images = (images - images.mean()) / images.std()
     network.whiten(images)
-    found = torch.nn.functional.conv2d(images, network.whitening.weight).transpose(0, 1).flatten(1)[:12]
+    found = (
+        torch.nn.functional.conv2d(images, network.whitening.weight).transpose(0, 1).flatten(1)[:12]
+    )
     assert torch.allclose(found @ found.T / found.shape[1], torch.eye(12), atol=2e-2)
     weight = network.whitening.weight
     assert torch.equal(weight[:12], -weight[12:])
@@ -157,10 +184,14 @@ def test_whitened_patches_are_uncorrelated_and_of_variance_one() -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_resnet50_has_the_first_layer_that_was_asked_for(name: str, channels: int) -> None:
     network = build(Network(name), (channels, 32, 32), 10)  # type: ignore[arg-type]
-    # torchvision's has 25,557,032 with 1000 classes of 2048 weights and a bias: 23,508,032 + 20,490. Its stem of
-    # 64 · 3 · 7 · 7 = 9,408 shrinks to a third for one channel, or to 64 · 3 · 3 · 3 = 1,728.
+    # torchvision's has 25,557,032 with 1000 classes of 2048 weights and a bias: 23,508,032 +
+    # 20,490. Its stem of 64 · 3 · 7 · 7 = 9,408 shrinks to a third for one channel, or to 64 · 3 ·
+    # 3 · 3 = 1,728.
     stem = 64 * channels * (9 if name == "resnet50_stem3" else 49)
-    assert sum(parameter.numel() for parameter in network.parameters()) == 23_508_032 + 20_490 - 9_408 + stem
+    assert (
+        sum(parameter.numel() for parameter in network.parameters())
+        == 23_508_032 + 20_490 - 9_408 + stem
+    )
     network.eval()
     with torch.no_grad():
         assert network(torch.zeros(2, channels, 32, 32)).shape == (2, 10)
@@ -172,13 +203,17 @@ def test_views_are_weighted_as_said() -> None:
     def corner(x: Any) -> Any:
         return x[:, 0, 0, :1]
 
-    # Upper left value 0, of the mirrored 3; moved with a reflected border: up left 5 and (its mirror) 6,
-    # down right, where row 1 and column 1 come first, 5 and (mirrored, where the border's 2 is) 6.
+    # Upper left value 0, of the mirrored 3; moved with a reflected border: up left 5 and (its
+    # mirror) 6, down right, where row 1 and column 1 come first, 5 and (mirrored, where the
+    # border's 2 is) 6.
     moved = torch.nn.functional.pad(images, (1, 1, 1, 1), mode="reflect")
     by_hand = [
-        corner(view) + corner(view.flip(-1)) for view in (images, moved[:, :, :4, :4], moved[:, :, 2:, 2:])
-    ]  # fmt: skip
-    assert torch.equal(logits_over_views(images, 6, corner), by_hand[0] + 0.5 * (by_hand[1] + by_hand[2]))
+        corner(view) + corner(view.flip(-1))
+        for view in (images, moved[:, :, :4, :4], moved[:, :, 2:, 2:])
+    ]
+    assert torch.equal(
+        logits_over_views(images, 6, corner), by_hand[0] + 0.5 * (by_hand[1] + by_hand[2])
+    )
     assert torch.equal(logits_over_views(images, 2, corner)[0], torch.tensor([3.0]))
     assert torch.equal(logits_over_views(images, 1, corner)[0], torch.tensor([0.0]))
 
@@ -189,7 +224,9 @@ def trainer() -> Trainer:
     return Trainer(small, load_data("digits").take(200, 100), "cpu")
 
 
-def test_the_bias_of_the_whitening_is_trained_for_the_epochs_of_the_schedule(trainer: Trainer) -> None:
+def test_the_bias_of_the_whitening_is_trained_for_the_epochs_of_the_schedule(
+    trainer: Trainer,
+) -> None:
     assert (trainer.steps_an_epoch, trainer.steps) == (10, 25)
     assert [trainer.trains_bias(step) for step in (0, 19, 20, 24)] == [True, True, False, False]
 
@@ -199,7 +236,9 @@ def trained(trainer: Trainer, seed: int) -> tuple[int, Any, float]:
     trainer.whiten()
     for epoch in range(3):
         trainer.train_epoch(seed, epoch)
-    weights = torch.cat([parameter.detach().flatten() for parameter in trainer.network.parameters()])
+    weights = torch.cat(
+        [parameter.detach().flatten() for parameter in trainer.network.parameters()]
+    )
     return int(trainer.number), weights, trainer.accuracy()
 
 
@@ -220,10 +259,21 @@ def test_nothing_that_a_graph_would_know_is_replaced_between_runs(trainer: Train
         assert isinstance(feed, OnDevice) and optimiser.muon is not None
         momenta = [state["momentum_buffer"] for state in optimiser.sgd.state.values()]
         rates = [group["lr"] for group in optimiser.sgd.param_groups]
-        own = [feed.padded, feed.labels, feed._order, feed._moves, feed._flips, trainer.number, optimiser._tables]
+        own = [
+            feed.padded,
+            feed.labels,
+            feed._order,
+            feed._moves,
+            feed._flips,
+            trainer.number,
+            optimiser._tables,
+        ]
         network = [*trainer.network.parameters(), *trainer.network.buffers()]
         assert len(momenta) == 6  # the whitening's bias, the head, four normalisations
-        return [tensor.data_ptr() for tensor in (*momenta, *rates, *own, *network, *optimiser.muon.buffers)]
+        return [
+            tensor.data_ptr()
+            for tensor in (*momenta, *rates, *own, *network, *optimiser.muon.buffers)
+        ]
 
     before = places()
     trained(trainer, 3)
@@ -240,7 +290,10 @@ def test_the_bias_of_the_whitening_rests_once_it_is_no_longer_trained(trainer: T
     trainer.whiten()
     for epoch in range(2):
         trainer.train_epoch(1, epoch)
-    bias, head = (part.detach().clone() for part in (trainer.network.whitening.bias, trainer.network.head.weight))
+    bias, head = (
+        part.detach().clone()
+        for part in (trainer.network.whitening.bias, trainer.network.head.weight)
+    )
     trainer.train_epoch(1, 2)
     assert torch.equal(trainer.network.whitening.bias, bias)
     assert not torch.equal(trainer.network.head.weight, head)
@@ -248,4 +301,9 @@ def test_the_bias_of_the_whitening_rests_once_it_is_no_longer_trained(trainer: T
 
 def test_too_few_images_for_a_batch_are_said() -> None:
     with pytest.raises(HpmlError, match="no batch of 150 for each of 2 in 200 images"):
-        Trainer(recipe(batch=150), load_data("digits").take(200, 100), "cpu", SimpleNamespace(index=0, count=2))  # type: ignore[arg-type]
+        Trainer(
+            recipe(batch=150),
+            load_data("digits").take(200, 100),
+            "cpu",
+            SimpleNamespace(index=0, count=2),
+        )  # type: ignore[arg-type]

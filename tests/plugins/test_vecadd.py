@@ -1,4 +1,5 @@
-"""The plugin `vecadd`: its kernels for any length, its formula by hand, and its check against a spoilt result."""
+"""The plugin `vecadd`: its kernels for any length, its formula by hand, and its check against a
+spoilt result."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ for elements in map(int, sys.argv[1:]):
         print(elements, launch, "right" if is_sum(a, b, c) else "wrong")
 """
 
-# The simulator has neither the GPU's clock nor unified memory of its own: bench.time is the CPU's, and the array is the
-# one that the simulator keeps beside its public names.
+# The simulator has neither the GPU's clock nor unified memory of its own: bench.time is the CPU's,
+# and the array is the one that the simulator keeps beside its public names.
 MEASURED_IN_THE_SIMULATOR = """
 import sys
 from numba import cuda
@@ -61,13 +62,17 @@ parts = {"vecadd_cuda": cuda_programs.EXPLICIT_PHASES, "vecadd_unified": cuda_pr
 known = [given[name].values for name in parts if name in given]
 assert all(total >= sum(laps) > 0 for total, laps in zip(given["total"].values, zip(*known))), given
 print(*bench.collected.checks, given["time"].info["blocks"], given["time"].info["threads"], sep="; ")
-"""
+"""  # noqa: E501
 
 
 def run(code: str, *args: str, **env: str) -> str:
     """What Python prints for this code, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *args], capture_output=True, text=True, env={**os.environ, **env}, check=False
+        [sys.executable, "-c", code, *args],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -79,12 +84,19 @@ def test_the_hook_offers_every_benchmark() -> None:
     manager.register(vecadd)
     (offered,) = manager.hook.hpml_benchmarks()
     assert [item.name for item in offered] == [
-        "vecadd_cpu", "vecadd_cuda", "vecadd_unified", "vecadd_cuda_cpp", "vecadd_tuned",
-    ]  # fmt: skip
+        "vecadd_cpu",
+        "vecadd_cuda",
+        "vecadd_unified",
+        "vecadd_cuda_cpp",
+        "vecadd_tuned",
+    ]
 
 
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
-    code = "import sys, hpml_plugins.plugins.vecadd; print(*{'torch', 'numpy', 'numba'} & set(sys.modules))"
+    code = (
+        "import sys, hpml_plugins.plugins.vecadd; print(*{'torch', 'numpy', 'numba'} &"
+        " set(sys.modules))"
+    )
     assert run(code) == "\n"
 
 
@@ -118,40 +130,45 @@ def test_the_kernels_are_right_for_any_length_and_launch_in_the_simulator() -> N
 
 @pytest.mark.parametrize("point", ["vecadd_cuda memory=pinned", "vecadd_unified prefetch=off"])
 def test_the_measurement_with_its_phases_runs_whole_in_the_simulator(point: str) -> None:
-    printed = run(MEASURED_IN_THE_SIMULATOR, *point.split(), "launch=grid", NUMBA_ENABLE_CUDASIM="1")
+    printed = run(
+        MEASURED_IN_THE_SIMULATOR, *point.split(), "launch=grid", NUMBA_ENABLE_CUDASIM="1"
+    )
     small = [f"grid: sum of {elements} elements differs from NumPy's" for elements in (1, 255, 257)]
-    assert printed.strip().split("; ") == [*small, "sum differs from NumPy's", "4", "256"]  # 1003 / 256 = 3.92
+    # 1003 / 256 = 3.92
+    assert printed.strip().split("; ") == [*small, "sum differs from NumPy's", "4", "256"]
 
 
 def test_unified_memory_beyond_a_quarter_of_the_free_is_refused_with_the_figures() -> None:
     assert too_much(wanted=2**30, free=4 * 2**30) == ""
-    assert too_much(wanted=2**30 + 1, free=4 * 2**30) == (
-        "wants 1.00 GiB of unified memory, more than a quarter of the 4.00 GiB that are free on the card"
+    assert (
+        too_much(wanted=2**30 + 1, free=4 * 2**30)
+        == "wants 1.00 GiB of unified memory, more than a quarter of the 4.00 GiB that are free on"
+        " the card"
     )
 
 
 def test_launches_that_would_outlast_the_point_are_refused_before_they_begin() -> None:
     code = (
-        "from hpml_plugins import Bench\n"
-        "from hpml_plugins.errors import Skipped\n"
-        "from hpml_plugins.plugins.vecadd.cuda_programs import refuse_what_cannot_end\n"
-        "told = []\n"
-        "import time\n"
-        "bench = Bench(None, {}, deadline=time.monotonic() + 100, report=lambda text, share: told.append(text))\n"
-        "refuse_what_cannot_end(bench, 1.0, launches=4)\n"
-        "refuse_what_cannot_end(bench, 6.0, launches=4)\n"
-        "print(told)\n"
-        "try: refuse_what_cannot_end(bench, 20.5, launches=4)\n"
-        "except Skipped as skipped: print(skipped.what)\n"
+        "from hpml_plugins import Bench\nfrom hpml_plugins.errors import Skipped\nfrom"
+        " hpml_plugins.plugins.vecadd.cuda_programs import refuse_what_cannot_end\ntold ="
+        " []\nimport time\nbench = Bench(None, {}, deadline=time.monotonic() + 100, report=lambda"
+        " text, share: told.append(text))\nrefuse_what_cannot_end(bench, 1.0,"
+        " launches=4)\nrefuse_what_cannot_end(bench, 6.0, launches=4)\nprint(told)\ntry:"
+        " refuse_what_cannot_end(bench, 20.5, launches=4)\nexcept Skipped as skipped:"
+        " print(skipped.what)\n"
     )
     told, skipped = run(code, NUMBA_ENABLE_CUDASIM="1").splitlines()
     assert told == "['4 launches of about 6.0 s: at least 24 s to go']"
-    assert skipped.startswith("4 launches of about 20.5 s each do not fit into the 100 s that the point has left")
+    assert skipped.startswith(
+        "4 launches of about 20.5 s each do not fit into the 100 s that the point has left"
+    )
 
 
 @pytest.mark.parametrize("implementation", ["numpy", "loop", "parallel"])
 @pytest.mark.parametrize("elements", [1, 255, 257, 1_000_003])
-def test_each_cpu_implementation_is_right_for_any_length(implementation: str, elements: int) -> None:
+def test_each_cpu_implementation_is_right_for_any_length(
+    implementation: str, elements: int
+) -> None:
     from hpml_plugins.plugins.vecadd.cpu import addition
 
     a, b, c = vectors(elements, seed=1)
@@ -191,7 +208,9 @@ def test_a_million_elements_are_measured(node: Node, implementation: str) -> Non
     bandwidth = to_metrics(VECADD_CPU, given, bench.collected.work)["bandwidth"].samples
     assert bandwidth == [12e6 / seconds for seconds in given["time"].values]
     assert bench.collected.checks == ["sum differs from NumPy's"]
-    assert (given["time"].info["threads"] == 1) == (implementation != "parallel") or os.cpu_count() == 1
+    assert (given["time"].info["threads"] == 1) == (
+        implementation != "parallel"
+    ) or os.cpu_count() == 1
 
 
 def test_a_spoilt_addition_gives_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +249,8 @@ def test_what_runs_on_a_gpu_asks_for_one() -> None:
     }
 
 
-# Without a driver the call itself cannot be made: its last step is caught, the bindings' own types are used.
+# Without a driver the call itself cannot be made: its last step is caught, the bindings' own types
+# are used.
 PREFETCHED = """
 from types import SimpleNamespace
 import numpy
@@ -254,7 +274,7 @@ try:
     cuda_kernels.prefetch([vector], to_gpu=True)
 except RuntimeError as error:
     print("INVALID_DEVICE" in str(error))
-"""
+"""  # noqa: E501
 
 
 def test_a_prefetch_names_the_bytes_and_the_place_and_a_refusal_is_told() -> None:

@@ -38,7 +38,8 @@ def test_the_inputs_and_the_checksum_by_hand() -> None:
 
     # Element 0 of a with seed 0 hashes 0, and every step of the mixer keeps it: a[0] = 0.
     assert cpu.inputs(np.arange(1, dtype=np.uint32), 0, seed=0).tolist() == [0.0]
-    # b[0] hashes 1: · 0x7FEB352D, xor its upper 17 bits, · 0x846CA68B, xor its upper half; then 24 bits of it.
+    # b[0] hashes 1: · 0x7FEB352D, xor its upper 17 bits, · 0x846CA68B, xor its upper half; then 24
+    # bits of it.
     x = 1 * 0x7FEB352D
     x = (x ^ x >> 15) * 0x846CA68B % 2**32
     x ^= x >> 16
@@ -67,7 +68,9 @@ def test_the_point_of_the_program_is_measured(node: Node) -> None:
 
 
 @needs_compiler
-def test_a_program_that_adds_wrong_gives_no_number(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_adds_wrong_gives_no_number(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong = tmp_path / "wrong.cpp"
     wrong.write_text(cpu.SOURCE.read_text().replace("a[i] + b[i]", "a[i] - b[i]"))
     shutil.copy(cpu.SOURCE.with_suffix(".h"), tmp_path)
@@ -81,5 +84,7 @@ def test_without_a_compiler_the_point_is_skipped_with_the_reason(
 ) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Skipped, match=r"needs a C\+\+ compiler: none of g\+\+, c\+\+, clang\+\+ is on the PATH"):
+    with pytest.raises(
+        Skipped, match=r"needs a C\+\+ compiler: none of g\+\+, c\+\+, clang\+\+ is on the PATH"
+    ):
         VECADD_CPU.measure(Bench(node, {}, plan=SHORT), millions=1, implementation="cpp")

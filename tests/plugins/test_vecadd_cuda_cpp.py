@@ -1,4 +1,5 @@
-"""The program in CUDA C++ of the plugin `vecadd`: built by the real nvcc where there is one, run by a stand-in."""
+"""The program in CUDA C++ of the plugin `vecadd`: built by the real nvcc where there is one, run by
+a stand-in."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.plugins.vecadd import VECADD_CUDA_CPP, cuda_cpp
 
-#: Speaks for the program on a machine without a GPU: its arguments, its lines of JSON, its checksum of NumPy's c.
+#: Speaks for the program on a machine without a GPU: its arguments, its lines of JSON, its checksum
+#: of NumPy's c.
 STAND_IN = """#!{python}
 import json, sys
 import numpy as np
@@ -37,7 +39,7 @@ for length in map(int, lengths.split(",")):
     laps = {{phase: [(n + 1) * 1e-3] * int(fewest) for n, phase in enumerate(phases)}}
     print(json.dumps({{"checksum": total, **laps, "time": [1e-3, 2e-3, 3e-3], "blocks": 1, "threads": 256}}))
 {end}
-"""
+"""  # noqa: E501
 #: nvcc's arguments are … SOURCE -o PROGRAM.
 STAND_IN_NVCC = """#!/bin/sh
 [ "$1" = --version ] && {{ echo "Build cuda_13.0"; exit; }}
@@ -84,7 +86,8 @@ def test_a_run_is_the_sum_of_its_phases_and_every_length_is_checked(
     bench, given = measure(gpu_node, memory)
     assert given["total"].values == pytest.approx([total] * 4)
     assert bench.collected.checks == [
-        f"1x256: sum of {length} elements differs from NumPy's" for length in (1, 255, 257, 1_000_003, 1_000_000)
+        f"1x256: sum of {length} elements differs from NumPy's"
+        for length in (1, 255, 257, 1_000_003, 1_000_000)
     ]
     bandwidth = to_metrics(VECADD_CUDA_CPP, given, bench.collected.work)["bandwidth"].samples
     assert bandwidth == pytest.approx([12e6 / 1e-3, 12e6 / 2e-3, 12e6 / 3e-3])
@@ -97,7 +100,9 @@ def test_a_program_that_adds_wrong_gives_no_number(gpu_node: Node, stand_in) -> 
         measure(gpu_node, "explicit")
 
 
-def test_too_much_unified_memory_skips_the_point_with_the_programs_reason(gpu_node: Node, stand_in) -> None:
+def test_too_much_unified_memory_skips_the_point_with_the_programs_reason(
+    gpu_node: Node, stand_in
+) -> None:
     stand_in(end="print('wants 9 GiB', file=sys.stderr); sys.exit(3)")
     with pytest.raises(Skipped, match="wants 9 GiB"):
         measure(gpu_node, "managed")

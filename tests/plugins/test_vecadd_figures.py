@@ -22,20 +22,40 @@ def record(
     metrics: dict[str, float],
     **params: str | int,
 ) -> Record:
-    samples = {name: MetricSamples(UNITS.get(name, "s"), "lower", [value]) for name, value in metrics.items()}
+    samples = {
+        name: MetricSamples(UNITS.get(name, "s"), "lower", [value])
+        for name, value in metrics.items()
+    }
     node = {"gpus": [{"name": gpu}]} if gpu else {}
     return Record(
-        benchmark=benchmark, plugin="vecadd", version="1", params=params, status="ok", machine=machine, node=node,
+        benchmark=benchmark,
+        plugin="vecadd",
+        version="1",
+        params=params,
+        status="ok",
+        machine=machine,
+        node=node,
         metrics=samples,
-    )  # fmt: skip
+    )
 
 
 def run(benchmark: str, **params: str | int) -> Record:
-    return record(benchmark, metrics={"time": 4e-5, "bandwidth": 3e12, "total": 4.5e-3}, millions=10, **params)
+    return record(
+        benchmark, metrics={"time": 4e-5, "bandwidth": 3e12, "total": 4.5e-3}, millions=10, **params
+    )
 
 
-CPU = record("vecadd_cpu", metrics={"time": 9e-3, "bandwidth": 13e9}, millions=10, implementation="cpp")
-LAPTOP = record("vecadd_cpu", "laptop", "", metrics={"time": 1.0, "bandwidth": 1e8}, millions=10, implementation="cpp")
+CPU = record(
+    "vecadd_cpu", metrics={"time": 9e-3, "bandwidth": 13e9}, millions=10, implementation="cpp"
+)
+LAPTOP = record(
+    "vecadd_cpu",
+    "laptop",
+    "",
+    metrics={"time": 1.0, "bandwidth": 1e8},
+    millions=10,
+    implementation="cpp",
+)
 EXPLICIT = run("vecadd_cuda", launch="grid", memory="pinned")
 EXPLICIT_CPP = run("vecadd_cuda_cpp", launch="grid", memory="explicit")
 MANAGED_CPP = run("vecadd_cuda_cpp", launch="grid", memory="managed")
@@ -50,7 +70,9 @@ TUNED = record(
 
 def test_a_chart_over_k_has_the_cpu_beside_the_gpu_and_no_machine_without_one() -> None:
     table = FIGURES["explicit"].table([CPU, LAPTOP, EXPLICIT])
-    assert [(row["machine"], row["program"], row["variant"], row["time"]) for row in table.rows()] == [
+    assert [
+        (row["machine"], row["program"], row["variant"], row["time"]) for row in table.rows()
+    ] == [
         ("h200-x1", "CPU", "cpp", 9e-3),
         ("h200-x1", "explicit", "grid", 4.5e-3),
     ]
@@ -103,18 +125,26 @@ def test_every_chart_has_all_machines_and_every_row(name: str) -> None:
         for each in (CPU, EXPLICIT, UNIFIED, EXPLICIT_CPP, MANAGED_CPP, TUNED)
         if each.benchmark in figure.benchmarks
     ]
-    three = [msgspec.structs.replace(each, machine=f"m{number}") for number in range(3) for each in one]
+    three = [
+        msgspec.structs.replace(each, machine=f"m{number}") for number in range(3) for each in one
+    ]
     drawn = picture(figure, three)
     assert {"m0", "m1", "m2", "K, millions of elements"} <= drawn.texts
     assert len(drawn.marks["point"]) == len(figure.table(three)) == 3 * len(figure.table(one))
 
 
 def test_the_programs_in_cuda_cpp_have_charts_of_their_own_beside_the_cpp_program() -> None:
-    loop = record("vecadd_cpu", metrics={"time": 9e-3, "bandwidth": 13e9}, millions=10, implementation="loop")
+    loop = record(
+        "vecadd_cpu", metrics={"time": 9e-3, "bandwidth": 13e9}, millions=10, implementation="loop"
+    )
     records = [CPU, loop, EXPLICIT_CPP, MANAGED_CPP]
     rows = FIGURES["explicit_cpp"].table(records).rows()
-    assert [(row["program"], row["memory"]) for row in rows] == [("CPU", "host memory"), ("explicit, C++", "pageable")]
+    assert [(row["program"], row["memory"]) for row in rows] == [
+        ("CPU", "host memory"),
+        ("explicit, C++", "pageable"),
+    ]
     rows = FIGURES["unified_cpp"].table(records).rows()
     assert [(row["program"], row["speedup"], row["over"]) for row in rows] == [
-        ("CPU", 1.0, "C++"), ("unified, C++", pytest.approx(2.0), "C++"),
-    ]  # fmt: skip
+        ("CPU", 1.0, "C++"),
+        ("unified, C++", pytest.approx(2.0), "C++"),
+    ]

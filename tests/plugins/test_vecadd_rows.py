@@ -14,17 +14,28 @@ from hpml_plugins.plugins.vecadd.charts import programs
 from hpml_plugins.plugins.vecadd.cuda_programs import repeat, time_laps
 
 
-def record(benchmark: str, params: dict[str, str | int], *, machine: str = "h200-x1", **facts: object) -> Record:
+def record(
+    benchmark: str, params: dict[str, str | int], *, machine: str = "h200-x1", **facts: object
+) -> Record:
     metrics = {
         name: MetricSamples("B/s" if name == "bandwidth" else "s", "lower", samples)
         for name, samples in facts.pop("metrics", {}).items()  # type: ignore[attr-defined]
     }
     facts = {"version": "1", "status": "ok", **facts}
-    return Record(benchmark=benchmark, plugin="vecadd", params=params, machine=machine, metrics=metrics, **facts)  # type: ignore[arg-type]
+    return Record(
+        benchmark=benchmark,
+        plugin="vecadd",
+        params=params,
+        machine=machine,
+        metrics=metrics,
+        **facts,
+    )  # type: ignore[arg-type]
 
 
 CPP = record(
-    "vecadd_cpu", {"millions": 10, "implementation": "cpp"}, metrics={"time": [0.01, 0.008, 0.009], "bandwidth": [13e9]}
+    "vecadd_cpu",
+    {"millions": 10, "implementation": "cpp"},
+    metrics={"time": [0.01, 0.008, 0.009], "bandwidth": [13e9]},
 )
 GRID = record(
     "vecadd_cuda",
@@ -42,15 +53,41 @@ def test_speed_up_is_of_whole_runs_over_the_cpp_program_of_the_same_machine_and_
         metrics={"time": [1.0], "bandwidth": [1e8]},
     )
     on_cpu, on_gpu, other = programs([GRID, elsewhere, CPP]).rows()
-    assert tuple(on_cpu.values()) == ("h200-x1", "CPU", "cpp", "host memory", 10, 0.009, 0.009, 13e9, 1.0, "C++")
+    assert tuple(on_cpu.values()) == (
+        "h200-x1",
+        "CPU",
+        "cpp",
+        "host memory",
+        10,
+        0.009,
+        0.009,
+        13e9,
+        1.0,
+        "C++",
+    )
     # 9 ms of the CPU over 4.5 ms of the whole run, not over 40 µs of the kernel
-    assert tuple(on_gpu.values()) == ("h200-x1", "explicit", "grid", "pinned", 10, 0.0045, 4e-5, 3e12, 2.0, "C++")
+    assert tuple(on_gpu.values()) == (
+        "h200-x1",
+        "explicit",
+        "grid",
+        "pinned",
+        10,
+        0.0045,
+        4e-5,
+        3e12,
+        2.0,
+        "C++",
+    )
     assert (other["machine"], other["speedup"]) == ("other", 1.0)
 
 
-def test_without_a_cpp_program_numbas_loop_is_the_baseline_and_without_either_there_is_none() -> None:
+def test_without_a_cpp_program_numbas_loop_is_the_baseline_and_without_either_there_is_none() -> (
+    None
+):
     loop = record(
-        "vecadd_cpu", {"millions": 10, "implementation": "loop"}, metrics={"time": [0.009], "bandwidth": [2e10]}
+        "vecadd_cpu",
+        {"millions": 10, "implementation": "loop"},
+        metrics={"time": [0.009], "bandwidth": [2e10]},
     )
     assert programs([GRID, loop]).columns["speedup"] == [1.0, 2.0]
     assert programs([GRID]).columns["speedup"] == [None]
@@ -79,14 +116,19 @@ def test_the_total_adds_up_the_laps_named_and_no_other(node: Node) -> None:
 
 def test_runs_of_seconds_repeat_three_times_and_say_so(node: Node) -> None:
     told: list[str] = []
-    bench = Bench(node, {}, plan=SamplingPlan(budget=0.0), report=lambda text, share: told.append(text))
+    bench = Bench(
+        node, {}, plan=SamplingPlan(budget=0.0), report=lambda text, share: told.append(text)
+    )
     taken = iter([5.0, 6.0, 7.0, 8.0])
     samples = repeat(bench, lambda: {"kernel": next(taken)}, ("kernel",))
     assert samples["total"].values == (5.0, 6.0, 7.0)
     assert samples["total"].info["stopped"] == "budget"
     # three values: the interval is the smallest and the largest, ±1 s of 6 s
     assert bench.collected.warnings == [
-        "total: the median is known to ±16.7%, not ±0.5%, after 3 samples, 3 of them effective (budget)",
+        (
+            "total: the median is known to ±16.7%, not ±0.5%, after 3 samples, 3 of them effective"
+            " (budget)"
+        ),
         "total: unstable, coefficient of variation 17%",
     ]
     assert told == ["run 1 of at least 3", "run 2 of at least 3", "run 3 of at least 3"]

@@ -1,4 +1,5 @@
-"""The tuned kernel of the plugin `vecadd`: its indices in the simulator, its PTX, the search, and the comparison."""
+"""The tuned kernel of the plugin `vecadd`: its indices in the simulator, its PTX, the search, and
+the comparison."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ import sys
 import pytest
 
 from hpml_plugins.plugins.vecadd import tuned
-from hpml_plugins.plugins.vecadd.tuned import CACHINGS, SHAPES, Configuration, kernels, launches_of, tune
+from hpml_plugins.plugins.vecadd.tuned import (
+    CACHINGS,
+    SHAPES,
+    Configuration,
+    kernels,
+    launches_of,
+    tune,
+)
 
 # The instructions themselves are not the simulator's: here one access is a loop over its elements.
 IN_THE_SIMULATOR = """
@@ -43,7 +51,8 @@ for width, unroll in SHAPES:
             print(width, unroll, elements, resident, "right" if is_sum(a, b, c) else "wrong")
 """
 
-# The simulator has no occupancy either, and its arrays are NumPy's. The search is of three configurations.
+# The simulator has no occupancy either, and its arrays are NumPy's. The search is of three
+# configurations.
 TUNED_IN_THE_SIMULATOR = """
 from types import SimpleNamespace
 from numba import cuda
@@ -81,7 +90,7 @@ collected = bench.collected
 assert collected.warnings == []
 assert len(collected.checks) == len(set(collected.checks)) == len(collected.series["tuning"].columns["time"])
 print(info.pop("grid"), info.pop("blocks"), info.pop("threads"), info.pop("configuration"), info, sep="; ")
-"""
+"""  # noqa: E501
 
 TO_PTX = """
 import sys
@@ -100,15 +109,19 @@ for width, unroll, caching in ((1, 4, "default"), (2, 2, "streaming"), (4, 1, "d
     for line in text.splitlines():
         if line.strip().startswith(("ld.global", "st.global")):
             print(width, unroll, caching, line.split()[0])
-"""
+"""  # noqa: E501
 
 
 def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **env}, check=False
+    )
 
 
-def test_the_kernel_writes_every_element_once_for_any_shape_length_and_grid_in_the_simulator() -> None:
+def test_the_kernel_writes_every_element_once_for_any_shape_length_and_grid_in_the_simulator() -> (
+    None
+):
     done = run(IN_THE_SIMULATOR, NUMBA_ENABLE_CUDASIM="1")
     assert done.returncode == 0, done.stderr
     verdicts = [line.split()[-1] for line in done.stdout.splitlines()]
@@ -119,8 +132,12 @@ def test_the_search_checks_times_and_describes_its_configurations_in_the_simulat
     done = run(TUNED_IN_THE_SIMULATOR, NUMBA_ENABLE_CUDASIM="1")
     assert done.returncode == 0, done.stderr
     grid, blocks, threads, configuration, info = done.stdout.strip().split("; ")
-    # 4 · 2 · 32 = 256 elements a block: four blocks in one pass over 1003, of which two are held at once
-    assert (grid, blocks) in {("one pass", "4"), ("resident", "2")} or (threads, blocks) == ("256", "1")
+    # 4 · 2 · 32 = 256 elements a block: four blocks in one pass over 1003, of which two are held at
+    # once
+    assert (grid, blocks) in {("one pass", "4"), ("resident", "2")} or (threads, blocks) == (
+        "256",
+        "1",
+    )
     assert configuration == f"2 × 4 float32, {threads} threads, {grid}, default"
     assert info == str({"width": 4, "unroll": 2, "caching": "default", "configurations": 3})
 
@@ -131,7 +148,8 @@ def test_the_compiler_makes_one_instruction_of_a_wide_access() -> None:
         pytest.skip("numba finds no NVVM to compile with")
     assert done.returncode == 0, done.stderr
     made = done.stdout.splitlines()
-    # a and b at each place, and c; the scalar instructions besides are those of the last, partial tile.
+    # a and b at each place, and c; the scalar instructions besides are those of the last, partial
+    # tile.
     assert made.count("4 1 default ld.global.v4.f32") == 2
     assert made.count("4 1 default st.global.v4.f32") == 1
     assert made.count("2 2 streaming ld.global.cs.v2.f32") == 4
@@ -155,7 +173,9 @@ def test_the_compiler_makes_one_instruction_of_a_wide_access() -> None:
         (Configuration(4, 1, 128, resident=True), 1000, 2),
     ],
 )
-def test_the_blocks_of_a_configuration(configuration: Configuration, elements: int, blocks: int) -> None:
+def test_the_blocks_of_a_configuration(
+    configuration: Configuration, elements: int, blocks: int
+) -> None:
     assert configuration.blocks(elements, most=2112) == blocks
 
 

@@ -33,8 +33,16 @@ def same_precision_afterwards() -> Iterator[None]:
 
 
 def test_importing_vision_imports_nothing_heavy() -> None:
-    code = "import sys, hpml_plugins.plugins.vision; print(*{'torch', 'torchvision', 'numpy'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    code = (
+        "import sys, hpml_plugins.plugins.vision; print(*{'torch', 'torchvision', 'numpy'} &"
+        " set(sys.modules))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )
 
 
 def test_flop_of_resnet50_are_what_torchvision_publishes() -> None:
@@ -51,7 +59,9 @@ def test_a_training_step_is_measured_on_the_cpu(node: Node) -> None:
     record = measure_point(training.TRAINING_CPU, CPU_POINT, Context(node, plan=SHORT))
     assert (record.status, record.reason) == ("ok", "")
     assert set(record.metrics) == {"time", "rate"}
-    assert record.metrics["rate"].median == pytest.approx(8 / record.metrics["time"].median, rel=0.2)
+    assert record.metrics["rate"].median == pytest.approx(
+        8 / record.metrics["time"].median, rel=0.2
+    )
     assert record.work["time"].flop == 3 * 8 * forward_flop("resnet18", 32)
     assert "the loss on one batch does not fall: the network does not train" in record.checks
 
@@ -64,8 +74,12 @@ def test_a_network_that_does_not_train_fails(node: Node, monkeypatch: pytest.Mon
         training.measure(Bench(node, {}, plan=SHORT), **CPU_POINT)
 
 
-@pytest.mark.parametrize(("dtype", "product", "convolutions"), [("float32", "highest", False), ("tf32", "high", True)])
-def test_precision_of_float32_is_what_the_point_asks_for(dtype: str, product: str, convolutions: bool) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "product", "convolutions"), [("float32", "highest", False), ("tf32", "high", True)]
+)
+def test_precision_of_float32_is_what_the_point_asks_for(
+    dtype: str, product: str, convolutions: bool
+) -> None:
     from hpml_plugins.plugins.vision.trainer import Trainer
 
     Trainer("resnet18", 1, dtype, 32, "cpu", 0)
@@ -79,7 +93,9 @@ def test_bfloat16_is_autocast_over_float32_weights() -> None:
 
     trainer = Trainer("resnet18", 2, "bfloat16", 32, "cpu", 0)
     seen = []
-    trainer.network.fc.register_forward_hook(lambda module, inputs, result: seen.append(result.dtype))
+    trainer.network.fc.register_forward_hook(
+        lambda module, inputs, result: seen.append(result.dtype)
+    )
     trainer.step()
     assert seen == [torch.bfloat16]
     assert {each.dtype for each in trainer.network.parameters()} == {torch.float32}

@@ -38,4 +38,6 @@ def test_core_measures_every_plugin_that_has_benchmarks(core: Host) -> None:
 def test_a_benchmark_that_is_added_to_a_plugin_does_not_join_core_by_itself(core: Host) -> None:
     offering = {each.plugin.name for each in core.benchmarks()}
     for entry in core.registry.enabled:
-        assert entry.name not in offering or entry.choice(CORE, "a_new_benchmark") is None, entry.name
+        assert entry.name not in offering or entry.choice(CORE, "a_new_benchmark") is None, (
+            entry.name
+        )

@@ -14,7 +14,11 @@ from hpml_plugins.registry import json_schema, read_registry
 
 #: what is wrong → (the text, the line it stands on, what the error must say)
 BAD = {
-    "a name with a line break": ('version: 1\nplugins:\n  - {name: "a\\n", module: b}\n', 3, "matching regex"),
+    "a name with a line break": (
+        'version: 1\nplugins:\n  - {name: "a\\n", module: b}\n',
+        3,
+        "matching regex",
+    ),
     "a pin with a line break": (
         f'version: 1\nplugins:\n  - name: a\n    sha256: "{"0" * 64}\\n"\n',
         4,
@@ -31,13 +35,21 @@ BAD = {
     ),
     "no version": ("plugins: []\n", 1, "key 'version' is missing"),
     "another version": ("version: 2\nplugins: []\n", 1, "version: invalid enum value 2"),
-    "unknown key": ("version: 1\nplugin: []\nplugins: []\n", 2, "unknown key 'plugin'; did you mean 'plugins'?"),
+    "unknown key": (
+        "version: 1\nplugin: []\nplugins: []\n",
+        2,
+        "unknown key 'plugin'; did you mean 'plugins'?",
+    ),
     "unknown key of a plugin": (
         "version: 1\nplugins:\n  - name: a\n    modul: x\n",
         4,
         "unknown key 'modul'; did you mean 'module'?",
     ),
-    "wrong type": ("version: 1\nplugins:\n  - name: a\n    module: 3\n", 4, "expected `str | null`, got `int`"),
+    "wrong type": (
+        "version: 1\nplugins:\n  - name: a\n    module: 3\n",
+        4,
+        "expected `str | null`, got `int`",
+    ),
     "wrong type of a grid": (
         "version: 1\nplugins:\n  - name: a\n    module: b\n    grid: {toy: {n: 3}}\n",
         5,
@@ -48,8 +60,16 @@ BAD = {
         5,
         "length >= 1",
     ),
-    "a timeout of nothing": ("version: 1\nplugins:\n  - {name: a, module: b, timeout: 0}\n", 3, "> 0"),
-    "a name with a hyphen": ("version: 1\nplugins:\n  - {name: a-b, module: b}\n", 3, "matching regex"),
+    "a timeout of nothing": (
+        "version: 1\nplugins:\n  - {name: a, module: b, timeout: 0}\n",
+        3,
+        "> 0",
+    ),
+    "a name with a hyphen": (
+        "version: 1\nplugins:\n  - {name: a-b, module: b}\n",
+        3,
+        "matching regex",
+    ),
     "a name twice": (
         "version: 1\nplugins:\n  - {name: a, module: b}\n  - {name: a, module: c}\n",
         4,
@@ -60,7 +80,11 @@ BAD = {
         5,
         "key 'module' is given twice",
     ),
-    "no source": ("version: 1\nplugins:\n  - {name: a}\n", 3, "exactly one of module, entry_point, path; none given"),
+    "no source": (
+        "version: 1\nplugins:\n  - {name: a}\n",
+        3,
+        "exactly one of module, entry_point, path; none given",
+    ),
     "two sources": (
         "version: 1\nplugins:\n  - {name: a, module: b, path: c.py}\n",
         3,
@@ -81,7 +105,11 @@ BAD = {
         5,
         "plugins.0.gate: expected `float | object`, got `str`",
     ),
-    "a second document": ("version: 1\nplugins: []\n---\nversion: 1\n", 3, "a second document; a file has one"),
+    "a second document": (
+        "version: 1\nplugins: []\n---\nversion: 1\n",
+        3,
+        "a second document; a file has one",
+    ),
     "a key that is a list": ("? [a]\n: 1\n", 1, "a key must be text"),
     "a number of 5,000 digits": (f"version: 0x{'1' * 5000}\nplugins: []\n", 1, "more than 64 bits"),
     "an alias": ("version: 1\nplugins: &p []\nx: *p\n", 3, "aliases (*name) are not allowed"),
@@ -112,7 +140,9 @@ def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
         read_registry(path)
 
 
-def test_the_profiles_are_those_of_all_plugins_with_full_first(write: Callable[[str, str], Path]) -> None:
+def test_the_profiles_are_those_of_all_plugins_with_full_first(
+    write: Callable[[str, str], Path],
+) -> None:
     registry = read_registry(
         write(
             "registry.yaml",
@@ -139,20 +169,31 @@ def test_the_json_schema_in_docs_is_the_one_that_is_checked() -> None:
 
 
 def test_the_projects_own_registry_is_valid() -> None:
-    assert {entry.name for entry in read_registry(ROOT / "registry.yaml").plugins} >= {"flops", "vecadd"}
+    assert {entry.name for entry in read_registry(ROOT / "registry.yaml").plugins} >= {
+        "flops",
+        "vecadd",
+    }
 
 
 def test_a_registry_is_parsed_once_and_its_document_is_built_from_the_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nodes between the events and the document, or a second pass for the lines, cost five times as much."""
-    entry = "  - name: plugin_{0}\n    module: package.plugin_{0}\n    grid:\n      bench: {{size: [1, 2, {0}3]}}\n"
+    """Nodes between the events and the document, or a second pass for the lines, cost five times as
+    much."""
+    entry = (
+        "  - name: plugin_{0}\n    module: package.plugin_{0}\n    grid:\n      bench: {{size: [1,"
+        " 2, {0}3]}}\n"
+    )
     path = tmp_path / "registry.yaml"
-    path.write_text("version: 1\nplugins:\n" + "".join(entry.format(number) for number in range(1_000)))
+    path.write_text(
+        "version: 1\nplugins:\n" + "".join(entry.format(number) for number in range(1_000))
+    )
     parse = Mock(wraps=yaml.parse)
     monkeypatch.setattr(yaml, "parse", parse)
     for other in ("compose", "load", "safe_load"):
-        monkeypatch.setattr(yaml, other, Mock(side_effect=AssertionError(f"yaml.{other} was called")))
+        monkeypatch.setattr(
+            yaml, other, Mock(side_effect=AssertionError(f"yaml.{other} was called"))
+        )
     registry = read_registry(path)
     assert parse.call_count == 1
     assert registry.at("plugin_999", "grid", "bench", "size") == f"{path}:{2 + 4 * 999 + 4}"

@@ -1,4 +1,5 @@
-"""A disk that is full, and results that may not be written: one line, exit status 2, and what was finished is kept."""
+"""A disk that is full, and results that may not be written: one line, exit status 2, and what was
+finished is kept."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ PLUGIN = """
     @hookimpl
     def hpml_benchmarks():
         return [Benchmark("large", measure, [Metric("square", "1", "lower")], grid={"number": list(range(1, 13))})]
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -48,20 +49,33 @@ def project(make_project: Callable[[str], Project]) -> Project:
 
 def one_line(done: subprocess.CompletedProcess[str], said: str) -> None:
     assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("hpml: ") and "hpml: load" not in line]
+    lines = [
+        line
+        for line in done.stderr.splitlines()
+        if line.startswith("hpml: ") and "hpml: load" not in line
+    ]
     assert len(lines) == 1 and said in lines[0], done.stdout + done.stderr
     assert done.returncode == 2
 
 
 @pytest.mark.slow
-def test_asv_run_on_a_full_disk_keeps_what_is_finished_and_goes_on_later(project: Project, tmp_path: Path) -> None:
+def test_asv_run_on_a_full_disk_keeps_what_is_finished_and_goes_on_later(
+    project: Project, tmp_path: Path
+) -> None:
     results, kept = project.path / "results", tmp_path / "kept"
     shutil.rmtree(results, ignore_errors=True)
-    done = run_on(SMALL, results, project.path, project.home, "asv", "run", size=256 << 10, kept=kept)
-    one_line(done, "cannot write the Record: No space left on device; free space or fix permissions; what was measured")
+    done = run_on(
+        SMALL, results, project.path, project.home, "asv", "run", size=256 << 10, kept=kept
+    )
+    one_line(
+        done,
+        "cannot write the Record: No space left on device; free space or fix permissions; what was"
+        " measured",
+    )
     killing.whole_files(kept)
     finished = killing.records_below(kept)
-    assert 0 < sum(record.measured_rounds for record in finished) < 36  # three rounds of twelve points
+    # three rounds of twelve points
+    assert 0 < sum(record.measured_rounds for record in finished) < 36
     assert not list(kept.glob("*/*-node-*.json"))  # else asv would take the commit for measured
 
     shutil.copytree(kept, results, dirs_exist_ok=True)
@@ -70,7 +84,10 @@ def test_asv_run_on_a_full_disk_keeps_what_is_finished_and_goes_on_later(project
     records = killing.records_below(results)
     assert_nothing_lost(finished, records)
     assert sorted(int(record.params["number"]) for record in records) == list(range(1, 13))
-    print(f"asv run on a full disk: {sum(record.measured_rounds for record in finished)} of 36 rounds kept")
+    print(
+        f"asv run on a full disk: {sum(record.measured_rounds for record in finished)} of 36 rounds"
+        " kept"
+    )
 
 
 def test_asv_run_with_read_only_results_measures_nothing(project: Project) -> None:
@@ -111,9 +128,14 @@ def test_hpml_publish_leaves_the_results_alone_and_works_when_there_is_room(tmp_
     assert "asv's own pages and commands may lack the newest results" in done.stdout
     killing.finish(killing.start(project, home, *words), home)
     before = {path: path.read_bytes() for path in (project / "results").rglob("*.json")}
-    one_line(run_on(SMALL, project / "out", project, home, *words, size=64 << 10), "No space left on device")
+    one_line(
+        run_on(SMALL, project / "out", project, home, *words, size=64 << 10),
+        "No space left on device",
+    )
     one_line(run_on(READ_ONLY, project / "out", project, home, *words), "Read-only file system")
-    plain = run_on(SMALL, project / "out", project, home, "asv", "publish", "-o", "out/html", size=64 << 10)
+    plain = run_on(
+        SMALL, project / "out", project, home, "asv", "publish", "-o", "out/html", size=64 << 10
+    )
     one_line(plain, "No space left on device")
     assert {path: path.read_bytes() for path in (project / "results").rglob("*.json")} == before
     killing.finish(killing.start(project, home, *words), home)
@@ -131,20 +153,34 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
     )
     files = killing.whole_files(kept)
     damage: list[str] = []
-    records = [record for path in kept.glob("*/records/*.jsonl") for record in read_file(path, damage.append)]
+    records = [
+        record
+        for path in kept.glob("*/records/*.jsonl")
+        for record in read_file(path, damage.append)
+    ]
     assert files and damage == [] and not list(kept.rglob("*.partial"))
     one_line(run_on(READ_ONLY, into, tmp_path, home, *words), "Read-only file system")
     shutil.copytree(kept, into, dirs_exist_ok=True)
     killing.finish(killing.start(tmp_path, home, *words), home)
-    whole = {line for path in (ROOT / "results").glob("*/records/*.jsonl") for line in path.read_bytes().splitlines()}
-    found = {line for path in into.glob("*/records/*.jsonl") for line in path.read_bytes().splitlines()}
+    whole = {
+        line
+        for path in (ROOT / "results").glob("*/records/*.jsonl")
+        for line in path.read_bytes().splitlines()
+    }
+    found = {
+        line for path in into.glob("*/records/*.jsonl") for line in path.read_bytes().splitlines()
+    }
     assert found == whole
-    print(f"hpml merge on a full disk: {files} whole files and {len(records)} Records kept; all later")
+    print(
+        f"hpml merge on a full disk: {files} whole files and {len(records)} Records kept; all later"
+    )
 
 
 def test_a_quota_in_the_middle_of_a_record_costs_that_record(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
-    record = Record(benchmark="toy", plugin="p", version="1", params={"size": 1}, status="ok", reason="x" * 300)
+    record = Record(
+        benchmark="toy", plugin="p", version="1", params={"size": 1}, status="ok", reason="x" * 300
+    )
     append_record(path, record)
     whole = path.stat().st_size
     child = os.fork()

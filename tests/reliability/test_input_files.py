@@ -1,4 +1,5 @@
-"""Files that others wrote: YAML that unfolds, builds objects or nests without end, and links in results."""
+"""Files that others wrote: YAML that unfolds, builds objects or nests without end, and links in
+results."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.tta import recipes
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.site.gpu_types import PRICES_FILE, read_costs
-from hpml_plugins.store import append_record, lock_machine, merge_results, read_file, read_records, record_file
+from hpml_plugins.store import (
+    append_record,
+    lock_machine,
+    merge_results,
+    read_file,
+    read_records,
+    record_file,
+)
 from hpml_plugins.tools.cluster.config import read_cluster
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -81,7 +89,9 @@ def test_json_that_nests_without_end_is_named_and_left_out_of_a_merge(tmp_path: 
     (source / "m" / "01234567-env.json").write_text(deep)
     (source / "benchmarks.json").write_text(deep)
     path = source / "m" / "records" / "01234567.jsonl"
-    append_record(path, Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m"))
+    append_record(
+        path, Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m")
+    )
     whole = path.read_bytes()
     path.write_bytes(b'{"later":' + deep.encode() + b"," + whole[1:] + whole)
     damage: list[str] = []
@@ -111,7 +121,9 @@ def test_nothing_is_written_through_a_link_in_results(tmp_path: Path, outside: P
         shutil.rmtree(results, ignore_errors=True)
         link = results / place
         link.parent.mkdir(parents=True)
-        link.symlink_to(next(outside.glob("records/*.jsonl")) if place.endswith(("l", "k")) else outside)
+        link.symlink_to(
+            next(outside.glob("records/*.jsonl")) if place.endswith(("l", "k")) else outside
+        )
         with pytest.raises(HpmlError, match="symbolic link"), lock_machine(results, "m"):
             append_record(record_file(results, "m", "01234567"), record)
         tried += 1
@@ -119,7 +131,9 @@ def test_nothing_is_written_through_a_link_in_results(tmp_path: Path, outside: P
     print(f"results: {tried} links, nothing was written through one")
 
 
-def test_merging_names_links_reads_none_and_replaces_those_in_its_way(tmp_path: Path, outside: Path) -> None:
+def test_merging_names_links_reads_none_and_replaces_those_in_its_way(
+    tmp_path: Path, outside: Path
+) -> None:
     before = contents(outside)
     source, into = tmp_path / "source", tmp_path / "into"
     shutil.copytree(ROOT / "results" / "h200-x1", source / "h200-x1")
@@ -135,9 +149,13 @@ def test_merging_names_links_reads_none_and_replaces_those_in_its_way(tmp_path: 
     assert sum("a symbolic link; ignored" in said for said in report.skipped) == 4, report.skipped
     assert contents(outside) == before
     assert not (into / "h200-x2").exists() and not list(into.rglob("passwd*"))
-    assert sum("a symbolic link; renamed to" in said for said in report.skipped) == 2, report.skipped
+    assert sum("a symbolic link; renamed to" in said for said in report.skipped) == 2, (
+        report.skipped
+    )
     assert all(path.suffix == ".damaged" for path in into.rglob("*") if path.is_symlink())
-    print(f"merge: {len(report.skipped)} named; 4 links left alone, 2 in the way not written through")
+    print(
+        f"merge: {len(report.skipped)} named; 4 links left alone, 2 in the way not written through"
+    )
 
 
 def test_links_are_not_read_for_the_page(tmp_path: Path, outside: Path) -> None:

@@ -1,4 +1,5 @@
-"""SIGKILL at random moments of each command that writes: nothing finished is lost, and the next one works."""
+"""SIGKILL at random moments of each command that writes: nothing finished is lost, and the next one
+works."""
 
 from __future__ import annotations
 
@@ -43,9 +44,14 @@ def hold_complete(project: Project) -> None:
 
 
 def kill_until_done(
-    project: Project, words: tuple[str, ...], seconds: float, dice: random.Random, kill: Callable[[int], object] | None
+    project: Project,
+    words: tuple[str, ...],
+    seconds: float,
+    dice: random.Random,
+    kill: Callable[[int], object] | None,
 ) -> list[int]:
-    """Start it, kill it, start it again, until one ends by itself. The Records that each kill found."""
+    """Start it, kill it, start it again, until one ends by itself. The Records that each kill
+    found."""
     results, home = project.path / "results", project.home
     shutil.rmtree(results, ignore_errors=True)
     kept: list[Record] = []
@@ -74,7 +80,8 @@ def kill_until_done(
 def test_kills_of_asv_run_lose_no_finished_point(project: Project) -> None:
     dice, home = killing.dice(1), project.home
     words = ("asv", "run", "--skip-existing")
-    seconds = killing.finish(killing.start(project.path, home, *words), home, 2)  # one point fails by design
+    # one point fails by design
+    seconds = killing.finish(killing.start(project.path, home, *words), home, 2)
     found: list[int] = []
     rounds = 0
     while len(found) < killing.kills_of("run"):
@@ -83,22 +90,30 @@ def test_kills_of_asv_run_lose_no_finished_point(project: Project) -> None:
         rounds += 1
     spread = ", ".join(f"{count}: {times}" for count, times in sorted(Counter(found).items()))
     print(
-        f"asv run: {len(found)} kills over {seconds:.1f} s, {rounds} runs completed; points of 8 kept at them: {spread}"
+        f"asv run: {len(found)} kills over {seconds:.1f} s, {rounds} runs completed; points of 8"
+        f" kept at them: {spread}"
     )
     assert any(0 < count < 8 for count in found)
 
 
 def test_kills_of_hpml_submit_lose_no_finished_point(project: Project) -> None:
     dice, home = killing.dice(2), project.home
-    (project.path / "cluster.yaml").write_text("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
+    (project.path / "cluster.yaml").write_text(
+        "version: 1\ntargets:\n  - {name: desk, executor: local}\n"
+    )
     words = ("hpml_plugins", "submit", "--yes", "--skip-existing")
     shutil.rmtree(project.path / "results", ignore_errors=True)
     seconds = killing.finish(killing.start(project.path, home, *words), home, 0, 1)
     whom: Counter[str] = Counter()
 
     def kill(pid: int) -> None:
-        """The whole session; or what it started alone, and it ends by itself; or it alone, and the job goes on."""
-        of_asv = [number for number, line in killing.command_lines(project.path).items() if "-m asv run" in line]
+        """The whole session; or what it started alone, and it ends by itself; or it alone, and the
+        job goes on."""
+        of_asv = [
+            number
+            for number, line in killing.command_lines(project.path).items()
+            if "-m asv run" in line
+        ]
         way = dice.choice(["all", "all", "asv" if of_asv else "all", "submit"])
         whom[way] += 1
         if way == "asv":
@@ -122,7 +137,10 @@ def test_kills_of_hpml_submit_lose_no_finished_point(project: Project) -> None:
     killing.finish(shown, home, 0, 1)
     assert "Traceback" not in (home / "said").read_text()
     spread = ", ".join(f"{way} {times}" for way, times in sorted(whom.items()))
-    print(f"hpml submit: {len(found)} kills over {seconds:.1f} s (of {spread}), {rounds} submissions completed")
+    print(
+        f"hpml submit: {len(found)} kills over {seconds:.1f} s (of {spread}), {rounds} submissions"
+        " completed"
+    )
 
 
 TIMED = ("gpus.html", "info.json")  # both say when they were written
@@ -150,22 +168,29 @@ def test_kills_of_hpml_publish_leave_nothing_wrong(tmp_path: Path) -> None:
     killed = rounds = files = 0
     while killed < killing.kills_of("publish"):
         for _ in range(4):
-            changed = dice.choice(results)  # that there is something new to work out and to remember
+            # that there is something new to work out and to remember
+            changed = dice.choice(results)
             facts = json.loads(changed.read_text())
             row = facts["results"]["made00.track_time"]
             row[0] = [row[0][0] * dice.uniform(0.5, 2), 7]
             changed.write_text(json.dumps(facts))
             before = {path: path.read_bytes() for path in (project / "results").rglob("*.json")}
-            killed += killing.kill_after(killing.start(project, home, *words), dice.uniform(0, seconds))
-            assert {path: path.read_bytes() for path in (project / "results").rglob("*.json")} == before
+            killed += killing.kill_after(
+                killing.start(project, home, *words), dice.uniform(0, seconds)
+            )
+            assert {
+                path: path.read_bytes() for path in (project / "results").rglob("*.json")
+            } == before
             if (project / "html").exists():
                 files += killing.whole_files(project / "html")
         killing.finish(killing.start(project, home, *words), home)
         killing.finish(killing.start(project, home, "asv", "publish", "-o", "scratch"), home)
         assert site(project / "html") == site(project / "scratch")
         rounds += 1
-    print(f"hpml publish: {killed} kills over {seconds:.1f} s; {files} JSON files held to be whole; "
-          f"{rounds} sites afterwards, each the same as from scratch")  # fmt: skip
+    print(
+        f"hpml publish: {killed} kills over {seconds:.1f} s; {files} JSON files held to be whole; "
+        f"{rounds} sites afterwards, each the same as from scratch"
+    )
 
 
 def test_kills_of_hpml_merge_leave_nothing_wrong(tmp_path: Path) -> None:
@@ -182,17 +207,24 @@ def test_kills_of_hpml_merge_leave_nothing_wrong(tmp_path: Path) -> None:
         shutil.rmtree(into)
         known: set[bytes] = set()
         while True:
-            # most of the time goes into imports: half of the moments lie behind the first file written
+            # most of the time goes into imports: half of the moments lie behind the first file
+            # written
             running = killing.start(tmp_path, home, *words)
             if dice.random() < 0.5:
                 while running.poll() is None and not any(into.glob("*/machine.json")):
                     pass
             enough = len(found) >= (rounds + 1) * 10
-            if enough or not killing.kill_after(running, dice.uniform(0, seconds / (1 + dice.random() * 9))):
+            if enough or not killing.kill_after(
+                running, dice.uniform(0, seconds / (1 + dice.random() * 9))
+            ):
                 killing.finish(running, home)
                 break
             killing.whole_files(into)
-            lines = {line for path in into.glob("*/records/*.jsonl") for line in path.read_bytes().splitlines(True)}
+            lines = {
+                line
+                for path in into.glob("*/records/*.jsonl")
+                for line in path.read_bytes().splitlines(True)
+            }
             assert known <= lines and all(line.endswith(b"\n") for line in lines)
             known = lines
             found.append(sum(1 for path in into.rglob("*.json*") if not path.name.startswith(".")))
@@ -200,8 +232,10 @@ def test_kills_of_hpml_merge_leave_nothing_wrong(tmp_path: Path) -> None:
         assert not list(into.rglob("*.partial"))
         rounds += 1
     between = sum(0 < count < len(whole) for count in found)
-    print(f"hpml merge: {len(found)} kills over {seconds:.1f} s, {between} of them between the first of {len(whole)} "
-          f"files and the last; {rounds} merges completed, each the whole")  # fmt: skip
+    print(
+        f"hpml merge: {len(found)} kills over {seconds:.1f} s, {between} of them between the first"
+        f" of {len(whole)} files and the last; {rounds} merges completed, each the whole"
+    )
     assert between
 
 

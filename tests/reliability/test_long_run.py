@@ -1,4 +1,5 @@
-"""One `asv run` of thousands of points: memory, open files and speed stay as they were at its start."""
+"""One `asv run` of thousands of points: memory, open files and speed stay as they were at its
+start."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ def fork_server(asv: int) -> int | None:
 
 
 @pytest.mark.slow
-def test_a_run_of_thousands_of_points_neither_grows_nor_slows(make_project: Callable[[str], Project]) -> None:
+def test_a_run_of_thousands_of_points_neither_grows_nor_slows(
+    make_project: Callable[[str], Project],
+) -> None:
     project = make_project("version: 1\nplugins:\n  - {name: many, path: many.py}\n")
     project.write("many.py", PLUGIN)
     project.commit("many")
@@ -70,7 +73,11 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(make_project: Call
     with (
         (project.path / "said").open("wb") as said,
         subprocess.Popen(
-            [sys.executable, "-m", "asv", "run"], cwd=project.path, env=env, stdout=said, stderr=said
+            [sys.executable, "-m", "asv", "run"],
+            cwd=project.path,
+            env=env,
+            stdout=said,
+            stderr=said,
         ) as run,
     ):
         server = None
@@ -86,7 +93,9 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(make_project: Call
     damage: list[str] = []
     records = list(read_file(path, damage.append))
     assert damage == []
-    assert [(record.params["number"], record.status) for record in records] == [(n, "ok") for n in range(POINTS)]
+    assert [(record.params["number"], record.status) for record in records] == [
+        (n, "ok") for n in range(POINTS)
+    ]
 
     print(f"{POINTS} points in {records[-1].started - records[0].started:.0f} s")
     for name, seen in looks.items():
@@ -94,11 +103,16 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(make_project: Call
         early, late = seen[tenth : 2 * tenth], seen[-2 * tenth : -tenth]
         memory = [statistics.median(each.memory for each in part) for part in (early, late)]
         files = [max(each.files for each in part) for part in (early, late)]
-        print(f"{name}: {memory[0] / 1e6:.1f} MB, then {memory[1] / 1e6:.1f} MB; {files[0]} files, then {files[1]}")
+        print(
+            f"{name}: {memory[0] / 1e6:.1f} MB, then {memory[1] / 1e6:.1f} MB; {files[0]} files,"
+            f" then {files[1]}"
+        )
         assert files[1] <= files[0] + 1, name
-        # asv keeps every result until its commit is done: that is what it may grow by, 2 kB a point.
+        # asv keeps every result until its commit is done: that is what it may grow by, 2 kB a
+        # point.
         assert memory[1] - memory[0] <= 5e6 + 2000 * POINTS, name
-    # medians of the time from one point's start to the next, so that what else this machine does counts less
+    # medians of the time from one point's start to the next, so that what else this machine does
+    # counts less
     gaps = [after.started - before.started for before, after in pairwise(records)]
     tenth = len(gaps) // 10
     parts = [1e3 * statistics.median(gaps[part * tenth : (part + 1) * tenth]) for part in range(10)]

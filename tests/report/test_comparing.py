@@ -38,20 +38,31 @@ def record(machine: str, commit: str, seconds: float, *, run: str = "r") -> Reco
     times = [seconds * (1 + n / 10_000) for n in range(20)]
     info = {"timer": "perf_counter"}
     return Record(
-        benchmark="toy", plugin="toy", version="1", params={"size": 10}, status="ok", machine=machine, commit=commit,
-        environment="env", run=run, node={"boot": f"boot of {machine}"},
+        benchmark="toy",
+        plugin="toy",
+        version="1",
+        params={"size": 10},
+        status="ok",
+        machine=machine,
+        commit=commit,
+        environment="env",
+        run=run,
+        node={"boot": f"boot of {machine}"},
         metrics={
             "time": MetricSamples("s", "lower", times, info),
             "rate": MetricSamples("1/s", "higher", [1 / t for t in times], info),
         },
-    )  # fmt: skip
+    )
 
 
 def compared(a: Side, b: Side, records: list[Record]) -> list[Compared]:
-    """With other runs of each Record, by which it is known how far runs differ: 0.1 %, on other hosts 0.2 %."""
+    """With other runs of each Record, by which it is known how far runs differ: 0.1 %, on other
+    hosts 0.2 %."""
     repeated = [
         msgspec.structs.replace(
-            record(each.machine, each.commit, (each.median("time") or 0) * (1 + shift), run=f"{shift}"),
+            record(
+                each.machine, each.commit, (each.median("time") or 0) * (1 + shift), run=f"{shift}"
+            ),
             node={"boot": f"{boot} of {each.machine}"},
         )
         for each in records
@@ -69,9 +80,17 @@ RECORDS = [
     record("one", OLD, 1.0),
     record("one", NEW, 2.0),
     record("two", NEW, 0.5),
-    Record(benchmark="toy", plugin="toy", version="1", params={"size": 20}, status="skipped", reason="no GPU",
-           machine="one", commit=NEW),
-]  # fmt: skip
+    Record(
+        benchmark="toy",
+        plugin="toy",
+        version="1",
+        params={"size": 20},
+        status="skipped",
+        reason="no GPU",
+        machine="one",
+        commit=NEW,
+    ),
+]
 ORDER = {OLD: 0, NEW: 1}
 
 
@@ -81,12 +100,14 @@ def test_commits_are_compared_on_each_machine_that_measured_both() -> None:
         ("one", "time", "WORSE"),
         ("one", "rate", "WORSE"),
     ]
-    assert [row.difference.times for row in rows] == pytest.approx([0.5, 0.5])  # twice the time is half as good
+    # twice the time is half as good
+    assert [row.difference.times for row in rows] == pytest.approx([0.5, 0.5])
 
 
 def test_machines_are_compared_by_their_newest_records() -> None:
     rows = compared(Side("machine", "one"), Side("machine", "two"), RECORDS)
-    assert [row.difference.times for row in rows] == pytest.approx([4, 4])  # 2 s at the newest commit against 0.5 s
+    # 2 s at the newest commit against 0.5 s
+    assert [row.difference.times for row in rows] == pytest.approx([4, 4])
     assert {row.difference.verdict for row in rows} == {"BETTER"}
 
 
@@ -114,36 +135,58 @@ def test_close_values_are_the_same_and_nobody_knows_of_what_was_never_repeated()
     assert low < 1 / 1.1 < high
 
 
-def test_what_changed_comes_first_points_in_order_of_their_numbers_and_every_width_is_kept() -> None:
+def test_what_changed_comes_first_points_in_order_of_their_numbers_and_every_width_is_kept() -> (
+    None
+):
     sizes = {"9": 1.0, "10": 2.0, "64KiB": 1.0, "1MiB": 2.0}
     pairs = [
-        msgspec.structs.replace(record("one", commit, 1.0 if commit == OLD else seconds), params={"size": size})
+        msgspec.structs.replace(
+            record("one", commit, 1.0 if commit == OLD else seconds), params={"size": size}
+        )
         for size, seconds in sizes.items()
         for commit in (OLD, NEW)
     ]
-    runs = [msgspec.structs.replace(each, run=f"{n}", started=-1.0) for each in pairs for n in range(4)]
-    rows, _ = compare(Side("commit", OLD), Side("commit", NEW), pairs, ORDER, Variability([*pairs, *runs]))
+    runs = [
+        msgspec.structs.replace(each, run=f"{n}", started=-1.0) for each in pairs for n in range(4)
+    ]
+    rows, _ = compare(
+        Side("commit", OLD), Side("commit", NEW), pairs, ORDER, Variability([*pairs, *runs])
+    )
     assert list(dict.fromkeys(row.point for row in rows)) == [f"size={size}" for size in sizes]
     assert {row.point for row in changed(rows)} == {"size=10", "size=1MiB"}
-    assert summarise(rows, "--all") == "8 values of 4 points: 4 WORSE, 4 SAME; --all shows the other 4"
+    assert (
+        summarise(rows, "--all") == "8 values of 4 points: 4 WORSE, 4 SAME; --all shows the other 4"
+    )
     for width in (45, 80, 200):
         lines = list(as_lines(rows, width))
         assert max(map(len, lines)) <= width
-        assert [line.strip() for line in lines if "size=" in line] == ["size=10", "size=1MiB", "size=9", "size=64KiB"]
+        assert [line.strip() for line in lines if "size=" in line] == [
+            "size=10",
+            "size=1MiB",
+            "size=9",
+            "size=64KiB",
+        ]
         assert sum("▼ 0.50×" in line and "WORSE, at most 0.51×" in line for line in lines) == 4
 
 
 def test_what_other_processes_disturbed_is_marked_and_counted() -> None:
     busy = msgspec.structs.replace(RECORDS[1], conditions={"other_cpus": 1.0, "cores": 2.0})
     rows = compared(Side("commit", OLD), Side("commit", NEW), [RECORDS[0], busy])
-    assert [(row.difference.verdict, row.difference.ratio) for row in rows] == [("AMBIGUOUS", 2.0), ("AMBIGUOUS", 0.5)]
+    assert [(row.difference.verdict, row.difference.ratio) for row in rows] == [
+        ("AMBIGUOUS", 2.0),
+        ("AMBIGUOUS", 0.5),
+    ]
     assert all(str(row["B"]).endswith(" busy") for row in as_table(rows, formatted=True).rows())
-    assert notes(rows, []) == ["2 values have no verdict: other processes used the CPUs meanwhile (marked busy)"]
+    assert notes(rows, []) == [
+        "2 values have no verdict: other processes used the CPUs meanwhile (marked busy)"
+    ]
 
 
 def test_a_step_that_throttles_is_shown_with_its_regime() -> None:
     metric = RECORDS[0].metrics["time"]
-    held = msgspec.structs.replace(RECORDS[0], metrics={"time": msgspec.structs.replace(metric, boost=[0.9])})
+    held = msgspec.structs.replace(
+        RECORDS[0], metrics={"time": msgspec.structs.replace(metric, boost=[0.9])}
+    )
     rows = compared(Side("commit", OLD), Side("commit", NEW), [held, RECORDS[1]])
     (row,) = as_table(rows, formatted=True).rows()
     assert str(row["A"]).endswith("% sustained")
@@ -154,29 +197,50 @@ def test_a_step_that_throttles_is_shown_with_its_regime() -> None:
 def test_code_gets_the_numbers_and_the_interval_of_the_ratio() -> None:
     rows = compared(Side("commit", OLD), Side("commit", NEW), RECORDS)
     time = next(iter(as_table(rows, formatted=False).rows()))
-    assert (time["ratio"], time["B / A"], time["verdict"]) == (pytest.approx(0.5), pytest.approx(2.0), "WORSE")
+    assert (time["ratio"], time["B / A"], time["verdict"]) == (
+        pytest.approx(0.5),
+        pytest.approx(2.0),
+        "WORSE",
+    )
     assert 1.9 < time["low"] < 2.0 < time["high"] < 2.1  # type: ignore[operator]
 
 
 def test_what_else_differs_is_listed_once_for_each_machine() -> None:
-    def both(number: int, machine: str = "one", torch: str = "2.15.0", others: float = 0.0) -> list[Record]:
+    def both(
+        number: int, machine: str = "one", torch: str = "2.15.0", others: float = 0.0
+    ) -> list[Record]:
         old, new = record(machine, OLD, 1.0), record(machine, NEW, 1.0)
         old = msgspec.structs.replace(
-            old, params={"size": number}, packages={"torch": "2.11.0"}, conditions={"other_processes": 0.0}
+            old,
+            params={"size": number},
+            packages={"torch": "2.11.0"},
+            conditions={"other_processes": 0.0},
         )
         new = msgspec.structs.replace(
-            new, params={"size": number}, packages={"torch": torch}, conditions={"other_processes": others}
+            new,
+            params={"size": number},
+            packages={"torch": torch},
+            conditions={"other_processes": others},
         )
         return [old, new]
 
-    records = [*both(1), *both(2, others=2.0), *both(3, others=3.0), *both(1, "two", torch="2.11.0"), *both(2, "two")]
+    records = [
+        *both(1),
+        *both(2, others=2.0),
+        *both(3, others=3.0),
+        *both(1, "two", torch="2.11.0"),
+        *both(2, "two"),
+    ]
     rows = compared(Side("commit", OLD), Side("commit", NEW), records)
     assert list_confounders(rows) == [
         "one, all points: torch 2.11.0 → 2.15.0",
         "one, 2 of 3 points: other processes on the card, for example 0 → 2",
         "two, 1 of 2 points: torch 2.11.0 → 2.15.0",
     ]
-    told = {(row["machine"], row["point"]): row["differences"] for row in as_table(rows, formatted=False).rows()}
+    told = {
+        (row["machine"], row["point"]): row["differences"]
+        for row in as_table(rows, formatted=False).rows()
+    }
     assert told == {
         ("one", "size=1"): "torch 2.11.0 → 2.15.0",
         ("one", "size=2"): "other processes on the card 0 → 2; torch 2.11.0 → 2.15.0",
@@ -227,22 +291,30 @@ def test_a_metric_with_another_unit_or_direction_is_refused_with_the_reason(
 ) -> None:
     records = [RECORDS[0], with_metric(RECORDS[1], **changes)]
     assert [row.metric for row in compared(*COMMITS, records)] == ["rate"]
-    assert [str(each) for each in refused(*COMMITS, records)] == [f"toy time: not compared: {reason}"]
+    assert [str(each) for each in refused(*COMMITS, records)] == [
+        f"toy time: not compared: {reason}"
+    ]
 
 
 def test_a_direction_that_became_none_is_compared_and_not_ranked() -> None:
     records = [RECORDS[0], with_metric(RECORDS[1], direction=None)]
     assert refused(*COMMITS, records) == []
-    (row, _) = compared(*COMMITS, records)
+    row, _ = compared(*COMMITS, records)
     assert (row.metric, row.difference.times, row.difference.verdict) == ("time", None, "BOUND")
 
 
 def test_different_problems_have_no_ratio_and_a_note() -> None:
     def sized(each: Record, size: int) -> Record:
-        return msgspec.structs.replace(each, metrics={**each.metrics, "n": MetricSamples("1", None, [float(size)])})
+        return msgspec.structs.replace(
+            each, metrics={**each.metrics, "n": MetricSamples("1", None, [float(size)])}
+        )
 
     rows = compared(*COMMITS, [sized(RECORDS[0], 4096), sized(RECORDS[1], 12288)])
-    assert {row.metric: row.difference.times for row in rows} == {"time": None, "rate": None, "n": None}
+    assert {row.metric: row.difference.times for row in rows} == {
+        "time": None,
+        "rate": None,
+        "n": None,
+    }
     shown = {row["metric"]: row["B against A"] for row in as_table(rows, formatted=True).rows()}
     assert set(shown.values()) == {"–"}
     assert notes(rows, []) == ["one toy size=10: no ratio: different problems: n 4096 and 12288"]
@@ -266,7 +338,9 @@ def hpml(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     for each in RECORDS:
         append_record(record_file(folder / "results", each.machine, each.commit), each)
     command = [sys.executable, "-m", "hpml_plugins", *words]
-    return subprocess.run(command, cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
 
 
 def test_the_command_spells_units_and_signs(tmp_path: Path) -> None:
@@ -274,13 +348,18 @@ def test_the_command_spells_units_and_signs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     # Nothing was measured twice: the stated guess of 3 % gives 4.30 · √2 · 3 % = 18 % either way.
     assert (
-        "| toy | size=10 | time | 2.002 s ± 18 % | 500.5 ms ± 18 % | ▲ 4.00× | BETTER, at least 3.53× |" in done.stdout
+        "| toy | size=10 | time | 2.002 s ± 18 % | 500.5 ms ± 18 % | ▲ 4.00× | BETTER, at least"
+        " 3.53× |" in done.stdout
     )
     assert "differs" not in done.stdout
-    newer = msgspec.structs.replace(record("one", NEW, 1.0, run="later"), started=9.0, node={"boot": "later"})
+    newer = msgspec.structs.replace(
+        record("one", NEW, 1.0, run="later"), started=9.0, node={"boot": "later"}
+    )
     append_record(record_file(tmp_path / "results", "one", NEW), newer)
     done = hpml(tmp_path, "compare", OLD, NEW)
-    assert "\nWhat else differs, A → B:\n\n  one, all points: boot boot of  → later\n" in done.stdout
+    assert (
+        "\nWhat else differs, A → B:\n\n  one, all points: boot boot of  → later\n" in done.stdout
+    )
     refused = hpml(tmp_path, "compare", "one", "nine")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
@@ -292,17 +371,24 @@ def test_what_was_refused_stands_below_the_table_or_is_the_error(tmp_path: Path)
         append_record(record_file(tmp_path / "results", each.machine, each.commit), each)
     told = "toy time: not compared: unit s on A, B on B: its definition changed"
     assert hpml(tmp_path, "compare", "one", "three").stdout.endswith(f"\n\n{told}\n")
-    assert hpml(tmp_path, "compare", "one", "three", "--format", "markdown").stdout.endswith(f"\n\n- {told}\n")
-    *_, last = csv.DictReader(hpml(tmp_path, "compare", "one", "three", "--format", "csv").stdout.splitlines())
+    assert hpml(tmp_path, "compare", "one", "three", "--format", "markdown").stdout.endswith(
+        f"\n\n- {told}\n"
+    )
+    *_, last = csv.DictReader(
+        hpml(tmp_path, "compare", "one", "three", "--format", "csv").stdout.splitlines()
+    )
     assert (last["benchmark"], last["metric"], last["verdict"]) == ("toy", "time", "")
     assert f"toy time: {last['reason']}" == told
     done = hpml(tmp_path, "compare", "one", "four")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "hpml: toy: not compared: version 1 on A, 2 on B: its definition changed\n"
+    assert (
+        done.stderr == "hpml: toy: not compared: version 1 on A, 2 on B: its definition changed\n"
+    )
 
 
 def _queries() -> dict[str, str]:
-    """The queries of docs/reading-the-site.md: the text below each heading of the section on export."""
+    """The queries of docs/reading-the-site.md: the text below each heading of the section on
+    export."""
     text = (ROOT / "docs" / "reading-the-site.md").read_text(encoding="utf-8")
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     return {"duckdb" if "duckdb" in block else "pandas": block for block in blocks}
@@ -310,7 +396,10 @@ def _queries() -> dict[str, str]:
 
 @pytest.mark.parametrize("library", ["duckdb", "pandas"])
 def test_the_queries_of_the_docs_run_on_what_export_writes(
-    tmp_path: Path, library: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    library: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for needed in ("pyarrow", library):
         try:
@@ -319,7 +408,8 @@ def test_the_queries_of_the_docs_run_on_what_export_writes(
             unavailable(f"no {needed}: pip install 'hpml-plugins[test]'")
     done = hpml(tmp_path, "export", "records.parquet")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "records.parquet: 7 rows\n"  # 3 Records of 2 metrics, and 1 that was skipped
+    # 3 Records of 2 metrics, and 1 that was skipped
+    assert done.stdout == "records.parquet: 7 rows\n"
     monkeypatch.chdir(tmp_path)
     exec(_queries()[library], {})
     said = capsys.readouterr().out

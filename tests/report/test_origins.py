@@ -12,14 +12,27 @@ from hpml_plugins.report.origins import Origins, RecordLink
 
 
 def measured(machine: str, variant: str, seconds: float, **metrics: float) -> Record:
-    samples = {name: MetricSamples("s", "lower", [value]) for name, value in {"time": seconds, **metrics}.items()}
+    samples = {
+        name: MetricSamples("s", "lower", [value])
+        for name, value in {"time": seconds, **metrics}.items()
+    }
     return Record(
-        benchmark="copy", plugin="p", version="1", params={"variant": variant}, status="ok", metrics=samples,
-        machine=machine, commit="abcdef0123",
-    )  # fmt: skip
+        benchmark="copy",
+        plugin="p",
+        version="1",
+        params={"variant": variant},
+        status="ok",
+        metrics=samples,
+        machine=machine,
+        commit="abcdef0123",
+    )
 
 
-PLAIN, FAST, OTHER = measured("m", "plain", 2.0), measured("m", "fast", 1.0), measured("n", "plain", 4.0)
+PLAIN, FAST, OTHER = (
+    measured("m", "plain", 2.0),
+    measured("m", "fast", 1.0),
+    measured("n", "plain", 4.0),
+)
 PUBLISHED = {"machine": "published", "time": 9.0}
 
 
@@ -30,7 +43,11 @@ def times(records: Sequence[Record]) -> Table:
 
 def speedups(records: Sequence[Record]) -> Table:
     """Against the plain variant of the machine; raises without any Record."""
-    plain = {record.machine: record.median("time") for record in records if record.params["variant"] == "plain"}
+    plain = {
+        record.machine: record.median("time")
+        for record in records
+        if record.params["variant"] == "plain"
+    }
     _ = records[0]
 
     def more(record: Record) -> dict[str, float | None]:
@@ -42,7 +59,9 @@ def speedups(records: Sequence[Record]) -> Table:
 
 def fastest(records: Sequence[Record]) -> Table:
     """Of all machines together."""
-    return Table.of([{"fastest": min(record.metrics["time"].median for record in records), "of": len(records)}])
+    return Table.of(
+        [{"fastest": min(record.metrics["time"].median for record in records), "of": len(records)}]
+    )
 
 
 def counts(records: Sequence[Record]) -> Table:
@@ -50,7 +69,9 @@ def counts(records: Sequence[Record]) -> Table:
     found: dict[str, list[str]] = {}
     for record in records:
         found.setdefault(str(record.params["variant"]), []).append(record.machine)
-    return Table.of([{"variant": name, "counted_on": ", ".join(machines)} for name, machines in found.items()])
+    return Table.of(
+        [{"variant": name, "counted_on": ", ".join(machines)} for name, machines in found.items()]
+    )
 
 
 Made = Callable[[Sequence[Record]], Table]
@@ -60,10 +81,12 @@ Made = Callable[[Sequence[Record]], Table]
     ("table", "records", "expected"),
     [
         (times, [PLAIN, FAST, OTHER], [[PLAIN], [FAST], [OTHER], []]),
-        (times, [PLAIN], [[PLAIN], []]),  # the published row is there with every Record, which is only one here
+        # the published row is there with every Record, which is only one here
+        (times, [PLAIN], [[PLAIN], []]),
         (speedups, [PLAIN, FAST, OTHER], [[PLAIN], [FAST, PLAIN], [OTHER]]),
         (fastest, [PLAIN, FAST, OTHER], [[]]),  # of several machines
-        (counts, [PLAIN, FAST, OTHER], [[PLAIN], [FAST]]),  # one point on two machines: its page has both
+        # one point on two machines: its page has both
+        (counts, [PLAIN, FAST, OTHER], [[PLAIN], [FAST]]),
         (times, [], [[]]),
     ],
 )
@@ -83,8 +106,14 @@ def test_a_cell_of_a_row_of_several_records_may_rest_on_one_of_them() -> None:
 
 def test_a_link_is_to_the_history_of_the_metric_that_the_row_shows() -> None:
     record = measured("m", "fast", 1.0, total=3.0)
-    row = {"variant": "fast", "time": 3.0, "kernel": 1.0}  # the column `time` shows the metric `total`
+    # the column `time` shows the metric `total`
+    row = {"variant": "fast", "time": 3.0, "kernel": 1.0}
     found = RecordLink.of(record, row, ["time"])
-    assert found == ("copy.track_total", "variant=fast", "abcdef01", "m at abcdef01: copy · total 3.000 s")
+    assert found == (
+        "copy.track_total",
+        "variant=fast",
+        "abcdef01",
+        "m at abcdef01: copy · total 3.000 s",
+    )
     assert RecordLink.of(record, row, ["variant", "kernel"]).metric == "copy.track_time"
     assert RecordLink.of(record, row, ["variant"]).metric == "copy.track_time"

@@ -20,11 +20,20 @@ NAMES = [f"metric_number_{number}" for number in range(8)]
 
 
 def point(number: int, without: str = "") -> Record:
-    metrics = {name: MetricSamples("s", "lower", [0.001 * (number + 1)]) for name in NAMES if name != without}
+    metrics = {
+        name: MetricSamples("s", "lower", [0.001 * (number + 1)])
+        for name in NAMES
+        if name != without
+    }
     return Record(
-        benchmark="many", plugin="p", version="1", params={"number": number, "kind": "[red]"}, status="ok",
-        metrics=metrics, machine="here",
-    )  # fmt: skip
+        benchmark="many",
+        plugin="p",
+        version="1",
+        params={"number": number, "kind": "[red]"},
+        status="ok",
+        metrics=metrics,
+        machine="here",
+    )
 
 
 def shown(width: int, *records: Record) -> list[str]:
@@ -38,7 +47,9 @@ def test_with_room_a_row_is_a_point() -> None:
     fixed, header, *rows = shown(220, point(0), point(1))
     assert fixed == "kind=[red]"
     assert header.split() == ["number", *NAMES]
-    assert [row.count(f"{number + 1}.000 ms") for number, row in enumerate(rows)] == [len(NAMES)] * 2
+    assert [row.count(f"{number + 1}.000 ms") for number, row in enumerate(rows)] == [
+        len(NAMES)
+    ] * 2
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -58,7 +69,9 @@ def test_a_number_that_a_point_lacks_is_a_dash() -> None:
 
 def test_what_was_not_measured_stands_below_by_reason_with_the_warnings() -> None:
     slow = msgspec.structs.replace(point(0), warnings=["other work"])
-    failed = [msgspec.structs.replace(point(n), status="failed", reason="no", metrics={}) for n in (1, 2)]
+    failed = [
+        msgspec.structs.replace(point(n), status="failed", reason="no", metrics={}) for n in (1, 2)
+    ]
     lines = shown(220, slow, *failed)
     assert lines[-2:] == ["warning: number=0, kind=[red]: other work", "failed: 2 of 3 points: no"]
 
@@ -66,22 +79,38 @@ def test_what_was_not_measured_stands_below_by_reason_with_the_warnings() -> Non
 def test_rounds_that_differ_are_named_beside_an_interval_that_is_wider_than_theirs() -> None:
     medians = [0.001, 0.00105, 0.004]
     samples = [value for each in medians for value in (each, each, each)]
-    metrics = {"time": MetricSamples("s", "lower", samples, {"timer": "perf_counter"}, rounds=[3, 3, 3])}
+    metrics = {
+        "time": MetricSamples("s", "lower", samples, {"timer": "perf_counter"}, rounds=[3, 3, 3])
+    }
     *_, row, said = shown(220, msgspec.structs.replace(point(0), params={}, metrics=metrics))
     assert row == "1.050 ms ± >100 %"
-    assert said == "warning: 1 of 1 points: time: the rounds differ, their medians are 1.000 ms, 1.050 ms, 4.000 ms"
+    assert (
+        said
+        == "warning: 1 of 1 points: time: the rounds differ, their medians are 1.000 ms, 1.050 ms,"
+        " 4.000 ms"
+    )
 
 
 def test_points_that_other_processes_disturbed_are_counted_once_at_the_end(tmp_path: Path) -> None:
     report = RunReport()
     for number, used in enumerate((0.2, 1.9, 0.6)):
-        report.add(msgspec.structs.replace(point(number), conditions={"other_cpus": used, "cores": 2.0}))
+        report.add(
+            msgspec.structs.replace(point(number), conditions={"other_cpus": used, "cores": 2.0})
+        )
     (line,) = (each for each in report.summary(tmp_path) if "other processes" in each)
-    assert line.startswith("2 of 3 points were measured while other processes used up to 1.9 of 2 CPUs: ")
+    assert line.startswith(
+        "2 of 3 points were measured while other processes used up to 1.9 of 2 CPUs: "
+    )
 
 
 def measured(benchmark: str, code: str, started: float, **more: Any) -> Record:
-    changes = {"benchmark": benchmark, "started": started, "source": {"sha256": code}, "commit": code * 40, **more}
+    changes = {
+        "benchmark": benchmark,
+        "started": started,
+        "source": {"sha256": code},
+        "commit": code * 40,
+        **more,
+    }
     return msgspec.structs.replace(point(0), **changes)
 
 
@@ -94,7 +123,9 @@ def said(tmp_path: Path, past: list[Record], now: list[Record]) -> list[str]:
     return [line for line in report.summary(tmp_path) if line.startswith("plugin")]
 
 
-def test_changed_files_at_an_unchanged_version_are_said_once_for_each_plugin(tmp_path: Path) -> None:
+def test_changed_files_at_an_unchanged_version_are_said_once_for_each_plugin(
+    tmp_path: Path,
+) -> None:
     past = [
         measured("one", "a", 1.0),
         measured("one", "b", 2.0),  # the newest counts
@@ -109,24 +140,34 @@ def test_changed_files_at_an_unchanged_version_are_said_once_for_each_plugin(tmp
         measured("new", "c", 10.0),
     ]
     assert said(tmp_path, past, now) == [
-        "plugin p: its files differ from those measured at commit bbbbbbbb, and the version of one, two is the same: "
-        "raise `version` if what is measured changed; if only its speed did, nothing is to do"
+        "plugin p: its files differ from those measured at commit bbbbbbbb, and the version of one,"
+        " two is the same: raise `version` if what is measured changed; if only its speed did,"
+        " nothing is to do"
     ]
 
 
 def test_of_many_plugins_whose_files_changed_one_line_tells() -> None:
     few = {name: {"one": "b" * 40} for name in "pqr"}
-    assert [line[:9] for line in describe_code_changes(few)] == ["plugin p:", "plugin q:", "plugin r:"]
+    assert [line[:9] for line in describe_code_changes(few)] == [
+        "plugin p:",
+        "plugin q:",
+        "plugin r:",
+    ]
     (line,) = describe_code_changes({**few, "s": {"two": ""}})
-    assert "the files of 4 plugins differ from those measured before, at equal versions (p, q, r, s): raise `v" in line
+    assert (
+        "the files of 4 plugins differ from those measured before, at equal versions (p, q, r, s):"
+        " raise `v" in line
+    )
 
 
 def test_the_same_files_and_records_of_earlier_runs_say_nothing(tmp_path: Path) -> None:
     past = [measured("one", "a", 1.0), measured("one", "b", 2.0)]
     assert said(tmp_path, past, [measured("one", "b", 10.0)]) == []
-    assert said(tmp_path, past, [measured("one", "a", 1.0)]) == []  # asv was told to skip what is there
+    # asv was told to skip what is there
+    assert said(tmp_path, past, [measured("one", "a", 1.0)]) == []
     assert said(tmp_path, past, [measured("one", "", 10.0, source={})]) == []
-    (line,) = said(tmp_path, past, [measured("one", "b", 10.0), measured("one", "c", 11.0)])  # two commits in one run
+    # two commits in one run
+    (line,) = said(tmp_path, past, [measured("one", "b", 10.0), measured("one", "c", 11.0)])
     assert "measured at commit bbbbbbbb" in line
 
 
@@ -163,4 +204,7 @@ def test_what_did_not_fit_into_the_limit_is_named_at_the_end(tmp_path: Path) -> 
 
 def test_an_interrupted_run_says_how_many_rounds_a_point_has() -> None:
     lines = shown(220, msgspec.structs.replace(point(0), planned_rounds=3))
-    assert lines[-1] == "warning: number=0, kind=[red]: the run was interrupted: 1 of 3 rounds measured"
+    assert (
+        lines[-1]
+        == "warning: number=0, kind=[red]: the run was interrupted: 1 of 3 rounds measured"
+    )

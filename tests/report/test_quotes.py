@@ -1,4 +1,5 @@
-"""Numbers, tables and charts quoted in Markdown: what each kind gives, on the site too, and errors with their line."""
+"""Numbers, tables and charts quoted in Markdown: what each kind gives, on the site too, and errors
+with their line."""
 
 from __future__ import annotations
 
@@ -21,16 +22,27 @@ from hpml_plugins.store import append_record, record_file
 OLD, NEW = "a" * 40, "b" * 40
 DECLARED = {
     f"copy.track_{metric}": {
-        "benchmark": "copy", "metric": metric, "plugin": "p", "direction": "lower", "si_unit": unit, "version": "1",
-        "param_names": ["size", "cold"], "params": [["1", "2"], ["True", "False"]],
+        "benchmark": "copy",
+        "metric": metric,
+        "plugin": "p",
+        "direction": "lower",
+        "si_unit": unit,
+        "version": "1",
+        "param_names": ["size", "cold"],
+        "params": [["1", "2"], ["True", "False"]],
     }
     for metric, unit in (("time", "s"), ("bytes", "B"), ("hits", "1"))
-}  # fmt: skip
+}
 TABLE = Table.of(
-    [{"machine": "m", "size": 1, "rate": 2e9, "share": 0.27653}, {"machine": "m", "size": 2, "rate": 3e9}],
+    [
+        {"machine": "m", "size": 1, "rate": 2e9, "share": 0.27653},
+        {"machine": "m", "size": 2, "rate": 3e9},
+    ],
     {"rate": "B/s"},
 )
-DRAWABLE = Drawable("p", Figure("rates", "Rates | by size", ("copy",), lambda records: TABLE), TABLE)
+DRAWABLE = Drawable(
+    "p", Figure("rates", "Rates | by size", ("copy",), lambda records: TABLE), TABLE
+)
 TIMES = Figure("times", "Times", ("copy",), lambda records: Table.of_records(records, "time"))
 
 
@@ -38,15 +50,25 @@ TIMES = Figure("times", "Times", ("copy",), lambda records: Table.of_records(rec
 def history(tmp_path: Path) -> History:
     for commit, seconds in ((OLD, 1e-3), (NEW, 2e-3)):
         metrics = {
-            "time": MetricSamples("s", "lower", [seconds] * 9, {"timer": "cuda events"}, boost=[seconds / 2] * 9),
+            "time": MetricSamples(
+                "s", "lower", [seconds] * 9, {"timer": "cuda events"}, boost=[seconds / 2] * 9
+            ),
             "bytes": MetricSamples("B", "lower", [4096.0]),
             "hits": MetricSamples("1", "lower", [0.995]),
         }
         record = Record(
-            benchmark="copy", plugin="p", version="1", params={"size": 1, "cold": True}, status="ok", metrics=metrics,
-            machine="m", commit=commit, started=1.0, node={"gpus": [{"name": "H200", "uuid": "GPU-1"}]},
+            benchmark="copy",
+            plugin="p",
+            version="1",
+            params={"size": 1, "cold": True},
+            status="ok",
+            metrics=metrics,
+            machine="m",
+            commit=commit,
+            started=1.0,
+            node={"gpus": [{"name": "H200", "uuid": "GPU-1"}]},
             duration=1.5,
-        )  # fmt: skip
+        )
         append_record(record_file(tmp_path, "m", commit), record)
     return read_history(tmp_path, None, DECLARED, {OLD: 1, NEW: 2}, {}, print)
 
@@ -68,10 +90,15 @@ def known(history: History) -> Quotable:
         ("cell p.rates column=share% size=1", "27.65 %"),
         ("ratio p.rates column=rate size=2 over.size=1", "1.50"),
         ("ratio p.rates column=rate size=2 over.column=size", "1500000000"),
-        ("table p.rates columns=size,share%=part", "\n| size | part |\n| --: | --: |\n| 1 | 27.65 % |\n| 2 | – |\n"),
+        (
+            "table p.rates columns=size,share%=part",
+            "\n| size | part |\n| --: | --: |\n| 1 | 27.65 % |\n| 2 | – |\n",
+        ),
         ("value copy.hits machine=m show=percent", "99.5 %"),
-        ("table p.rates columns=size,rate=speed size=1|2",
-         "\n| size | speed |\n| --: | --: |\n| 1 | 2.000 GB/s |\n| 2 | 3.000 GB/s |\n"),
+        (
+            "table p.rates columns=size,rate=speed size=1|2",
+            "\n| size | speed |\n| --: | --: |\n| 1 | 2.000 GB/s |\n| 2 | 3.000 GB/s |\n",
+        ),
         ("figure p.rates", "\nChart: Rates | by size (`hpml plot p.rates`)\n"),
         ("benchmark copy", "`copy`"),
         ("value copy.time machine=n show=value otherwise=unknown", "unknown"),
@@ -80,8 +107,10 @@ def known(history: History) -> Quotable:
         ("cell p.rates column=share size=2 otherwise='no share'", "no share"),
         ("table p.rates size=3 otherwise='Not measured.'", "\nNot measured.\n"),
     ],
-)  # fmt: skip
-def test_a_quote_is_replaced_by_what_the_records_say_and_stays_a_quote(known: Quotable, quote: str, text: str) -> None:
+)
+def test_a_quote_is_replaced_by_what_the_records_say_and_stays_a_quote(
+    known: Quotable, quote: str, text: str
+) -> None:
     written = f"It is <!--= {quote} -->stale<!--/-->."
     once = fill(written, "docs/x.md", lambda asked: known.answer(asked).text)
     assert once == f"It is <!--= {quote} -->{text}<!--/-->."
@@ -91,7 +120,12 @@ def test_a_quote_is_replaced_by_what_the_records_say_and_stays_a_quote(known: Qu
 def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
     text = fill("<!--= value copy.time machine=m -->", "x", str)  # no end: it is no quote
     assert text == "<!--= value copy.time machine=m -->"
-    found = fill("<!--= value copy.time machine=m --><!--/-->", "x", lambda asked: known.answer(asked).text, keep=False)
+    found = fill(
+        "<!--= value copy.time machine=m --><!--/-->",
+        "x",
+        lambda asked: known.answer(asked).text,
+        keep=False,
+    )
     assert found.startswith("2.000 ms ± ")
     assert found.endswith(" % sustained")
 
@@ -106,7 +140,10 @@ def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
         ("cell p.rates column=rate", "2 rows of p.rates match; name more columns: KEY=VALUE"),
         ("ratio p.rates column=share size=1 over.size=2", "no ratio of 0.27653 and None"),
         ("ratio p.rates column=rate size=1 over.siz=2", "no column 'siz'"),
-        ("value copy.time machine=m show=percent", "show=percent: known: estimate, value, boost, duration"),
+        (
+            "value copy.time machine=m show=percent",
+            "show=percent: known: estimate, value, boost, duration",
+        ),
         ("cell p.rates column=rat size=1", "no column 'rat'; did you mean 'rate'?"),
         ("table p.rates columns=size,speed", "no column 'speed'"),
         ("table p.rates colour=red", "no column 'colour'"),
@@ -118,27 +155,34 @@ def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
         ("value", "'value' is no quote"),
     ],
 )
-def test_what_cannot_be_quoted_is_named_with_its_line(known: Quotable, quote: str, error: str) -> None:
+def test_what_cannot_be_quoted_is_named_with_its_line(
+    known: Quotable, quote: str, error: str
+) -> None:
     with pytest.raises(HpmlError) as raised:
-        fill(f"# Title\n\n<!--= {quote} --><!--/-->\n", "docs/x.md", lambda asked: known.answer(asked).text)
+        fill(
+            f"# Title\n\n<!--= {quote} --><!--/-->\n",
+            "docs/x.md",
+            lambda asked: known.answer(asked).text,
+        )
     assert error in str(raised.value)
     assert str(raised.value).startswith("docs/x.md:3: ")
 
 
-def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: History, tmp_path: Path) -> None:
+def test_a_page_links_each_number_to_its_history_and_shows_the_chart(
+    history: History, tmp_path: Path
+) -> None:
     questions, html_dir = tmp_path / "questions", tmp_path / "html"
     questions.mkdir()
     html_dir.mkdir()
     (questions / "000.md").write_text(
-        "# Copies\n\n## How fast?\n\n<script>alert(1)</script> is text. It takes <!--= value copy.time machine=m "
-        "show=value --><!--/-->, at <!--= cell p.rates column=rate size=2 --><!--/-->, which is "
-        "<!--= ratio p.rates column=rate size=2 over.size=1 --><!--/--> times as fast; and <!--= value copy.time "
-        "machine=z --><!--/-->, <!--= value copy.time machine=z otherwise=unknown --><!--/-->, "
-        "<!--= cell p.none column=rate otherwise=neither --><!--/-->.\n\n"
-        "<!--= table p.rates columns=size,rate --><!--/-->\n\n"
-        "<!--= figure p.rates --><!--/-->\n\n## Again?\n\nSee <!--= benchmark copy --><!--/-->. "
-        "<!--= cell p.times column=time size=1 --><!--/-->\n\n"
-        "<!--= table p.times columns=machine,time --><!--/-->\n"
+        "# Copies\n\n## How fast?\n\n<script>alert(1)</script> is text. It takes <!--= value"
+        " copy.time machine=m show=value --><!--/-->, at <!--= cell p.rates column=rate size=2"
+        " --><!--/-->, which is <!--= ratio p.rates column=rate size=2 over.size=1 --><!--/-->"
+        " times as fast; and <!--= value copy.time machine=z --><!--/-->, <!--= value copy.time"
+        " machine=z otherwise=unknown --><!--/-->, <!--= cell p.none column=rate otherwise=neither"
+        " --><!--/-->.\n\n<!--= table p.rates columns=size,rate --><!--/-->\n\n<!--= figure p.rates"
+        " --><!--/-->\n\n## Again?\n\nSee <!--= benchmark copy --><!--/-->. <!--= cell p.times"
+        " column=time size=1 --><!--/-->\n\n<!--= table p.times columns=machine,time --><!--/-->\n"
     )
     (questions / "001.md").write_text("# Wrong\n\n<!--= value -->7<!--/-->\n")
     shown = ShownFigure(DRAWABLE, "figures/p-rates.csv", "figures/p-rates.js", "Rates grow.")
@@ -150,13 +194,27 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(history: Hi
     assert (page.title, page.address) == ("Copies", "questions-000.html")
     assert dict(page.questions) == {"how-fast": "How fast?", "again": "Again?"}
     html = (html_dir / page.address).read_text(encoding="utf-8")
-    assert '<a href="history.html#copy.track_time?size%3D1%2C%20cold%3DTrue" title="m at bbbbbbbb">2.000 ms</a>' in html
-    assert '<a href="plugin-p.html#rates">3.000 GB/s</a>, which is <a href="plugin-p.html#rates">1.50</a> times' in html
+    assert (
+        '<a href="history.html#copy.track_time?size%3D1%2C%20cold%3DTrue" title="m at'
+        ' bbbbbbbb">2.000 ms</a>' in html
+    )
+    assert (
+        '<a href="plugin-p.html#rates">3.000 GB/s</a>, which is <a'
+        ' href="plugin-p.html#rates">1.50</a> times' in html
+    )
     assert '<a href="history.html#copy.track_time"><code>copy</code></a>' in html
-    link = '<a href="history.html#copy.track_time?size%3D1%2C%20cold%3DTrue" title="m at bbbbbbbb: copy · time 2.000 ms'
-    assert [text.partition(">")[2].partition("<")[0] for text in html.split(link)[1:]] == ["2.000 ms", "bbbbbbbb"]
+    link = (
+        '<a href="history.html#copy.track_time?size%3D1%2C%20cold%3DTrue" title="m at bbbbbbbb:'
+        " copy · time 2.000 ms"
+    )
+    assert [text.partition(">")[2].partition("<")[0] for text in html.split(link)[1:]] == [
+        "2.000 ms",
+        "bbbbbbbb",
+    ]
     assert "<th>Record</th>" in html
-    assert 'questions-000.html#again">Again?' in (html_dir / "questions.html").read_text(encoding="utf-8")
+    assert 'questions-000.html#again">Again?' in (html_dir / "questions.html").read_text(
+        encoding="utf-8"
+    )
     assert 'data-chart="figures/p-rates.js"' in html
     assert html.count("<h1>") == 1
     assert '<h2 id="how-fast">How fast?</h2>' in html

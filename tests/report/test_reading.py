@@ -26,18 +26,31 @@ OLD, NEW, ELSEWHERE = "a" * 40, "b" * 40, "c" * 40
 REVISIONS = {OLD: 3, NEW: 7}
 DECLARED = {
     "toy.track_time": {
-        "benchmark": "toy", "metric": "time", "plugin": "p", "direction": "lower", "si_unit": "s", "version": "1",
-        "param_names": ["size"], "params": [["10", "20"]],
+        "benchmark": "toy",
+        "metric": "time",
+        "plugin": "p",
+        "direction": "lower",
+        "si_unit": "s",
+        "version": "1",
+        "param_names": ["size"],
+        "params": [["10", "20"]],
     }
-}  # fmt: skip
+}
 
 
 def record(size: int, value: float | None, commit: str, started: float, **more: object) -> Record:
     made = Record(
-        benchmark="toy", plugin="p", version="1", params={"size": size}, status="ok" if value else "skipped",
-        metrics={"time": MetricSamples("s", "lower", [value] * 7)} if value else {}, machine="m", commit=commit,
-        started=started, node={"cpu": "EPYC", "gpus": [{"name": "H200"}] * 2},
-    )  # fmt: skip
+        benchmark="toy",
+        plugin="p",
+        version="1",
+        params={"size": size},
+        status="ok" if value else "skipped",
+        metrics={"time": MetricSamples("s", "lower", [value] * 7)} if value else {},
+        machine="m",
+        commit=commit,
+        started=started,
+        node={"cpu": "EPYC", "gpus": [{"name": "H200"}] * 2},
+    )
     return msgspec.structs.replace(made, **more)
 
 
@@ -58,7 +71,10 @@ def numbers(history: History) -> dict[str, list[tuple[object, ...]]]:
     """Label → what counts of each commit on the machine: revision, status, value and interval."""
     metric = history.metrics["toy.track_time"]
     return {
-        label: [(outcome.revision, outcome.status, each and each.value) for outcome, each in metric.line(label, "m")]
+        label: [
+            (outcome.revision, outcome.status, each and each.value)
+            for outcome, each in metric.line(label, "m")
+        ]
         for label in metric.benchmark.points
     }
 
@@ -71,8 +87,16 @@ def history(tmp_path: Path) -> History:
 
 
 def test_of_several_records_the_measured_one_that_was_started_last_counts(history: History) -> None:
-    assert (history.commits, history.columns, history.dates) == ([OLD, NEW], {3: 0, 7: 1}, [1.0, 2.0])
-    assert list(history.metrics["toy.track_time"].benchmark.points) == ["size=10", "size=20", "size=30"]
+    assert (history.commits, history.columns, history.dates) == (
+        [OLD, NEW],
+        {3: 0, 7: 1},
+        [1.0, 2.0],
+    )
+    assert list(history.metrics["toy.track_time"].benchmark.points) == [
+        "size=10",
+        "size=20",
+        "size=30",
+    ]
     assert numbers(history) == {
         "size=10": [(3, "ok", 2.0), (7, "ok", 3.0)],
         "size=20": [(7, "skipped", None)],
@@ -82,25 +106,44 @@ def test_of_several_records_the_measured_one_that_was_started_last_counts(histor
 
 def chosen(results: Path) -> list[Record]:
     """What commands show of a point."""
-    records = [each for each in read_records(results) if (each.benchmark, each.version) == ("toy", "1")]
+    records = [
+        each for each in read_records(results) if (each.benchmark, each.version) == ("toy", "1")
+    ]
     known = Variability(records)
-    return [with_intervals(record, known.values(record)) for record in current_records(records, REVISIONS)]
+    return [
+        with_intervals(record, known.values(record))
+        for record in current_records(records, REVISIONS)
+    ]
 
 
-def test_the_records_that_stand_for_a_point_are_those_of_the_commands(history: History, tmp_path: Path) -> None:
+def test_the_records_that_stand_for_a_point_are_those_of_the_commands(
+    history: History, tmp_path: Path
+) -> None:
     assert history.current() == chosen(tmp_path)
 
 
-def test_pages_and_commands_give_the_same_interval_whatever_the_order_of_the_commits(tmp_path: Path) -> None:
-    for number, value in enumerate([1.0, 1.1, 1.0, 1.1, 1.0, 1.4]):  # the new commit was measured first, at times
+def test_pages_and_commands_give_the_same_interval_whatever_the_order_of_the_commits(
+    tmp_path: Path,
+) -> None:
+    # the new commit was measured first, at times
+    for number, value in enumerate([1.0, 1.1, 1.0, 1.1, 1.0, 1.4]):
         metrics = {"time": MetricSamples("s", "lower", [value, value], {"timer": "perf_counter"})}
-        made = record(10, value, NEW if number % 2 else OLD, float(number), metrics=metrics, source={"sha256": "a"})
+        made = record(
+            10,
+            value,
+            NEW if number % 2 else OLD,
+            float(number),
+            metrics=metrics,
+            source={"sha256": "a"},
+        )
         append_record(record_file(tmp_path, "m", made.commit), made)
     again = read_history(tmp_path, None, DECLARED, REVISIONS, {}, print)
     assert again.current() == chosen(tmp_path)
 
 
-def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one_version(tmp_path: Path) -> None:
+def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one_version(
+    tmp_path: Path,
+) -> None:
     def made(size: int, commit: str, code: str, **more: object) -> Record:
         return record(size, 1.0, commit, 1.0, source={"sha256": code}, **more)
 
@@ -108,25 +151,31 @@ def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         for each in records:
             append_record(record_file(folder, each.machine, each.commit), each)
-        return find_code_changes(read_history(folder, None, DECLARED, {**REVISIONS, ELSEWHERE: 9}, {}, print))
+        return find_code_changes(
+            read_history(folder, None, DECLARED, {**REVISIONS, ELSEWHERE: 9}, {}, print)
+        )
 
     before = made(10, OLD, "a")
     (line,) = told(before, made(20, OLD, "a"), made(10, NEW, "b"), made(20, NEW, "b"))
     assert line.startswith(
-        "plugin p: its files differ from those measured at commit aaaaaaaa, and the version of toy is"
+        "plugin p: its files differ from those measured at commit aaaaaaaa, and the version of"
+        " toy is"
     )
     assert told(before, made(10, NEW, "a")) == []
     assert told(msgspec.structs.replace(before, version="0"), made(10, NEW, "b")) == []
     assert told(before, made(10, NEW, "b", machine="other")) == []
-    assert told(before, made(10, NEW, "b"), made(10, ELSEWHERE, "b")) == []  # said of an earlier site
+    # said of an earlier site
+    assert told(before, made(10, NEW, "b"), made(10, ELSEWHERE, "b")) == []
     assert told(before, record(10, 1.0, NEW, 1.0)) == []  # nobody knows
 
 
 def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> None:
     outcomes = history.metrics["toy.track_time"].benchmark.outcomes
     assert {label: found[-1].status for (label, _), found in outcomes.items()} == {
-        "size=10": "ok", "size=20": "skipped", "size=30": "ok",
-    }  # fmt: skip
+        "size=10": "ok",
+        "size=20": "skipped",
+        "size=30": "ok",
+    }
     assert outcomes["size=20", "m"][-1].reason == "no GPU free"
 
 
@@ -136,28 +185,42 @@ def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
     monkeypatch.setattr(newest_records, "MOST_RECORDS", 2)
     found = newest_records.write_records(history, tmp_path)
     address, count = found["toy", "size=10"]
-    (_, told) = json.loads(f"[{(tmp_path / address).read_text().removeprefix('hpml.put(').removesuffix(')')}]")
+    _, told = json.loads(
+        f"[{(tmp_path / address).read_text().removeprefix('hpml.put(').removesuffix(')')}]"
+    )
     stored = [decode(line.encode()).started for each in told["records"] for line in each["lines"]]
     assert stored == [99.0, 20.0]  # the one of 30 s was skipped
-    assert (count, set(found)) == (4, {("toy", "size=10"), ("toy", "size=30")})  # size=20 was skipped
+    # size=20 was skipped
+    assert (count, set(found)) == (4, {("toy", "size=10"), ("toy", "size=30")})
     assert list(stored_lines([])) == []
 
 
-def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(history: History, tmp_path: Path) -> None:
+def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(
+    history: History, tmp_path: Path
+) -> None:
     append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[3], "the timer fell back"))
-    append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[8], "the timer fell back"))  # the newest of all
+    # the newest of all
+    append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[8], "the timer fell back"))
     again = read_history(tmp_path, None, DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
-    assert numbers(again) == {**numbers(history), "size=10": [(3, "ok", 2.0), (7, "retracted", None)]}
+    assert numbers(again) == {
+        **numbers(history),
+        "size=10": [(3, "ok", 2.0), (7, "retracted", None)],
+    }
     assert again.current() == chosen(tmp_path)
-    (retracted,) = [each for each in again.benchmarks[0].outcomes["size=10", "m"] if each.status == "retracted"]
+    (retracted,) = [
+        each for each in again.benchmarks[0].outcomes["size=10", "m"] if each.status == "retracted"
+    ]
     assert (retracted.reason, retracted.warnings) == ("the timer fell back", ())
     assert [decode(line).status for line in stored_lines([retracted])] == ["ok", "retracted"]
-    assert again.last["m"].node == history.last["m"].node  # the facts of the machine are those of a measured Record
+    # the facts of the machine are those of a measured Record
+    assert again.last["m"].node == history.last["m"].node
 
 
 def test_the_hardware_is_asv_s_fact_or_else_the_record_s(history: History, tmp_path: Path) -> None:
     assert [machine.hardware.label for machine in history.machines] == ["H200 ×2"]
-    (tmp_path / "m" / "machine.json").write_text(json.dumps({"gpu": "NVIDIA H200", "num_gpu": "4", "machine": "m"}))
+    (tmp_path / "m" / "machine.json").write_text(
+        json.dumps({"gpu": "NVIDIA H200", "num_gpu": "4", "machine": "m"})
+    )
     again = read_history(tmp_path, None, DECLARED, REVISIONS, {}, print)
     assert [machine.hardware.label for machine in again.machines] == ["NVIDIA H200 ×4"]
 
@@ -167,19 +230,33 @@ def test_a_damaged_line_is_named_and_costs_itself_alone(history: History, tmp_pa
     content = path.read_bytes()
     path.write_bytes(b'{"benchmark": 1}\n' + b"\xff\n" + content + b'{"half')
     damaged: list[str] = []
-    again = read_history(tmp_path, None, DECLARED, REVISIONS, {}, lambda damage: damaged.append(str(damage)))
+    again = read_history(
+        tmp_path, None, DECLARED, REVISIONS, {}, lambda damage: damaged.append(str(damage))
+    )
     assert [line.split(": ")[0].rsplit(":", 1)[1] for line in damaged] == ["1", "2", "6"]
     assert numbers(again) == numbers(history)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.001, 0.02])
-def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(noise: float) -> None:
+def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(
+    noise: float,
+) -> None:
     rng = np.random.default_rng(1)
     levels = np.repeat([1.0, 1.3, 0.9], [40, 8, 30]) * (1 + noise * rng.standard_normal(78))
     levels[20] *= 1 + 8 * noise  # a busy machine
     spread = Spread(1e-4, 10.0, 1e-4, 10.0)
-    common = {"low": None, "high": None, "count": 7, "direction": "lower", "physics": Physics.CPU, "code": "c"}
-    readings = [MeasuredValue(value=value, card="h", started=0.0, spread=spread, **common) for value in levels.tolist()]
+    common = {
+        "low": None,
+        "high": None,
+        "count": 7,
+        "direction": "lower",
+        "physics": Physics.CPU,
+        "code": "c",
+    }
+    readings = [
+        MeasuredValue(value=value, card="h", started=0.0, spread=spread, **common)
+        for value in levels.tolist()
+    ]
     steps = Readings(np.arange(100, 178), readings).find_levels().levels
     assert [(level.first, level.last) for level in steps] == [(100, 139), (140, 147), (148, 177)]
     assert [level.value for level in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)
@@ -192,7 +269,8 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(tmp_pat
         record(10, 2.0, NEW, 2.0, **own),
         record(10, 3.0, NEW, 3.0, environment="stack-py3.11-torch2.9.1-numpy2.4.0"),
         record(10, 4.0, NEW, 4.0, environment="stack-py3.11-torch2.12.1"),
-        record(20, 5.0, NEW, 5.0, environment="stack-py3.11-torch2.12.1"),  # never with the node's own
+        # never with the node's own
+        record(20, 5.0, NEW, 5.0, environment="stack-py3.11-torch2.12.1"),
     ]
     for each in stacks:
         append_record(record_file(tmp_path, each.machine, each.commit), each)
@@ -208,5 +286,7 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(tmp_pat
         ("torch 2.12.1", "Python 3.11, installed for it"),
         ("torch 2.15.0", "Python 3.11, CUDA 13.2"),
     ]
-    assert [(line["at"], line["values"]) for line in shown["lines"]] == [([0, 1, 2], [3.0, 4.0, 2.0])]
+    assert [(line["at"], line["values"]) for line in shown["lines"]] == [
+        ([0, 1, 2], [3.0, 4.0, 2.0])
+    ]
     assert history_page._stacks(found, found.metrics["toy.track_time"], "size=20") == {}

@@ -1,4 +1,5 @@
-"""The loop: interleaved without a limit, whole points in their order within one, the reference first in either."""
+"""The loop: interleaved without a limit, whole points in their order within one, the reference
+first in either."""
 
 from __future__ import annotations
 
@@ -71,11 +72,14 @@ def record(name: str, seconds: float, rounds: int, status: str = "ok") -> Record
 def past(name: str, *seconds: float) -> list[PastRound]:
     """The rounds of an earlier run of this machine."""
     return [
-        PastRound(name, "1", {}, "ok", float(number), each, "here", "", "before") for number, each in enumerate(seconds)
+        PastRound(name, "1", {}, "ok", float(number), each, "here", "", "before")
+        for number, each in enumerate(seconds)
     ]
 
 
-def measurer(clock: Clock, tasks: list[Task], seconds: dict[str, float], order: list[str]) -> Callable[[int], Record]:
+def measurer(
+    clock: Clock, tasks: list[Task], seconds: dict[str, float], order: list[str]
+) -> Callable[[int], Record]:
     def measure(number: int) -> Record:
         declared = tasks[number][0]
         order.append(declared.benchmark)

@@ -1,4 +1,5 @@
-"""How long a run still takes is told from earlier runs, of other machines too, and right on real runs."""
+"""How long a run still takes is told from earlier runs, of other machines too, and right on real
+runs."""
 
 from __future__ import annotations
 
@@ -13,10 +14,16 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def past(
-    name: str, *seconds: float, machine: str = "here", status: str = "ok", gpus: int = 0, run: str = "r"
+    name: str,
+    *seconds: float,
+    machine: str = "here",
+    status: str = "ok",
+    gpus: int = 0,
+    run: str = "r",
 ) -> list[PastRound]:
     found = [
-        PastRound(name, "1", {}, status, float(number), each, machine, "", run) for number, each in enumerate(seconds)
+        PastRound(name, "1", {}, status, float(number), each, machine, "", run)
+        for number, each in enumerate(seconds)
     ]
     for each in found:
         each.node.gpus = [{}] * gpus
@@ -68,7 +75,8 @@ def test_a_run_that_is_slower_than_the_last_one_corrects_what_is_left() -> None:
 
 
 def real_runs() -> dict[str, list[PastRound]]:
-    """Runs of results/: of the profile core on a fresh H100, and whole runs of CPUs that nothing interrupted."""
+    """Runs of results/: of the profile core on a fresh H100, and whole runs of CPUs that nothing
+    interrupted."""
     found: dict[str, list[PastRound]] = defaultdict(list)
     for each in read_past_rounds(RESULTS):
         found[each.run].append(each)
@@ -103,7 +111,9 @@ def test_after_a_tenth_the_time_left_is_right_within_a_fifth(run: str) -> None:
         gone = (each.started - started) / whole
         if 0.1 <= gone <= 0.6:
             left = times.expect_all(planned[m] for m in measured[place:])
-            assert left == pytest.approx(started + whole - each.started, rel=0.2), f"after {gone:.0%}"
+            assert left == pytest.approx(started + whole - each.started, rel=0.2), (
+                f"after {gone:.0%}"
+            )
             checked += 1
         ended = each.started + each.duration
         times.learn(planned[n], each.duration, ended - last)

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.store import append_record, commit_order, current_records, project, read_records, record_file
+from hpml_plugins.store import (
+    append_record,
+    commit_order,
+    current_records,
+    project,
+    read_records,
+    record_file,
+)
 
 HOUR = 3600
 LOST = "c" * 40
@@ -17,20 +24,36 @@ LOST = "c" * 40
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Of a repository with commits at 1, 2 and 3 h: Records of the first, and of one of 1.5 h that it lacks."""
+    """Of a repository with commits at 1, 2 and 3 h: Records of the first, and of one of 1.5 h that
+    it lacks."""
     results = tmp_path / "results"
     subprocess.run(["git", "init", "-q", "-b", "main", str(tmp_path)], check=True)
     for hour in (1, 2, 3):
         date = f"@{hour * HOUR} +0000"
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
         env = {**os.environ, "GIT_COMMITTER_DATE": date, "GIT_AUTHOR_DATE": date}
-        subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path, env=env, check=True)
+        subprocess.run(
+            ["git", *who, "commit", "-q", "--allow-empty", "-m", "x"],
+            cwd=tmp_path,
+            env=env,
+            check=True,
+        )
     for commit, hour, seconds in ((in_order(tmp_path)[0], 2.5, 1.0), (LOST, 1.5, 2.0)):
         record = Record(
-            benchmark="toy", plugin="p", version="1", params={}, status="ok", started=hour * HOUR, duration=1.0,
-            metrics={"time": MetricSamples("s", "lower", [seconds])}, machine="m", commit=commit, environment="env",
-            run="r", node={},
-        )  # fmt: skip
+            benchmark="toy",
+            plugin="p",
+            version="1",
+            params={},
+            status="ok",
+            started=hour * HOUR,
+            duration=1.0,
+            metrics={"time": MetricSamples("s", "lower", [seconds])},
+            machine="m",
+            commit=commit,
+            environment="env",
+            run="r",
+            node={},
+        )
         append_record(record_file(results, "m", commit), record)
     project(results)
     return results
@@ -38,7 +61,9 @@ def results(tmp_path: Path) -> Path:
 
 def in_order(repository: Path) -> list[str]:
     command = ["git", "rev-list", "--reverse", "main"]
-    return subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True).stdout.split()
+    return subprocess.run(
+        command, cwd=repository, capture_output=True, text=True, check=True
+    ).stdout.split()
 
 
 def test_a_commit_that_the_repository_lacks_is_placed_by_its_date(results: Path) -> None:
@@ -52,7 +77,9 @@ def test_without_a_repository_the_dates_of_results_order_all(results: Path) -> N
     assert (len(first), second) == (40, LOST)
 
 
-def test_the_record_of_a_commit_that_the_repository_lacks_stands_behind_those_of_the_line(results: Path) -> None:
+def test_the_record_of_a_commit_that_the_repository_lacks_stands_behind_those_of_the_line(
+    results: Path,
+) -> None:
     stored, order = list(read_records(results)), commit_order(results.parent, results)
     (current,) = current_records(stored, order)
     assert current.commit == in_order(results.parent)[0]

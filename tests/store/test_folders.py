@@ -17,10 +17,15 @@ from hpml_plugins.store import Locked, lock_machine, merge_results
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file by its place; Records in one order: a retraction is appended, a merge sorts by time."""
+    """Every file by its place; Records in one order: a retraction is appended, a merge sorts by
+    time."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-    lines = {place: sorted(content.splitlines()) for place, content in found.items() if place.endswith(".jsonl")}
+    lines = {
+        place: sorted(content.splitlines())
+        for place, content in found.items()
+        if place.endswith(".jsonl")
+    }
     return found | {place: b"\n".join(each) for place, each in lines.items()}
 
 
@@ -58,7 +63,9 @@ def some(tmp_path: Path) -> Path:
     def others(folder: str, names: list[str]) -> set[str]:
         machine = Path(folder).relative_to(results).parts[:1]
         known = commits[machine[0]] if machine else set()
-        return {name for name in names if machine and name[:8] not in (*known, "machine.", "records")}
+        return {
+            name for name in names if machine and name[:8] not in (*known, "machine.", "records")
+        }
 
     return Path(shutil.copytree(results, tmp_path / "some", ignore=others))
 
@@ -70,7 +77,9 @@ def parts(some: Path, tmp_path: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_clones_come_together_to_the_whole_in_any_order_and_twice(some: Path, tmp_path: Path, whole: bool) -> None:
+def test_clones_come_together_to_the_whole_in_any_order_and_twice(
+    some: Path, tmp_path: Path, whole: bool
+) -> None:
     source = ROOT / "results" if whole else some
     parts = torn(source, tmp_path)
     order, into = [parts[2], parts[0], parts[1], parts[0]], tmp_path / "into"
@@ -79,16 +88,22 @@ def test_clones_come_together_to_the_whole_in_any_order_and_twice(some: Path, tm
     assert merge_results(order, into).files == []
 
 
-def test_a_dry_run_writes_nothing_and_the_command_says_what_came(parts: list[Path], tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing_and_the_command_says_what_came(
+    parts: list[Path], tmp_path: Path
+) -> None:
     into = tmp_path / "into"
-    done = CliRunner().invoke(command, [str(parts[0]), "--into", str(into), "--dry-run"], standalone_mode=False)
+    done = CliRunner().invoke(
+        command, [str(parts[0]), "--into", str(into), "--dry-run"], standalone_mode=False
+    )
     assert (done.return_value, into.exists()) == (0, False)
     assert "files would be written" in done.output
     done = CliRunner().invoke(command, [str(parts[0]), "--into", str(into)], standalone_mode=False)
     assert "new records" in done.output
 
 
-def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(parts: list[Path], tmp_path: Path) -> None:
+def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(
+    parts: list[Path], tmp_path: Path
+) -> None:
     source, into = parts[0], tmp_path / "into"
     machine = source / "h200-x1"
     (machine / "0bad0bad-env.json").write_text('{"results": ')
@@ -108,7 +123,9 @@ def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(parts: list[
     assert len(list(into.glob("*/records/*.jsonl"))) == len(list(source.glob("*/records/*.jsonl")))
 
 
-def test_a_damaged_file_in_the_way_is_put_aside_and_replaced(parts: list[Path], tmp_path: Path) -> None:
+def test_a_damaged_file_in_the_way_is_put_aside_and_replaced(
+    parts: list[Path], tmp_path: Path
+) -> None:
     into = tmp_path / "into"
     merge_results([parts[0]], into)
     before = tree(into)
@@ -122,7 +139,9 @@ def test_a_damaged_file_in_the_way_is_put_aside_and_replaced(parts: list[Path], 
     assert after["benchmarks.json.damaged"] == b"{"
 
 
-def test_another_machines_files_in_a_folder_are_not_taken_for_this_ones(parts: list[Path], tmp_path: Path) -> None:
+def test_another_machines_files_in_a_folder_are_not_taken_for_this_ones(
+    parts: list[Path], tmp_path: Path
+) -> None:
     machine = parts[0] / "h200-x1"
     machine.rename(parts[0] / "other")
     report = merge_results([parts[0]], tmp_path / "into")
@@ -131,7 +150,9 @@ def test_another_machines_files_in_a_folder_are_not_taken_for_this_ones(parts: l
     assert any("Records of another machine" in said for said in report.skipped)
 
 
-def test_a_machine_that_is_being_measured_is_not_merged_into(parts: list[Path], tmp_path: Path) -> None:
+def test_a_machine_that_is_being_measured_is_not_merged_into(
+    parts: list[Path], tmp_path: Path
+) -> None:
     into = tmp_path / "into"
     with (
         lock_machine(into, "h200-x1"),
@@ -140,7 +161,9 @@ def test_a_machine_that_is_being_measured_is_not_merged_into(parts: list[Path], 
         merge_results([parts[0]], into)
 
 
-def test_a_folder_without_results_is_said(tmp_path: Path, write: Callable[[str, str], Path]) -> None:
+def test_a_folder_without_results_is_said(
+    tmp_path: Path, write: Callable[[str, str], Path]
+) -> None:
     write("notes/a.txt", "")
     with pytest.raises(UsageError, match="no results here"):
         merge_results([tmp_path / "notes"], tmp_path / "into")

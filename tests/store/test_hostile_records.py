@@ -1,4 +1,5 @@
-"""One Record that is not to be believed costs itself alone: merge, pull, publish and retract go on and name it."""
+"""One Record that is not to be believed costs itself alone: merge, pull, publish and retract go on
+and name it."""
 
 from __future__ import annotations
 
@@ -29,14 +30,30 @@ VARIANTS = list(hostile.variants())
 RIGHT = [{**GOOD, "params": {"n": number}} for number in (101, 102)]
 FACTS = {"machine": MACHINE, "version": 1}
 CONFIGURATION = {
-    "version": 1, "project": "made", "repo": ".", "branches": ["main"], "environment_type": "node",
-    "plugins": [".hpml_plugins.asv"], "project_url": "#", "show_commit_url": "#",
-}  # fmt: skip
+    "version": 1,
+    "project": "made",
+    "repo": ".",
+    "branches": ["main"],
+    "environment_type": "node",
+    "plugins": [".hpml_plugins.asv"],
+    "project_url": "#",
+    "show_commit_url": "#",
+}
 DECLARED = {
-    "name": "toy.track_time", "benchmark": "toy", "metric": "time", "plugin": "toy", "version": "1",
-    "unit": "seconds", "si_unit": "s", "direction": "lower", "param_names": ["n"], "params": [["101", "102"]],
-    "code": "", "type": "track", "timeout": 60.0,
-}  # fmt: skip
+    "name": "toy.track_time",
+    "benchmark": "toy",
+    "metric": "time",
+    "plugin": "toy",
+    "version": "1",
+    "unit": "seconds",
+    "si_unit": "s",
+    "direction": "lower",
+    "param_names": ["n"],
+    "params": [["101", "102"]],
+    "code": "",
+    "type": "track",
+    "timeout": 60.0,
+}
 
 
 def put(results: Path, *records: dict[str, Any]) -> Path:
@@ -56,7 +73,9 @@ def project_of_ours(folder: Path) -> Path:
     (folder / "registry.json").write_text("{}")
     (folder / "registry.yaml").write_text("version: 1\nplugins: []\n")
     (folder / "asv.conf.json").write_text(json.dumps(CONFIGURATION))
-    (folder / "results" / "benchmarks.json").write_text(json.dumps({"toy.track_time": DECLARED, "version": 2}))
+    (folder / "results" / "benchmarks.json").write_text(
+        json.dumps({"toy.track_time": DECLARED, "version": 2})
+    )
     _commit(folder)
     return folder
 
@@ -69,15 +88,25 @@ def _commit(folder: Path) -> None:
 
 def outside(folder: Path, *inside: str) -> dict[str, bytes]:
     """Every file of a folder by its place, but for those in these places."""
-    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    return {place: path.read_bytes() for place, path in files.items() if not place.startswith(inside)}
+    files = {
+        path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+    }
+    return {
+        place: path.read_bytes() for place, path in files.items() if not place.startswith(inside)
+    }
 
 
 def right_ones(results: Path) -> list[object]:
-    return [record.params["n"] for record in read_records(results) if record.params.get("n") in (101, 102)]
+    return [
+        record.params["n"]
+        for record in read_records(results)
+        if record.params.get("n") in (101, 102)
+    ]
 
 
-def test_each_of_them_is_named_by_a_merge_and_nothing_else_is_lost_or_touched(tmp_path: Path) -> None:
+def test_each_of_them_is_named_by_a_merge_and_nothing_else_is_lost_or_touched(
+    tmp_path: Path,
+) -> None:
     mine = project_of_ours(tmp_path / "mine")
     before = outside(tmp_path, "theirs")
     for number, (what, record) in enumerate(VARIANTS):
@@ -87,7 +116,12 @@ def test_each_of_them_is_named_by_a_merge_and_nothing_else_is_lost_or_touched(tm
         assert [f"{file}:2: " in line for line in report.skipped] == [True], (what, report.skipped)
         assert right_ones(into) == [101, 102], what
         names = {path.name for path in into.rglob("*") if path.is_file()}
-        assert names == {".lock", "machine.json", f"{COMMIT[:8]}.jsonl", f"{COMMIT[:8]}-existing-py3.11.json"}, what
+        assert names == {
+            ".lock",
+            "machine.json",
+            f"{COMMIT[:8]}.jsonl",
+            f"{COMMIT[:8]}-existing-py3.11.json",
+        }, what
     assert outside(tmp_path, "theirs", "mine/results/into") == before
     print(f"merge: {len(VARIANTS)} hostile Records, each named, none taken")
 
@@ -101,17 +135,24 @@ def test_all_of_them_are_named_by_a_pull_of_a_folder_and_of_a_repository(
     monkeypatch.chdir(mine)
     before = outside(tmp_path, "mine/results/lab")
     for number, address in enumerate((str(theirs), f"file://{theirs}")):
-        done = CliRunner().invoke(group, ["pull", address, "--as", f"lab{number}"], standalone_mode=False)
+        done = CliRunner().invoke(
+            group, ["pull", address, "--as", f"lab{number}"], standalone_mode=False
+        )
         assert (done.exception, done.return_value) == (None, 1), done.output
         named = set(re.findall(rf"{COMMIT[:8]}\.jsonl:(\d+): not a complete Record", done.stderr))
         assert named == {str(line) for line in range(2, len(VARIANTS) + 2)}
-        assert [record.params["n"] for record in read_records(mine / "results")] == [101, 102] * (number + 1)
+        assert [record.params["n"] for record in read_records(mine / "results")] == [101, 102] * (
+            number + 1
+        )
     after = outside(tmp_path, "mine/results/lab")
     assert {place for place in after if before.get(place) != after[place]} <= {
         "mine/results/benchmarks.json",
         "mine/results/.benchmarks.lock",
     }
-    print(f"pull: {len(VARIANTS)} hostile Records of a folder and of a git repository, each named, none taken")
+    print(
+        f"pull: {len(VARIANTS)} hostile Records of a folder and of a git repository, each named,"
+        " none taken"
+    )
 
 
 def test_those_that_are_already_here_stop_no_command_and_stay_in_their_file(
@@ -124,7 +165,9 @@ def test_those_that_are_already_here_stop_no_command_and_stay_in_their_file(
     assert project(mine / "results", force=True) != []
 
     done = _hpml(mine, "publish")
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), (done.stderr + done.stdout)[-2000:]
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), (done.stderr + done.stdout)[
+        -2000:
+    ]
     said = done.stdout + done.stderr
     named = set(re.findall(rf"{COMMIT[:8]}\.jsonl:(\d+): not a complete Record", said))
     assert named == {str(line) for line in range(2, len(VARIANTS) + 2)}
@@ -141,31 +184,53 @@ def test_those_that_are_already_here_stop_no_command_and_stay_in_their_file(
     assert len(kept) == len(lines) + 1
 
     done = _hpml(mine, "retract", "toy", "-p", "n=101", "--reason", "bad")
-    assert (done.returncode, "retracted: toy n=101" in done.stdout) == (0, True), done.stderr[-2000:]
+    assert (done.returncode, "retracted: toy n=101" in done.stdout) == (0, True), done.stderr[
+        -2000:
+    ]
     statuses = {record.params["n"]: record.status for record in read_records(mine / "results")}
     assert statuses == {101: "retracted", 102: "ok", 103: "ok"}
-    assert outside(tmp_path, "mine/results", "mine/html", "mine/.asv", "mine/env", "theirs") == before
-    print(f"publish, merge, retract: {len(VARIANTS)} hostile Records in the way, none in the way of the rest")
-
-
-def _hpml(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("HPML_", "ASV_"))}
-    command = [sys.executable, "-m", "hpml_plugins", *map(str, words)]
-    env["HOME"] = str(folder)
-    return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+    assert (
+        outside(tmp_path, "mine/results", "mine/html", "mine/.asv", "mine/env", "theirs") == before
+    )
+    print(
+        f"publish, merge, retract: {len(VARIANTS)} hostile Records in the way, none in the way of"
+        " the rest"
     )
 
 
-def test_records_that_cannot_be_written_together_are_named_and_the_rest_is_written(tmp_path: Path) -> None:
+def _hpml(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith(("HPML_", "ASV_"))
+    }
+    command = [sys.executable, "-m", "hpml_plugins", *map(str, words)]
+    env["HOME"] = str(folder)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_records_that_cannot_be_written_together_are_named_and_the_rest_is_written(
+    tmp_path: Path,
+) -> None:
     """Of one benchmark and version, with other parameters, and with a grid that no table holds."""
-    wide = [{**GOOD, "benchmark": "wide", "params": {f"p{axis}": n for axis in range(8)}} for n in range(6)]
+    wide = [
+        {**GOOD, "benchmark": "wide", "params": {f"p{axis}": n for axis in range(8)}}
+        for n in range(6)
+    ]
     odd = [{**GOOD, "params": {"other": number}} for number in range(1)]
     put(tmp_path, *wide, *odd)
     said: list[str] = []
     (written,) = project(tmp_path, on_damage=said.append)
     assert json.loads(written.read_text())["results"]["toy.track_time"][1] == [["101", "102"]]
-    assert any("1 Record of toy with other parameters than the rest; left out" in line for line in said)
+    assert any(
+        "1 Record of toy with other parameters than the rest; left out" in line for line in said
+    )
     assert any("the grid of wide has 1.68e+06 points" in line for line in said)
 
 
@@ -192,7 +257,9 @@ def test_a_record_that_fails_to_be_projected_costs_itself_alone(
     ]
 
 
-@pytest.mark.parametrize("name", [*hostile.PATHS, *hostile.TEXTS, "", "a" * 256, "é" * 128, "\ud800"])
+@pytest.mark.parametrize(
+    "name", [*hostile.PATHS, *hostile.TEXTS, "", "a" * 256, "é" * 128, "\ud800"]
+)
 def test_no_name_leads_out_of_its_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(HpmlError, match="cannot name a file or folder below"):
         path_in(tmp_path, name)
@@ -208,17 +275,23 @@ def test_a_result_file_is_where_asv_looks_for_it(tmp_path: Path) -> None:
         assert str(result_file(tmp_path / "m", COMMIT, environment)) == get_filename(
             str(tmp_path / "m"), COMMIT, environment
         )
-    atomic_write(result_file(tmp_path, COMMIT, "é" * 100), b"{}")  # with a longer name while it is written
+    # with a longer name while it is written
+    atomic_write(result_file(tmp_path, COMMIT, "é" * 100), b"{}")
 
 
 def _joined_paths(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Places where a path is made of what is not a constant: `folder / name`, `joinpath`, `with_name`, `Path(a, b)`."""
+    """Places where a path is made of what is not a constant: `folder / name`, `joinpath`,
+    `with_name`, `Path(a, b)`."""
     for node in ast.walk(tree):
         parts: list[ast.expr] = []
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             parts = [node.right]
         elif isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             if name in ("joinpath", "with_name", "with_suffix", "with_stem"):
                 parts = list(node.args)
             elif name == "Path":
@@ -230,7 +303,8 @@ def _joined_paths(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield part.lineno, ast.unparse(node)
 
 
-#: Of these the name is this project's own or was found in a folder; all others are built by `path_in`.
+#: Of these the name is this project's own or was found in a folder; all others are built by
+#: `path_in`.
 OWN = {
     "store/files.py": {
         "folder.joinpath(*names)",  # path_in itself
@@ -244,7 +318,10 @@ OWN = {
 
 
 def test_only_one_function_makes_paths_of_what_others_wrote() -> None:
-    modules = [*(ROOT / "hpml_plugins" / "store").glob("*.py"), *(ROOT / "hpml_plugins/tools/pull").glob("*.py")]
+    modules = [
+        *(ROOT / "hpml_plugins" / "store").glob("*.py"),
+        *(ROOT / "hpml_plugins/tools/pull").glob("*.py"),
+    ]
     assert len(modules) > 8
     found = []
     for module in modules:

@@ -1,4 +1,5 @@
-"""Links, FIFOs, sockets, devices and huge files among results: named once, left out, never read or waited for."""
+"""Links, FIFOs, sockets, devices and huge files among results: named once, left out, never read or
+waited for."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ from hpml_plugins.tools.cluster.jobs import JobOrder, find_jobs, write_file
 from hpml_plugins.tools.cluster.side_by_side import Queue, SideBySide
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
-RECORD = Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m", commit=COMMIT)
+RECORD = Record(
+    benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m", commit=COMMIT
+)
 FACTS = {"machine": "m", "version": 1}
 
 
@@ -78,7 +81,8 @@ def in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """A machine with one Record; every kind of file in the place of Records, of a result file and of a machine."""
+    """A machine with one Record; every kind of file in the place of Records, of a result file and
+    of a machine."""
     folder = tmp_path / "results"
     append_record(record_file(folder, "m", COMMIT), RECORD)
     (folder / "m" / "machine.json").write_text(json.dumps(FACTS))
@@ -106,7 +110,9 @@ def test_records_are_read_without_them_and_each_is_named_once(results: Path) -> 
 
 
 def test_export_ends_and_leaves_them_out(results: Path) -> None:
-    done = CliRunner().invoke(export, ["records.parquet", "--results", str(results)], standalone_mode=False)
+    done = CliRunner().invoke(
+        export, ["records.parquet", "--results", str(results)], standalone_mode=False
+    )
     assert done.exception is None, done.output
     assert "records.parquet: 1 rows" in done.output
     assert sum("ignored" in line for line in done.output.splitlines()) == len(KINDS) + 1
@@ -117,10 +123,17 @@ def test_merge_names_them_and_merges_the_rest(results: Path) -> None:
     said = done.output.splitlines()
     assert "m  1 new record" in said
     for number, kind in enumerate(KINDS):
-        for place in (f"m/records/{number:08}.jsonl", f"m/{number:08}-env.json", f"other{number}/machine.json"):
+        for place in (
+            f"m/records/{number:08}.jsonl",
+            f"m/{number:08}-env.json",
+            f"other{number}/machine.json",
+        ):
             (line,) = [line for line in said if place in line]
             assert kind in line
-    assert {path.name for path in Path("into").rglob("*.json*")} >= {"machine.json", "01234567.jsonl"}
+    assert {path.name for path in Path("into").rglob("*.json*")} >= {
+        "machine.json",
+        "01234567.jsonl",
+    }
 
 
 def test_what_lies_in_the_way_of_a_merge_is_put_aside_not_replaced(results: Path) -> None:
@@ -181,7 +194,9 @@ def test_no_record_is_written_into_a_fifo_and_no_lock_waits_for_one(tmp_path: Pa
         lock_machine(tmp_path, "m")
 
 
-@pytest.mark.parametrize("name", ["../../x", "..", ".", "", "a/b", "/etc", ".hidden", "a\n", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["../../x", "..", ".", "", "a/b", "/etc", ".hidden", "a\n", "a\0b"]
+)
 def test_a_machine_is_a_name_of_a_folder_in_results(name: str, tmp_path: Path) -> None:
     results = tmp_path / "deep" / "results"
     for use in (lambda: lock_machine(results, name), lambda: record_file(results, name, COMMIT)):

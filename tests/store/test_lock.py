@@ -44,7 +44,9 @@ def holder(tmp_path: Path) -> Iterator[multiprocessing.process.BaseProcess]:
 def test_a_second_process_is_refused_and_told_who_holds_the_lock(
     holder: multiprocessing.process.BaseProcess, tmp_path: Path
 ) -> None:
-    with pytest.raises(Locked, match=rf"held by {socket.gethostname()} \(process {holder.pid}, since \d{{4}}-"):
+    with pytest.raises(
+        Locked, match=rf"held by {socket.gethostname()} \(process {holder.pid}, since \d{{4}}-"
+    ):
         Lock(tmp_path / "lock")
 
 
@@ -56,7 +58,9 @@ def test_a_lock_ends_with_its_holder_even_when_it_is_killed(
         pass
 
 
-def test_a_lock_outlasts_any_pause_of_its_holder(holder: multiprocessing.process.BaseProcess, tmp_path: Path) -> None:
+def test_a_lock_outlasts_any_pause_of_its_holder(
+    holder: multiprocessing.process.BaseProcess, tmp_path: Path
+) -> None:
     os.kill(holder.pid or 0, signal.SIGSTOP)
     for path in tmp_path.iterdir():
         os.utime(path, (0, 0))  # as if it had been stopped for decades
@@ -71,16 +75,25 @@ def test_whoever_lost_the_lock_file_learns_it_before_writing(tmp_path: Path) -> 
     (tmp_path / "m" / ".lock").unlink()
     with pytest.raises(Locked, match="the lock file was removed"):
         lock.check()
-    with lock_machine(tmp_path, "m") as other, pytest.raises(Locked, match=rf"process {os.getpid()}"):
+    with (
+        lock_machine(tmp_path, "m") as other,
+        pytest.raises(Locked, match=rf"process {os.getpid()}"),
+    ):
         other.check()
         lock.check()
     lock.release()
 
 
-def test_a_run_that_lost_its_lock_stores_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_lost_its_lock_stores_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock = lock_machine(tmp_path, "m")
-    suite = Suite("run", "m", Node("Linux", "x86_64", "C", 2, 1.0, "3"), str(tmp_path), str(tmp_path), [])
-    toy = Declared(PluginSource("p", path="p.py"), "toy", "1", {}, 1.0, [Metric("time", "s", "lower")])
+    suite = Suite(
+        "run", "m", Node("Linux", "x86_64", "C", 2, 1.0, "3"), str(tmp_path), str(tmp_path), []
+    )
+    toy = Declared(
+        PluginSource("p", path="p.py"), "toy", "1", {}, 1.0, [Metric("time", "s", "lower")]
+    )
     host = Host(registry_of(tmp_path / "p.py"), (), Offers())
     prepared = Prepared(tmp_path, host, suite, RunReport(), [Task({}, 0, toy, {})], lock=lock)
     monkeypatch.setattr(patches, "_prepared", [prepared])
@@ -106,7 +119,10 @@ def test_a_machine_that_is_being_measured_is_refused_with_what_to_do(tmp_path: P
     left.write_text("{")
     with lock_machine(tmp_path, "h200-x1"):
         assert not left.exists()
-        with pytest.raises(Locked, match=r"'h200-x1' is being measured: held by .* name of its own: asv run --machine"):
+        with pytest.raises(
+            Locked,
+            match=r"'h200-x1' is being measured: held by .* name of its own: asv run --machine",
+        ):
             lock_machine(tmp_path, "h200-x1")
         lock_machine(tmp_path, "h200-x2").release()
 

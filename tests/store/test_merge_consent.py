@@ -17,12 +17,23 @@ from hpml_plugins.store import append_record, merge_results, read_records, recor
 COMMIT = "a" * 40
 
 
-def record(size: int, seconds: float = 1.0, started: float = 1.7e9, run: str = "r1", **more: object) -> Record:
+def record(
+    size: int, seconds: float = 1.0, started: float = 1.7e9, run: str = "r1", **more: object
+) -> Record:
     found = Record(
-        benchmark="toy", plugin="p", version="1", params={"size": size}, status="ok", started=started, machine="m",
-        metrics={"time": MetricSamples("s", "lower", [seconds])}, commit=COMMIT, environment="env", run=run,
+        benchmark="toy",
+        plugin="p",
+        version="1",
+        params={"size": size},
+        status="ok",
+        started=started,
+        machine="m",
+        metrics={"time": MetricSamples("s", "lower", [seconds])},
+        commit=COMMIT,
+        environment="env",
+        run=run,
         planned_rounds=3,
-    )  # fmt: skip
+    )
     return replace(found, **more)
 
 
@@ -49,8 +60,16 @@ def medians(results: Path) -> dict[object, float | None]:
 
 #: What a clone brings of point 0, and what is said of it.
 CHANGES = {
-    "its retraction": (retract(record(0), "theirs"), "1 retraction, 0 points changed, 0 conflicts", None),
-    "a later round": (record(0, 3.0, 1.7e9 + 5), "0 retractions, 1 point changed, 0 conflicts", 2.0),
+    "its retraction": (
+        retract(record(0), "theirs"),
+        "1 retraction, 0 points changed, 0 conflicts",
+        None,
+    ),
+    "a later round": (
+        record(0, 3.0, 1.7e9 + 5),
+        "0 retractions, 1 point changed, 0 conflicts",
+        2.0,
+    ),
     "a failed round": (
         record(0, started=1.7e9 + 5, status="failed", reason="broke", metrics={}),
         "0 retractions, 1 point changed, 0 conflicts",
@@ -61,7 +80,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_changes_our_points_is_counted_and_not_done_without_consent(ours: Path, what: str) -> None:
+def test_what_changes_our_points_is_counted_and_not_done_without_consent(
+    ours: Path, what: str
+) -> None:
     theirs, said, median = CHANGES[what]
     put(Path("theirs/results"), theirs, record(7))
     before = {path: path.read_bytes() for path in ours.rglob("*.json*")}
@@ -80,8 +101,11 @@ def test_what_changes_our_points_is_counted_and_not_done_without_consent(ours: P
 def test_new_records_need_no_consent(ours: Path) -> None:
     """Of other points, of another run of a point, of another commit, of another machine."""
     others = [
-        record(8), record(0, 2.0, 1.7e9 + 100, run="r2"), record(0, 2.0, commit="b" * 40), record(0, machine="n"),
-    ]  # fmt: skip
+        record(8),
+        record(0, 2.0, 1.7e9 + 100, run="r2"),
+        record(0, 2.0, commit="b" * 40),
+        record(0, machine="n"),
+    ]
     put(Path("theirs/results"), *others, record(1))
     done = merge("theirs")
     assert (done.exception, done.return_value) == (None, 0)

@@ -21,7 +21,9 @@ from hpml_plugins.store import read_object, read_object_or_empty
         (b"[1, 2]", "not a JSON object"),
     ],
 )
-def test_what_is_no_object_that_can_be_written_again_is_one_line(content: bytes, message: str, tmp_path: Path) -> None:
+def test_what_is_no_object_that_can_be_written_again_is_one_line(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "machine.json"
     path.write_bytes(content)
     with pytest.raises(HpmlError, match=message) as caught:
@@ -31,7 +33,9 @@ def test_what_is_no_object_that_can_be_written_again_is_one_line(content: bytes,
 
 
 def test_whole_characters_and_asvs_nan_are_read(tmp_path: Path) -> None:
-    (tmp_path / "machine.json").write_text('{"a": "\\ud83d\\ude80 ünï", "b": NaN}', encoding="utf-8")
+    (tmp_path / "machine.json").write_text(
+        '{"a": "\\ud83d\\ude80 ünï", "b": NaN}', encoding="utf-8"
+    )
     found = read_object(tmp_path / "machine.json")
     assert found["a"] == "🚀 ünï"
     assert math.isnan(found["b"])

@@ -1,4 +1,5 @@
-"""A Record that is retracted: its numbers are gone wherever Records are read, its line and the reason stay."""
+"""A Record that is retracted: its numbers are gone wherever Records are read, its line and the
+reason stay."""
 
 from __future__ import annotations
 
@@ -29,10 +30,21 @@ REASON = "the timer fell back to the wall clock"
 
 def record(size: int, seconds: float, started: float, run: str = "r1") -> Record:
     return Record(
-        benchmark="toy", plugin="p", version="1", params={"size": size}, status="ok", started=started, duration=1.0,
-        metrics={"time": MetricSamples("s", "lower", [seconds])}, machine="m", commit=COMMIT, environment="env",
-        run=run, node={"cpu": "EPYC"}, warnings=["unsure"],
-    )  # fmt: skip
+        benchmark="toy",
+        plugin="p",
+        version="1",
+        params={"size": size},
+        status="ok",
+        started=started,
+        duration=1.0,
+        metrics={"time": MetricSamples("s", "lower", [seconds])},
+        machine="m",
+        commit=COMMIT,
+        environment="env",
+        run=run,
+        node={"cpu": "EPYC"},
+        warnings=["unsure"],
+    )
 
 
 def put(results: Path, *records: Record) -> None:
@@ -61,7 +73,9 @@ def test_nothing_shows_it_and_the_other_records_stand(tmp_path: Path) -> None:
     retracted = found[0]
     assert (retracted.status, retracted.reason, retracted.metrics) == ("retracted", REASON, {})
     assert (retracted.node, retracted.warnings, retracted.duration) == (wrong.node, [], 1.0)
-    assert [(row["status"], row["reason"], row.get("median")) for each in found for row in rows(each)] == [
+    assert [
+        (row["status"], row["reason"], row.get("median")) for each in found for row in rows(each)
+    ] == [
         ("retracted", REASON, None),
         ("ok", "", 2.0),
     ]
@@ -88,8 +102,12 @@ def test_a_benchmark_with_nothing_else_has_no_row(tmp_path: Path) -> None:
     assert stored(tmp_path) == {}
 
 
-def test_all_rounds_are_retracted_and_a_record_without_a_run_is_told_by_its_start(tmp_path: Path) -> None:
-    rounds = [record(1, value, started) for value, started in ((1.0, 10.0), (2.0, 12.0), (3.0, 14.0))]
+def test_all_rounds_are_retracted_and_a_record_without_a_run_is_told_by_its_start(
+    tmp_path: Path,
+) -> None:
+    rounds = [
+        record(1, value, started) for value, started in ((1.0, 10.0), (2.0, 12.0), (3.0, 14.0))
+    ]
     early = [record(2, 1.0, 1.0, run=""), record(2, 2.0, 2.0, run="")]
     put(tmp_path, *rounds, *early)
     whole = next(read_records(tmp_path))

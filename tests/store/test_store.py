@@ -16,7 +16,9 @@ from hpml_plugins.store import append_record, read_file, record_file
 def record(number: int = 0) -> Record:
     metrics = {"time": MetricSamples("s", "lower", [0.1, 0.25], {"batch": 4})}
     params = {"size": number, "how": "ünï", "share": 0.5, "on": True}
-    return Record(benchmark="toy", plugin="p", version="1", params=params, status="ok", metrics=metrics)
+    return Record(
+        benchmark="toy", plugin="p", version="1", params=params, status="ok", metrics=metrics
+    )
 
 
 def test_a_record_survives_its_line_of_json() -> None:
@@ -25,10 +27,18 @@ def test_a_record_survives_its_line_of_json() -> None:
 
 
 def test_columns_of_numbers_and_of_text_survive_and_mixed_ones_are_refused() -> None:
-    columns: dict[str, list[float | str]] = {"layer": ["conv", "fc"], "parameters": [1.0, 2.0], "none": [None, None]}
-    line = encode(msgspec.structs.replace(record(), series={"layers": Series(columns, {"parameters": "1"})}))
+    columns: dict[str, list[float | str]] = {
+        "layer": ["conv", "fc"],
+        "parameters": [1.0, 2.0],
+        "none": [None, None],
+    }
+    line = encode(
+        msgspec.structs.replace(record(), series={"layers": Series(columns, {"parameters": "1"})})
+    )
     assert decode(line).series["layers"].columns == columns
-    assert decode(line.replace(b"[1.0,2.0]", b"[1,2.5]")).series["layers"].columns["parameters"] == [1.0, 2.5]
+    assert decode(line.replace(b"[1.0,2.0]", b"[1,2.5]")).series["layers"].columns[
+        "parameters"
+    ] == [1.0, 2.5]
     not_finite = decode(line.replace(b"[1.0,2.0]", b"[1.0,null]")).series["layers"]
     assert math.isnan(not_finite.numbers("parameters")[1])
     for bad in (b'[1.0,"2"]', b"[1.0,[2.0]]"):
@@ -42,7 +52,11 @@ def test_a_newer_writers_extra_fields_do_not_hinder_reading() -> None:
 
 def test_a_point_is_the_same_whatever_the_order_of_its_parameters() -> None:
     other = Record(
-        benchmark="toy", plugin="q", version="1", params=dict(reversed(record().params.items())), status="failed"
+        benchmark="toy",
+        plugin="q",
+        version="1",
+        params=dict(reversed(record().params.items())),
+        status="failed",
     )
     assert other.point == record().point
     assert record(1).point != record().point
@@ -99,19 +113,25 @@ def _append_many(path: Path, first: int) -> None:
 def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=_append_many, args=(path, 50 * writer)) for writer in range(8)]
+    writers = [
+        context.Process(target=_append_many, args=(path, 50 * writer)) for writer in range(8)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     damage: list[str] = []
-    assert sorted(int(found.params["size"]) for found in read_file(path, damage.append)) == list(range(400))
+    assert sorted(int(found.params["size"]) for found in read_file(path, damage.append)) == list(
+        range(400)
+    )
     assert damage == []
 
 
 def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(HpmlError, match=r"cannot write the Record: .*; free space or fix permissions"):
+    with pytest.raises(
+        HpmlError, match=r"cannot write the Record: .*; free space or fix permissions"
+    ):
         append_record(tmp_path / "file" / "records.jsonl", record())
 
 
@@ -126,7 +146,10 @@ def test_a_line_nested_so_deep_that_nothing_reads_it_is_stepped_over(tmp_path: P
     path = tmp_path / "records.jsonl"
     append_record(path, record(1))
     with path.open("ab") as file:
-        file.write(encode(record(3)).replace(b'"status"', b'"node":' + b'{"a":' * 20_000 + b',"status"') + b"\n")
+        file.write(
+            encode(record(3)).replace(b'"status"', b'"node":' + b'{"a":' * 20_000 + b',"status"')
+            + b"\n"
+        )
     append_record(path, record(2))
     damage: list[str] = []
     assert [found.params["size"] for found in read_file(path, damage.append)] == [1, 2]

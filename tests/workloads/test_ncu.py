@@ -24,7 +24,10 @@ def test_ncus_table_is_read_between_its_other_words() -> None:
     first, second = parse(NCU.splitlines())
     assert first.name == 'add(float, "x")'
     # 1,035,200 ns are 1.0352 ms.
-    assert first.counters == {"gpu__time_duration.sum": pytest.approx(1.0352e-3), "dram__bytes.sum": 12.0}
+    assert first.counters == {
+        "gpu__time_duration.sum": pytest.approx(1.0352e-3),
+        "dram__bytes.sum": 12.0,
+    }
     assert second.counters == {"gpu__time_duration.sum": pytest.approx(3.55e-5)}
 
 
@@ -32,7 +35,9 @@ def test_what_is_no_table_gives_nothing() -> None:
     assert parse(["==ERROR== something", ""]) == []
 
 
-@pytest.mark.parametrize("line", ['"ID","Kernel Name"\n"0","add"', NCU.replace("35.5", "many"), '"0"\n"1","2","3"'])
+@pytest.mark.parametrize(
+    "line", ['"ID","Kernel Name"\n"0","add"', NCU.replace("35.5", "many"), '"0"\n"1","2","3"']
+)
 def test_a_broken_table_is_one_line_of_error(line: str) -> None:
     with pytest.raises(HpmlError, match="ncu's table is not as expected"):
         parse(line.splitlines())
@@ -48,8 +53,14 @@ def fake_ncu(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'; exit 1", "may not read the GPU's"),
-        ("echo first; echo last words; exit 3", r"measured nothing \(status 3\): first / last words"),
+        (
+            "echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'; exit 1",
+            "may not read the GPU's",
+        ),
+        (
+            "echo first; echo last words; exit 3",
+            r"measured nothing \(status 3\): first / last words",
+        ),
         ("exec sleep 60", "did not finish within 0.2 s"),
     ],
 )
@@ -58,7 +69,9 @@ def test_what_ncu_says_when_it_cannot_reaches_the_user(
 ) -> None:
     fake_ncu(tmp_path, script, monkeypatch)
     with pytest.raises(HpmlError, match=message):
-        count_kernels(["true"], ["gpu__time_duration.sum"], timeout=0.2 if "sleep" in script else 30)
+        count_kernels(
+            ["true"], ["gpu__time_duration.sum"], timeout=0.2 if "sleep" in script else 30
+        )
 
 
 def test_a_missing_ncu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Figures that others publish: complete, found by topic and subject, and consistent where they are of one another."""
+"""Figures that others publish: complete, found by topic and subject, and consistent where they are
+of one another."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ def test_every_figure_has_a_source_a_topic_and_a_unit_that_exists() -> None:
     for figure in figures:
         assert figure.source and figure.about and figure.what
         unit(figure.unit)
-    assert {figure.document for figure in figures} >= {"000", "001", "002", "003", "paleo", "mlperf"}
+    assert {figure.document for figure in figures} >= {
+        "000",
+        "001",
+        "002",
+        "003",
+        "paleo",
+        "mlperf",
+    }
 
 
 def test_figures_are_found_by_topic_quantity_and_subject() -> None:
@@ -47,17 +55,21 @@ def test_a_ridge_point_is_peak_over_bandwidth(gpu: str) -> None:
 def test_the_throughputs_of_the_mpi_network_follow_from_its_times() -> None:
     found = values("mpi_network", ranks=2)
     inputs, hidden, classes, batch = 784, 512, 10, 3000 // 2
-    # four matrix products: 2 · 2 B'H(D + C) = 4 · 1500 · 512 · 794 = 2,439,168,000 FLOP in 1,493.95 µs
+    # four matrix products: 2 · 2 B'H(D + C) = 4 · 1500 · 512 · 794 = 2,439,168,000 FLOP in 1,493.95
+    # µs
     flop = 4 * batch * hidden * (inputs + classes)
     products = ("forward_gemm_1", "forward_gemm_2", "backward_gemm_1", "backward_gemm_3")
     assert flop == 2_439_168_000
-    assert found["compute"] == pytest.approx(flop / sum(found[f"{name}_time"] for name in products), rel=1e-4)
+    assert found["compute"] == pytest.approx(
+        flop / sum(found[f"{name}_time"] for name in products), rel=1e-4
+    )
     # the gradients, there and back: 2 · 4 (HD + H + CH + C) = 2 · 4 · 407,050 = 3,256,400 B
     nbytes = 2 * 4 * (hidden * inputs + hidden + classes * hidden + classes)
     assert nbytes == 3_256_400
     copies = found["memcpy_host_to_device_time"] + found["memcpy_device_to_host_time"]
     assert found["pcie"] == pytest.approx(nbytes / copies, rel=1e-4)  # in 256.015 µs
-    assert found["mpi"] == pytest.approx(nbytes / found["allreduce_time"], rel=1e-4)  # in 409.599 µs
+    # in 409.599 µs
+    assert found["mpi"] == pytest.approx(nbytes / found["allreduce_time"], rel=1e-4)
 
 
 def test_ratios_and_speedups_follow_from_what_they_are_made_of() -> None:
@@ -68,4 +80,5 @@ def test_ratios_and_speedups_follow_from_what_they_are_made_of() -> None:
         work = values("flop_complexity", model="resnet50", gpu=gpu)
         assert work["ratio"] == pytest.approx(work["actual"] / work["theoretical"], rel=1e-6)
     one, two = (values("data_parallel", gpus=gpus, batch=64) for gpus in (1, 2))
-    assert two["speedup"] == pytest.approx(one["time"] / two["time"], abs=5e-3)  # 84.09 / 44.42 = 1.893
+    # 84.09 / 44.42 = 1.893
+    assert two["speedup"] == pytest.approx(one["time"] / two["time"], abs=5e-3)

@@ -6,13 +6,18 @@ ROWS = 2048
 
 
 def bytes_moved(rows, cols):
-    """Each element is read once and written once, 4 B each: what a fused softmax cannot do without."""
+    """Each element is read once and written once, 4 B each: what a fused softmax cannot do
+    without."""
     return 2 * 4 * rows * cols
 
 
 def triton_has_a_gpu(node, point):
     """Why this point cannot be measured on that node, or ""."""
-    return "Triton compiles for GPUs, this node has none" if point["by"] == "triton" and not node.gpus else ""
+    return (
+        "Triton compiles for GPUs, this node has none"
+        if point["by"] == "triton" and not node.gpus
+        else ""
+    )
 
 
 def measure(bench, *, by, cols):
@@ -28,7 +33,10 @@ def measure(bench, *, by, cols):
             return torch.softmax(x, dim=1)
 
     y = bench.result(softmax(x))
-    bench.check(torch.allclose(y.double(), torch.softmax(x.double(), dim=1), atol=1e-6), "softmax differs from float64")
+    bench.check(
+        torch.allclose(y.double(), torch.softmax(x.double(), dim=1), atol=1e-6),
+        "softmax differs from float64",
+    )
     time = bench.time(lambda: softmax(x))
     return {"time": time, "bandwidth": bytes_moved(ROWS, cols) / time}
 
@@ -36,16 +44,22 @@ def measure(bench, *, by, cols):
 SOFTMAX = Benchmark(
     "softmax",
     measure,
-    metrics=[Metric("time", "s", "lower"), Metric("bandwidth", "B/s", "higher", "read once, written once")],
+    metrics=[
+        Metric("time", "s", "lower"),
+        Metric("bandwidth", "B/s", "higher", "read once, written once"),
+    ],
     grid={"by": ["torch", "triton"], "cols": [256, 1024, 4096]},
-    requires=Requires(gpus=1, cpu_fallback=True, modules=("torch", "triton"), also=(triton_has_a_gpu,)),
+    requires=Requires(
+        gpus=1, cpu_fallback=True, modules=("torch", "triton"), also=(triton_has_a_gpu,)
+    ),
     version="1",
     description=f"Softmax of each of {ROWS} rows, float32.",
 )
 
 
 def bandwidth(records):
-    """The bandwidth of reading and writing the matrix once: how close a softmax comes to copying."""
+    """The bandwidth of reading and writing the matrix once: how close a softmax comes to
+    copying."""
     return Table.of_records(records, "time", "bandwidth")
 
 

@@ -1,4 +1,5 @@
-"""The Triton kernel: a program a row, the row in registers. Imported by `measure` alone, for Triton is heavy."""
+"""The Triton kernel: a program a row, the row in registers. Imported by `measure` alone, for Triton
+is heavy."""
 
 import torch
 import triton
@@ -16,7 +17,8 @@ def _softmax(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
 
 
 def softmax(x):
-    """Softmax of each row.  x: contiguous float32 (rows, cols) on a GPU, cols as many as fit a block (65,536)."""
+    """Softmax of each row.  x: contiguous float32 (rows, cols) on a GPU, cols as many as fit a
+    block (65,536)."""
     rows, cols = x.shape
     y = torch.empty_like(x)
     _softmax[(rows,)](x, y, cols, BLOCK=triton.next_power_of_2(cols))

@@ -11,7 +11,10 @@ def test_the_bytes_by_hand():
 
 
 def test_without_a_gpu_only_the_triton_points_are_skipped():
-    assert triton_has_a_gpu(CPU, {"by": "triton", "cols": 256}) == "Triton compiles for GPUs, this node has none"
+    assert (
+        triton_has_a_gpu(CPU, {"by": "triton", "cols": 256})
+        == "Triton compiles for GPUs, this node has none"
+    )
     assert triton_has_a_gpu(CPU, {"by": "torch", "cols": 256}) == ""
 
 

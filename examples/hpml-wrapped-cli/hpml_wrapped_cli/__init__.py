@@ -11,11 +11,24 @@ OUTPUTS = {
 
 
 def measure(bench, *, algorithm, size):
-    command = ["openssl", "speed", "-elapsed", "-mr", "-seconds", "1", "-bytes", str(size), "-evp", algorithm]
+    command = [
+        "openssl",
+        "speed",
+        "-elapsed",
+        "-mr",
+        "-seconds",
+        "1",
+        "-bytes",
+        str(size),
+        "-evp",
+        algorithm,
+    ]
     runs = bench.run_program(command, OUTPUTS)
     for number, throughput in enumerate(runs["throughput"].values):
         expected = runs["operations"].values[number] * size / runs["seconds"].values[number]
-        bench.check(abs(throughput / expected - 1) < 0.01, "throughput differs from operations over time")
+        bench.check(
+            abs(throughput / expected - 1) < 0.01, "throughput differs from operations over time"
+        )
     return {"throughput": runs["throughput"]}
 
 

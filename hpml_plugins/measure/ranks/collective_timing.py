@@ -1,8 +1,8 @@
 """Timing a step that several ranks make jointly: rank 0 decides how often, all do as much.
 
-A collective that one rank calls once more than the others waits for ever. So the deciding code (warm-up, batch, sleep,
-when to stop) runs on rank 0 alone, and is the same as for a step of one process. Each order of rank 0 goes to all, all
-carry it out, and all their times come back to it.
+A collective that one rank calls once more than the others waits for ever. So the deciding code
+(warm-up, batch, sleep, when to stop) runs on rank 0 alone, and is the same as for a step of one
+process. Each order of rank 0 goes to all, all carry it out, and all their times come back to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 Over = Literal["mean", "max"]
 
-#: A sample on the CPU lasts at least this long, s: ranks leave a barrier some tens of microseconds apart.
+#: A sample on the CPU lasts at least this long, s: ranks leave a barrier some tens of microseconds
+#: apart.
 SHORTEST_SAMPLE = 5e-3
 LARGEST_BATCH = 1 << 16
 _COMBINE: dict[Over, Callable[[list[float]], float]] = {"mean": statistics.fmean, "max": max}
@@ -43,7 +44,9 @@ def time_collective(
     """Samples of the time of one call of `step`, s, the same on every rank; see Rank.time."""
     info: dict[str, Any] = {"ranks": rank.count, "over_ranks": over, "backend": rank.backend}
     if not on_gpu:
-        return _by_wall_clock(rank, step, plan, over, timer="perf_counter", affinity=affinity(), **info)
+        return _by_wall_clock(
+            rank, step, plan, over, timer="perf_counter", affinity=affinity(), **info
+        )
     timer = CollectiveGpuTimer(rank, step, cache, launch, over)
     timer.first_call()
     # Always as often, for the step may hold a collective; and on every rank, for all must agree.
@@ -53,8 +56,11 @@ def time_collective(
     return _lead_or_follow(rank, timer.carry_out, lambda: timer.measure(plan, **info))
 
 
-def _lead_or_follow(rank: Rank, carry_out: Callable[[list[float]], object], measure: Callable[[], Samples]) -> Samples:
-    """On rank 0 measure, on the others carry out its orders until it has; then the same samples everywhere."""
+def _lead_or_follow(
+    rank: Rank, carry_out: Callable[[list[float]], object], measure: Callable[[], Samples]
+) -> Samples:
+    """On rank 0 measure, on the others carry out its orders until it has; then the same samples
+    everywhere."""
     if rank.index == 0:
         samples = measure()
         rank.share_numbers(_STOP)
@@ -64,8 +70,11 @@ def _lead_or_follow(rank: Rank, carry_out: Callable[[list[float]], object], meas
     return rank.share()  # type: ignore[no-any-return]
 
 
-def _by_wall_clock(rank: Rank, step: Callable[[], object], plan: SamplingPlan, over: Over, **info: Any) -> Samples:
-    """On each rank a batch between two looks at the clock, from a barrier on, as nccl-tests does."""
+def _by_wall_clock(
+    rank: Rank, step: Callable[[], object], plan: SamplingPlan, over: Over, **info: Any
+) -> Samples:
+    """On each rank a batch between two looks at the clock, from a barrier on, as nccl-tests
+    does."""
 
     def carry_out(order: list[float]) -> float:
         batch = int(order[1])
@@ -85,23 +94,30 @@ def _by_wall_clock(rank: Rank, step: Callable[[], object], plan: SamplingPlan, o
         return _lead_or_follow(
             rank,
             carry_out,
-            lambda: sample_wall_clock(run, plan, shortest=SHORTEST_SAMPLE, largest=LARGEST_BATCH, **info),
+            lambda: sample_wall_clock(
+                run, plan, shortest=SHORTEST_SAMPLE, largest=LARGEST_BATCH, **info
+            ),
         )
 
 
 class CollectiveGpuTimer(GpuTimer):
-    """On rank 0 the timer of one process, whose every enqueueing is an order to all; the others carry orders out."""
+    """On rank 0 the timer of one process, whose every enqueueing is an order to all; the others
+    carry orders out."""
 
-    def __init__(self, rank: Rank, step: Callable[[], object], cache: Cache, launch: Launch, over: Over) -> None:
+    def __init__(
+        self, rank: Rank, step: Callable[[], object], cache: Cache, launch: Launch, over: Over
+    ) -> None:
         regulator = Regulator(rank.bench.telemetry, rank.local)
         super().__init__(step, cache, launch, regulator)
         self._rank = rank
         self._combine = _COMBINE[over]
-        # Ranks wake from their sleeps at different times: a small collective lets all pass the first event at once.
+        # Ranks wake from their sleeps at different times: a small collective lets all pass the
+        # first event at once.
         self._signal = self.torch.zeros(1, device=rank.device)
 
     def carry_out(self, order: list[float]) -> list[tuple[float, bool]]:
-        """Do what rank 0 ordered; the samples, each of all ranks, and whether its launch was hidden on all."""
+        """Do what rank 0 ordered; the samples, each of all ranks, and whether its launch was hidden
+        on all."""
         _, batch, self._sleep, count, wait = order
         self.batch = int(batch)
         taken = super().enqueue(int(count), wait=bool(wait))
@@ -109,7 +125,10 @@ class CollectiveGpuTimer(GpuTimer):
             return []
         of_ranks = self._rank.gather_numbers([float(part) for pair in taken for part in pair])
         return [
-            (self._combine([numbers[2 * i] for numbers in of_ranks]), all(numbers[2 * i + 1] for numbers in of_ranks))
+            (
+                self._combine([numbers[2 * i] for numbers in of_ranks]),
+                all(numbers[2 * i + 1] for numbers in of_ranks),
+            )
             for i in range(int(count))
         ]
 

@@ -1,4 +1,5 @@
-"""A group of ranks: what every one of them gets, the files in which they answer, and how each ended."""
+"""A group of ranks: what every one of them gets, the files in which they answer, and how each
+ended."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ Launcher = Literal["torch", "mpi"]
 
 @dataclass
 class RankResult:
-    """How a rank's function ended. error: what the point raises; None where it returned.  at: Unix time, s."""
+    """How a rank's function ended. error: what the point raises; None where it returned.  at: Unix
+    time, s."""
 
     value: Any = None
     error: HpmlError | None = None
@@ -35,12 +37,13 @@ class RankResult:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """What every rank gets. folder: where they meet and leave their answers.  end: of their time, Unix time, s.
-    sources: the data sets in force.
+    """What every rank gets. folder: where they meet and leave their answers.  end: of their time,
+    Unix time, s. sources: the data sets in force.
 
-    parent: the process that started them, with which they end; 0 where a program between starts them.  nodes: on how
-    many machines they are; on more than one torch's launcher has given each its place.  telemetry: of the GPUs of this
-    node, for ranks that are forked from the process that shares it.
+    parent: the process that started them, with which they end; 0 where a program between starts
+    them.  nodes: on how many machines they are; on more than one torch's launcher has given each
+    its place.  telemetry: of the GPUs of this node, for ranks that are forked from the process that
+    shares it.
     """
 
     folder: str
@@ -63,7 +66,8 @@ class RankGroup:
         return self.count // self.nodes
 
     def file(self, kind: str, index: int = 0) -> Path:
-        """A rank's "result", or the "stack" it had when the time was up; rank 0's "progress"; the "order" to all."""
+        """A rank's "result", or the "stack" it had when the time was up; rank 0's "progress"; the
+        "order" to all."""
         return Path(self.folder, f"rank{index}.{kind}")
 
     def result(self, index: int) -> RankResult | None:
@@ -78,5 +82,7 @@ class RankGroup:
         try:
             content = pickle.dumps(result)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise HpmlError(f"the return value of the ranks' function cannot be pickled: {describe(error)}") from error
+            raise HpmlError(
+                f"the return value of the ranks' function cannot be pickled: {describe(error)}"
+            ) from error
         atomic_write(self.file("result", index), content, durable=False)

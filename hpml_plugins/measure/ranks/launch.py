@@ -1,6 +1,7 @@
 """Starting ranks, waiting for them, and saying which one failed and how.
 
-Ranks on this node are processes of this one, or mpirun's; on several nodes srun starts them. They answer in files.
+Ranks on this node are processes of this one, or mpirun's; on several nodes srun starts them. They
+answer in files.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from hpml_plugins.model.data_source import available_sources
 LOOK = 0.1
 #: s that mpirun or srun has to end its ranks when their time is up; srun ends those of other nodes.
 GRACE = 10.0
-#: Time reserved before the point's timeout, to name the ranks that hang and stop all of them: s, and a share of it.
+#: Time reserved before the point's timeout, to name the ranks that hang and stop all of them: s,
+#: and a share of it.
 MARGIN, MARGIN_SHARE = 3.0, 0.25
 #: Where no point's timeout bounds the ranks, s.
 LONGEST = 600.0
@@ -53,18 +55,31 @@ def run_ranks(
     nodes: int,
     launcher: Launcher,
 ) -> list[Any]:
-    """Run `function(rank, *args)` on `count` ranks; see Bench.ranks. No process is left, whatever happens."""
+    """Run `function(rank, *args)` on `count` ranks; see Bench.ranks. No process is left, whatever
+    happens."""
     chosen = backend or ("nccl" if bench.device.startswith("cuda") else "gloo")
     _check(bench, count, chosen, nodes, launcher)
     left = LONGEST if bench.deadline is None else bench.remaining
     limit = left - min(MARGIN, MARGIN_SHARE * left)
     shared = launchers.shared_folder() if nodes > 1 else None
-    with tempfile.TemporaryDirectory(prefix=".hpml-ranks-", dir=shared, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix=".hpml-ranks-", dir=shared, ignore_cleanup_errors=True
+    ) as folder:
         group = RankGroup(
-            folder, count, chosen, bench.node, bench.params, bench.seed, bench.plan, time.time() + limit,
-            environment, available_sources(), nodes,
-            parent=os.getpid() if launcher == "torch" and nodes == 1 else 0, telemetry=bench.telemetry,
-        )  # fmt: skip
+            folder,
+            count,
+            chosen,
+            bench.node,
+            bench.params,
+            bench.seed,
+            bench.plan,
+            time.time() + limit,
+            environment,
+            available_sources(),
+            nodes,
+            parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
+            telemetry=bench.telemetry,
+        )
         started = (_Processes if group.parent else _Program)(group, function, args)
         try:
             _wait(started, group, bench, limit)
@@ -78,7 +93,8 @@ def run_ranks(
 
 
 def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Launcher) -> None:
-    """Raise UsageError if this launcher cannot start that many ranks, Skipped if the node has no such launcher."""
+    """Raise UsageError if this launcher cannot start that many ranks, Skipped if the node has no
+    such launcher."""
     if count < 1:
         raise UsageError(f"{count} ranks cannot be started; start at least one")
     if launcher == "mpi" and nodes > 1:
@@ -88,22 +104,28 @@ def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Lau
     if count % nodes:
         raise UsageError(f"{count} ranks cannot be divided evenly among {nodes} nodes")
     if nodes > bench.nodes:
-        raise UsageError(f"{nodes} nodes are needed, this run has {bench.nodes}; cluster.yaml: `nodes: {nodes}`")
+        raise UsageError(
+            f"{nodes} nodes are needed, this run has {bench.nodes}; cluster.yaml: `nodes: {nodes}`"
+        )
     if backend == "nccl" and bench.gpus < count // nodes:
         raise UsageError(
-            f"{count // nodes} ranks over nccl need {count // nodes} GPUs, the point has {bench.gpus}; "
-            "declare Requires(gpus=...)"
+            f"{count // nodes} ranks over nccl need {count // nodes} GPUs, the point has"
+            f" {bench.gpus}; declare Requires(gpus=...)"
         )
 
 
 class _Processes:
-    """Processes of this one, forked where that is safe, else spawned, which imports everything again.
+    """Processes of this one, forked where that is safe, else spawned, which imports everything
+    again.
 
-    A fork has only the thread that forked: the pools of OpenMP, CUDA's and gloo's threads are gone, and whoever waits
-    for them hangs. Before torch is imported no such pool exists; NumPy's OpenBLAS minds its own forks.
+    A fork has only the thread that forked: the pools of OpenMP, CUDA's and gloo's threads are gone,
+    and whoever waits for them hangs. Before torch is imported no such pool exists; NumPy's OpenBLAS
+    minds its own forks.
     """
 
-    def __init__(self, group: RankGroup, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(
+        self, group: RankGroup, function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> None:
         fresh = "torch" not in sys.modules
         import torch.multiprocessing as mp
 
@@ -113,19 +135,33 @@ class _Processes:
         sys.stdout.flush()
         sys.stderr.flush()
         self._group = group
-        self._processes = [context.Process(target=run_rank, args=(i, i, order)) for i in range(group.count)]
+        self._processes = [
+            context.Process(target=run_rank, args=(i, i, order)) for i in range(group.count)
+        ]
         for process in self._processes:
             process.start()
 
     def wait(self) -> bool:
         """Wait a moment. Whether they run on: not once all have ended, or one failed."""
-        multiprocessing.connection.wait([each.sentinel for each in self._processes if each.exitcode is None], LOOK)
+        multiprocessing.connection.wait(
+            [each.sentinel for each in self._processes if each.exitcode is None], LOOK
+        )
         codes = [process.exitcode for process in self._processes]
-        silent = [i for i, code in enumerate(codes) if code is not None and not self._group.file("result", i).exists()]
+        silent = [
+            i
+            for i, code in enumerate(codes)
+            if code is not None and not self._group.file("result", i).exists()
+        ]
         for index in silent:
-            how = describe_exit(codes[index] or 0) or "ended with exit status 0 before its function returned"
+            how = (
+                describe_exit(codes[index] or 0)
+                or "ended with exit status 0 before its function returned"
+            )
             # What its end made others report meanwhile is not what came first.
-            self._group.leave(index, RankResult(error=HpmlError(f"rank {index} {how}"), at=time.time() - LAST_WORDS))
+            self._group.leave(
+                index,
+                RankResult(error=HpmlError(f"rank {index} {how}"), at=time.time() - LAST_WORDS),
+            )
         return None in codes and not silent and not any(codes)
 
     def end(self) -> str:
@@ -139,7 +175,9 @@ class _Processes:
 class _Program:
     """Ranks that mpirun or srun starts: `python -m …worker FOLDER`."""
 
-    def __init__(self, group: RankGroup, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(
+        self, group: RankGroup, function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> None:
         self._group = group
         on_nodes = group.nodes > 1
         group.file("order").write_bytes(_pickled(group, function, args))
@@ -162,7 +200,8 @@ class _Program:
         return self._process.returncode is None
 
     def end(self) -> str:
-        """End the program, which ends its ranks, and those on this node that it leaves behind. What all printed."""
+        """End the program, which ends its ranks, and those on this node that it leaves behind. What
+        all printed."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -207,7 +246,8 @@ def _wait(started: _Processes | _Program, group: RankGroup, bench: Bench, limit:
 
 
 def _no_result(index: int, output: str) -> HpmlError:
-    """For a rank that left no result: what mpirun says of the one that took the others down, or the last words."""
+    """For a rank that left no result: what mpirun says of the one that took the others down, or the
+    last words."""
     if died := _DIED.search(output):
         return HpmlError(f"rank {died[1]} {describe_exit(-int(died[2]))}")
     lines = [line.strip() for line in output.splitlines() if line.strip(" -=")]
@@ -215,7 +255,8 @@ def _no_result(index: int, output: str) -> HpmlError:
 
 
 def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
-    """Put what the ranks checked, warned of and attached into the bench: once what all say, else by rank."""
+    """Put what the ranks checked, warned of and attached into the bench: once what all say, else by
+    rank."""
     point = bench.collected
     for index, rank in enumerate(result.collected for result in results):
         point.checks += [check for check in dict.fromkeys(rank.checks) if check not in point.checks]
@@ -225,12 +266,15 @@ def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
             point.warnings += [warning] * (warning not in point.warnings)
         point.data |= rank.data
         point.work = rank.work | point.work  # of several ranks the first one's
-        point.series |= {name if index == 0 else f"{name}_rank{index}": s for name, s in rank.series.items()}
+        point.series |= {
+            name if index == 0 else f"{name}_rank{index}": s for name, s in rank.series.items()
+        }
     return [result.value for result in results]
 
 
 def _where(group: RankGroup) -> str:
-    """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where those hang that have not returned."""
+    """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where those hang that
+    have not returned."""
     hanging = [index for index in range(group.count) if not group.file("result", index).exists()]
     return ", ".join(f"rank {index} {_stack(group.file('stack', index))}" for index in hanging)
 

@@ -1,4 +1,5 @@
-"""Programs that start ranks: mpirun on this node, so that they may use MPI, and srun on the nodes of a Slurm job."""
+"""Programs that start ranks: mpirun on this node, so that they may use MPI, and srun on the nodes
+of a Slurm job."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from pathlib import Path
 
 from hpml_plugins.measure.ranks.group import RankGroup
 
-#: How Open MPI (4; and 5, by PRRTE) is told to start on this machine alone, as many ranks as asked for, also as root,
-#: and to leave the choice of cores to them. Other MPIs do not look at these. What the caller has set stands.
+#: How Open MPI (4; and 5, by PRRTE) is told to start on this machine alone, as many ranks as asked
+#: for, also as root, and to leave the choice of cores to them. Other MPIs do not look at these.
+#: What the caller has set stands.
 MPI_SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -24,7 +26,8 @@ MPI_SETTINGS = {
 }
 #: A job's own variables: mpirun would start its ranks through Slurm, or take itself for a rank.
 _OF_THE_JOB = ("SLURM_", "OMPI_COMM_WORLD_", "PMIX_", "PMI_")
-#: What of Slurm's variables a step inside a step inherits: not sizes and places of the enclosing one.
+#: What of Slurm's variables a step inside a step inherits: not sizes and places of the enclosing
+#: one.
 _KEPT = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_CLUSTER_NAME")
 
 
@@ -38,7 +41,8 @@ def why_no_mpi() -> str:
 
 
 def command(group: RankGroup) -> list[str]:
-    """Starts the ranks; the worker's own command follows. srun starts torch's launcher once on each node."""
+    """Starts the ranks; the worker's own command follows. srun starts torch's launcher once on each
+    node."""
     if group.nodes == 1:
         return ["mpirun", "-np", str(group.count), sys.executable]
     import socket
@@ -56,19 +60,26 @@ def command(group: RankGroup) -> list[str]:
 
 
 def environment(group: RankGroup) -> dict[str, str]:
-    """The variables that the program is started with, its ranks finding the same modules as this process."""
+    """The variables that the program is started with, its ranks finding the same modules as this
+    process."""
     own = os.environ.items()
     if group.nodes == 1:
-        variables = MPI_SETTINGS | {name: value for name, value in own if not name.startswith(_OF_THE_JOB)}
+        variables = MPI_SETTINGS | {
+            name: value for name, value in own if not name.startswith(_OF_THE_JOB)
+        }
     else:
-        variables = {name: value for name, value in own if not name.startswith("SLURM_") or name in _KEPT}
+        variables = {
+            name: value for name, value in own if not name.startswith("SLURM_") or name in _KEPT
+        }
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
-    return {**variables, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}  # `-m` would look into the current folder first
+    # `-m` would look into the current folder first
+    return {**variables, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
 def shared_folder() -> str:
     """A folder that all nodes see: the job's, or that of the results."""
-    for name in ("SUBMITIT_FOLDER", "HPML_RESULTS"):  # the latter is set by asv's environment of ours
+    # the latter is set by asv's environment of ours
+    for name in ("SUBMITIT_FOLDER", "HPML_RESULTS"):
         if (path := os.environ.get(name)) and Path(path).is_dir():
             return path
     return str(Path.cwd())

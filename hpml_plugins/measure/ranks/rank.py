@@ -23,18 +23,24 @@ if TYPE_CHECKING:
 class Rank:
     """A process of a torch.distributed group that is up, and its Bench.
 
-    bench: checks, warnings, series and data sets of this rank, which go into the point's Record; its `ranks` raises
-    UsageError, and its `time` is for a step without collectives.  index: 0 to count − 1.  local: the index among the
-    ranks of its node.  count: how many ranks.  backend: "nccl" or "gloo".  device: "cpu", or "cuda:" and the local
-    index.
+    bench: checks, warnings, series and data sets of this rank, which go into the point's Record;
+    its `ranks` raises UsageError, and its `time` is for a step without collectives.  index: 0 to
+    count − 1.  local: the index among the ranks of its node.  count: how many ranks.  backend:
+    "nccl" or "gloo".  device: "cpu", or "cuda:" and the local index.
     """
 
     def __init__(self, index: int, group: RankGroup, local: int, report: Progress) -> None:
         gpus = group.per_node if group.backend == "nccl" else 0
         self.bench = Bench(
-            group.node, group.params, gpus=gpus, seed=group.seed, plan=group.plan, report=report,
-            telemetry=group.telemetry, starts_ranks=False,
-        )  # fmt: skip
+            group.node,
+            group.params,
+            gpus=gpus,
+            seed=group.seed,
+            plan=group.plan,
+            report=report,
+            telemetry=group.telemetry,
+            starts_ranks=False,
+        )
         self.index = index
         self.local = local
         self.count = group.count
@@ -55,17 +61,21 @@ class Rank:
         name: str = "time",
         over: Over = "mean",
     ) -> Samples:
-        """Samples of the time of one call of `step`, which all ranks make jointly, s. Every rank gets the same ones.
+        """Samples of the time of one call of `step`, which all ranks make jointly, s. Every rank
+        gets the same ones.
 
-        Rank 0 decides how often the step is called, and all call it as often: a step may hold collectives. All ranks
-        must call `time` in the same order.  device: "cpu" or "cuda".  over: each sample is the mean over ranks (as
-        nccl-tests reports), or the slowest rank's ("max").  The other arguments are Bench.time's.
+        Rank 0 decides how often the step is called, and all call it as often: a step may hold
+        collectives. All ranks must call `time` in the same order.  device: "cpu" or "cuda".  over:
+        each sample is the mean over ranks (as nccl-tests reports), or the slowest rank's ("max").
+        The other arguments are Bench.time's.
         """
         from hpml_plugins.measure.ranks.collective_timing import time_collective
 
         plan = self.bench.plan.but(budget=budget)
         on_gpu = (device or self.device).startswith("cuda")
-        samples = time_collective(self, step, plan, on_gpu=on_gpu, cache=cache, launch=launch, over=over)
+        samples = time_collective(
+            self, step, plan, on_gpu=on_gpu, cache=cache, launch=launch, over=over
+        )
         if self.index == 0:
             self.bench.collected.warnings += remarks(samples, plan, name)
         return samples
@@ -103,18 +113,21 @@ class Rank:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """The process group: up inside, taken down after a function that returned. Who fails just ends."""
+        """The process group: up inside, taken down after a function that returned. Who fails just
+        ends."""
         import torch
         import torch.distributed as dist
 
         self._torch = torch
-        # Fair shares: as many threads as cores on each rank would have every one wait for the others'.
+        # Fair shares: as many threads as cores on each rank would have every one wait for the
+        # others'.
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // self._group.per_node))
         card = None
         if self.backend == "nccl":
             card = torch.device(self.device)
             torch.cuda.set_device(card)
-        # A file, not a port: nobody else can take it between choosing and using it. Over several nodes the launcher's.
+        # A file, not a port: nobody else can take it between choosing and using it. Over several
+        # nodes the launcher's.
         meeting: dict[str, Any] = {"init_method": "env://"}
         if self._group.nodes == 1:
             meeting = {"store": dist.FileStore(str(Path(self._group.folder, "store")), self.count)}
@@ -123,13 +136,17 @@ class Rank:
             **meeting,
             rank=self.index,
             world_size=self.count,
-            timeout=timedelta(seconds=self._group.end - time.time() + 60),  # ours must be first, to say who hangs
+            # ours must be first, to say who hangs
+            timeout=timedelta(seconds=self._group.end - time.time() + 60),
             device_id=card,
         )
         # Decisions travel over the CPU, apart from the measured collectives.
-        self._control = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.new_group()
+        self._control = (
+            dist.new_group(backend="gloo") if self.backend == "nccl" else dist.new_group()
+        )
         yield
-        with suppress(Exception):  # what was measured stands, whether or not the others come to the end
+        # what was measured stands, whether or not the others come to the end
+        with suppress(Exception):
             self.barrier()
             dist.destroy_process_group()
 

@@ -1,6 +1,8 @@
-"""The process that a rank lives in: it takes its place, runs the function, and leaves a result however that ends.
+"""The process that a rank lives in: it takes its place, runs the function, and leaves a result
+however that ends.
 
-As a module it is a rank that mpirun or srun started: `python -m hpml_plugins.measure.ranks.worker FOLDER`.
+As a module it is a rank that mpirun or srun started: `python -m hpml_plugins.measure.ranks.worker
+FOLDER`.
 """
 
 from __future__ import annotations
@@ -23,22 +25,26 @@ from hpml_plugins.measure.ranks.rank import Rank
 from hpml_plugins.model.data_source import use_sources
 from hpml_plugins.store import atomic_write
 
-#: How long a rank that failed waits before it ends, s. Its death makes others fail in their collectives: the one who
-#: was first is to be seen first.
+#: How long a rank that failed waits before it ends, s. Its death makes others fail in their
+#: collectives: the one who was first is to be seen first.
 LAST_WORDS = 0.3
 #: Where a launcher says which rank a process is: Open MPI; MPICH and its kin; torch's.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
 
-def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any], tuple[Any, ...]] | bytes) -> None:
+def run_rank(
+    index: int, local: int, order: tuple[RankGroup, Callable[..., Any], tuple[Any, ...]] | bytes
+) -> None:
     """Run the function in its place and leave a result. A rank that failed ends this process.
 
-    local: the place among the ranks of this node.  order: the group, the function and its arguments.
+    local: the place among the ranks of this node.  order: the group, the function and its
+    arguments.
     """
     group, function, args = pickle.loads(order) if isinstance(order, bytes) else order
     end_with_parent(group.parent or None)
     faulthandler.enable(2)
-    stack = group.file("stack", index).open("w")  # stays open: the stack is written to its descriptor
+    # stays open: the stack is written to its descriptor
+    stack = group.file("stack", index).open("w")
     write_stack_before(group.end - time.time(), stack.fileno())
     if not group.parent:  # mpirun or srun killed outright takes nobody with it
         faulthandler.dump_traceback_later(max(1.0, group.end - time.time() + 60), exit=True)
@@ -61,13 +67,19 @@ def run_rank(index: int, local: int, order: tuple[RankGroup, Callable[..., Any],
         time.sleep(LAST_WORDS)
         sys.stdout.flush()
         sys.stderr.flush()
-        # The others wait in their collectives: MPI's own end, which Python would call, would wait for them.
+        # The others wait in their collectives: MPI's own end, which Python would call, would wait
+        # for them.
         os._exit(1)
 
 
 def _variables(index: int, group: RankGroup) -> dict[str, str]:
     """What torch's launcher sets, for libraries that look there."""
-    places = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": group.count, "LOCAL_WORLD_SIZE": group.count}
+    places = {
+        "RANK": index,
+        "LOCAL_RANK": index,
+        "WORLD_SIZE": group.count,
+        "LOCAL_WORLD_SIZE": group.count,
+    }
     variables = {name: str(value) for name, value in places.items()} | {"MASTER_ADDR": "127.0.0.1"}
     # All ranks are on this machine: its name may not resolve, its loopback is always there.
     if "GLOO_SOCKET_IFNAME" not in os.environ and Path("/sys/class/net/lo").exists():

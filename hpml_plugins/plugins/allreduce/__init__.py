@@ -8,7 +8,8 @@ from hpml_plugins.plugins.allreduce.collectives import BENCHMARKS
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """All-reduce and other collectives, over NCCL and gloo, on one node; all-reduce between nodes."""
+    """All-reduce and other collectives, over NCCL and gloo, on one node; all-reduce between
+    nodes."""
     return list(BENCHMARKS)
 
 

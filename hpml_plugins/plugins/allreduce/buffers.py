@@ -1,7 +1,9 @@
-"""A collective's buffers on one rank, and the call on them. Imports torch: imported on the ranks only.
+"""A collective's buffers on one rank, and the call on them. Imports torch: imported on the ranks
+only.
 
-Every element is a whole number below 1021 that depends on its place and its rank. Sums over up to 16 thousand ranks
-are below 2^24 and so exact in float32: what comes out must equal the float64 reference, in whatever order it was added.
+Every element is a whole number below 1021 that depends on its place and its rank. Sums over up to
+16 thousand ranks are below 2^24 and so exact in float32: what comes out must equal the float64
+reference, in whatever order it was added.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import torch.distributed as dist
 from hpml_plugins import HpmlError, Rank
 
 FLOAT32 = 4  # B
-#: Elements that are filled or compared at a time: the reference of 8 GiB would not fit beside two buffers of them.
+#: Elements that are filled or compared at a time: the reference of 8 GiB would not fit beside two
+#: buffers of them.
 CHUNK = 1 << 22
-#: A prime, so that no power of two of elements repeats the pattern: a piece in the wrong place is seen.
+#: A prime, so that no power of two of elements repeats the pattern: a piece in the wrong place is
+#: seen.
 PERIOD = 1021
 NCCL_FLOAT32, NCCL_SUM = 7, 0  # ncclFloat32, ncclSum
 
@@ -31,8 +35,9 @@ def value(rank: Any, place: Any) -> Any:
 class Buffers:
     """What one rank sends and receives.
 
-    nbytes: of the larger buffer, as nccl-tests counts.  in_place: whether NCCL puts the result where the input was: for
-    an all-reduce or a broadcast.  send, receive: float32 tensors on the rank's device; the same one in place.
+    nbytes: of the larger buffer, as nccl-tests counts.  in_place: whether NCCL puts the result
+    where the input was: for an all-reduce or a broadcast.  send, receive: float32 tensors on the
+    rank's device; the same one in place.
     """
 
     def __init__(self, rank: Rank, collective: str, nbytes: int, *, in_place: bool) -> None:
@@ -40,7 +45,9 @@ class Buffers:
         self.collective = collective
         self.in_place = in_place
         if nbytes % (FLOAT32 * rank.count):
-            raise HpmlError(f"{nbytes} B of float32 cannot be shared out evenly over {rank.count} ranks")
+            raise HpmlError(
+                f"{nbytes} B of float32 cannot be shared out evenly over {rank.count} ranks"
+            )
         whole = nbytes // FLOAT32
         self.piece = whole // rank.count
         large = other = torch.empty(whole, device=rank.device)
@@ -58,7 +65,10 @@ class Buffers:
 
     def wrong(self) -> int:
         """How many received elements differ from the float64 reference."""
-        pairs = ((chunk.double(), self._expected(places).double()) for chunk, places in _chunks(self.receive))
+        pairs = (
+            (chunk.double(), self._expected(places).double())
+            for chunk, places in _chunks(self.receive)
+        )
         return sum(int((found != expected).sum()) for found, expected in pairs)
 
     def _expected(self, places: Any) -> Any:
@@ -79,7 +89,8 @@ def _chunks(buffer: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def step_of(rank: Rank, buffers: Buffers) -> Callable[[], object]:
-    """One collective on these buffers: torch.distributed's own, where that can do it. Called by all ranks alike."""
+    """One collective on these buffers: torch.distributed's own, where that can do it. Called by all
+    ranks alike."""
     send, receive = buffers.send, buffers.receive
     if buffers.collective == "all_gather":
         return lambda: dist.all_gather_into_tensor(receive, send)
@@ -87,7 +98,11 @@ def step_of(rank: Rank, buffers: Buffers) -> Callable[[], object]:
         return lambda: dist.reduce_scatter_tensor(receive, send)
     if buffers.collective == "broadcast":
         return lambda: dist.broadcast(send, 0)
-    return (lambda: dist.all_reduce(send)) if buffers.in_place else _all_reduce_out_of_place(rank, send, receive)
+    return (
+        (lambda: dist.all_reduce(send))
+        if buffers.in_place
+        else _all_reduce_out_of_place(rank, send, receive)
+    )
 
 
 class _UniqueId(ctypes.Structure):
@@ -95,12 +110,14 @@ class _UniqueId(ctypes.Structure):
 
 
 def _all_reduce_out_of_place(rank: Rank, send: Any, receive: Any) -> Callable[[], object]:
-    """ncclAllReduce over a communicator of its own, on torch's current stream: torch.distributed reduces in place only.
+    """ncclAllReduce over a communicator of its own, on torch's current stream: torch.distributed
+    reduces in place only.
 
-    torch.cuda.nccl offers it too, but torch 2.11's does not work on Python 3.12 ("PY_SSIZE_T_CLEAN macro must be
-    defined").  Source: NCCL API, nccl.h.
+    torch.cuda.nccl offers it too, but torch 2.11's does not work on Python 3.12 ("PY_SSIZE_T_CLEAN
+    macro must be defined").  Source: NCCL API, nccl.h.
     """
-    nccl = ctypes.CDLL("libnccl.so.2")  # torch has loaded it: the name gives the same library again, wherever it lies
+    # torch has loaded it: the name gives the same library again, wherever it lies
+    nccl = ctypes.CDLL("libnccl.so.2")
     nccl.ncclGetErrorString.restype = ctypes.c_char_p
 
     def call(name: str, *args: Any) -> None:
@@ -117,6 +134,11 @@ def _all_reduce_out_of_place(rank: Rank, send: Any, receive: Any) -> Callable[[]
     how = (ctypes.c_size_t(send.numel()), NCCL_FLOAT32, NCCL_SUM, communicator)
 
     def step() -> None:
-        call("ncclAllReduce", *pointers, *how, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+        call(
+            "ncclAllReduce",
+            *pointers,
+            *how,
+            ctypes.c_void_p(torch.cuda.current_stream().cuda_stream),
+        )
 
     return step

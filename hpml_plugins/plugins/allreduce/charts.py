@@ -12,11 +12,23 @@ NAMES = tuple(metric.name for metric in METRICS)
 
 
 def bandwidth(records: Sequence[Record]) -> Table:
-    """Short messages are limited by latency, long ones by the link. Bus bandwidth is defined as in nccl-tests: it can
-    be compared across collectives and numbers of ranks, and with the speed of the link.
+    """Short messages are limited by latency, long ones by the link. Bus bandwidth is defined as in
+    nccl-tests: it can be compared across collectives and numbers of ranks, and with the speed of
+    the link.
     """
     table = Table.of_records(records, *NAMES, more=_point, units={"size": "B"})
-    columns = ("machine", "over", "collective", "nodes", "ranks", "size", *NAMES, "algorithm", "protocol", "channels")
+    columns = (
+        "machine",
+        "over",
+        "collective",
+        "nodes",
+        "ranks",
+        "size",
+        *NAMES,
+        "algorithm",
+        "protocol",
+        "channels",
+    )
     return table.select(*columns).sorted("over", "machine", "collective", "ranks", "size")
 
 
@@ -43,5 +55,11 @@ CHART = line_chart(
     independent=("x", "y"),
 )
 FIGURES = (
-    Figure("bandwidth", "Bus bandwidth by message size", tuple(each.name for each in BENCHMARKS), bandwidth, CHART),
+    Figure(
+        "bandwidth",
+        "Bus bandwidth by message size",
+        tuple(each.name for each in BENCHMARKS),
+        bandwidth,
+        CHART,
+    ),
 )

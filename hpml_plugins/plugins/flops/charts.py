@@ -14,8 +14,8 @@ BY_LAYER = ("vgg16", "vgg19")
 
 
 def models(records: Sequence[Record]) -> Table:
-    """Counted, not timed: the same on every machine. Lines connect the models of a family; its name stands at the
-    largest. intensity: FLOP per byte, without fusion or caching.
+    """Counted, not timed: the same on every machine. Lines connect the models of a family; its name
+    stands at the largest. intensity: FLOP per byte, without fusion or caching.
     """
     table = Table.of_records(records, *METRICS)
     rows: list[dict[str, Any]] = []
@@ -23,7 +23,14 @@ def models(records: Sequence[Record]) -> Table:
         row: dict[str, Any] = same[0]
         intensity = row["flops"] / row["bytes"] if row["flops"] and row["bytes"] else None
         counted_on = ", ".join(str(each["machine"]) for each in same)
-        rows.append({**row, "family": family(row["model"]), "intensity": intensity, "counted_on": counted_on})
+        rows.append(
+            {
+                **row,
+                "family": family(row["model"]),
+                "intensity": intensity,
+                "counted_on": counted_on,
+            }
+        )
     once = Table.of(rows, {**table.units, "intensity": "FLOP/B"}).sorted("multiply_adds", "model")
     return once.select("model", "family", *METRICS, "intensity", "counted_on")
 
@@ -35,16 +42,26 @@ def family(model: str) -> str:
 
 
 def operators(records: Sequence[Record]) -> Table:
-    """Counted: ‘multiply-adds’ (in totals), ‘apart’ (counted by fvcore, not in totals), ‘none’ (moves data only), ‘no’
-    (not counted).
+    """Counted: ‘multiply-adds’ (in totals), ‘apart’ (counted by fvcore, not in totals), ‘none’
+    (moves data only), ‘no’ (not counted).
     """
-    chosen = ("model", "operator", "counted", "calls", "multiply_adds", "share", "activations", "bytes", "apart")
+    chosen = (
+        "model",
+        "operator",
+        "counted",
+        "calls",
+        "multiply_adds",
+        "share",
+        "activations",
+        "bytes",
+        "apart",
+    )
     return _shares(records, "operators").select(*chosen)
 
 
 def layers(records: Sequence[Record]) -> Table:
-    """The layers with multiply-adds. VGG's convolutions account for almost all of them, its linear layers for almost
-    all parameters.
+    """The layers with multiply-adds. VGG's convolutions account for almost all of them, its linear
+    layers for almost all parameters.
     """
     chosen = ("model", "layer", "type", "multiply_adds", "parameters", "bytes", "share")
     table = _shares([record for record in records if record.params["model"] in BY_LAYER], "layers")
@@ -52,13 +69,22 @@ def layers(records: Sequence[Record]) -> Table:
 
 
 def _shares(records: Sequence[Record], series: str) -> Table:
-    """The series of one Record for each model, by name, with each row's share of the model's multiply-adds."""
-    first = {str(record.params["model"]): record for record in reversed(records) if series in record.series}
+    """The series of one Record for each model, by name, with each row's share of the model's
+    multiply-adds."""
+    first = {
+        str(record.params["model"]): record
+        for record in reversed(records)
+        if series in record.series
+    }
     table = Table.of_series(
-        [first[model] for model in sorted(first)], series, "model", more=lambda r: {"total": r.median("multiply_adds")}
+        [first[model] for model in sorted(first)],
+        series,
+        "model",
+        more=lambda r: {"total": r.median("multiply_adds")},
     )
     return table.extended(
-        lambda row: {"share": row["multiply_adds"] / row["total"] if row["total"] else None}, {"share": "1"}
+        lambda row: {"share": row["multiply_adds"] / row["total"] if row["total"] else None},
+        {"share": "1"},
     )
 
 

@@ -1,4 +1,5 @@
-"""The harness measured by itself: what it costs, how finely and how truly it times, and how far it repeats."""
+"""The harness measured by itself: what it costs, how finely and how truly it times, and how far it
+repeats."""
 
 from __future__ import annotations
 
@@ -13,8 +14,22 @@ from hpml_plugins.plugins.harness.timing import FIDELITY, GPU_TIMER, SLOWDOWN, T
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """The command, overhead, resolution, fidelity, spread, cost of watcher and publishing, a page, known slow-downs."""
+    """The command, overhead, resolution, fidelity, spread, cost of watcher and publishing, a page,
+    known slow-downs."""
     return [
-        LIST, STARTUP, PLAN, POINT, ASV, FIRST_KERNEL, TIMER, GPU_TIMER, FIDELITY, SPREAD, WATCHER, PUBLISH, SLOWDOWN,
-        ENERGY, GPU_PAGE,
-    ]  # fmt: skip
+        LIST,
+        STARTUP,
+        PLAN,
+        POINT,
+        ASV,
+        FIRST_KERNEL,
+        TIMER,
+        GPU_TIMER,
+        FIDELITY,
+        SPREAD,
+        WATCHER,
+        PUBLISH,
+        SLOWDOWN,
+        ENERGY,
+        GPU_PAGE,
+    ]

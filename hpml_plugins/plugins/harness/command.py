@@ -13,15 +13,20 @@ TARGETS, COMMITS = 64, 100
 
 
 def measure_list(bench: Bench, *, plugins: int) -> dict[str, Samples]:
-    """Time of `hpml list` with a number of small plugins, from the start of the process to its end."""
+    """Time of `hpml list` with a number of small plugins, from the start of the process to its
+    end."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number in range(plugins):
             processes.write_plugin(folder / f"p{number}.py", points=3)
-        processes.write_registry(folder, *(f"name: p{number}, path: p{number}.py" for number in range(plugins)))
+        processes.write_registry(
+            folder, *(f"name: p{number}, path: p{number}.py" for number in range(plugins))
+        )
         return {
             "time": bench.time(
-                lambda: processes.run_python(folder, "-m", "hpml_plugins", "list"), device="cpu", budget=5
+                lambda: processes.run_python(folder, "-m", "hpml_plugins", "list"),
+                device="cpu",
+                budget=5,
             )
         }
 
@@ -38,20 +43,28 @@ LIST = Benchmark(
 
 
 def measure_startup(bench: Bench) -> dict[str, Samples]:
-    """CPU time of `hpml list` with the built-in plugins, and that of importing the libraries it is made with.
+    """CPU time of `hpml list` with the built-in plugins, and that of importing the libraries it is
+    made with.
 
-    Both run alternately, with byte code cached by the first, uncounted run.  ratio: of runs that followed one another.
+    Both run alternately, with byte code cached by the first, uncounted run.  ratio: of runs that
+    followed one another.
     """
     names = sorted(each.name for each in pkgutil.iter_modules([str(Path(__file__).parents[1])]))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        processes.write_registry(folder, *(f"name: {each}, module: hpml_plugins.plugins.{each}" for each in names))
+        processes.write_registry(
+            folder, *(f"name: {each}, module: hpml_plugins.plugins.{each}" for each in names)
+        )
 
         def cpu(*arguments: str) -> float:
             return processes.run_python(folder, *arguments, PYTHONPYCACHEPREFIX=name).cpu
 
         runs = [
-            (cpu("-m", "hpml_plugins", "list"), cpu("-c", "import click, rich.table, msgspec, yaml")) for _ in range(11)
+            (
+                cpu("-m", "hpml_plugins", "list"),
+                cpu("-c", "import click, rich.table, msgspec, yaml"),
+            )
+            for _ in range(11)
         ]
     commands, libraries = (Samples.of(values, "s") for values in zip(*runs[1:], strict=True))
     return {"list": commands, "baseline": libraries, "ratio": commands / libraries}
@@ -62,7 +75,9 @@ STARTUP = Benchmark(
     measure_startup,
     [
         Metric("list", "s", "lower", "CPU time of `hpml list`"),
-        Metric("baseline", "s", "lower", "CPU time of importing click, rich.table, msgspec and yaml"),
+        Metric(
+            "baseline", "s", "lower", "CPU time of importing click, rich.table, msgspec and yaml"
+        ),
         Metric("ratio", "1", "lower", "list / baseline; the target is 2"),
     ],
     requires=Requires(modules=("rich",)),
@@ -72,10 +87,13 @@ STARTUP = Benchmark(
 
 
 def measure_plan(bench: Bench) -> dict[str, Samples]:
-    """Time of `hpml submit --dry-run --commits ALL`, whole process: all scripts written, nothing submitted."""
+    """Time of `hpml submit --dry-run --commits ALL`, whole process: all scripts written, nothing
+    submitted."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        targets = "\n".join(f"  - {{name: t{number}, partition: p, gpus: 8}}" for number in range(TARGETS))
+        targets = "\n".join(
+            f"  - {{name: t{number}, partition: p, gpus: 8}}" for number in range(TARGETS)
+        )
         (folder / "cluster.yaml").write_text(f"version: 1\ntargets:\n{targets}\n")
         processes.write_registry(folder)
         processes.write_configuration(folder)
@@ -90,7 +108,10 @@ def measure_plan(bench: Bench) -> dict[str, Samples]:
 
         time = bench.time(step, device="cpu", budget=10)
         scripts, commits = printed.count("#!/bin/bash"), printed.count(f", {COMMITS} commits")
-        bench.check(scripts == commits == TARGETS, f"{scripts} scripts, {commits} of them for {COMMITS} commits")
+        bench.check(
+            scripts == commits == TARGETS,
+            f"{scripts} scripts, {commits} of them for {COMMITS} commits",
+        )
         return {"time": time}
 
 
@@ -99,6 +120,8 @@ PLAN = Benchmark(
     measure_plan,
     [Metric("time", "s", "lower", "whole process")],
     timeout=120,
-    description=f"Time to plan {TARGETS} targets × {COMMITS} commits and to write their sbatch scripts.",
+    description=(
+        f"Time to plan {TARGETS} targets × {COMMITS} commits and to write their sbatch scripts."
+    ),
     rounds=1,
 )

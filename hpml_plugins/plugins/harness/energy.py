@@ -1,7 +1,9 @@
-"""The benchmark `harness_energy`: is the counted energy the energy? Against integrated power, and twice the work.
+"""The benchmark `harness_energy`: is the counted energy the energy? Against integrated power, and
+twice the work.
 
-A Hopper card's power sensor sees 25 of every 100 ms (Yang, Adámek, Armour, arXiv:2312.02741). Work and rest alternate
-several times within 25 ms, for of longer periods the sensor sees sometimes more of the work, sometimes less.
+A Hopper card's power sensor sees 25 of every 100 ms (Yang, Adámek, Armour, arXiv:2312.02741). Work
+and rest alternate several times within 25 ms, for of longer periods the sensor sees sometimes more
+of the work, sometimes less.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ WORK, LASTS = 0.002, 6.0
 
 
 def measure(bench: Bench, *, case: str, load: float) -> dict[str, Any]:
-    """Run a step for `load` of the time; compare the energy counter with the mean of power samples over that time.
+    """Run a step for `load` of the time; compare the energy counter with the mean of power samples
+    over that time.
 
-    Under full load also `bench.energy` of two calls of the step with twice that of one: the second call is known work.
+    Under full load also `bench.energy` of two calls of the step with twice that of one: the second
+    call is known work.
     """
     import torch
 
@@ -43,7 +47,9 @@ def measure(bench: Bench, *, case: str, load: float) -> dict[str, Any]:
         bench.skip(meter.problem)
     counted, integrated = meter.energy / meter.seconds, meter.mean("power") or 0.0
     bench.series("load", meter.columns, meter.units)
-    once, twice = (bench.energy(one) if load == 1 else None for one in (step, lambda: (step(), step())))
+    once, twice = (
+        bench.energy(one) if load == 1 else None for one in (step, lambda: (step(), step()))
+    )
     return {
         "counted": counted,
         "integrated": integrated,
@@ -67,12 +73,20 @@ ENERGY = Benchmark(
         Metric("integrated", "W", None, "mean of the samples of power over the same time"),
         Metric("error", "1", "lower", "of integrated power against counted energy"),
         Metric("energy", "J", "lower", "of one call under full load, above that of the idle card"),
-        Metric("doubling", "1", None, "energy of two calls over twice that of one: 1 where energy counts work"),
+        Metric(
+            "doubling",
+            "1",
+            None,
+            "energy of two calls over twice that of one: 1 where energy counts work",
+        ),
     ],
     grid={"case": ["vecadd_100m", "matmul_8192"], "load": [0.25, 0.5, 1.0]},
     requires=Requires(gpus=1, modules=("torch", "numba.cuda")),
     version="2",
     timeout=120,
     rounds=1,
-    description="Energy per call: the card's counter against integrated power at several loads, and twice the work.",
+    description=(
+        "Energy per call: the card's counter against integrated power at several loads, and twice"
+        " the work."
+    ),
 )

@@ -1,6 +1,8 @@
-"""The steps of `harness_fidelity` and `harness_spread`, and kernels that can be slowed down by a known share.
+"""The steps of `harness_fidelity` and `harness_spread`, and kernels that can be slowed down by a
+known share.
 
-Imports torch and numba: for use inside `measure`. Run as a module under ncu, it launches a step a few times.
+Imports torch and numba: for use inside `measure`. Run as a module under ncu, it launches a step a
+few times.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ PRODUCTS = 100
 THREADS = 128
 #: Blocks of the memory-bound kernel for each multiprocessor; with THREADS each, they fill it.
 BLOCKS = 16
-#: Side of the matrices. One batch takes about 3 ms, much less than the 20 ms above which a step has no boost.
+#: Side of the matrices. One batch takes about 3 ms, much less than the 20 ms above which a step has
+#: no boost.
 SIDE = 2048
 #: Relative error of a bfloat16 product: two roundings of 2⁻⁸ at most, and its float32 sums.
 PRODUCT_TOLERANCE = 1e-2
@@ -49,7 +52,8 @@ def first_launch() -> None:
 
 
 def step_of(case: str) -> Callable[[], object]:
-    """On random inputs: `vecadd_10m`, `matmul_4096` (bfloat16), `matmul_fp8_8192`, `attention_2048`, `softmax_8192`."""
+    """On random inputs: `vecadd_10m`, `matmul_4096` (bfloat16), `matmul_fp8_8192`,
+    `attention_2048`, `softmax_8192`."""
     kind, _, size = case.rpartition("_")
     if kind == "vecadd":
         elements = int(size.rstrip("m")) * MILLION
@@ -60,18 +64,24 @@ def step_of(case: str) -> Callable[[], object]:
     if kind.startswith("matmul"):
         return _product(int(size), kind.removeprefix("matmul").strip("_") or "bfloat16")
     if kind == "attention":
-        inputs = [torch.randn(4, 16, int(size), 128, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+        inputs = [
+            torch.randn(4, 16, int(size), 128, device="cuda", dtype=torch.bfloat16)
+            for _ in range(3)
+        ]
         return lambda: torch.nn.functional.scaled_dot_product_attention(*inputs)
     rows = torch.randn(int(size), 4096, device="cuda")
     return lambda: torch.softmax(rows, dim=1)
 
 
 def _product(n: int, precision: str) -> Callable[[], object]:
-    """The product of two n × n matrices: bfloat16, float32, tf32, or fp8 with one scale for each matrix."""
+    """The product of two n × n matrices: bfloat16, float32, tf32, or fp8 with one scale for each
+    matrix."""
     if precision == "fp8":
         left, right = (torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
         scale = torch.ones((), device="cuda")
-        return lambda: torch._scaled_mm(left, right.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)
+        return lambda: torch._scaled_mm(
+            left, right.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
+        )
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     left, right = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(2))
     result = torch.empty_like(left)
@@ -81,7 +91,8 @@ def _product(n: int, precision: str) -> Callable[[], object]:
 
 
 class SlowedStep(NamedTuple):
-    """A kernel and its check. run: launches it once.  result: of the last launch; expected: the exact one."""
+    """A kernel and its check. run: launches it once.  result: of the last launch; expected: the
+    exact one."""
 
     run: Callable[[], object]
     result: Callable[[], Any]
@@ -95,7 +106,8 @@ class SlowedStep(NamedTuple):
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def multiply_add(results: Any, factor: Any, addend: Any, iterations: int) -> None:
-    """Repeat x ← factor · x + addend in a register, starting from the thread's index; one thread per element."""
+    """Repeat x ← factor · x + addend in a register, starting from the thread's index; one thread
+    per element."""
     i = cuda.grid(1)
     x = np.float32(i)
     done = 0
@@ -120,7 +132,8 @@ def sum_columns(values: Any, sums: Any, columns: Any, rows: int) -> None:
 
 
 def lengthened(iterations: int, percent: int) -> int:
-    """So many iterations and `percent` % more. Raises ValueError where that is not a whole number."""
+    """So many iterations and `percent` % more. Raises ValueError where that is not a whole
+    number."""
     more, rest = divmod(iterations * percent, 100)
     if rest:
         raise ValueError(f"{percent} % of {iterations} iterations is not a whole number")
@@ -128,7 +141,8 @@ def lengthened(iterations: int, percent: int) -> int:
 
 
 def slowed_step(kernel: str, percent: int, seed: int) -> SlowedStep:
-    """The kernel "registers" (30 µs), "memory" (1 ms) or "products" (throttled) with `percent` % more iterations."""
+    """The kernel "registers" (30 µs), "memory" (1 ms) or "products" (throttled) with `percent` %
+    more iterations."""
     torch.manual_seed(seed)
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     if kernel == "registers":
@@ -139,7 +153,8 @@ def slowed_step(kernel: str, percent: int, seed: int) -> SlowedStep:
 
 
 def slowed_registers(blocks: int, iterations: int) -> SlowedStep:
-    """One warp for each scheduler: bound by the latency of a multiply-add. Adds 1 each time, which float32 can."""
+    """One warp for each scheduler: bound by the latency of a multiply-add. Adds 1 each time, which
+    float32 can."""
     results = cuda.device_array(blocks * THREADS, dtype=np.float32)
     launch = multiply_add[blocks, THREADS]
     expected = np.arange(results.size) + iterations
@@ -151,13 +166,22 @@ def _slowed_memory(columns: int, rows: int) -> SlowedStep:
     values = torch.rand(rows, columns, device="cuda")
     sums = torch.zeros(columns, device="cuda")
     launch = sum_columns[columns // THREADS, THREADS]
-    arguments = (cuda.as_cuda_array(values.view(-1)), cuda.as_cuda_array(sums), np.uint64(columns), rows)
+    arguments = (
+        cuda.as_cuda_array(values.view(-1)),
+        cuda.as_cuda_array(sums),
+        np.uint64(columns),
+        rows,
+    )
     expected = values.sum(0, dtype=torch.float64)
-    return SlowedStep(partial(launch, *arguments), lambda: sums, expected, rows * float(np.finfo(np.float32).eps))
+    return SlowedStep(
+        partial(launch, *arguments), lambda: sums, expected, rows * float(np.finfo(np.float32).eps)
+    )
 
 
 def _slowed_products(count: int) -> SlowedStep:
-    left, right = (torch.randn(count, SIDE, SIDE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    left, right = (
+        torch.randn(count, SIDE, SIDE, device="cuda", dtype=torch.bfloat16) for _ in range(2)
+    )
     products = torch.zeros(count, SIDE, SIDE, device="cuda", dtype=torch.bfloat16)
     expected = left[-1].double() @ right[-1].double()
     step = partial(torch.bmm, left, right, out=products)

@@ -22,7 +22,8 @@ POINTS = 20
 def measure_inner(
     bench: Bench, benchmark: Benchmark, params: dict[str, Any], *, watch: bool = True
 ) -> Mapping[str, MetricSamples]:
-    """The metrics of a point that is measured in a process of its own. Raises HpmlError if it fails."""
+    """The metrics of a point that is measured in a process of its own. Raises HpmlError if it
+    fails."""
     from hpml_plugins.testing import Context, measure_point
 
     record = measure_point(benchmark, params, Context(bench.node, watch=watch))
@@ -32,7 +33,8 @@ def measure_inner(
 
 
 def measure_a_point(bench: Bench) -> dict[str, Samples]:
-    """Time from asking for a point that does nothing to having its Record: two processes' worth of forking."""
+    """Time from asking for a point that does nothing to having its Record: two processes' worth of
+    forking."""
     nothing = Benchmark("nothing", lambda bench: {"zero": 0.0}, [Metric("zero", "s", "lower")])
     return {"overhead": bench.time(lambda: measure_inner(bench, nothing, {}), device="cpu")}
 
@@ -72,18 +74,23 @@ def measure_through_asv(bench: Bench, *, launch: str) -> Mapping[str, Any]:
 
 
 def run_asv(points: int, launch: str) -> tuple[float, int]:
-    """Time a second `asv run` of a new project, s (the first builds the commit); and how many points have a result."""
+    """Time a second `asv run` of a new project, s (the first builds the commit); and how many
+    points have a result."""
     with tempfile.TemporaryDirectory(prefix="hpml-asv-") as folder:
         project = Path(folder)
         package = Path(hpml_plugins.__file__).parent
-        shutil.copytree(package, project / "hpml_plugins", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            package, project / "hpml_plugins", ignore=shutil.ignore_patterns("__pycache__")
+        )
         (project / "benchmarks").mkdir()
         (project / "benchmarks" / "__init__.py").write_text(_SUITE)
         (project / "pyproject.toml").write_text(_PYPROJECT)
         (project / ".gitignore").write_text("env/\nresults/\n")
         processes.write_plugin(project / "empty.py", points, ("torch", "torchvision"))
         processes.write_registry(project, "name: empty, path: empty.py")
-        processes.write_configuration(project, environment_type="node", plugins=[".hpml_plugins.asv"])
+        processes.write_configuration(
+            project, environment_type="node", plugins=[".hpml_plugins.asv"]
+        )
         processes.make_commits(project, 1)
         env = {"HOME": folder, "ASV_PYTHONPATH": os.environ.get("ASV_PYTHONPATH", "")}
         asv = ("-m", "asv", "run", "--launch-method", launch)
@@ -91,7 +98,9 @@ def run_asv(points: int, launch: str) -> tuple[float, int]:
         seconds = processes.run_python(project, *asv, **env).seconds
         (file,) = project.glob("results/*/*-node-*.json")
         result = json.loads(file.read_text())
-        row = dict(zip(result["result_columns"], result["results"]["empty.track_zero"], strict=False))
+        row = dict(
+            zip(result["result_columns"], result["results"]["empty.track_zero"], strict=False)
+        )
         return seconds, sum(value == 0.0 for value in row["result"])
 
 
@@ -105,7 +114,10 @@ ASV = Benchmark(
     grid={"launch": ["forkserver"]},
     requires=Requires(modules=("asv", "torch", "torchvision"), tools=("git",)),
     timeout=900,
-    description="Overhead per point of `asv run` with torch and torchvision in use, 20 points that do nothing.",
+    description=(
+        "Overhead per point of `asv run` with torch and torchvision in use, 20 points that do"
+        " nothing."
+    ),
     rounds=1,
 )
 
@@ -125,14 +137,17 @@ def _first_kernel(bench: Bench) -> dict[str, float]:
 
 
 def measure_first_kernel(bench: Bench) -> dict[str, Samples]:
-    """CUDA context and a numba kernel's first launch, in processes of their own, the libraries imported before."""
+    """CUDA context and a numba kernel's first launch, in processes of their own, the libraries
+    imported before."""
     from hpml_plugins.testing import import_before_fork
 
     import_before_fork(["torch", "numba.cuda"])  # as asv's fork server does
     inner = Benchmark("first", _first_kernel, FIRST_KERNEL.metrics, requires=Requires(gpus=1))
     points = [measure_inner(bench, inner, {}, watch=False) for _ in range(6)]
     # the first one compiles: the compiled code is kept between processes
-    return {name: Samples.of([each[name].samples[0] for each in points[1:]], "s") for name in points[0]}
+    return {
+        name: Samples.of([each[name].samples[0] for each in points[1:]], "s") for name in points[0]
+    }
 
 
 FIRST_KERNEL = Benchmark(

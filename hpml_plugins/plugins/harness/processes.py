@@ -45,16 +45,23 @@ class Run:
 def run(command: Sequence[str], folder: Path, **environment: str) -> Run:
     """Run a command. Raises HpmlError with its last lines if it fails.
 
-    environment: further variables; those of asv and of this run are left out. Python finds the modules of this process.
+    environment: further variables; those of asv and of this run are left out. Python finds the
+    modules of this process.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
-    env |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1", **environment}
+    env |= {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONSAFEPATH": "1",
+        **environment,
+    }
     before, started = _cpu(), time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     seconds, cpu = time.perf_counter() - started, _cpu() - before
     if done.returncode:
         last = (done.stdout + done.stderr).strip().splitlines()[-3:]
-        raise HpmlError(f"{' '.join(command[:4])} ended with status {done.returncode}: {' / '.join(last)}")
+        raise HpmlError(
+            f"{' '.join(command[:4])} ended with status {done.returncode}: {' / '.join(last)}"
+        )
     return Run(seconds, cpu, done.stdout + done.stderr)
 
 
@@ -69,13 +76,19 @@ def _cpu() -> float:
 
 
 def write_plugin(file: Path, points: int, modules: Sequence[str] = ()) -> None:
-    """Write a plugin whose benchmark, named as the file, has `points` points, needs these modules and does nothing."""
-    text = _PLUGIN.replace("NAME", file.stem).replace("POINTS", str(points)).replace("MODULES", repr(tuple(modules)))
+    """Write a plugin whose benchmark, named as the file, has `points` points, needs these modules
+    and does nothing."""
+    text = (
+        _PLUGIN.replace("NAME", file.stem)
+        .replace("POINTS", str(points))
+        .replace("MODULES", repr(tuple(modules)))
+    )
     file.write_text(text)
 
 
 def write_registry(project: Path, *plugins: str) -> None:
-    """Write the registry.yaml of these plugins, each the inside of a YAML mapping: "name: p, path: p.py"."""
+    """Write the registry.yaml of these plugins, each the inside of a YAML mapping: "name: p, path:
+    p.py"."""
     entries = ", ".join(f"{{{plugin}}}" for plugin in plugins)
     (project / "registry.yaml").write_text(f"version: 1\nplugins: [{entries}]\n")
 
@@ -87,10 +100,18 @@ def write_configuration(project: Path, file: str = "asv.conf.json", **settings: 
 
 
 def make_commits(project: Path, count: int) -> list[str]:
-    """Make a git repository of what is in the folder, with `count` commits a day apart; their hashes, oldest first."""
+    """Make a git repository of what is in the folder, with `count` commits a day apart; their
+    hashes, oldest first."""
     run(["git", "init", "-q", "-b", "main"], project)
     run(["git", "add", "-A"], project)
-    who = ["-c", "user.name=made", "-c", "user.email=made@example.invalid", "-c", "commit.gpgsign=false"]
+    who = [
+        "-c",
+        "user.name=made",
+        "-c",
+        "user.email=made@example.invalid",
+        "-c",
+        "commit.gpgsign=false",
+    ]
     for place in range(count):
         date = f"{STARTED + place * DAY} +0000"
         dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}

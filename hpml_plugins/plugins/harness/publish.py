@@ -1,4 +1,5 @@
-"""The benchmarks `harness_publish` and `harness_gpu_page`: a history published by asv, and a page of it in Chromium."""
+"""The benchmarks `harness_publish` and `harness_gpu_page`: a history published by asv, and a page
+of it in Chromium."""
 
 from __future__ import annotations
 
@@ -23,10 +24,18 @@ from hpml_plugins.plugins.harness import processes
 
 #: Of the history: its machines, its benchmarks, and the points of each.
 MACHINES, BENCHMARKS, POINTS = 8, 40, 8
-CARDS = ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA L40S", "NVIDIA L4", "Tesla T4")
+CARDS = (
+    "NVIDIA H200",
+    "NVIDIA H100 80GB HBM3",
+    "NVIDIA A100-SXM4-80GB",
+    "NVIDIA L40S",
+    "NVIDIA L4",
+    "Tesla T4",
+)
 #: Samples of each point, as shares of its value.
 SHARES = (-0.01, -0.006, -0.002, 0.0, 0.002, 0.006, 0.01)
-#: Commits, machines (each another GPU type or count), benchmarks and points of the page of GPU types.
+#: Commits, machines (each another GPU type or count), benchmarks and points of the page of GPU
+#: types.
 LARGE_PAGE = 2, 60, 400, 4
 #: Run in the page before its own scripts: notes when rows are first there.
 _WATCH = """
@@ -35,16 +44,18 @@ new MutationObserver(() => {
         requestAnimationFrame(() => setTimeout(() => { window.rowsAt = window.rowsAt || performance.now(); }));
     }
 }).observe(document, {childList: true, subtree: true});
-"""
-#: Changes a field, and measures until the rows that follow from it are painted, ms. `done`: when they are there.
+"""  # noqa: E501
+#: Changes a field, and measures until the rows that follow from it are painted, ms. `done`: when
+#: they are there.
 _CHANGE = """([id, value, type, done]) => new Promise(resolve => {
     const started = performance.now(), field = document.getElementById(id), ready = new Function('return ' + done);
     field.value = value;
     field.dispatchEvent(new Event(type, {bubbles: true}));
     const look = () => ready() ? setTimeout(() => resolve(performance.now() - started)) : requestAnimationFrame(look);
     requestAnimationFrame(look);
-})"""
-#: Chooses every GPU type, then scrolls down and right in steps; the longest time until a step is painted, ms.
+})"""  # noqa: E501
+#: Chooses every GPU type, then scrolls down and right in steps; the longest time until a step is
+#: painted, ms.
 _SCROLL = """async () => {
     const data = await hpml.read('gpus/rows.js'), box = document.getElementById('box');
     const painted = () => new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
@@ -58,12 +69,13 @@ _SCROLL = """async () => {
         times.push(performance.now() - started);
     }
     return Math.max(...times);
-}"""
+}"""  # noqa: E501
 _POINTS = "document.getElementById('count').textContent"
 
 
 def measure(bench: Bench, *, commits: int) -> dict[str, float]:
-    """Publish a history of commits × 8 machines × 40 benchmarks × 8 points with asv alone and with this package."""
+    """Publish a history of commits × 8 machines × 40 benchmarks × 8 points with asv alone and with
+    this package."""
     from hpml_plugins.store import project as project_results  # not when the plugin is loaded
 
     with tempfile.TemporaryDirectory(prefix="hpml-publish-") as folder:
@@ -90,7 +102,8 @@ def measure(bench: Bench, *, commits: int) -> dict[str, float]:
 
 
 def configure(project: Path) -> None:
-    """Two configurations of a made history: `alone.json` and, with this package, `asv.conf.json`."""
+    """Two configurations of a made history: `alone.json` and, with this package,
+    `asv.conf.json`."""
     (project / "hpml_plugins").symlink_to(Path(hpml_plugins.__file__).parent)
     links = {"project_url": "#", "show_commit_url": "#"}
     processes.write_registry(project)
@@ -100,7 +113,8 @@ def configure(project: Path) -> None:
 
 def publish(project: Path, configuration: str) -> dict[str, float]:
     """Run `asv publish`: its wall time, CPU time, and what it says our pages took of both, s."""
-    # Python keeps the compiled modules, as it does for a user; compiling them each time would take half a second.
+    # Python keeps the compiled modules, as it does for a user; compiling them each time would take
+    # half a second.
     env = {"HOME": str(project), "PYTHONPYCACHEPREFIX": str(project / ".pycache")}
     done = processes.run_python(project, "-m", "asv", "publish", "--config", configuration, **env)
     pages = re.search(r"our pages took ([\d.]+) s \(([\d.]+) s", done.output)
@@ -108,11 +122,15 @@ def publish(project: Path, configuration: str) -> dict[str, float]:
     return {"seconds": done.seconds, "cpu": done.cpu, "pages": wall, "pages_cpu": cpu}
 
 
-def make_history(project: Path, commits: int, machines: int, benchmarks: int, points: int) -> list[str]:
-    """Write a git repository and `results/` into a folder that exists; returns the commits, oldest first.
+def make_history(
+    project: Path, commits: int, machines: int, benchmarks: int, points: int
+) -> list[str]:
+    """Write a git repository and `results/` into a folder that exists; returns the commits, oldest
+    first.
 
-    Half of the metrics are times and half throughputs. Each series has noise of 1 % with intervals of that width, and
-    three changes of level, up or down by 3 to 30 %. The same arguments give the same files.
+    Half of the metrics are times and half throughputs. Each series has noise of 1 % with intervals
+    of that width, and three changes of level, up or down by 3 to 30 %. The same arguments give the
+    same files.
     """
     from hpml_plugins.store import record_file
 
@@ -120,12 +138,20 @@ def make_history(project: Path, commits: int, machines: int, benchmarks: int, po
     declared = [_benchmark(number, points) for number in range(benchmarks)]
     results = project / "results"
     results.mkdir()
-    (results / "benchmarks.json").write_text(json.dumps({each["name"]: each for each in declared} | {"version": 2}))
+    (results / "benchmarks.json").write_text(
+        json.dumps({each["name"]: each for each in declared} | {"version": 2})
+    )
     for number in range(machines):
         machine = {
-            "machine": f"node{number}", "os": "Linux", "arch": "x86_64", "cpu": "EPYC", "num_cpu": "64",
-            "ram": "512 GiB", "gpu": CARDS[number % len(CARDS)], "num_gpu": str(1 + number // len(CARDS)),
-        }  # fmt: skip
+            "machine": f"node{number}",
+            "os": "Linux",
+            "arch": "x86_64",
+            "cpu": "EPYC",
+            "num_cpu": "64",
+            "ram": "512 GiB",
+            "gpu": CARDS[number % len(CARDS)],
+            "num_gpu": str(1 + number // len(CARDS)),
+        }
         folder = results / machine["machine"]
         (folder / "records").mkdir(parents=True)
         (folder / "machine.json").write_text(json.dumps({**machine, "version": 1}))
@@ -134,7 +160,9 @@ def make_history(project: Path, commits: int, machines: int, benchmarks: int, po
             lines = (
                 msgspec.json.encode(record) + b"\n"
                 for each, found in zip(declared, levels, strict=True)
-                for record in _records(each, [line[place] for line in found], place, commit, machine)
+                for record in _records(
+                    each, [line[place] for line in found], place, commit, machine
+                )
             )
             record_file(results, machine["machine"], commit).write_bytes(b"".join(lines))
     return made
@@ -142,7 +170,9 @@ def make_history(project: Path, commits: int, machines: int, benchmarks: int, po
 
 def _benchmark(number: int, points: int) -> dict[str, Any]:
     """An entry of asv's benchmarks.json."""
-    metric, unit, direction = ("bandwidth", "B/s", "higher") if number % 2 else ("time", "s", "lower")
+    metric, unit, direction = (
+        ("bandwidth", "B/s", "higher") if number % 2 else ("time", "s", "lower")
+    )
     return {
         "name": f"made{number:02}.track_{metric}",
         "benchmark_name": f"made{number:02}.track_{metric}",
@@ -167,9 +197,13 @@ def _levels(number: int, benchmark: dict[str, Any], points: int, commits: int) -
     dice = random.Random(f"{number} {benchmark['name']}")
     found = []
     for point in range(points):
-        level = 1e-4 * 2**point * (1 + number) if benchmark["si_unit"] == "s" else 1e12 / (1 + number)
+        level = (
+            1e-4 * 2**point * (1 + number) if benchmark["si_unit"] == "s" else 1e12 / (1 + number)
+        )
         factors = [1.0] * commits
-        for place in sorted({dice.randrange(1, max(2, commits)) for _ in range(3)} & set(range(commits))):
+        for place in sorted(
+            {dice.randrange(1, max(2, commits)) for _ in range(3)} & set(range(commits))
+        ):
             factors[place] += dice.choice((-1, 1)) * dice.uniform(0.03, 0.3)
         factors[0] *= level
         found.append(list(itertools.accumulate(factors, operator.mul)))
@@ -189,13 +223,20 @@ def _records(
             version="1",
             params={"size": 2**size},
             status="ok",
-            metrics={benchmark["metric"]: MetricSamples(benchmark["si_unit"], benchmark["direction"], samples)},
+            metrics={
+                benchmark["metric"]: MetricSamples(
+                    benchmark["si_unit"], benchmark["direction"], samples
+                )
+            },
             started=float(processes.STARTED + place * processes.DAY + 3600 + size),
             duration=1.0,
             machine=machine["machine"],
             commit=commit,
             environment="node-py3.12",
-            node={"cpu": machine["cpu"], "gpus": [{"name": machine["gpu"]}] * int(machine["num_gpu"])},
+            node={
+                "cpu": machine["cpu"],
+                "gpus": [{"name": machine["gpu"]}] * int(machine["num_gpu"]),
+            },
         )
 
 
@@ -213,7 +254,8 @@ def measure_gpu_page(bench: Bench) -> dict[str, float]:
 
 
 def measure_page(page: Path) -> dict[str, float]:
-    """First paint, first rows, filter, another base and scrolling, s, and bytes read at first, in Chromium."""
+    """First paint, first rows, filter, another base and scrolling, s, and bytes read at first, in
+    Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -227,22 +269,36 @@ def measure_page(page: Path) -> dict[str, float]:
             tab.goto(page.as_uri())
             tab.wait_for_function("() => window.rowsAt")
             files = [Path(url.removeprefix("file://")) for url in asked]  # before more is asked for
-            return {**_timed(tab), "bytes": float(sum(file.stat().st_size for file in files if file.is_file()))}
+            return {
+                **_timed(tab),
+                "bytes": float(sum(file.stat().st_size for file in files if file.is_file())),
+            }
         finally:
             browser.close()
 
 
 def _timed(tab: Any) -> dict[str, float]:
-    first_paint = tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    first_paint = tab.evaluate(
+        "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    )
     rows_at = tab.evaluate("window.rowsAt")
     before = tab.evaluate(_POINTS)
     filtered = tab.evaluate(_CHANGE, ["filter", "made07", "input", f"{_POINTS} !== '{before}'"])
     tab.evaluate(_CHANGE, ["filter", "", "input", f"{_POINTS} === '{before}'"])
-    label = tab.evaluate("[...document.querySelectorAll('#base option')].find(each => !each.selected).textContent")
+    label = tab.evaluate(
+        "[...document.querySelectorAll('#base option')].find(each => !each.selected).textContent"
+    )
     head = "document.querySelector('#matrix thead th.base')?.textContent"
     shown = f"{head}.startsWith(document.getElementById('base').value)"
-    based = tab.evaluate(_CHANGE, ["base", label, "change", f"{shown} && document.querySelector('#matrix .ratio')"])
-    found = {"first_paint": first_paint, "interactive": rows_at, "filter": filtered, "other_base": based}
+    based = tab.evaluate(
+        _CHANGE, ["base", label, "change", f"{shown} && document.querySelector('#matrix .ratio')"]
+    )
+    found = {
+        "first_paint": first_paint,
+        "interactive": rows_at,
+        "filter": filtered,
+        "other_base": based,
+    }
     found["scroll"] = tab.evaluate(_SCROLL)
     return {name: milliseconds / 1000 for name, milliseconds in found.items()}
 
@@ -262,23 +318,56 @@ PUBLISH = Benchmark(
     grid={"commits": [25, 400]},
     requires=Requires(modules=("asv",), tools=("git",)),
     timeout=1800,
-    version="4",  # 3: the history was of asv's result files; 2: also timed a second publish from a cache
-    description="Time of `asv publish` over a history of 2560 values a commit: 400 commits are 1.02 million.",
+    # 3: the history was of asv's result files; 2: also timed a second publish from a cache
+    version="4",
+    description=(
+        "Time of `asv publish` over a history of 2560 values a commit: 400 commits are 1.02"
+        " million."
+    ),
     rounds=1,
 )
 GPU_PAGE = Benchmark(
     "harness_gpu_page",
     measure_gpu_page,
     [
-        Metric("interactive", "s", "lower", "from opening the page until its rows are painted; the target is 2 s"),
-        Metric("first_paint", "s", "lower", "from opening the page until text is painted; the target is 0.5 s"),
-        Metric("filter", "s", "lower", "from a filter typed until its rows are painted; the target is 0.2 s"),
-        Metric("other_base", "s", "lower", "from a base chosen until its ratios are painted; the target is 0.2 s"),
-        Metric("scroll", "s", "lower", "longest of 20 scroll steps with every GPU type chosen; the target is 0.2 s"),
-        Metric("bytes", "B", "lower", "of all files read until the rows are there; the target is 1 MB"),
+        Metric(
+            "interactive",
+            "s",
+            "lower",
+            "from opening the page until its rows are painted; the target is 2 s",
+        ),
+        Metric(
+            "first_paint",
+            "s",
+            "lower",
+            "from opening the page until text is painted; the target is 0.5 s",
+        ),
+        Metric(
+            "filter",
+            "s",
+            "lower",
+            "from a filter typed until its rows are painted; the target is 0.2 s",
+        ),
+        Metric(
+            "other_base",
+            "s",
+            "lower",
+            "from a base chosen until its ratios are painted; the target is 0.2 s",
+        ),
+        Metric(
+            "scroll",
+            "s",
+            "lower",
+            "longest of 20 scroll steps with every GPU type chosen; the target is 0.2 s",
+        ),
+        Metric(
+            "bytes", "B", "lower", "of all files read until the rows are there; the target is 1 MB"
+        ),
     ],
     requires=Requires(modules=("asv", "playwright"), tools=("git",)),
     timeout=1800,
-    description="The page of GPU types over 60 GPU types × 400 benchmarks × 4 points, in headless Chromium.",
+    description=(
+        "The page of GPU types over 60 GPU types × 400 benchmarks × 4 points, in headless Chromium."
+    ),
     rounds=1,
 )

@@ -1,4 +1,5 @@
-"""The benchmarks `harness_spread` and `harness_watcher`: whether a point repeats, and what watching the GPU costs."""
+"""The benchmarks `harness_spread` and `harness_watcher`: whether a point repeats, and what watching
+the GPU costs."""
 
 from __future__ import annotations
 
@@ -11,9 +12,15 @@ from hpml_plugins.plugins.harness.overhead import measure_inner
 RUNS = 10
 #: The first six throttle on an H200 (700 W), the others do not.
 SPREAD_CASES = (
-    "matmul_4096", "matmul_8192", "matmul_fp8_8192", "matmul_tf32_8192", "attention_2048", "matmul_2048",
-    "matmul_float32_4096", "vecadd_100m",
-)  # fmt: skip
+    "matmul_4096",
+    "matmul_8192",
+    "matmul_fp8_8192",
+    "matmul_tf32_8192",
+    "attention_2048",
+    "matmul_2048",
+    "matmul_float32_4096",
+    "vecadd_100m",
+)
 ON_GPU = Requires(gpus=1, modules=("torch", "numba.cuda"))
 
 
@@ -31,14 +38,17 @@ def _measure(bench: Bench, case: str, *, watch: bool = True) -> MetricSamples:
 
 
 def measure_spread(bench: Bench, *, case: str) -> dict[str, float]:
-    """Medians, and their coefficients of variation, of ten runs of one point, each in a process of its own."""
+    """Medians, and their coefficients of variation, of ten runs of one point, each in a process of
+    its own."""
     runs = []
     for run in range(RUNS):
         bench.progress(f"run {run + 1} of {RUNS}", run / RUNS)
         runs.append(_measure(bench, case))
     times = Samples.of([statistics.median(run.samples) for run in runs], "s")
     boosts = Samples.of([statistics.median(run.boost or run.samples) for run in runs], "s")
-    bench.series("runs", {"time": times.values, "boost": boosts.values}, {"time": "s", "boost": "s"})
+    bench.series(
+        "runs", {"time": times.values, "boost": boosts.values}, {"time": "s", "boost": "s"}
+    )
     if unsettled := sum(run.info["stopped"] not in ("settled", "converged") for run in runs):
         bench.warn(f"{unsettled} of {RUNS} runs neither converged nor settled")
     return {
@@ -53,7 +63,12 @@ SPREAD = Benchmark(
     "harness_spread",
     measure_spread,
     [
-        Metric("time", "s", "lower", "of one step: median over ten runs; sustained where the card throttles"),
+        Metric(
+            "time",
+            "s",
+            "lower",
+            "of one step: median over ten runs; sustained where the card throttles",
+        ),
         Metric("boost", "s", "lower", "of one step before the card throttles"),
         Metric("time_variation", "1", "lower", "coefficient of variation over ten runs"),
         Metric("boost_variation", "1", "lower", "coefficient of variation over ten runs"),
@@ -68,12 +83,15 @@ SPREAD = Benchmark(
 
 
 def measure_watcher(bench: Bench, *, case: str) -> dict[str, float]:
-    """Median over pairs of (step's time watched / not watched) − 1; which goes first changes from pair to pair."""
+    """Median over pairs of (step's time watched / not watched) − 1; which goes first changes from
+    pair to pair."""
     ratios = []
     for pair in range(RUNS // 2):
         bench.progress(f"pair {pair + 1} of {RUNS // 2}", 2 * pair / RUNS)
         order = (True, False) if pair % 2 else (False, True)
-        times = {watch: statistics.median(_measure(bench, case, watch=watch).samples) for watch in order}
+        times = {
+            watch: statistics.median(_measure(bench, case, watch=watch).samples) for watch in order
+        }
         ratios.append(times[True] / times[False])
     return {"cost": statistics.median(ratios) - 1}
 
@@ -82,7 +100,8 @@ WATCHER = Benchmark(
     "harness_watcher",
     measure_watcher,
     [Metric("cost", "1", "lower", "share of the step's time")],
-    # watching is needed to tell the regimes of a step that throttles: its cost is that of a step which does not
+    # watching is needed to tell the regimes of a step that throttles: its cost is that of a step
+    # which does not
     grid={"case": ("vecadd_100m", "matmul_float32_4096")},
     requires=ON_GPU,
     timeout=300,

@@ -1,7 +1,8 @@
-"""The benchmarks of timing: the clocks' resolution, a kernel's time by ncu and do_bench, and known slow-downs.
+"""The benchmarks of timing: the clocks' resolution, a kernel's time by ncu and do_bench, and known
+slow-downs.
 
-How fine: `harness_timer`, `harness_gpu_timer`. How true: `harness_fidelity`, `harness_slowdown`; of the latter,
-`tests/measurement_tables.py power` tells how often a comparison finds the slow-down.
+How fine: `harness_timer`, `harness_gpu_timer`. How true: `harness_fidelity`, `harness_slowdown`; of
+the latter, `tests/measurement_tables.py power` tells how often a comparison finds the slow-down.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def measure_cpu(bench: Bench) -> dict[str, Samples]:
         while now == first:
             now = time.perf_counter()
         steps.append(now - first)
-    return {"resolution": Samples.of([min(steps)], "s"), "empty": bench.time(lambda: None, device="cpu")}
+    return {
+        "resolution": Samples.of([min(steps)], "s"),
+        "empty": bench.time(lambda: None, device="cpu"),
+    }
 
 
 def measure_gpu(bench: Bench) -> dict[str, Samples]:
@@ -49,15 +53,23 @@ def measure_gpu(bench: Bench) -> dict[str, Samples]:
     for event in events:
         event.record()
     torch.cuda.synchronize()
-    seconds = (float(before.elapsed_time(after)) * 1e-3 for before, after in itertools.pairwise(events))
+    seconds = (
+        float(before.elapsed_time(after)) * 1e-3 for before, after in itertools.pairwise(events)
+    )
     ordered = sorted({round(each, 12) for each in seconds})
     gaps = [b - a for a, b in itertools.pairwise(ordered)] or ordered
     one = torch.zeros(1, device="cuda")
-    return {"resolution": Samples.of([min(gaps)], "s"), "empty": bench.time(lambda: one.add_(1), cache="cold")}
+    return {
+        "resolution": Samples.of([min(gaps)], "s"),
+        "empty": bench.time(lambda: one.add_(1), cache="cold"),
+    }
 
 
 TIMER = Benchmark(
-    "harness_timer", measure_cpu, CLOCK_METRICS, description="Resolution of the CPU's clock, and the timer's own cost."
+    "harness_timer",
+    measure_cpu,
+    CLOCK_METRICS,
+    description="Resolution of the CPU's clock, and the timer's own cost.",
 )
 GPU_TIMER = Benchmark(
     "harness_gpu_timer",
@@ -69,7 +81,8 @@ GPU_TIMER = Benchmark(
 
 
 def measure_fidelity(bench: Bench, *, case: str) -> dict[str, Any]:
-    """Time one step by events, by ncu with warm and with emptied caches, and by do_bench, which leaves the L2 dirty."""
+    """Time one step by events, by ncu with warm and with emptied caches, and by do_bench, which
+    leaves the L2 dirty."""
     bench.progress("ncu", 0.1)
     ncu = {f"ncu_{cache}": time_by_ncu(case, cold=cache == "cold") for cache in ("hot", "cold")}
 
@@ -93,19 +106,32 @@ def measure_fidelity(bench: Bench, *, case: str) -> dict[str, Any]:
 
 
 def time_by_ncu(case: str, *, cold: bool) -> float:
-    """Median time of a step by ncu, s: the sum of its kernels.  cold: with caches emptied before each kernel."""
+    """Median time of a step by ncu, s: the sum of its kernels.  cold: with caches emptied before
+    each kernel."""
     program = [sys.executable, "-m", "hpml_plugins.plugins.harness.kernels", case]
-    durations = [kernel.counters[DURATION] for kernel in count_kernels(program, [DURATION], cold=cold)]
+    durations = [
+        kernel.counters[DURATION] for kernel in count_kernels(program, [DURATION], cold=cold)
+    ]
     kernels = len(durations) // PROFILED
-    return statistics.median(sum(durations[i * kernels : (i + 1) * kernels]) for i in range(PROFILED))
+    return statistics.median(
+        sum(durations[i * kernels : (i + 1) * kernels]) for i in range(PROFILED)
+    )
 
 
 FIDELITY = Benchmark(
     "harness_fidelity",
     measure_fidelity,
     [
-        *(Metric(name, "s", "lower") for name in ("hot", "cold", "dirty", "ncu_hot", "ncu_cold", "do_bench")),
-        Metric("error", "1", None, "hot (boost if the card throttles: ncu's kernels run one at a time) / ncu − 1"),
+        *(
+            Metric(name, "s", "lower")
+            for name in ("hot", "cold", "dirty", "ncu_hot", "ncu_cold", "do_bench")
+        ),
+        Metric(
+            "error",
+            "1",
+            None,
+            "hot (boost if the card throttles: ncu's kernels run one at a time) / ncu − 1",
+        ),
         Metric("cold_error", "1", None, "cold / ncu with emptied caches − 1"),
         Metric("do_bench_difference", "1", None, "dirty / do_bench − 1"),
     ],
@@ -125,7 +151,9 @@ def measure_slowdown(bench: Bench, *, kernel: str, slowdown: int) -> dict[str, S
     step = slowed_step(kernel, slowdown, bench.seed)
     step.run()
     error = step.error(bench.result(step.result()))
-    bench.check(error <= step.tolerance, f"{kernel}: the result differs from the exact one by {error:.1e}")
+    bench.check(
+        error <= step.tolerance, f"{kernel}: the result differs from the exact one by {error:.1e}"
+    )
     return {"time": bench.time(step.run, budget=SLOWDOWN_BUDGET)}
 
 
@@ -136,5 +164,8 @@ SLOWDOWN = Benchmark(
     grid={"kernel": ("registers", "memory", "products"), "slowdown": (0, 2, 5, 10)},
     requires=Requires(gpus=1, gpu_memory=12e9, modules=("torch", "numba.cuda")),
     timeout=60,
-    description="Kernels whose loop is longer by 0, 2, 5 or 10 %: a slow-down that a comparison of two runs must find.",
+    description=(
+        "Kernels whose loop is longer by 0, 2, 5 or 10 %: a slow-down that a comparison of two runs"
+        " must find."
+    ),
 )

@@ -1,9 +1,17 @@
-"""Transformer kernels at published shapes: linear layers, attention, experts and memory-bound operators."""
+"""Transformer kernels at published shapes: linear layers, attention, experts and memory-bound
+operators."""
 
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.kernels.attention import DECODE, DECODE_CPU, PREFILL, PREFILL_CPU, TRAINING, WINDOW
+from hpml_plugins.plugins.kernels.attention import (
+    DECODE,
+    DECODE_CPU,
+    PREFILL,
+    PREFILL_CPU,
+    TRAINING,
+    WINDOW,
+)
 from hpml_plugins.plugins.kernels.experts import EXPERTS, EXPERTS_CPU
 from hpml_plugins.plugins.kernels.gemm import GEMM, GEMM_CPU, GEMM_TOKENS
 from hpml_plugins.plugins.kernels.operators import OPERATORS_CPU, OPERATORS_CUDA

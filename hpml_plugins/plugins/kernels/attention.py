@@ -1,4 +1,5 @@
-"""The benchmarks of attention: prefill forward, with backward, with a sliding window, and decoding over a cache."""
+"""The benchmarks of attention: prefill forward, with backward, with a sliding window, and decoding
+over a cache."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ GRADIENT_TOLERANCE = 2e-2
 
 
 def measure(bench: Bench, *, length: int, window: int = 0) -> dict[str, Any]:
-    """Time causal attention of `length` tokens, forward, by the fastest back end.  window: keys of a query; 0: all."""
+    """Time causal attention of `length` tokens, forward, by the fastest back end.  window: keys of
+    a query; 0: all."""
     from hpml_plugins.plugins.kernels import attention_ways as ways
 
     batch, heads, kv_heads, dim = sizes(length, bench.device)
@@ -34,12 +36,16 @@ def measure(bench: Bench, *, length: int, window: int = 0) -> dict[str, Any]:
     pairs = formulas.attention_pairs(length, window)
     bench.work(
         flop=formulas.attention_flop(batch, heads, dim, pairs),
-        bytes=formulas.attention_bytes(batch, length, length, heads, kv_heads, dim, q.element_size()),
+        bytes=formulas.attention_bytes(
+            batch, length, length, heads, kv_heads, dim, q.element_size()
+        ),
         dtype=q.dtype,
     )
 
     builders = builders_of(ways.prefill_ways(window, length, bench.device), q, k, v)
-    return timed(bench, builders, lambda result: relative_error(result[-1, -group:, rows], expected), "flash")
+    return timed(
+        bench, builders, lambda result: relative_error(result[-1, -group:, rows], expected), "flash"
+    )
 
 
 def measure_training(bench: Bench, *, length: int) -> dict[str, Any]:
@@ -62,8 +68,12 @@ def measure_training(bench: Bench, *, length: int) -> dict[str, Any]:
         return lambda: ways.training_step(attend(), q, k, v, gradient)
 
     def error(results: Any) -> float:
-        checked = [each[-1, -group:] for each in results[:2]] + [each[-1, -1] for each in results[2:]]
-        return max(relative_error(found, wanted) for found, wanted in zip(checked, expected, strict=True))
+        checked = [each[-1, -group:] for each in results[:2]] + [
+            each[-1, -1] for each in results[2:]
+        ]
+        return max(
+            relative_error(found, wanted) for found, wanted in zip(checked, expected, strict=True)
+        )
 
     attends = ways.prefill_ways(0, length, bench.device, training=True)
     builders = {name: builder(attend) for name, attend in attends.items()}
@@ -73,7 +83,8 @@ def measure_training(bench: Bench, *, length: int) -> dict[str, Any]:
 def measure_decode(bench: Bench, *, context: int, cache: str) -> dict[str, Any]:
     """Time one query for each sequence over `context` cached tokens.
 
-    cache: "contiguous", or "paged", in pages of 128 tokens in random places. Raises HpmlError for another one.
+    cache: "contiguous", or "paged", in pages of 128 tokens in random places. Raises HpmlError for
+    another one.
     """
     from hpml_plugins.plugins.kernels import attention_ways as ways
 
@@ -82,7 +93,14 @@ def measure_decode(bench: Bench, *, context: int, cache: str) -> dict[str, Any]:
     shape = model(MODEL)
     batch = CACHED[bench.device] // context
     q, k, v = ways.make_inputs(
-        batch, context, shape.heads, shape.kv_heads, shape.head_dim, bench.device, bench.seed, queries=1
+        batch,
+        context,
+        shape.heads,
+        shape.kv_heads,
+        shape.head_dim,
+        bench.device,
+        bench.seed,
+        queries=1,
     )
     k, v = k.contiguous(), v.contiguous()  # of each head, the tokens side by side
     group = shape.heads // shape.kv_heads
@@ -90,7 +108,9 @@ def measure_decode(bench: Bench, *, context: int, cache: str) -> dict[str, Any]:
 
     rows = torch.zeros(1, dtype=torch.long, device=bench.device)
     expected = ways.exact(q[-1, -group:], k[-1, -1], v[-1, -1], 0, False, rows)
-    nbytes = formulas.attention_bytes(batch, 1, context, shape.heads, shape.kv_heads, shape.head_dim, q.element_size())
+    nbytes = formulas.attention_bytes(
+        batch, 1, context, shape.heads, shape.kv_heads, shape.head_dim, q.element_size()
+    )
     flop = formulas.attention_flop(batch, shape.heads, shape.head_dim, context)
     bench.work(flop=flop, bytes=nbytes, dtype=q.dtype)
     if cache == "paged":
@@ -101,11 +121,16 @@ def measure_decode(bench: Bench, *, context: int, cache: str) -> dict[str, Any]:
         attends, baseline = ways.decode_ways(bench.device), "flash"
 
     builders = builders_of(attends, q, k, v)
-    return timed(bench, builders, lambda result: relative_error(result[-1, -group:], expected), baseline)
+    return timed(
+        bench, builders, lambda result: relative_error(result[-1, -group:], expected), baseline
+    )
 
 
-def builders_of(attends: Mapping[str, Callable[[], Any]], q: Any, k: Any, v: Any) -> dict[str, Callable[[], Step]]:
-    """Name → what returns the step, one forward pass of these inputs.  attends: name → what returns the back end."""
+def builders_of(
+    attends: Mapping[str, Callable[[], Any]], q: Any, k: Any, v: Any
+) -> dict[str, Callable[[], Step]]:
+    """Name → what returns the step, one forward pass of these inputs.  attends: name → what returns
+    the back end."""
 
     def builder(attend: Callable[[], Any]) -> Callable[[], Step]:
         return lambda: partial(attend(), q, k, v)
@@ -116,7 +141,8 @@ def builders_of(attends: Mapping[str, Callable[[], Any]], q: Any, k: Any, v: Any
 def sizes(length: int, device: str) -> tuple[int, int, int, int]:
     """Sequences, query heads, heads of keys and values, and numbers per head of MODEL.
 
-    Of sequences longer than two batches, one has a share of the heads, as each of several GPUs that divide a model has.
+    Of sequences longer than two batches, one has a share of the heads, as each of several GPUs that
+    divide a model has.
     """
     shape, tokens = model(MODEL), TOKENS[device]
     gpus = max(1, length // (2 * tokens))
@@ -130,7 +156,8 @@ def timed(
     baseline: str,
     tolerance: float = 0.0,
 ) -> dict[str, Any]:
-    """The metrics: of the fastest variant, with its speed-up over the baseline where that is another one."""
+    """The metrics: of the fastest variant, with its speed-up over the baseline where that is
+    another one."""
     found = survey(bench, builders, error, tolerance or TOLERANCE[bench.device], always=(baseline,))
     step = found.steps[found.fastest]
     bench.progress("timing", 0.6)
@@ -141,23 +168,38 @@ def timed(
     return {"time": time, "error": found.errors[found.fastest], "speedup": ratio}
 
 
-ERROR = Metric("error", "1", "lower", "against float64 of the same inputs, relative, 2-norm", (0, None))
-SPEEDUP = Metric("speedup", "1", "higher", "time of torch's FlashAttention over that of the fastest back end")
+ERROR = Metric(
+    "error", "1", "lower", "against float64 of the same inputs, relative, 2-norm", (0, None)
+)
+SPEEDUP = Metric(
+    "speedup", "1", "higher", "time of torch's FlashAttention over that of the fastest back end"
+)
 PREFILL = Benchmark(
     "kernels_attention",
     measure,
     metrics=(
         Metric("time", "s", "lower", "of one forward pass by the fastest back end"),
-        Metric("rate", "FLOP/s", "higher", "4 · head_dim for each pair of a query and a key that it sees, over time"),
+        Metric(
+            "rate",
+            "FLOP/s",
+            "higher",
+            "4 · head_dim for each pair of a query and a key that it sees, over time",
+        ),
         ERROR,
         SPEEDUP,
     ),
     grid={"length": (512, 8192, 131072)},
     requires=Requires(gpus=1, gpu_memory=40e9, modules=("torch",)),
     timeout=240,
-    description="Causal attention, forward, with the heads of Llama 3.1 8B: the fastest of the installed back ends.",
+    description=(
+        "Causal attention, forward, with the heads of Llama 3.1 8B: the fastest of the installed"
+        " back ends."
+    ),
     terms={
-        "length": "tokens of a sequence; a batch has 16,384, or one sequence: of 131,072 with a quarter of the heads"
+        "length": (
+            "tokens of a sequence; a batch has 16,384, or one sequence: of 131,072 with a quarter"
+            " of the heads"
+        )
     },
 )
 TRAINING = replace(
@@ -185,16 +227,31 @@ DECODE = Benchmark(
     measure_decode,
     metrics=(
         Metric("time", "s", "lower", "of one token of each sequence by the fastest back end"),
-        Metric("bandwidth", "B/s", "higher", "keys and values of the cache, queries and results, over time"),
+        Metric(
+            "bandwidth",
+            "B/s",
+            "higher",
+            "keys and values of the cache, queries and results, over time",
+        ),
         ERROR,
-        Metric("speedup", "1", "higher", "time of torch's FlashAttention, behind a gathering copy if paged, over time"),
+        Metric(
+            "speedup",
+            "1",
+            "higher",
+            "time of torch's FlashAttention, behind a gathering copy if paged, over time",
+        ),
     ),
     grid={"context": (2048, 131072), "cache": ("contiguous", "paged")},
     requires=PREFILL.requires,
     timeout=240,
-    description="Attention of one new token per sequence over 131,072 cached tokens, with the heads of Llama 3.1 8B.",
+    description=(
+        "Attention of one new token per sequence over 131,072 cached tokens, with the heads of"
+        " Llama 3.1 8B."
+    ),
     terms={
-        "context": "cached tokens of a sequence; all sequences have 131,072 together, on a CPU 4,096",
+        "context": (
+            "cached tokens of a sequence; all sequences have 131,072 together, on a CPU 4,096"
+        ),
         "cache=paged": "pages of 128 tokens in random places",
     },
 )
@@ -211,5 +268,7 @@ DECODE_CPU = replace(
     name="kernels_decode_cpu",
     grid={"context": (1024,), "cache": ("contiguous",)},
     requires=Requires(modules=("torch",)),
-    description="Attention of one new token per sequence over 4,096 cached tokens on the CPU, in float32.",
+    description=(
+        "Attention of one new token per sequence over 4,096 cached tokens on the CPU, in float32."
+    ),
 )

@@ -1,7 +1,8 @@
-"""Attention by the back ends that torch has, and by FlashAttention 3; its definition in float64. Imports torch.
+"""Attention by the back ends that torch has, and by FlashAttention 3; its definition in float64.
+Imports torch.
 
-Queries are (batch, heads, queries, head_dim), keys and values (batch, kv_heads, keys, head_dim); each group of
-heads / kv_heads query heads shares a head of keys and values.
+Queries are (batch, heads, queries, head_dim), keys and values (batch, kv_heads, keys, head_dim);
+each group of heads / kv_heads query heads shares a head of keys and values.
 """
 
 from __future__ import annotations
@@ -28,9 +29,18 @@ Attend = Callable[[Any, Any, Any], Any]
 
 
 def make_inputs(
-    batch: int, length: int, heads: int, kv_heads: int, dim: int, device: str, seed: int, *, queries: int = 0
+    batch: int,
+    length: int,
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    device: str,
+    seed: int,
+    *,
+    queries: int = 0,
 ) -> tuple[Any, Any, Any]:
-    """Normal queries, keys and values; bfloat16 on a GPU, float32 on a CPU. queries: per sequence; 0: `length`.
+    """Normal queries, keys and values; bfloat16 on a GPU, float32 on a CPU. queries: per sequence;
+    0: `length`.
 
     In memory the heads of a token lie side by side, as a model's linear layer leaves them.
     """
@@ -38,14 +48,17 @@ def make_inputs(
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
 
     def draw(tokens: int, count: int) -> Any:
-        drawn = torch.empty(batch, tokens, count, dim, dtype=dtype, device=device).normal_(generator=generator)
+        drawn = torch.empty(batch, tokens, count, dim, dtype=dtype, device=device).normal_(
+            generator=generator
+        )
         return drawn.transpose(1, 2)
 
     return draw(queries or length, heads), draw(length, kv_heads), draw(length, kv_heads)
 
 
 def by_torch(backend: str, *, causal: bool, repeat: bool = False) -> Attend:
-    """`scaled_dot_product_attention` by one back end. repeat: copy keys and values for each query head of a group."""
+    """`scaled_dot_product_attention` by one back end. repeat: copy keys and values for each query
+    head of a group."""
 
     def attend(q: Any, k: Any, v: Any) -> Any:
         if repeat:
@@ -57,13 +70,25 @@ def by_torch(backend: str, *, causal: bool, repeat: bool = False) -> Attend:
 
 
 def windowed_flash(window: int) -> Attend:
-    """torch's FlashAttention with a sliding window, which `scaled_dot_product_attention` has no argument for."""
+    """torch's FlashAttention with a sliding window, which `scaled_dot_product_attention` has no
+    argument for."""
 
     def attend(q: Any, k: Any, v: Any) -> Any:
         q, k, v = (each.transpose(1, 2) for each in (q, k, v))
         length = q.shape[1]
         result = torch.ops.aten._flash_attention_forward(
-            q, k, v, None, None, length, length, 0.0, True, False, window_size_left=window - 1, window_size_right=0
+            q,
+            k,
+            v,
+            None,
+            None,
+            length,
+            length,
+            0.0,
+            True,
+            False,
+            window_size_left=window - 1,
+            window_size_right=0,
         )
         return result[0].transpose(1, 2)
 
@@ -71,43 +96,54 @@ def windowed_flash(window: int) -> Attend:
 
 
 def by_flash_attention_3(window: int = 0, *, causal: bool = True) -> Attend:
-    """FlashAttention 3, of the package `flash_attn_interface`. Raises ImportError where it is not installed."""
+    """FlashAttention 3, of the package `flash_attn_interface`. Raises ImportError where it is not
+    installed."""
     from flash_attn_interface import flash_attn_func  # type: ignore[import-not-found]
 
     sides = (window - 1, 0) if window else (-1, -1)
 
     def attend(q: Any, k: Any, v: Any) -> Any:
-        result = flash_attn_func(*(each.transpose(1, 2) for each in (q, k, v)), causal=causal, window_size=sides)
+        result = flash_attn_func(
+            *(each.transpose(1, 2) for each in (q, k, v)), causal=causal, window_size=sides
+        )
         return (result[0] if isinstance(result, tuple) else result).transpose(1, 2)
 
     return attend
 
 
 def by_flex(mask: str, *arguments: Any) -> Attend:
-    """FlexAttention with a mask of the module `flex`, which is imported on use: torch's part of it takes seconds."""
+    """FlexAttention with a mask of the module `flex`, which is imported on use: torch's part of it
+    takes seconds."""
     from hpml_plugins.plugins.kernels import flex
 
     return flex.attend(getattr(flex, mask)(*arguments))
 
 
 def page_table(batch: int, length: int, device: str, seed: int) -> Any:
-    """The places of each sequence's pages in the cache, (batch, pages): all places, in random order."""
+    """The places of each sequence's pages in the cache, (batch, pages): all places, in random
+    order."""
     pages = length // PAGE
     order = torch.randperm(batch * pages, generator=torch.Generator().manual_seed(seed))
     return order.reshape(batch, pages).to(device)
 
 
 def to_pages(values: Any, table: Any) -> Any:
-    """Keys or values (batch, kv_heads, length, dim) as a paged cache, (1, kv_heads, batch · length, dim)."""
+    """Keys or values (batch, kv_heads, length, dim) as a paged cache, (1, kv_heads, batch · length,
+    dim)."""
     batch, heads, length, dim = values.shape
-    pages = values.reshape(batch, heads, -1, PAGE, dim).permute(1, 0, 2, 3, 4).reshape(heads, -1, PAGE, dim)
+    pages = (
+        values.reshape(batch, heads, -1, PAGE, dim)
+        .permute(1, 0, 2, 3, 4)
+        .reshape(heads, -1, PAGE, dim)
+    )
     cache = torch.empty_like(pages, memory_format=torch.contiguous_format)
     cache[:, table.flatten()] = pages
     return cache.reshape(1, heads, batch * length, dim)
 
 
 def gather_pages(cache: Any, table: Any) -> Any:
-    """The opposite of `to_pages`: one copy of the cache, of which the sequences are the second dimension in memory."""
+    """The opposite of `to_pages`: one copy of the cache, of which the sequences are the second
+    dimension in memory."""
     _, heads, _, dim = cache.shape
     pages = cache.reshape(heads, -1, PAGE * dim).index_select(1, table.flatten())
     return pages.reshape(heads, len(table), -1, dim).transpose(0, 1)
@@ -144,11 +180,14 @@ def _exact_rows(q: Any, k: Any, v: Any, window: int, causal: bool, rows: Any) ->
     return weights, weights @ v
 
 
-def exact_gradients(q: Any, k: Any, v: Any, gradient: Any, chunk: int = 1024) -> tuple[Any, Any, Any, Any]:
-    """Result and gradients of queries, keys and values of causal attention, in float64, a chunk of queries at a time.
+def exact_gradients(
+    q: Any, k: Any, v: Any, gradient: Any, chunk: int = 1024
+) -> tuple[Any, Any, Any, Any]:
+    """Result and gradients of queries, keys and values of causal attention, in float64, a chunk of
+    queries at a time.
 
-    With s = q kᵀ / √d, p = softmax(s) and the result's gradient g: dv = pᵀ g, ds = p ∘ (g vᵀ − rowsum(p ∘ g vᵀ)),
-    dq = ds k / √d, dk = dsᵀ q / √d.
+    With s = q kᵀ / √d, p = softmax(s) and the result's gradient g: dv = pᵀ g, ds = p ∘ (g vᵀ −
+    rowsum(p ∘ g vᵀ)), dq = ds k / √d, dk = dsᵀ q / √d.
     """
     q, k, v, gradient = (each.double() for each in (q, k, v, gradient))
     scale = q.shape[-1] ** -0.5
@@ -174,12 +213,16 @@ def some_rows(length: int, count: int = 128) -> Any:
 
 
 def not_tried(reason: str) -> Attend:
-    """Stands for a back end that this plugin leaves out: raises NotImplementedError with the reason."""
+    """Stands for a back end that this plugin leaves out: raises NotImplementedError with the
+    reason."""
     raise NotImplementedError(f"not tried: {reason}")
 
 
-def prefill_ways(window: int, length: int, device: str, *, training: bool = False) -> dict[str, Callable[[], Attend]]:
-    """Name → what returns causal attention by one back end; it raises where the back end is missing.
+def prefill_ways(
+    window: int, length: int, device: str, *, training: bool = False
+) -> dict[str, Callable[[], Attend]]:
+    """Name → what returns causal attention by one back end; it raises where the back end is
+    missing.
 
     training: whether the backward pass is computed too.
     """
@@ -202,7 +245,11 @@ def prefill_ways(window: int, length: int, device: str, *, training: bool = Fals
         "efficient, keys repeated": partial(by_torch, "efficient", causal=True, repeat=True),
         **({} if training else {"Flex": flex}),
         "FlashAttention 3": third,
-        **({"Flex": partial(not_tried, "its backward pass takes too long to compile")} if training else {}),
+        **(
+            {"Flex": partial(not_tried, "its backward pass takes too long to compile")}
+            if training
+            else {}
+        ),
     }
 
 
@@ -214,13 +261,18 @@ def decode_ways(device: str) -> dict[str, Callable[[], Attend]]:
         "flash": partial(by_torch, "flash", causal=False),
         "cuDNN": partial(by_torch, "cuDNN", causal=False),
         "FlashAttention 3": partial(by_flash_attention_3, causal=False),
-        "efficient": partial(not_tried, "it needs the cache's keys and values repeated for each query head"),
-        "Flex": partial(not_tried, "without a mask by blocks it does not divide the keys of one sequence"),
+        "efficient": partial(
+            not_tried, "it needs the cache's keys and values repeated for each query head"
+        ),
+        "Flex": partial(
+            not_tried, "without a mask by blocks it does not divide the keys of one sequence"
+        ),
     }
 
 
 def paged_ways(table: Any) -> dict[str, Callable[[], Attend]]:
-    """The same over a paged cache: gathered into a contiguous one first, or read in place by FlexAttention."""
+    """The same over a paged cache: gathered into a contiguous one first, or read in place by
+    FlexAttention."""
     backend = by_torch("flash", causal=False)
 
     def gathered(q: Any, k: Any, v: Any) -> Any:

@@ -11,15 +11,21 @@ from hpml_plugins.plugins.kernels.gemm import FORMATS, product_bytes
 from hpml_plugins.plugins.kernels.models import layer_shape
 
 Row = dict[str, Any]
-ATTENTION = ("kernels_attention", "kernels_attention_training", "kernels_attention_window", "kernels_decode")
+ATTENTION = (
+    "kernels_attention",
+    "kernels_attention_training",
+    "kernels_attention_window",
+    "kernels_decode",
+)
 STAGES = ("layer_time", "time", "routing_time", "permutation_time", "combination_time")
 
 
 def linear_layers(records: Sequence[Record]) -> Table:
-    """Products of a layer's weight with 1 to 16,384 tokens, by the fastest way of each format; short timings.
-    share: of the published peak of the roof that binds, which is memory for few tokens and compute for many. Calls
-    follow one another: of weights that are not much larger than the L2 cache, a part is read from it instead of memory
-    (of an H200's 60 MiB, in the layers of 8B and Mixtral).
+    """Products of a layer's weight with 1 to 16,384 tokens, by the fastest way of each format;
+    short timings. share: of the published peak of the roof that binds, which is memory for few
+    tokens and compute for many. Calls follow one another: of weights that are not much larger than
+    the L2 cache, a part is read from it instead of memory (of an H200's 60 MiB, in the layers of 8B
+    and Mixtral).
     """
     table = Table.of_series(records, "tokens", "layer", more=_card)
 
@@ -29,7 +35,10 @@ def linear_layers(records: Sequence[Record]) -> Table:
         peak = card.peak(FORMATS[row["format"]][1]) if card else None
         nbytes = product_bytes(row["format"], row["tokens"], n, k)
         binds = bound(2 * row["tokens"] * n * k, nbytes, peak, card.bandwidth if card else None)
-        limit = {"compute": (row["rate"], peak), "memory": (row["bandwidth"], card and card.bandwidth)}.get(binds)
+        limit = {
+            "compute": (row["rate"], peak),
+            "memory": (row["bandwidth"], card and card.bandwidth),
+        }.get(binds)
         return {"bound": binds, "share": limit[0] / limit[1] if limit and limit[1] else None}
 
     return table.extended(against_roof, {"share": "1"})
@@ -40,7 +49,8 @@ def _card(record: Record) -> Row:
 
 
 def fastest(records: Sequence[Record]) -> Table:
-    """The way that was chosen for each point, in its first round, and whose time is measured in full."""
+    """The way that was chosen for each point, in its first round, and whose time is measured in
+    full."""
 
     def chosen(record: Record) -> Row:
         time = record.metrics.get("time")
@@ -52,17 +62,25 @@ def fastest(records: Sequence[Record]) -> Table:
 
 
 def attention(records: Sequence[Record]) -> Table:
-    """Back ends of attention, short timings; the fastest one is measured in full. Missing ones have their reason in the
-    table. Decoding is bound by the memory: its axis is the cache's bandwidth.
+    """Back ends of attention, short timings; the fastest one is measured in full. Missing ones have
+    their reason in the table. Decoding is bound by the memory: its axis is the cache's bandwidth.
     """
 
     def named(record: Record) -> Row:
-        kind = record.benchmark.removeprefix("kernels_").replace("attention_", "").replace("attention", "forward")
+        kind = (
+            record.benchmark.removeprefix("kernels_")
+            .replace("attention_", "")
+            .replace("attention", "forward")
+        )
         size = record.params.get("length") or record.params.get("context")
         work = record.work.get("time")
         cache = str(record.params.get("cache", ""))
-        return {"kind": f"{kind} {cache}".strip(), "length": size, "flop": work.flop if work else 0.0,
-                "bytes": work.bytes if work else 0.0}  # fmt: skip
+        return {
+            "kind": f"{kind} {cache}".strip(),
+            "length": size,
+            "flop": work.flop if work else 0.0,
+            "bytes": work.bytes if work else 0.0,
+        }
 
     table = Table.of_series(records, "variants", more=named, units={"flop": "FLOP", "bytes": "B"})
 
@@ -77,23 +95,30 @@ def attention(records: Sequence[Record]) -> Table:
 
 
 def experts(records: Sequence[Record]) -> Table:
-    """A layer of experts and its stages. time: of the product out of the experts alone; the others are short timings.
-    speedup: of one grouped kernel over a loop of products.
+    """A layer of experts and its stages. time: of the product out of the experts alone; the others
+    are short timings. speedup: of one grouped kernel over a loop of products.
     """
     return Table.of_records(records, *STAGES, "rate", "error", intervals=("speedup",))
 
 
 def operators(records: Sequence[Record]) -> Table:
-    """Our kernels, torch's operations and what torch.compile makes of them; short timings, bytes over time.
-    The published bandwidth of the memory is in the table, and the metric `copy_share` compares with a copy.
+    """Our kernels, torch's operations and what torch.compile makes of them; short timings, bytes
+    over time. The published bandwidth of the memory is in the table, and the metric `copy_share`
+    compares with a copy.
     """
 
     def declared(record: Record) -> Row:
         work, card = record.work.get("time"), find_gpu(str(_card(record)["card"]))
-        return {**record.params, "bytes": work.bytes if work else 0.0, "peak": card.bandwidth if card else None}
+        return {
+            **record.params,
+            "bytes": work.bytes if work else 0.0,
+            "peak": card.bandwidth if card else None,
+        }
 
     table = Table.of_series(records, "variants", more=declared, units={"bytes": "B", "peak": "B/s"})
-    return table.extended(lambda row: {"bandwidth": row["time"] and row["bytes"] / row["time"]}, {"bandwidth": "B/s"})
+    return table.extended(
+        lambda row: {"bandwidth": row["time"] and row["bytes"] / row["time"]}, {"bandwidth": "B/s"}
+    )
 
 
 FIGURES = [
@@ -117,7 +142,10 @@ FIGURES = [
         attention,
         dot_chart(
             ("kind", "{length} tokens"),
-            [Axis("rate", "prefill", "FLOP/s", zero=True), Axis("bandwidth", "decoding", "B/s", zero=True)],
+            [
+                Axis("rate", "prefill", "FLOP/s", zero=True),
+                Axis("bandwidth", "decoding", "B/s", zero=True),
+            ],
             ("machine", "variant"),
         ),
     ),
@@ -126,7 +154,12 @@ FIGURES = [
         "A layer of experts",
         ("kernels_experts",),
         experts,
-        dot_chart(("{tokens} tokens", "load"), Axis("value", "time", "s", log=True), ("machine", "part"), parts=STAGES),
+        dot_chart(
+            ("{tokens} tokens", "load"),
+            Axis("value", "time", "s", log=True),
+            ("machine", "part"),
+            parts=STAGES,
+        ),
     ),
     Figure(
         "operators",
@@ -140,5 +173,10 @@ FIGURES = [
             rules=[Rule("x", "peak", "published peak")],
         ),
     ),
-    Figure("fastest", "The fastest way of each point", ("kernels_gemm", *ATTENTION, "kernels_experts"), fastest),
+    Figure(
+        "fastest",
+        "The fastest way of each point",
+        ("kernels_gemm", *ATTENTION, "kernels_experts"),
+        fastest,
+    ),
 ]

@@ -9,9 +9,11 @@ import torch._inductor.config
 
 
 def compile_here(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function by torch.compile, for the shapes that it is called with, compiled in this process.
+    """The function by torch.compile, for the shapes that it is called with, compiled in this
+    process.
 
-    By default a pool of processes is started, which takes several seconds in each process that measures a point.
+    By default a pool of processes is started, which takes several seconds in each process that
+    measures a point.
     """
     torch._inductor.config.compile_threads = 1
     compiled: Callable[..., Any] = torch.compile(function, dynamic=False)

@@ -1,4 +1,5 @@
-"""A layer of a mixture of experts, by stages: routing, permutation, grouped products, combination. Imports torch."""
+"""A layer of a mixture of experts, by stages: routing, permutation, grouped products, combination.
+Imports torch."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ MARGIN = 16.0
 
 @dataclass(frozen=True)
 class Routing:
-    """Where tokens go. weights: of each token's experts, (tokens, top).  rows: the token of each row of the permuted
-    input, sorted by expert, (tokens · top,).  order: which choice of all tokens' it is.  ends: the row behind the last
-    one of each expert, int32.
+    """Where tokens go. weights: of each token's experts, (tokens, top).  rows: the token of each
+    row of the permuted input, sorted by expert, (tokens · top,).  order: which choice of all
+    tokens' it is.  ends: the row behind the last one of each expert, int32.
     """
 
     weights: Any
@@ -30,8 +31,9 @@ class Routing:
 
 @dataclass(frozen=True)
 class Experts:
-    """The weights of a layer. router: (experts, hidden).  gate_up: (experts, 2 · intermediate, hidden).  down:
-    (experts, hidden, intermediate).  numbers: 0, 1, … of the experts.  top: experts per token.
+    """The weights of a layer. router: (experts, hidden).  gate_up: (experts, 2 · intermediate,
+    hidden).  down: (experts, hidden, intermediate).  numbers: 0, 1, … of the experts.  top: experts
+    per token.
     """
 
     router: Any
@@ -41,7 +43,8 @@ class Experts:
     top: int
 
     def choose(self, x: Any) -> tuple[Any, Any]:
-        """The weights and the experts of each token, (tokens, top): softmax over the highest logits."""
+        """The weights and the experts of each token, (tokens, top): softmax over the highest
+        logits."""
         highest, chosen = (x @ self.router.T).float().topk(self.top, dim=1)
         return highest.softmax(1), chosen
 
@@ -73,12 +76,15 @@ class Experts:
         return self.combine(grouped(inner, self.down, routing.ends), routing)
 
     def exact(self, x: Any, token: int) -> Any:
-        """The layer's result for one token, in float64, by its definition, of the experts that `choose` names."""
+        """The layer's result for one token, in float64, by its definition, of the experts that
+        `choose` names."""
         weights, chosen = self.choose(x[token : token + 1])
         value, total = x[token].double(), 0.0
         for weight, expert in zip(weights[0].double(), chosen[0].tolist(), strict=True):
             gate, up = (self.gate_up[expert].double() @ value).chunk(2)
-            total = total + weight * (self.down[expert].double() @ (torch.nn.functional.silu(gate) * up))
+            total = total + weight * (
+                self.down[expert].double() @ (torch.nn.functional.silu(gate) * up)
+            )
         return total
 
 
@@ -88,17 +94,22 @@ def grouped(rows: Any, weights: Any, ends: Any) -> Any:
 
 
 def looped(rows: Any, weights: Any, counts: list[int], out: Any) -> Any:
-    """The same by one product per expert, into out.  counts: rows of each expert, known to the host."""
+    """The same by one product per expert, into out.  counts: rows of each expert, known to the
+    host."""
     for part, weight, result in zip(rows.split(counts), weights, out.split(counts), strict=True):
         if len(part):
             torch.mm(part, weight.t(), out=result)
     return out
 
 
-def build(shape: Model, counts: list[int], tokens: int, device: str, seed: int) -> tuple[Experts, Any]:
-    """A layer of the model, and `tokens` tokens that its router sends to the experts in these counts.
+def build(
+    shape: Model, counts: list[int], tokens: int, device: str, seed: int
+) -> tuple[Experts, Any]:
+    """A layer of the model, and `tokens` tokens that its router sends to the experts in these
+    counts.
 
-    The router's rows are orthonormal; a token is a normal number everywhere plus MARGIN times the rows of its experts.
+    The router's rows are orthonormal; a token is a normal number everywhere plus MARGIN times the
+    rows of its experts.
     """
     generator = torch.Generator(device).manual_seed(seed)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
@@ -112,7 +123,9 @@ def build(shape: Model, counts: list[int], tokens: int, device: str, seed: int) 
     random = torch.randn(shape.hidden, shape.experts, generator=generator, device=device)
     router = torch.linalg.qr(random)[0].T.contiguous()
     chosen = torch.tensor(assignment(counts, tokens), device=device)
-    x = torch.randn(tokens, shape.hidden, generator=generator, device=device) + MARGIN * router[chosen].sum(1)
+    x = torch.randn(tokens, shape.hidden, generator=generator, device=device) + MARGIN * router[
+        chosen
+    ].sum(1)
     shuffled = x[torch.randperm(tokens, generator=generator, device=device)]
     gate_up = draw(shape.experts, 2 * shape.intermediate, shape.hidden)
     down = draw(shape.experts, shape.hidden, shape.intermediate)

@@ -1,4 +1,5 @@
-"""The benchmarks `kernels_gemm` and `kernels_gemm_tokens`: linear layers of published models in several formats."""
+"""The benchmarks `kernels_gemm` and `kernels_gemm_tokens`: linear layers of published models in
+several formats."""
 
 from __future__ import annotations
 
@@ -9,12 +10,20 @@ from typing import TYPE_CHECKING, Any
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
 from hpml_plugins.plugins.kernels import formulas
 from hpml_plugins.plugins.kernels.models import layer_shape
-from hpml_plugins.plugins.kernels.variants import Step, refusal_of, release_memory, speedup, survey, trial
+from hpml_plugins.plugins.kernels.variants import (
+    Step,
+    refusal_of,
+    release_memory,
+    speedup,
+    survey,
+    trial,
+)
 
 if TYPE_CHECKING:
     from hpml_plugins.plugins.kernels.products import Product
 
-#: Format → the compute capability that computes it in hardware, the precision of its peak, and the bytes of a number.
+#: Format → the compute capability that computes it in hardware, the precision of its peak, and the
+#: bytes of a number.
 FORMATS = {
     "float32": ((0, 0), "float32", 4.0),
     "bfloat16": ((8, 0), "bfloat16", 2.0),
@@ -33,7 +42,8 @@ SWEPT = ("bfloat16", "fp8_tensor", "fp8_row", "int8")
 
 
 def has_format(node: Node, point: dict[str, Any]) -> str:
-    """Why the node's card does not have the number format of the point in hardware; "" if it does."""
+    """Why the node's card does not have the number format of the point in hardware; "" if it
+    does."""
     format = str(point.get("format", "bfloat16"))
     needs = FORMATS[format][0]
     if not node.gpus or not (has := node.gpus[0].capability):
@@ -44,7 +54,8 @@ def has_format(node: Node, point: dict[str, Any]) -> str:
 
 
 def measure(bench: Bench, *, layer: str, tokens: int, format: str) -> dict[str, Any]:
-    """Time a linear layer on `tokens` rows by the fastest way in this format, and against torch.mm in the plain one.
+    """Time a linear layer on `tokens` rows by the fastest way in this format, and against torch.mm
+    in the plain one.
 
     layer: see `models.layer_shape`.  The way is found in the point's first round.
     """
@@ -77,17 +88,23 @@ def measure(bench: Bench, *, layer: str, tokens: int, format: str) -> dict[str, 
 
 
 def product_bytes(format: str, m: int, n: int, k: int) -> float:
-    """Bytes of the operands with their scales, and of the result in bfloat16 (of float32: in float32).
+    """Bytes of the operands with their scales, and of the result in bfloat16 (of float32: in
+    float32).
 
-    torch._int_mm writes twice as many for the result, in int32: not counted, so that ways of a format can be compared.
+    torch._int_mm writes twice as many for the result, in int32: not counted, so that ways of a
+    format can be compared.
     """
-    return formulas.gemm_bytes(m, n, k, item=FORMATS[format][2], out=4 if format == "float32" else 2)
+    return formulas.gemm_bytes(
+        m, n, k, item=FORMATS[format][2], out=4 if format == "float32" else 2
+    )
 
 
 def measure_tokens(bench: Bench, *, layer: str) -> dict[str, Any]:
-    """Time a layer in bfloat16 for one row and for the most rows; the series `tokens` has rows in between, and formats.
+    """Time a layer in bfloat16 for one row and for the most rows; the series `tokens` has rows in
+    between, and formats.
 
-    The series is measured in the point's first round, with short timings that a power limit may affect.
+    The series is measured in the point's first round, with short timings that a power limit may
+    affect.
     """
     import torch
 
@@ -109,12 +126,17 @@ def measure_tokens(bench: Bench, *, layer: str) -> dict[str, Any]:
 
     rows = bench.once("tokens", sweep)
     names = ("format", "tokens", "way", "time", "rate", "bandwidth")
-    columns: dict[str, list[Any]] = dict(zip(names, map(list, zip(*with_rates(rows, n, k), strict=True)), strict=True))
+    columns: dict[str, list[Any]] = dict(
+        zip(names, map(list, zip(*with_rates(rows, n, k), strict=True)), strict=True)
+    )
     bench.series("tokens", columns, {"time": "s", "rate": "OP/s", "bandwidth": "B/s"})
 
     one, all_rows = (product("bfloat16", part, w) for part in (x[:1], x))
     steps = {"decode_time": one.ways["torch.mm"](), "time": all_rows.ways["torch.mm"]()}
-    error = max(each.error(bench.result(step())) for each, step in zip((one, all_rows), steps.values(), strict=True))
+    error = max(
+        each.error(bench.result(step()))
+        for each, step in zip((one, all_rows), steps.values(), strict=True)
+    )
     bench.check(error <= LARGEST_ERROR, "a product differs from float64")
     bench.work(bytes=product_bytes("bfloat16", 1, n, k), of="decode_time")
     bench.work(flop=formulas.gemm_flop(most, n, k), dtype="bfloat16")
@@ -123,7 +145,8 @@ def measure_tokens(bench: Bench, *, layer: str) -> dict[str, Any]:
 
 
 def timed_ways(bench: Bench, format: str, wanted: Product, tokens: int) -> list[list[Any]]:
-    """Format, tokens, way and time of the fastest way; nothing where none runs. A wrong result fails the point."""
+    """Format, tokens, way and time of the fastest way; nothing where none runs. A wrong result
+    fails the point."""
     found: list[list[Any]] = []
     steps: dict[str, Step] = {}
 
@@ -145,11 +168,22 @@ def timed_ways(bench: Bench, format: str, wanted: Product, tokens: int) -> list[
 def with_rates(rows: list[list[Any]], n: int, k: int) -> list[list[Any]]:
     """The rows with operations and bytes per second behind them."""
     return [
-        [*row, formulas.gemm_flop(row[1], n, k) / row[3], product_bytes(row[0], row[1], n, k) / row[3]] for row in rows
+        [
+            *row,
+            formulas.gemm_flop(row[1], n, k) / row[3],
+            product_bytes(row[0], row[1], n, k) / row[3],
+        ]
+        for row in rows
     ]
 
 
-ERROR = Metric("error", "1", "lower", "against float64 of the numbers before quantisation, relative, 2-norm", (0, None))
+ERROR = Metric(
+    "error",
+    "1",
+    "lower",
+    "against float64 of the numbers before quantisation, relative, 2-norm",
+    (0, None),
+)
 GEMM = Benchmark(
     "kernels_gemm",
     measure,
@@ -158,14 +192,29 @@ GEMM = Benchmark(
         Metric("rate", "OP/s", "higher", "2 m n k over time"),
         Metric("bandwidth", "B/s", "higher", "operands and result over time"),
         ERROR,
-        Metric("quantize_time", "s", "lower", "of quantising the activations, which each use of the layer needs"),
-        Metric("speedup", "1", "higher", "time of torch.mm in bfloat16 (on a CPU float32) over that of the product"),
-        Metric("net_speedup", "1", "higher", "the same over quantising the activations and the product"),
+        Metric(
+            "quantize_time",
+            "s",
+            "lower",
+            "of quantising the activations, which each use of the layer needs",
+        ),
+        Metric(
+            "speedup",
+            "1",
+            "higher",
+            "time of torch.mm in bfloat16 (on a CPU float32) over that of the product",
+        ),
+        Metric(
+            "net_speedup", "1", "higher", "the same over quantising the activations and the product"
+        ),
     ),
     grid={"layer": ("llama-3.1-70b/up",), "tokens": (16, 8192), "format": tuple(FORMATS)[1:]},
     requires=Requires(gpus=1, gpu_memory=24e9, modules=("torch",), also=(has_format,)),
     timeout=180,
-    description="A linear layer of Llama 3.1 70B, 28672 × 8192, in several number formats, for 16 and 8192 tokens.",
+    description=(
+        "A linear layer of Llama 3.1 70B, 28672 × 8192, in several number formats, for 16 and 8192"
+        " tokens."
+    ),
     terms={
         "tokens": "rows of the activations, M",
         "layer": "MODEL/LAYER: the weight's N and K are in models.yaml",
@@ -190,7 +239,10 @@ GEMM_TOKENS = Benchmark(
     requires=Requires(gpus=1, gpu_memory=24e9, modules=("torch",), also=(has_format,)),
     timeout=180,
     rounds=1,  # the sweep is a series, which further rounds would not repeat
-    description="Linear layers of Llama 3.1 and of an expert of Mixtral, for 1 to 16,384 tokens, in several formats.",
+    description=(
+        "Linear layers of Llama 3.1 and of an expert of Mixtral, for 1 to 16,384 tokens, in several"
+        " formats."
+    ),
     terms={"layer": "MODEL/LAYER: the weight's N and K are in models.yaml"},
 )
 GEMM_CPU = replace(

@@ -12,7 +12,8 @@ from hpml_plugins import HpmlError
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The shapes of one model; models.yaml says what each number is. 0: the model has no such part."""
+    """The shapes of one model; models.yaml says what each number is. 0: the model has no such
+    part."""
 
     hidden: int
     intermediate: int
@@ -27,7 +28,8 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shape(NamedTuple):
-    """The weight of a linear layer: `n` outputs of `k` inputs. M, the rows that it is applied to, are tokens."""
+    """The weight of a linear layer: `n` outputs of `k` inputs. M, the rows that it is applied to,
+    are tokens."""
 
     n: int
     k: int
@@ -38,7 +40,9 @@ def models() -> dict[str, Model]:
     """Every model of models.yaml by name."""
     import yaml  # not at the top: discovery imports this module
 
-    return msgspec.convert(yaml.safe_load(Path(__file__).with_name("models.yaml").read_text()), dict[str, Model])
+    return msgspec.convert(
+        yaml.safe_load(Path(__file__).with_name("models.yaml").read_text()), dict[str, Model]
+    )
 
 
 def model(name: str) -> Model:
@@ -51,9 +55,9 @@ def model(name: str) -> Model:
 def layer_shape(layer: str) -> Shape:
     """The shape of a linear layer, named "MODEL/LAYER": "llama-3.1-70b/up" is (28672, 8192).
 
-    qkv: queries, keys and values in one product.  out: behind the attention.  up: one of the two products into the
-    feed-forward block, or into one expert.  gate_up: both in one.  down: out of it.  head: logits of the vocabulary.
-    Raises HpmlError for another model or layer.
+    qkv: queries, keys and values in one product.  out: behind the attention.  up: one of the two
+    products into the feed-forward block, or into one expert.  gate_up: both in one.  down: out of
+    it.  head: logits of the vocabulary. Raises HpmlError for another model or layer.
     """
     name, _, part = layer.partition("/")
     of = model(name)

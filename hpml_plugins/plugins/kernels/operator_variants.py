@@ -1,4 +1,5 @@
-"""The memory-bound operators: inputs, the definition in torch, our Triton kernel, and the bytes. Imports torch."""
+"""The memory-bound operators: inputs, the definition in torch, our Triton kernel, and the bytes.
+Imports torch."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from hpml_plugins.plugins.kernels.variants import Step, relative_error
 
 #: Of RMSNorm, as in Llama.
 EPSILON = 1e-5
-#: Numbers in a row of softmax: the scores of a query with 8192 keys, a length at which `kernels_attention` is measured.
-#: It is also the hidden width of Llama 3.1 70B. A row of bfloat16 has 16 KiB, which one program holds in registers.
+#: Numbers in a row of softmax: the scores of a query with 8192 keys, a length at which
+#: `kernels_attention` is measured. It is also the hidden width of Llama 3.1 70B. A row of bfloat16
+#: has 16 KiB, which one program holds in registers.
 SOFTMAX_WIDTH = 8192
 #: First and last rows that are compared with float64.
 CHECKED = 64
@@ -25,9 +27,9 @@ CHECKED = 64
 class Operator:
     """One operator over its inputs.
 
-    define: the operator in torch's functions, of inputs of any floating dtype.  inputs: its arguments, the first of
-    which has a row per token.  make: returns a call of our kernel.  nbytes: read and written at least.
-    shared: which arguments do not have a row per token.
+    define: the operator in torch's functions, of inputs of any floating dtype.  inputs: its
+    arguments, the first of which has a row per token.  make: returns a call of our kernel.  nbytes:
+    read and written at least. shared: which arguments do not have a row per token.
     """
 
     define: Callable[..., Any]
@@ -44,14 +46,20 @@ class Operator:
         """Relative error of the first and last rows against the definition in float64."""
         errors = []
         for rows in (slice(0, CHECKED), slice(-CHECKED, None)):
-            few = [each if number in self.shared else each[rows] for number, each in enumerate(self.inputs)]
-            exact = self.define(*(each.double() if each.is_floating_point() else each for each in few))
+            few = [
+                each if number in self.shared else each[rows]
+                for number, each in enumerate(self.inputs)
+            ]
+            exact = self.define(
+                *(each.double() if each.is_floating_point() else each for each in few)
+            )
             errors.append(relative_error(result[rows], exact))
         return max(errors)
 
 
 def build(name: str, nbytes: int, shape: Model, device: str, seed: int) -> Operator:
-    """The operator "rms_norm", "rotary", "swiglu", "cross_entropy" or "softmax", whose input has about `nbytes`.
+    """The operator "rms_norm", "rotary", "swiglu", "cross_entropy" or "softmax", whose input has
+    about `nbytes`.
 
     bfloat16 on a GPU, float32 on a CPU. Raises HpmlError for another name.
     """
@@ -70,7 +78,9 @@ def build(name: str, nbytes: int, shape: Model, device: str, seed: int) -> Opera
     def draw(*size: int) -> Any:
         """A tensor with rows of this size, as many as fit."""
         row = torch.Size(size).numel() * dtype.itemsize
-        return torch.empty(max(1, nbytes // row), *size, dtype=dtype, device=device).normal_(generator=generator)
+        return torch.empty(max(1, nbytes // row), *size, dtype=dtype, device=device).normal_(
+            generator=generator
+        )
 
     return builders[name](draw, shape, generator)
 
@@ -132,7 +142,9 @@ def _swiglu(draw: Callable[..., Any], shape: Model, generator: Any) -> Operator:
 
 def _cross_entropy(draw: Callable[..., Any], shape: Model, generator: Any) -> Operator:
     logits = draw(shape.vocabulary)
-    target = torch.randint(shape.vocabulary, (len(logits),), generator=generator, device=logits.device)
+    target = torch.randint(
+        shape.vocabulary, (len(logits),), generator=generator, device=logits.device
+    )
 
     def define(logits: Any, target: Any) -> Any:
         return torch.nn.functional.cross_entropy(logits, target, reduction="none")

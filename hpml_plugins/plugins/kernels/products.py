@@ -1,6 +1,8 @@
-"""Linear layers in several number formats: operands, their quantisation, and the ways to multiply them. Imports torch.
+"""Linear layers in several number formats: operands, their quantisation, and the ways to multiply
+them. Imports torch.
 
-The weight w is (n, k), as torch.nn.Linear holds it; activations x are (m, k), and the product is x wᵀ, (m, n).
+The weight w is (n, k), as torch.nn.Linear holds it; activations x are (m, k), and the product is x
+wᵀ, (m, n).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ FP8 = torch.float8_e4m3fn
 CHECKED_ROWS, CHECKED_COLUMNS = 8, 256
 #: Rows from which on torch._int_mm takes a product on a GPU.
 INT8_ROWS = 32
-#: Numbers that share a scale in the block formats, the format of the scale, and the largest number of an element.
+#: Numbers that share a scale in the block formats, the format of the scale, and the largest number
+#: of an element.
 BLOCKS = {"mxfp8": 32, "nvfp4": 16}
 #: The positive numbers of float4_e2m1, in the order of their codes.
 FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -29,9 +32,10 @@ FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 class Product:
     """A linear layer in one format.
 
-    ways: name → what returns the step that multiplies.  quantize: turns the activations into the format, which a layer
-    must do each time that it is used; None where they are used as they are.  exact: the product of the operands as they
-    were quantised, at some rows and columns, in float64.  original: the same of x and w before quantisation.
+    ways: name → what returns the step that multiplies.  quantize: turns the activations into the
+    format, which a layer must do each time that it is used; None where they are used as they are.
+    exact: the product of the operands as they were quantised, at some rows and columns, in float64.
+    original: the same of x and w before quantisation.
     """
 
     ways: dict[str, Callable[[], Step]]
@@ -41,9 +45,11 @@ class Product:
     scales: tuple[Any, Any] | None = None
 
     def error(self, result: Any, *, of_format: bool = False) -> float:
-        """Relative error of the checked part; of_format: against the operands before quantisation."""
+        """Relative error of the checked part; of_format: against the operands before
+        quantisation."""
         rows, columns = (
-            _ends(size, of) for size, of in zip(result.shape, (CHECKED_ROWS, CHECKED_COLUMNS), strict=True)
+            _ends(size, of)
+            for size, of in zip(result.shape, (CHECKED_ROWS, CHECKED_COLUMNS), strict=True)
         )
         rows, columns = rows.to(result.device), columns.to(result.device)
         part = result[rows][:, columns].double()
@@ -55,7 +61,9 @@ class Product:
 def _ends(size: int, count: int) -> Any:
     """The first and the last `count` places, or all."""
     return (
-        torch.arange(size) if size <= 2 * count else torch.cat([torch.arange(count), torch.arange(size - count, size)])
+        torch.arange(size)
+        if size <= 2 * count
+        else torch.cat([torch.arange(count), torch.arange(size - count, size)])
     )
 
 
@@ -70,10 +78,13 @@ def operands(m: int, n: int, k: int, dtype: torch.dtype, device: str, seed: int)
 
 
 def product(format: str, x: Any, w: Any) -> Product:
-    """The layer in this format: "float32", "bfloat16", "fp8_tensor", "fp8_row", "int8", "mxfp8" or "nvfp4"."""
+    """The layer in this format: "float32", "bfloat16", "fp8_tensor", "fp8_row", "int8", "mxfp8" or
+    "nvfp4"."""
     if format in ("float32", "bfloat16"):
         out = torch.empty(len(x), len(w), dtype=x.dtype, device=x.device)
-        ways: dict[str, Callable[[], Step]] = {"torch.mm": lambda: partial(torch.mm, x, w.t(), out=out)}
+        ways: dict[str, Callable[[], Step]] = {
+            "torch.mm": lambda: partial(torch.mm, x, w.t(), out=out)
+        }
         if format == "bfloat16":
             ways |= streamed(x, w, None, None)
         return Product(ways, None, _exact(x, w), _exact(x, w))
@@ -87,13 +98,15 @@ def product(format: str, x: Any, w: Any) -> Product:
 
 
 def quantize_tensor(x: Any) -> tuple[Any, Any]:
-    """x as fp8 with one scale: the largest number becomes 448. The quotient is rounded to x's dtype before fp8."""
+    """x as fp8 with one scale: the largest number becomes 448. The quotient is rounded to x's dtype
+    before fp8."""
     scale = torch.linalg.vector_norm(x, float("inf"), dtype=torch.float32) / torch.finfo(FP8).max
     return (x / scale).to(FP8), scale.reshape(1, 1)
 
 
 def quantize_rows(x: Any, dtype: torch.dtype) -> tuple[Any, Any]:
-    """x as fp8 or int8 with one scale per row, (rows, 1); on a GPU by our Triton kernel, which reads x once."""
+    """x as fp8 or int8 with one scale per row, (rows, 1); on a GPU by our Triton kernel, which
+    reads x once."""
     if x.is_cuda:
         from hpml_plugins.plugins.kernels import triton_kernels
 
@@ -136,7 +149,11 @@ def _fp8(x: Any, w: Any, quantize: Callable[[Any], tuple[Any, Any]], name: str) 
 def _int8(x: Any, w: Any) -> Product:
     (x8, x_scale), (w8, w_scale) = quantize_rows(x, torch.int8), quantize_rows(w, torch.int8)
     m = len(x)
-    padded = torch.zeros(INT8_ROWS, x.shape[1], dtype=torch.int8, device=x.device) if m < INT8_ROWS else x8
+    padded = (
+        torch.zeros(INT8_ROWS, x.shape[1], dtype=torch.int8, device=x.device)
+        if m < INT8_ROWS
+        else x8
+    )
     padded[:m] = x8
     out = torch.empty(len(padded), len(w), dtype=torch.int32, device=x.device)
 
@@ -144,10 +161,13 @@ def _int8(x: Any, w: Any) -> Product:
         return lambda: torch._int_mm(padded, w8.t(), out=out)[:m]
 
     rows = "" if m >= INT8_ROWS else f", {INT8_ROWS} rows"
-    name = f"torch._int_mm{rows}, unscaled int32"  # the others scale their result and return bfloat16
+    # the others scale their result and return bfloat16
+    name = f"torch._int_mm{rows}, unscaled int32"
     ways = {name: by_torch, **streamed(x8, w8, x_scale, w_scale)}
     exact = _exact(x8, w8, x_scale, w_scale)
-    return Product(ways, lambda: quantize_rows(x, torch.int8), exact, _exact(x, w), (x_scale, w_scale))
+    return Product(
+        ways, lambda: quantize_rows(x, torch.int8), exact, _exact(x, w), (x_scale, w_scale)
+    )
 
 
 def streamed(x: Any, w: Any, x_scale: Any, w_scale: Any) -> dict[str, Callable[[], Step]]:
@@ -160,8 +180,12 @@ def streamed(x: Any, w: Any, x_scale: Any, w_scale: Any) -> dict[str, Callable[[
 
         return StreamedProduct(x, w, x_scale, w_scale, Tiling(*tiling))
 
-    return {f"Triton {columns}x{depth}, {splits} splits": partial(build, (columns, depth, splits, stages, warps))
-            for columns, depth, splits, stages, warps in TILINGS[x.element_size()]}  # fmt: skip
+    return {
+        f"Triton {columns}x{depth}, {splits} splits": partial(
+            build, (columns, depth, splits, stages, warps)
+        )
+        for columns, depth, splits, stages, warps in TILINGS[x.element_size()]
+    }
 
 
 #: Bytes of a number → the tilings that are tried: columns, depth, splits, stages, warps.
@@ -177,7 +201,9 @@ def _blocks(format: str, x: Any, w: Any) -> Product:
     x_back, w_back = from_blocks(format, x_low, x_scales), from_blocks(format, w_low, w_scales)
 
     def by_torch() -> Step:
-        return lambda: torch._scaled_mm(x_low, w_low.t(), scale_a=x_scale, scale_b=w_scale, out_dtype=torch.bfloat16)
+        return lambda: torch._scaled_mm(
+            x_low, w_low.t(), scale_a=x_scale, scale_b=w_scale, out_dtype=torch.bfloat16
+        )
 
     return Product(
         {"torch._scaled_mm by blocks": by_torch},
@@ -194,11 +220,13 @@ def quantize_blocks(format: str, x: Any) -> tuple[Any, Any]:
 
 
 def to_blocks(format: str, x: Any) -> tuple[Any, Any]:
-    """x (rows, k) in "mxfp8" or "nvfp4": the elements, and the scales, (rows, k / numbers of a block).
+    """x (rows, k) in "mxfp8" or "nvfp4": the elements, and the scales, (rows, k / numbers of a
+    block).
 
-    mxfp8: fp8 elements; a scale per 32, a power of two (e8m0). nvfp4: e2m1 elements, two per byte; a scale per 16
-    (e4m3). Each block's largest number comes near the largest element: 448 or 6.
-    Source: OCP Microscaling Formats (MX) Specification 1.0, sections 5 and 6; cuBLAS documentation, block scaling.
+    mxfp8: fp8 elements; a scale per 32, a power of two (e8m0). nvfp4: e2m1 elements, two per byte;
+    a scale per 16 (e4m3). Each block's largest number comes near the largest element: 448 or 6.
+    Source: OCP Microscaling Formats (MX) Specification 1.0, sections 5 and 6; cuBLAS documentation,
+    block scaling.
     """
     size = BLOCKS[format]
     blocks = x.float().reshape(len(x), -1, size)
@@ -236,13 +264,16 @@ def _to_fp4(values: Any) -> Any:
 
 
 def interleave_scales(scales: Any) -> Any:
-    """Scales (rows, columns) in the order in which Blackwell's tensor cores read them, padded to 128 × 4, flat.
+    """Scales (rows, columns) in the order in which Blackwell's tensor cores read them, padded to
+    128 × 4, flat.
 
     Of a tile of 128 × 4, row r and column c come to (r mod 32) · 16 + (r div 32) · 4 + c.
     Source: cuBLAS documentation, 1D block scaling factors layout.
     """
     rows, columns = scales.shape
-    padded = torch.zeros(-(-rows // 128) * 128, -(-columns // 4) * 4, dtype=torch.uint8, device=scales.device)
+    padded = torch.zeros(
+        -(-rows // 128) * 128, -(-columns // 4) * 4, dtype=torch.uint8, device=scales.device
+    )
     padded[:rows, :columns] = scales.view(torch.uint8)
     tiles = padded.reshape(padded.shape[0] // 128, 4, 32, padded.shape[1] // 4, 4)
     return tiles.permute(0, 3, 2, 1, 4).flatten().view(scales.dtype)

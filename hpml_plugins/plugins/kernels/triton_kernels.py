@@ -24,7 +24,11 @@ def _rms_norm(x, weight, y, rows, cols, eps, ROWS: tl.constexpr, BLOCK: tl.const
     values = tl.load(x + row * cols + column, mask=inside, other=0.0).to(tl.float32)
     factor = tl.rsqrt(tl.sum(values * values, axis=1) / cols + eps)
     scale = tl.load(weight + column, mask=column < cols, other=0.0).to(tl.float32)
-    tl.store(y + row * cols + column, (values * factor[:, None] * scale).to(y.dtype.element_ty), mask=inside)
+    tl.store(
+        y + row * cols + column,
+        (values * factor[:, None] * scale).to(y.dtype.element_ty),
+        mask=inside,
+    )
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -49,7 +53,9 @@ def _swiglu(x, y, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     inside = column < width
     gate = tl.load(x + row * 2 * width + column, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(x + row * 2 * width + width + column, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + row * width + column, (gate * tl.sigmoid(gate) * up).to(y.dtype.element_ty), mask=inside)
+    tl.store(
+        y + row * width + column, (gate * tl.sigmoid(gate) * up).to(y.dtype.element_ty), mask=inside
+    )
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -65,19 +71,29 @@ def _softmax(x, y, cols, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _cross_entropy(  # type: ignore[no-untyped-def]
-    logits, target, loss, partial, arrived, cols, part,
-    SPLITS: tl.constexpr, DEEP: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+    logits,
+    target,
+    loss,
+    partial,
+    arrived,
+    cols,
+    part,
+    SPLITS: tl.constexpr,
+    DEEP: tl.constexpr,
+    LANES: tl.constexpr,
+):
     row, split = tl.program_id(0).to(tl.int64), tl.program_id(1)
     logits += row * cols
     column = split * part + tl.arange(0, DEEP)[:, None] * LANES + tl.arange(0, LANES)[None, :]
     end = tl.minimum((split + 1) * part, cols)
-    # A lane keeps the maximum and the sum of its own columns: one exponential per number, and one per DEEP numbers.
-    # Lanes are joined once, at the end.
+    # A lane keeps the maximum and the sum of its own columns: one exponential per number, and one
+    # per DEEP numbers. Lanes are joined once, at the end.
     highest = tl.full((LANES,), -1e30, tl.float32)
     total = tl.zeros((LANES,), tl.float32)
     for start in range(0, part, DEEP * LANES):
-        values = tl.load(logits + start + column, mask=start + column < end, other=-float("inf")).to(tl.float32)
+        values = tl.load(
+            logits + start + column, mask=start + column < end, other=-float("inf")
+        ).to(tl.float32)
         larger = tl.maximum(highest, tl.max(values, axis=0))
         total = total * tl.exp(highest - larger) + tl.sum(tl.exp(values - larger[None, :]), axis=0)
         highest = larger
@@ -102,7 +118,9 @@ def _cross_entropy(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _quantize_rows(x, y, scales, cols, LIMIT: tl.constexpr, ROUND: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _quantize_rows(  # type: ignore[no-untyped-def]
+    x, y, scales, cols, LIMIT: tl.constexpr, ROUND: tl.constexpr, BLOCK: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < cols
@@ -117,10 +135,27 @@ def _quantize_rows(x, y, scales, cols, LIMIT: tl.constexpr, ROUND: tl.constexpr,
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _stream_weights(  # type: ignore[no-untyped-def]
-    x, w, y, x_scale, w_scale, partial, arrived, m, n, k, depth,
-    X_STEP: tl.constexpr, W_STEP: tl.constexpr, SCALED: tl.constexpr, SPLITS: tl.constexpr,
-    WEIGHTS_FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SUM: tl.constexpr,
-):  # fmt: skip
+    x,
+    w,
+    y,
+    x_scale,
+    w_scale,
+    partial,
+    arrived,
+    m,
+    n,
+    k,
+    depth,
+    X_STEP: tl.constexpr,
+    W_STEP: tl.constexpr,
+    SCALED: tl.constexpr,
+    SPLITS: tl.constexpr,
+    WEIGHTS_FIRST: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    SUM: tl.constexpr,
+):
     tile, split = tl.program_id(0), tl.program_id(1)
     row, column = tl.arange(0, ROWS), tile * COLUMNS + tl.arange(0, COLUMNS)
     inner = split * depth + tl.arange(0, DEPTH)
@@ -146,7 +181,8 @@ def _stream_weights(  # type: ignore[no-untyped-def]
         result = total.to(tl.float32)
 
     if SPLITS > 1:
-        # Each split stores its sums; the one that arrives last adds them up, in the order of the splits.
+        # Each split stores its sums; the one that arrives last adds them up, in the order of the
+        # splits.
         place = row[:, None] * n + column[None, :]
         tl.store(partial + split * ROWS * n + place, result)
         tl.debug_barrier()
@@ -164,14 +200,18 @@ def _stream_weights(  # type: ignore[no-untyped-def]
         if SCALED:
             result *= tl.load(x_scale + row * X_STEP, mask=row < m, other=0.0)[:, None]
             result *= tl.load(w_scale + column * W_STEP)[None, :]
-        tl.store(y + row[:, None] * n + column[None, :], result.to(y.dtype.element_ty), mask=present)
+        tl.store(
+            y + row[:, None] * n + column[None, :], result.to(y.dtype.element_ty), mask=present
+        )
 
 
 def rms_norm(x: Any, weight: Any, eps: float, y: Any, *, rows: int = 2, warps: int = 16) -> Any:
     """RMSNorm of each row of x (rows, cols), times weight (cols,), into y; rows: of one program."""
     count, cols = x.shape
     block = triton.next_power_of_2(cols)
-    _rms_norm[(triton.cdiv(count, rows),)](x, weight, y, count, cols, eps, ROWS=rows, BLOCK=block, num_warps=warps)
+    _rms_norm[(triton.cdiv(count, rows),)](
+        x, weight, y, count, cols, eps, ROWS=rows, BLOCK=block, num_warps=warps
+    )
     return y
 
 
@@ -182,7 +222,9 @@ def rotary(x: Any, cos: Any, sin: Any, y: Any, *, rows: int = 16, warps: int = 4
     """
     tokens, heads, width = x.shape
     grid = (triton.cdiv(tokens * heads, rows),)
-    _rotary[grid](x, cos, sin, y, tokens * heads, heads, HALF=width // 2, ROWS=rows, num_warps=warps)
+    _rotary[grid](
+        x, cos, sin, y, tokens * heads, heads, HALF=width // 2, ROWS=rows, num_warps=warps
+    )
     return y
 
 
@@ -194,20 +236,25 @@ def swiglu(x: Any, y: Any, *, block: int = 2048, warps: int = 8) -> Any:
 
 
 def softmax(x: Any, y: Any, *, warps: int = 16) -> Any:
-    """Softmax of each row of x (rows, cols) into y. A row must fit into the registers of one program."""
+    """Softmax of each row of x (rows, cols) into y. A row must fit into the registers of one
+    program."""
     rows, cols = x.shape
     _softmax[(rows,)](x, y, cols, BLOCK=triton.next_power_of_2(cols), num_warps=warps)
     return y
 
 
 class CrossEntropy:
-    """The loss of each row of logits (rows, cols), which are read once, in float32.  target: int64, (rows,).
+    """The loss of each row of logits (rows, cols), which are read once, in float32.  target: int64,
+    (rows,).
 
-    splits: programs per row, a power of two, of which the last one to finish adds up the others' sums; 0: few for many
-    rows, many for few.  deep, lanes: the numbers that a program reads at a time.
+    splits: programs per row, a power of two, of which the last one to finish adds up the others'
+    sums; 0: few for many rows, many for few.  deep, lanes: the numbers that a program reads at a
+    time.
     """
 
-    def __init__(self, logits: Any, target: Any, *, splits: int = 0, deep: int = 4, lanes: int = 1024) -> None:
+    def __init__(
+        self, logits: Any, target: Any, *, splits: int = 0, deep: int = 4, lanes: int = 1024
+    ) -> None:
         rows, cols = logits.shape
         splits = splits or (2 if rows >= 1024 else 8)
         self.loss = torch.empty(rows, dtype=torch.float32, device=logits.device)
@@ -226,25 +273,32 @@ class CrossEntropy:
 
 
 def quantize_rows(x: Any, dtype: torch.dtype, y: Any = None, scales: Any = None) -> tuple[Any, Any]:
-    """x (rows, cols) as int8 or float8_e4m3fn with one float32 scale per row, (rows, 1): the largest fills the range.
+    """x (rows, cols) as int8 or float8_e4m3fn with one float32 scale per row, (rows, 1): the
+    largest fills the range.
 
     y, scales: where to write them; new tensors if left out.
     """
     rows, cols = x.shape
     y = torch.empty(x.shape, dtype=dtype, device=x.device) if y is None else y
-    scales = torch.empty(rows, 1, dtype=torch.float32, device=x.device) if scales is None else scales
+    scales = (
+        torch.empty(rows, 1, dtype=torch.float32, device=x.device) if scales is None else scales
+    )
     integer = dtype == torch.int8
     limit = 127.0 if integer else torch.finfo(dtype).max
     block = triton.next_power_of_2(cols)
-    _quantize_rows[(rows,)](x, y, scales, cols, LIMIT=limit, ROUND=integer, BLOCK=block, num_warps=8)
+    _quantize_rows[(rows,)](
+        x, y, scales, cols, LIMIT=limit, ROUND=integer, BLOCK=block, num_warps=8
+    )
     return y, scales
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How `StreamedProduct` cuts the weights up: columns and depth of a tile, into how many splits the depth.
+    """How `StreamedProduct` cuts the weights up: columns and depth of a tile, into how many splits
+    the depth.
 
-    weights_first: whether the weights are the tensor cores' first operand, of which Hopper's take 64 rows at least.
+    weights_first: whether the weights are the tensor cores' first operand, of which Hopper's take
+    64 rows at least.
     """
 
     columns: int
@@ -260,13 +314,15 @@ class Tiling:
 
 
 class StreamedProduct:
-    """The product of few rows with a large weight, which is read once from memory: y = x wᵀ, scaled.
+    """The product of few rows with a large weight, which is read once from memory: y = x wᵀ,
+    scaled.
 
-    x: (m, k), m ≤ 16.  w: (n, k), the same dtype: bfloat16, float8_e4m3fn or int8.  x_scale, w_scale: float32, of one
-    element or of one per row of x and w; None for bfloat16.  y is bfloat16, (m, n).  The depth is split so that there
-    are enough programs to keep the memory busy; the last split of a tile to arrive adds up the others' sums, always
-    in the same order.  Raises NotImplementedError for a tiling that does not fit, for more
-    rows, and for a weight of more than LARGEST numbers.
+    x: (m, k), m ≤ 16.  w: (n, k), the same dtype: bfloat16, float8_e4m3fn or int8.  x_scale,
+    w_scale: float32, of one element or of one per row of x and w; None for bfloat16.  y is
+    bfloat16, (m, n).  The depth is split so that there are enough programs to keep the memory busy;
+    the last split of a tile to arrive adds up the others' sums, always in the same order.  Raises
+    NotImplementedError for a tiling that does not fit, for more rows, and for a weight of more than
+    LARGEST numbers.
     """
 
     ROWS = 16
@@ -276,7 +332,9 @@ class StreamedProduct:
         if m > self.ROWS or not tiling.fits(n, k):
             raise NotImplementedError(f"{tiling} does not fit {m} × {n} × {k}")
         if w.numel() > LARGEST:
-            raise NotImplementedError(f"{n} × {k} is more than {LARGEST} numbers, whose places are int32")
+            raise NotImplementedError(
+                f"{n} × {k} is more than {LARGEST} numbers, whose places are int32"
+            )
         self.y = torch.empty(m, n, dtype=torch.bfloat16, device=x.device)
         size = tiling.splits * self.ROWS * n if tiling.splits > 1 else 1
         partial = torch.empty(size, dtype=torch.float32, device=x.device)

@@ -1,4 +1,5 @@
-"""Variants of one operator: those that run here, checked and timed; the fastest; and its speed-up over a baseline."""
+"""Variants of one operator: those that run here, checked and timed; the fastest; and its speed-up
+over a baseline."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ LONG = 0.1
 
 @dataclass(frozen=True)
 class Variants:
-    """What `survey` found. steps: name → the step, of those that were built in this process.  fastest: its name.
+    """What `survey` found. steps: name → the step, of those that were built in this process.
+    fastest: its name.
 
     errors: name → relative error, of the same.  reasons: name → why a variant cannot run here.
     """
@@ -43,11 +45,13 @@ def survey(
     always: tuple[str, ...] = (),
     series: str = "variants",
 ) -> Variants:
-    """Build, check and time every variant in the point's first round; in the others the fastest and `always` alone.
+    """Build, check and time every variant in the point's first round; in the others the fastest and
+    `always` alone.
 
-    builders: name → what returns the step; where the variant cannot run it raises what `is_refusal` knows, whose text
-    is then the reason in the series `variants`. Any other error fails the point.  error_of: the relative error of a
-    step's result.  The point is skipped when no variant runs, and fails when a result is wrong.
+    builders: name → what returns the step; where the variant cannot run it raises what `is_refusal`
+    knows, whose text is then the reason in the series `variants`. Any other error fails the point.
+    error_of: the relative error of a step's result.  The point is skipped when no variant runs, and
+    fails when a result is wrong.
     """
     steps: dict[str, Step] = {}
     errors: dict[str, float] = {}
@@ -72,12 +76,16 @@ def survey(
     rows = bench.once(series, try_all)
     usable = {name: seconds for name, seconds, _, _ in rows if seconds is not None}
     if not usable:
-        bench.skip("no variant runs here: " + "; ".join(f"{name}: {reason}" for name, _, _, reason in rows))
+        bench.skip(
+            "no variant runs here: " + "; ".join(f"{name}: {reason}" for name, _, _, reason in rows)
+        )
     fastest = min(usable, key=lambda name: usable[name])
     for name in (fastest, *always):
         if name in usable and name not in steps:
             build(name)
-    columns = dict(zip(("variant", "time", "error", "reason"), map(list, zip(*rows, strict=True)), strict=True))
+    columns = dict(
+        zip(("variant", "time", "error", "reason"), map(list, zip(*rows, strict=True)), strict=True)
+    )
     for name in ("time", "error"):
         columns[name] = [math.nan if value is None else value for value in columns[name]]
     bench.series(series, columns, {"time": "s", "error": "1"})
@@ -85,20 +93,26 @@ def survey(
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether a library says by this error that it has no such operation, or that the card cannot run it.
+    """Whether a library says by this error that it has no such operation, or that the card cannot
+    run it.
 
-    torch raises RuntimeError (NotImplementedError and torch.OutOfMemoryError are among them), Triton its own errors,
-    such as OutOfResources. torch.AcceleratorError is none: after an illegal access nothing runs on the card any more.
-    TypeError, ValueError and the like are faults of this plugin.
+    torch raises RuntimeError (NotImplementedError and torch.OutOfMemoryError are among them),
+    Triton its own errors, such as OutOfResources. torch.AcceleratorError is none: after an illegal
+    access nothing runs on the card any more. TypeError, ValueError and the like are faults of this
+    plugin.
     """
     torch, triton = sys.modules.get("torch"), sys.modules.get("triton.errors")
     if torch is not None and isinstance(error, torch.AcceleratorError):
         return False
-    return isinstance(error, ImportError | RuntimeError | (triton.TritonError if triton is not None else ImportError))
+    return isinstance(
+        error,
+        ImportError | RuntimeError | (triton.TritonError if triton is not None else ImportError),
+    )
 
 
 def refusal_of(attempt: Callable[[], object]) -> str:
-    """Why what was attempted cannot be done here; "" where it was done. Any error but a refusal is raised.
+    """Why what was attempted cannot be done here; "" where it was done. Any error but a refusal is
+    raised.
 
     When this returns, the error is gone, and with its traceback the tensors of what was attempted.
     """
@@ -112,7 +126,8 @@ def refusal_of(attempt: Callable[[], object]) -> str:
 
 
 def trial(bench: Bench, step: Step) -> Samples:
-    """A short timing, to choose among variants; not a metric. Of a long step, one call after another has run."""
+    """A short timing, to choose among variants; not a metric. Of a long step, one call after
+    another has run."""
     if (seconds := _one_call(bench, step)) > LONG:
         return Samples.of([seconds], "s", timer="perf_counter")
     plan = bench.plan.but(warm_up=TRIAL, budget=TRIAL * bench.plan.rounds)
@@ -134,9 +149,12 @@ def _one_call(bench: Bench, step: Step) -> float:
 
 
 def speedup(bench: Bench, baseline: Step, steps: Mapping[str, Step]) -> dict[str, Samples]:
-    """Name → the baseline's time over that of the step, one ratio per pair of turns; timed alternately."""
+    """Name → the baseline's time over that of the step, one ratio per pair of turns; timed
+    alternately."""
     every = {"baseline": baseline, **steps}
-    alternating = bench.time_alternately({name: prepared(step) for name, step in every.items()}, budget=BUDGET)
+    alternating = bench.time_alternately(
+        {name: prepared(step) for name, step in every.items()}, budget=BUDGET
+    )
     return {name: alternating.ratio("baseline", name) for name in steps}
 
 
@@ -147,7 +165,9 @@ def prepared(step: Step) -> Callable[[], Step]:
 
 def why(error: BaseException) -> str:
     """The first line of an error, as a reason."""
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    text = next(
+        (line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__
+    )
     return text[:200]
 
 

@@ -19,9 +19,9 @@ WATCHED = {
 
 
 def layers(records: Sequence[Record]) -> Table:
-    """Time and memory in the chart are divided by the batch size; the table also has those of a whole pass. power:
-    mean during repeated runs (energy counter); energy: per pass. highest_power and memory_in_use: maxima over the
-    whole point.
+    """Time and memory in the chart are divided by the batch size; the table also has those of a
+    whole pass. power: mean during repeated runs (energy counter); energy: per pass. highest_power
+    and memory_in_use: maxima over the whole point.
     """
     units = {name: unit for name, (_, _, unit) in WATCHED.items()}
 
@@ -29,11 +29,16 @@ def layers(records: Sequence[Record]) -> Table:
         found = _device(record)
         for name, (series, column, _) in WATCHED.items():
             read = record.series.get(series)
-            found[name] = max(read.numbers(column), default=None) if read and column in read.columns else None
+            found[name] = (
+                max(read.numbers(column), default=None) if read and column in read.columns else None
+            )
         return found
 
     def per_input(row: Row) -> Row:
-        return {f"{name}_per_input": row[name] and row[name] / row["batch"] for name in ("time", "memory")}
+        return {
+            f"{name}_per_input": row[name] and row[name] / row["batch"]
+            for name in ("time", "memory")
+        }
 
     table = Table.of_records(records, "time", "memory", more=watched, units=units)
     return table.extended(per_input, {"time_per_input": "s", "memory_per_input": "B"})
@@ -44,9 +49,9 @@ def _device(record: Record) -> Row:
 
 
 def swap(records: Sequence[Record]) -> Table:
-    """Both orders give bitwise identical output and are timed alternately. speedup: normal over swapped time.
-    Whiskers: 95 % interval of the median; where it includes zero, no gain is established. In place: ReLUs overwrite
-    their input, as in torchvision.
+    """Both orders give bitwise identical output and are timed alternately. speedup: normal over
+    swapped time. Whiskers: 95 % interval of the median; where it includes zero, no gain is
+    established. In place: ReLUs overwrite their input, as in torchvision.
     """
 
     def saved(row: Row) -> Row:
@@ -58,7 +63,9 @@ def swap(records: Sequence[Record]) -> Table:
     # Version 1 had one point per order and no speed-up.
     both = [record for record in records if "speedup" in record.metrics]
     names = ("time", "swapped_time", "memory", "swapped_memory")
-    return Table.of_records(both, *names, intervals=("speedup",), more=_device).extended(saved, {"memory_ratio": "1"})
+    return Table.of_records(both, *names, intervals=("speedup",), more=_device).extended(
+        saved, {"memory_ratio": "1"}
+    )
 
 
 LAYERS = dot_chart(
@@ -78,6 +85,12 @@ SWAP = dot_chart(
     rules=[Rule("x", 0, "no difference")],
 )
 FIGURES = [
-    Figure("layers", "Single layers: time, memory and power", ("layers_cuda", "layers_cpu"), layers, LAYERS),
+    Figure(
+        "layers",
+        "Single layers: time, memory and power",
+        ("layers_cuda", "layers_cpu"),
+        layers,
+        LAYERS,
+    ),
     Figure("swap", "VGG16 with max pooling before ReLU", ("swap_cuda", "swap_cpu"), swap, SWAP),
 ]

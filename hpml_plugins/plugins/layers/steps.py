@@ -1,4 +1,5 @@
-"""The layers and VGG16, their steps and results, and the memory of a step. Imports torch: for use inside `measure`."""
+"""The layers and VGG16, their steps and results, and the memory of a step. Imports torch: for use
+inside `measure`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ CLASSES = 1000
 
 
 def build(layer: str, device: str) -> Any:
-    """ReLU in place, MaxPool2d(2, 2), Conv2d(3, 128, 3, padding=1) or Linear(25088, 4096), on the device."""
+    """ReLU in place, MaxPool2d(2, 2), Conv2d(3, 128, 3, padding=1) or Linear(25088, 4096), on the
+    device."""
     with torch.device(device):
         if layer == "relu":
             return ReLU(inplace=True)
@@ -41,11 +43,14 @@ def tolerance(layer: str, device: str) -> float:
     if layer in ("relu", "maxpool"):  # they select numbers of their input
         return 0.0
     # TF32, torch's default for convolutions on a GPU, rounds each factor by up to 2**-11
-    return 5e-3 if device == "cuda" and layer == "conv" and torch.backends.cudnn.allow_tf32 else 5e-5
+    return (
+        5e-3 if device == "cuda" and layer == "conv" and torch.backends.cudnn.allow_tf32 else 5e-5
+    )
 
 
 class SameMemory(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped to mypy here
-    """The identity without a copy, whose result may be changed in place; autograd refuses to change a leaf so."""
+    """The identity without a copy, whose result may be changed in place; autograd refuses to change
+    a leaf so."""
 
     @staticmethod
     def forward(ctx: Any, values: Any) -> Any:
@@ -58,7 +63,8 @@ class SameMemory(torch.autograd.Function):  # type: ignore[misc]  # torch is unt
 
 
 def step_of(layer: Any, values: Any, mode: str) -> Callable[[], Any]:
-    """The layer's output ("forward"), or gradients of input and parameters ("training"). Else raises HpmlError."""
+    """The layer's output ("forward"), or gradients of input and parameters ("training"). Else
+    raises HpmlError."""
     if mode == "forward":
 
         def forward() -> Any:
@@ -71,14 +77,18 @@ def step_of(layer: Any, values: Any, mode: str) -> Callable[[], Any]:
     leaf = values.requires_grad_()
     with torch.no_grad():
         gradient = _random_gradient(layer(values.detach().clone()))
-    return lambda: torch.autograd.grad(layer(SameMemory.apply(leaf)), [leaf, *layer.parameters()], gradient)
+    return lambda: torch.autograd.grad(
+        layer(SameMemory.apply(leaf)), [leaf, *layer.parameters()], gradient
+    )
 
 
 def error_against_float64(layer: Any, values: Any, rows: int = 2) -> float:
-    """The largest error of output and gradients, over the norm of the exact ones. `values` is left as it is.
+    """The largest error of output and gradients, over the norm of the exact ones. `values` is left
+    as it is.
 
-    Output and input's gradient are those of the whole batch, of which the first `rows` are compared; the parameters'
-    gradients, which are sums over the batch, are those of these rows alone.
+    Output and input's gradient are those of the whole batch, of which the first `rows` are
+    compared; the parameters' gradients, which are sums over the batch, are those of these rows
+    alone.
     """
     gradient, (output, of_input, *_) = _run(layer, values.detach().clone())
     few, gradient = values[:rows].detach(), gradient[:rows]
@@ -88,20 +98,26 @@ def error_against_float64(layer: Any, values: Any, rows: int = 2) -> float:
 
 
 def _random_gradient(output: Any) -> Any:
-    """Random numbers for one row of the batch, the same for all rows: drawing billions takes a CPU tens of seconds."""
+    """Random numbers for one row of the batch, the same for all rows: drawing billions takes a CPU
+    tens of seconds."""
     return torch.randn_like(output[:1]).expand_as(output).contiguous()
 
 
 def _run(layer: Any, values: Any, gradient: Any = None) -> tuple[Any, list[Any]]:
-    """The gradient of the output that was used; and the output, the input's gradient and those of the parameters."""
+    """The gradient of the output that was used; and the output, the input's gradient and those of
+    the parameters."""
     leaf = values.requires_grad_()
     output = layer(SameMemory.apply(leaf))
     gradient = _random_gradient(output) if gradient is None else gradient
-    return gradient, [output.detach(), *torch.autograd.grad(output, [leaf, *layer.parameters()], gradient)]
+    return gradient, [
+        output.detach(),
+        *torch.autograd.grad(output, [leaf, *layer.parameters()], gradient),
+    ]
 
 
 def build_vgg16(device: str, *, inplace: bool) -> Any:
-    """torchvision's VGG16 with its layers' own random weights; its ReLUs overwrite their input or do not."""
+    """torchvision's VGG16 with its layers' own random weights; its ReLUs overwrite their input or
+    do not."""
     from torchvision.models import vgg16
 
     with torch.device(device):
@@ -122,7 +138,9 @@ def put_in_order(network: Any, order: str) -> int:
     pairs = 0
     for i in range(len(layers) - 1):
         if {type(layers[i]), type(layers[i + 1])} == set(wanted):
-            layers[i : i + 2] = sorted(layers[i : i + 2], key=lambda layer: wanted.index(type(layer)))
+            layers[i : i + 2] = sorted(
+                layers[i : i + 2], key=lambda layer: wanted.index(type(layer))
+            )
             pairs += 1
     network.features = torch.nn.Sequential(*layers)
     return pairs
@@ -134,12 +152,15 @@ def loss(network: Any, images: Any, classes: Any) -> Any:
 
 
 def answers(network: Any, images: Any, classes: Any) -> tuple[Any, Any]:
-    """In eval mode, by deterministic kernels: the output, and the gradient of the first convolution's weight."""
+    """In eval mode, by deterministic kernels: the output, and the gradient of the first
+    convolution's weight."""
     network.eval()
     before, torch.backends.cudnn.deterministic = torch.backends.cudnn.deterministic, True
     with torch.no_grad():
         output = network(images)
-    (gradient,) = torch.autograd.grad(loss(network, images[:2], classes[:2]), [network.features[0].weight])
+    (gradient,) = torch.autograd.grad(
+        loss(network, images[:2], classes[:2]), [network.features[0].weight]
+    )
     torch.backends.cudnn.deterministic = before
     return output, gradient
 
@@ -147,7 +168,8 @@ def answers(network: Any, images: Any, classes: Any) -> tuple[Any, Any]:
 def peak_memory(step: Callable[[], object], device: str) -> float:
     """Bytes that torch allocated at once for one call of `step`, above what it held before.
 
-    On a GPU its allocator rounds up (512 B); on a CPU libraries that allocate for themselves (oneDNN) are not seen.
+    On a GPU its allocator rounds up (512 B); on a CPU libraries that allocate for themselves
+    (oneDNN) are not seen.
     """
     step()  # what it allocates for good is not counted
     gc.collect()
@@ -161,8 +183,12 @@ def peak_memory(step: Callable[[], object], device: str) -> float:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         kept = step()
     del kept
-    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
-    return float(highest_sum(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+    events = [
+        event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"
+    ]
+    return float(
+        highest_sum(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    )
 
 
 def highest_sum(changes: Iterable[int]) -> int:

@@ -1,4 +1,5 @@
-"""The benchmarks `swap_cuda` and `swap_cpu`: VGG16 with max pooling before ReLU instead of after it."""
+"""The benchmarks `swap_cuda` and `swap_cpu`: VGG16 with max pooling before ReLU instead of after
+it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ PAIRS = 5
 def measure(bench: Bench, *, mode: str, inplace: bool, batch: int, side: int) -> dict[str, Any]:
     """Time VGG16 on `batch` images of `side` × `side` in single precision, both orders alternately.
 
-    mode: "forward", in eval mode, or "training", without an optimiser.  inplace: whether ReLUs overwrite their input.
+    mode: "forward", in eval mode, or "training", without an optimiser.  inplace: whether ReLUs
+    overwrite their input.
     """
     if mode not in MODES:
         raise HpmlError(f"no mode {mode!r}; use one of {', '.join(MODES)}")
@@ -38,7 +40,9 @@ def measure(bench: Bench, *, mode: str, inplace: bool, batch: int, side: int) ->
         bench.check(pairs == PAIRS, f"VGG16 does not have {PAIRS} pairs of ReLU and max pooling")
         found[order] = steps.answers(network, images, classes)
     (output, gradient), (swapped_output, swapped_gradient) = found.values()
-    bench.check(torch.equal(output, swapped_output), "the orders' outputs are not the same bit for bit")
+    bench.check(
+        torch.equal(output, swapped_output), "the orders' outputs are not the same bit for bit"
+    )
     error = float((gradient - swapped_gradient).norm() / gradient.norm())
     bench.check(error <= 1e-3, "the orders' gradients differ")
     network.train(mode == "training")
@@ -71,12 +75,18 @@ def measure(bench: Bench, *, mode: str, inplace: bool, batch: int, side: int) ->
     }
     for name, samples in times.items():
         bench.warn_if_imprecise(samples, name)
-    return {**times, "rate": batch / times["time"], "memory": memory["normal"], "swapped_memory": memory["swapped"]}
+    return {
+        **times,
+        "rate": batch / times["time"],
+        "memory": memory["normal"],
+        "swapped_memory": memory["swapped"],
+    }
 
 
 def is_too_large(node: Node, point: dict[str, Any]) -> str:
     """Why the batch is not measured on this node's CPU; empty where it is."""
-    large = point["batch"] * point["side"] ** 2 > 10**6  # 128 × 224²: about a minute a pass on two cores
+    # 128 × 224²: about a minute a pass on two cores
+    large = point["batch"] * point["side"] ** 2 > 10**6
     return "a batch of this size needs 16 cores" if large and node.num_cpu < 16 else ""
 
 
@@ -87,17 +97,28 @@ SWAP_CUDA = Benchmark(
         Metric("time", "s", "lower", "of one pass over the batch, ReLU before max pooling"),
         Metric("swapped_time", "s", "lower", "of one pass over the batch, max pooling before ReLU"),
         Metric(
-            "speedup", "1", "higher", "time over swapped_time, one ratio per pair of turns; above 1 swapping is faster"
+            "speedup",
+            "1",
+            "higher",
+            "time over swapped_time, one ratio per pair of turns; above 1 swapping is faster",
         ),
         Metric("rate", "1/s", "higher", "images over the time"),
-        Metric("memory", "B", "lower", "most that a pass has allocated at once, beyond images and weights"),
+        Metric(
+            "memory",
+            "B",
+            "lower",
+            "most that a pass has allocated at once, beyond images and weights",
+        ),
         Metric("swapped_memory", "B", "lower", "the same, max pooling before ReLU"),
     ),
     grid={"mode": MODES, "inplace": (True, False), "batch": (128,), "side": (224,)},
     requires=Requires(gpus=1, gpu_memory=32e9, modules=("torch", "torchvision")),
     version="2",  # 1: one point per order
     timeout=360,
-    description="VGG16 with ReLU and max pooling in the usual order and swapped, timed alternately, on one GPU.",
+    description=(
+        "VGG16 with ReLU and max pooling in the usual order and swapped, timed alternately, on one"
+        " GPU."
+    ),
 )
 SWAP_CPU = replace(
     SWAP_CUDA,
@@ -105,5 +126,8 @@ SWAP_CPU = replace(
     grid={"mode": MODES, "inplace": (False,), "batch": (8, 128), "side": (32, 224)},
     requires=Requires(modules=("torch", "torchvision"), also=(is_too_large,)),
     timeout=600,
-    description="VGG16 with ReLU and max pooling in the usual order and swapped, timed alternately, on the CPU.",
+    description=(
+        "VGG16 with ReLU and max pooling in the usual order and swapped, timed alternately, on the"
+        " CPU."
+    ),
 )

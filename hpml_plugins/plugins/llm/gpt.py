@@ -9,7 +9,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, gelu, layer_norm, linear, scaled_dot_product_attention
+from torch.nn.functional import (
+    cross_entropy,
+    gelu,
+    layer_norm,
+    linear,
+    scaled_dot_product_attention,
+)
 from torch.utils.checkpoint import checkpoint
 
 from hpml_plugins.plugins.llm.shapes import Decoder
@@ -23,7 +29,8 @@ CHUNK = 4
 
 
 class Block(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Causal attention and a feed-forward block, each behind a LayerNorm and beside a residual connection."""
+    """Causal attention and a feed-forward block, each behind a LayerNorm and beside a residual
+    connection."""
 
     def __init__(self, shape: Decoder) -> None:
         super().__init__()
@@ -40,7 +47,10 @@ class Block(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         """x: (batch, length, width), float32. Returns the same."""
         batch, length, width = x.shape
         parts = self.qkv(self.norm_attention(x)).split(width, dim=2)
-        q, k, v = (part.view(batch, length, self.heads, width // self.heads).transpose(1, 2) for part in parts)
+        q, k, v = (
+            part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+            for part in parts
+        )
         mixed = scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         inner = gelu(self.up(self.norm_feed_forward(x)), approximate="tanh")
@@ -50,15 +60,16 @@ class Block(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
 def head_loss(x: Any, weight: Any, bias: Any, embedding: Any, targets: Any) -> Any:
     """The mean cross-entropy of all tokens.
 
-    x: (batch, length, width), of the last block.  weight, bias: of the last LayerNorm.  embedding: (vocabulary, width).
-    targets: (batch, length).
+    x: (batch, length, width), of the last block.  weight, bias: of the last LayerNorm.  embedding:
+    (vocabulary, width). targets: (batch, length).
     """
     logits = linear(layer_norm(x, weight.shape, weight, bias), embedding)
     return cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """The model; its blocks and the loss run as they are written until `compile_parts` is called."""
+    """The model; its blocks and the loss run as they are written until `compile_parts` is
+    called."""
 
     def __init__(self, shape: Decoder, *, checkpointing: bool) -> None:
         super().__init__()
@@ -71,19 +82,23 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         self._initialise(shape.layers)
 
     def _initialise(self, layers: int) -> None:
-        """As GPT-2: normal weights, zero biases, smaller where a residual connection adds up what 2 L blocks give."""
+        """As GPT-2: normal weights, zero biases, smaller where a residual connection adds up what 2
+        L blocks give."""
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 adds_up = name.endswith(("out.weight", "down.weight"))
-                nn.init.normal_(parameter, std=DEVIATION / math.sqrt(2 * layers) if adds_up else DEVIATION)
+                nn.init.normal_(
+                    parameter, std=DEVIATION / math.sqrt(2 * layers) if adds_up else DEVIATION
+                )
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
     def compile_parts(self, backend: str = "inductor") -> None:
         """Compile each block by itself, and the head with the loss.
 
-        The blocks share their code and differ in their weights, which are inputs of the compiled code: the first one is
-        compiled, the others use it. Compiling the whole model takes several times as long.
+        The blocks share their code and differ in their weights, which are inputs of the compiled
+        code: the first one is compiled, the others use it. Compiling the whole model takes several
+        times as long.
         """
         import torch._inductor.config
 
@@ -97,7 +112,8 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         return self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
 
     def hidden(self, tokens: Any, *, eager: bool = False) -> Any:
-        """The last block's result, (batch, length, width).  eager: by the code that was not compiled."""
+        """The last block's result, (batch, length, width).  eager: by the code that was not
+        compiled."""
         x = self.embedded(tokens)
         for block in self.blocks:
             if eager:
@@ -117,18 +133,24 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
 class Trainer:
     """Trains on one batch of random tokens, over and over, by AdamW, fused.
 
-    On a GPU products are computed in bfloat16 by autocast and the parts are compiled; on a CPU all is float32, eager.
-    loss: of the last step.
+    On a GPU products are computed in bfloat16 by autocast and the parts are compiled; on a CPU all
+    is float32, eager. loss: of the last step.
     """
 
-    def __init__(self, shape: Decoder, batch: int, length: int, checkpointing: bool, device: str, seed: int) -> None:
+    def __init__(
+        self, shape: Decoder, batch: int, length: int, checkpointing: bool, device: str, seed: int
+    ) -> None:
         torch.manual_seed(seed)
         with torch.device(device):
             self.model = Gpt(shape, checkpointing=checkpointing)
             text = torch.randint(shape.vocabulary, (batch, length + 1))
         self.tokens, self.targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
+            self.model.parameters(),
+            lr=LEARNING_RATE,
+            betas=BETAS,
+            weight_decay=WEIGHT_DECAY,
+            fused=True,
         )
         self.device = device
         self.loss: Any = None
@@ -157,19 +179,25 @@ class Trainer:
             return self.model.embedded(self.tokens[:count])
 
     def eager_hidden(self, count: int) -> Any:
-        """What the last block makes of the first `count` sequences, by the code that was not compiled."""
+        """What the last block makes of the first `count` sequences, by the code that was not
+        compiled."""
         with torch.no_grad(), self._precision():
             return self.model.hidden(self.tokens[:count], eager=True)
 
     def eager_loss(self) -> float:
-        """The mean loss of the batch, by the code that was not compiled, some sequences at a time."""
+        """The mean loss of the batch, by the code that was not compiled, some sequences at a
+        time."""
         total = 0.0
         with torch.no_grad(), self._precision():
-            for tokens, targets in zip(self.tokens.split(CHUNK), self.targets.split(CHUNK), strict=True):
+            for tokens, targets in zip(
+                self.tokens.split(CHUNK), self.targets.split(CHUNK), strict=True
+            ):
                 hidden = self.model.hidden(tokens, eager=True)
                 total += len(tokens) * float(self.model.loss(hidden, targets, eager=True))
         return total / len(self.tokens)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        found: AbstractContextManager[Any] = torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda")
+        found: AbstractContextManager[Any] = torch.autocast(
+            self.device, torch.bfloat16, enabled=self.device == "cuda"
+        )
         return found

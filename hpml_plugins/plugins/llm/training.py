@@ -14,27 +14,32 @@ from hpml_plugins.plugins.llm.shapes import TRAINED, find_decoder, training_flop
 WARM_UP_STEPS = 8
 #: How far the first loss may be from ln(vocabulary), which a model that knows nothing has.
 FIRST_LOSS = 0.5
-#: How far the compiled model may be from the one that was not compiled, relative: of the mean loss, and of what the
-#: blocks add to the embeddings (2-norm) in bfloat16, whose numbers have 8 bits.
+#: How far the compiled model may be from the one that was not compiled, relative: of the mean loss,
+#: and of what the blocks add to the embeddings (2-norm) in bfloat16, whose numbers have 8 bits.
 LOSS_TOLERANCE, HIDDEN_TOLERANCE = 2e-3, 2e-2
-#: Sequences whose result is compared, and first and last tokens of each: the first ones attend to few, and so depend
-#: much on attention, the last ones to all.
+#: Sequences whose result is compared, and first and last tokens of each: the first ones attend to
+#: few, and so depend much on attention, the last ones to all.
 CHECKED, EDGE = 2, 32
 #: s of sampling, all rounds together.
 BUDGET = 1.0
 
 
-def measure(bench: Bench, *, model: str, batch: int, length: int, checkpointing: bool) -> Mapping[str, Any]:
+def measure(
+    bench: Bench, *, model: str, batch: int, length: int, checkpointing: bool
+) -> Mapping[str, Any]:
     """Time one training step on one batch of random tokens, which are on the device already.
 
-    Pre-norm blocks, GELU, causal scaled_dot_product_attention, learnt positions, embedding and head tied, cross-entropy
-    of all tokens, AdamW, fused. On a GPU: bfloat16 by autocast over float32 weights (residual stream, norms and loss in
-    float32), each block and the head with the loss compiled. On a CPU: float32, eager.
+    Pre-norm blocks, GELU, causal scaled_dot_product_attention, learnt positions, embedding and head
+    tied, cross-entropy of all tokens, AdamW, fused. On a GPU: bfloat16 by autocast over float32
+    weights (residual stream, norms and loss in float32), each block and the head with the loss
+    compiled. On a CPU: float32, eager.
 
-    `mfu` is model FLOP utilisation: (6 N + 12 L h q T) · tokens of a step / time / published dense bfloat16 peak.
-    Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B. What checkpointing computes again does not count.
+    `mfu` is model FLOP utilisation: (6 N + 12 L h q T) · tokens of a step / time / published dense
+    bfloat16 peak. Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B. What checkpointing
+    computes again does not count.
 
-    batch: sequences.  length: tokens of one.  checkpointing: each block's activations are computed again in backward.
+    batch: sequences.  length: tokens of one.  checkpointing: each block's activations are computed
+    again in backward.
     """
     import torch
 
@@ -60,10 +65,15 @@ def measure(bench: Bench, *, model: str, batch: int, length: int, checkpointing:
     bench.work(flop=flop, dtype="bfloat16" if on_gpu else "float32")
     bench.progress("timing", 0.5)
     time = bench.time(trainer.step, budget=BUDGET)
-    bench.check(math.isfinite(bench.result(float(trainer.loss))), "the loss after the timed steps is not finite")
+    bench.check(
+        math.isfinite(bench.result(float(trainer.loss))),
+        "the loss after the timed steps is not finite",
+    )
     peak = bench.peaks.bfloat16 if bench.peaks else None
     if on_gpu and not peak:
-        bench.warn(f"unknown card {bench.node.gpus[0].name}: no published peak of bfloat16, so no mfu")
+        bench.warn(
+            f"unknown card {bench.node.gpus[0].name}: no published peak of bfloat16, so no mfu"
+        )
     mfu = flop / time / peak if peak else None
     return {"time": time, "rate": batch * length / time, "mfu": mfu, "memory": memory}
 
@@ -71,7 +81,8 @@ def measure(bench: Bench, *, model: str, batch: int, length: int, checkpointing:
 def check_training(bench: Bench, trainer: Any, unknowing: float) -> None:
     """Hold the first step against the model that is not compiled, and see that the loss falls.
 
-    trainer: a gpt.Trainer that has not trained yet.  unknowing: the loss of a model that knows nothing.
+    trainer: a gpt.Trainer that has not trained yet.  unknowing: the loss of a model that knows
+    nothing.
     """
     wanted_loss = bench.once("eager_loss", trainer.eager_loss)
     embedded = trainer.embedded(CHECKED).double()
@@ -82,13 +93,23 @@ def check_training(bench: Bench, trainer: Any, unknowing: float) -> None:
     error = 0.0
     for edge in (slice(None, EDGE), slice(-EDGE, None)):
         error = max(error, float(difference[:, edge].norm() / added[:, edge].norm()))
-    bench.check(error <= HIDDEN_TOLERANCE, f"the compiled blocks differ from the eager ones by {error:.1e}")
-    bench.check(abs(first / wanted_loss - 1) <= LOSS_TOLERANCE, "the compiled loss differs from the eager one")
-    bench.check(abs(first - unknowing) <= FIRST_LOSS, f"the first loss is {first:.3g}, not ln(vocabulary)")
+    bench.check(
+        error <= HIDDEN_TOLERANCE, f"the compiled blocks differ from the eager ones by {error:.1e}"
+    )
+    bench.check(
+        abs(first / wanted_loss - 1) <= LOSS_TOLERANCE,
+        "the compiled loss differs from the eager one",
+    )
+    bench.check(
+        abs(first - unknowing) <= FIRST_LOSS, f"the first loss is {first:.3g}, not ln(vocabulary)"
+    )
     for _ in range(WARM_UP_STEPS - 1):
         trainer.step()
     last = bench.result(float(trainer.loss))
-    bench.check(math.isfinite(last) and last < first, "the loss on one batch does not fall: the model does not train")
+    bench.check(
+        math.isfinite(last) and last < first,
+        "the loss on one batch does not fall: the model does not train",
+    )
 
 
 TRAINING = Benchmark(
@@ -98,12 +119,25 @@ TRAINING = Benchmark(
         Metric("time", "s", "lower", "of one training step"),
         Metric("rate", "1/s", "higher", "tokens over time"),
         Metric("mfu", "1", "higher", "model FLOP over time and published bfloat16 peak", (0, None)),
-        Metric("memory", "B", "lower", "most that a step has allocated at once, weights and optimiser included"),
+        Metric(
+            "memory",
+            "B",
+            "lower",
+            "most that a step has allocated at once, weights and optimiser included",
+        ),
     ),
-    grid={"model": ("gpt2-124m",), "batch": (16, 64), "length": (1024,), "checkpointing": (False, True)},
+    grid={
+        "model": ("gpt2-124m",),
+        "batch": (16, 64),
+        "length": (1024,),
+        "checkpointing": (False, True),
+    },
     requires=Requires(gpus=1, gpu_memory=16e9, modules=("torch", "triton")),
     timeout=180,
-    description="One training step of a GPT-2-shaped decoder of 124 M parameters, bfloat16, compiled, on one GPU.",
+    description=(
+        "One training step of a GPT-2-shaped decoder of 124 M parameters, bfloat16, compiled, on"
+        " one GPU."
+    ),
     terms={
         "batch": "sequences of one step",
         "length": "tokens of a sequence",

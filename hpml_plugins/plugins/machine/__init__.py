@@ -1,18 +1,33 @@
-"""What a machine is made of: copies, bandwidths, latencies, launches, small collectives, the host and its storage."""
+"""What a machine is made of: copies, bandwidths, latencies, launches, small collectives, the host
+and its storage."""
 
 from __future__ import annotations
 
 from hpml_plugins import Benchmark, Figure, hookimpl
-from hpml_plugins.plugins.machine import collectives, copies, host, latencies, launches, memory, storage
+from hpml_plugins.plugins.machine import (
+    collectives,
+    copies,
+    host,
+    latencies,
+    launches,
+    memory,
+    storage,
+)
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """Links, the GPU's memory, latencies, launches, collectives, host, storage."""
     return [
-        copies.HOST_COPY, copies.PEER_COPY, *memory.BENCHMARKS, *latencies.BENCHMARKS, *launches.BENCHMARKS,
-        *collectives.BENCHMARKS, *host.BENCHMARKS, storage.CHECKPOINT,
-    ]  # fmt: skip
+        copies.HOST_COPY,
+        copies.PEER_COPY,
+        *memory.BENCHMARKS,
+        *latencies.BENCHMARKS,
+        *launches.BENCHMARKS,
+        *collectives.BENCHMARKS,
+        *host.BENCHMARKS,
+        storage.CHECKPOINT,
+    ]
 
 
 @hookimpl

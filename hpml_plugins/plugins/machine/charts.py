@@ -1,4 +1,5 @@
-"""The figures: the node, copies between host and GPU, pairs of GPUs, the staircase, collectives, the host."""
+"""The figures: the node, copies between host and GPU, pairs of GPUs, the staircase, collectives,
+the host."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from hpml_plugins.plugins.machine import diagram
 from hpml_plugins.plugins.machine.units import size_in_bytes
 
 DIRECTIONS = ("to_device", "to_host", "both")
-#: What might predict a step that is bound by the host: benchmark, metric, and whether more of it is faster.
+#: What might predict a step that is bound by the host: benchmark, metric, and whether more of it is
+#: faster.
 PREDICTORS = (
     ("machine_core", "python", True),
     ("machine_core", "multiply_add", True),
@@ -36,8 +38,8 @@ FEWEST_VALUES = 3
 
 
 def host_copies(records: Sequence[Record]) -> Table:
-    """Bytes copied over time, in GPU 0's and the others' rows; both: in both directions together. A copy of 4 KiB
-    shows its latency. Pageable memory is staged by the driver.
+    """Bytes copied over time, in GPU 0's and the others' rows; both: in both directions together. A
+    copy of 4 KiB shows its latency. Pageable memory is staged by the driver.
     """
     rows = [
         {
@@ -59,7 +61,8 @@ def host_copies(records: Sequence[Record]) -> Table:
 
 
 def spread_over_gpus(records: Sequence[Record]) -> Table:
-    """The same pinned copy on each GPU of a node. spread: (highest − lowest) / median over its GPUs."""
+    """The same pinned copy on each GPU of a node. spread: (highest − lowest) / median over its
+    GPUs."""
     table = host_copies(records).filtered(lambda row: row["memory"] == "pinned")
     rows: list[dict[str, Any]] = []
     for (machine, size, direction), group in table.groups("machine", "size", "direction").items():
@@ -82,14 +85,17 @@ def spread_over_gpus(records: Sequence[Record]) -> Table:
 
 
 def pairs(records: Sequence[Record]) -> Table:
-    """Bandwidth of a copy of 1 GiB from one GPU (row) to another (column); both ways: the bytes of both directions."""
+    """Bandwidth of a copy of 1 GiB from one GPU (row) to another (column); both ways: the bytes of
+    both directions."""
     ways = {"one": "one way", "both": "both ways at once"}
-    return Table.of_series(records, "pairs", more=lambda record: {"way": ways[str(record.params["way"])]})
+    return Table.of_series(
+        records, "pairs", more=lambda record: {"way": ways[str(record.params["way"])]}
+    )
 
 
 def staircase(records: Sequence[Record]) -> Table:
-    """Read bandwidth by working set, all multiprocessors together: small sets stay in the L1 caches, larger ones in the
-    L2, the largest in memory.
+    """Read bandwidth by working set, all multiprocessors together: small sets stay in the L1
+    caches, larger ones in the L2, the largest in memory.
     """
     return Table.of_series(records, "staircase")
 
@@ -104,7 +110,9 @@ def collectives(records: Sequence[Record]) -> Table:
             "ranks": record.params["ranks"],
         }
 
-    return Table.of_series(records, "sizes", more=point).sorted("over", "machine", "ranks", "collective", "size")
+    return Table.of_series(records, "sizes", more=point).sorted(
+        "over", "machine", "ranks", "collective", "size"
+    )
 
 
 def triad(records: Sequence[Record]) -> Table:
@@ -113,20 +121,24 @@ def triad(records: Sequence[Record]) -> Table:
 
 
 def log_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Pearson's correlation of the logarithms; None for fewer than FEWEST_VALUES pairs, and where one is constant.
+    """Pearson's correlation of the logarithms; None for fewer than FEWEST_VALUES pairs, and where
+    one is constant.
 
     Of y = x² it is 1, of y = 1 / x it is −1.
     """
     if len(xs) < FEWEST_VALUES:
         return None
     try:
-        return statistics.correlation(*([math.log(value) for value in values] for values in (xs, ys)))
+        return statistics.correlation(
+            *([math.log(value) for value in values] for values in (xs, ys))
+        )
     except statistics.StatisticsError:
         return None  # one is constant
 
 
 class Timed(NamedTuple):
-    """One CPU time as it was sampled on one machine: in one round, or in all of a Record's. rate: of the core, 1/s."""
+    """One CPU time as it was sampled on one machine: in one round, or in all of a Record's. rate:
+    of the core, 1/s."""
 
     machine: str
     rate: float
@@ -134,32 +146,50 @@ class Timed(NamedTuple):
 
 
 def with_core_rate(records: Iterable[Record]) -> Iterator[tuple[Record, str, list[Timed]]]:
-    """The CPU times that come with the rate of the core, of equal points, code and environment on equal CPUs.
+    """The CPU times that come with the rate of the core, of equal points, code and environment on
+    equal CPUs.
 
-    Each with its first Record and the metric's name. A Record of several rounds gives one of each, where its samples
-    say `core_rates`, else one: the harness joins the rounds' `core_rate` to their median.
+    Each with its first Record and the metric's name. A Record of several rounds gives one of each,
+    where its samples say `core_rates`, else one: the harness joins the rounds' `core_rate` to their
+    median.
     """
     groups: dict[tuple[object, ...], tuple[Record, str, list[Timed]]] = {}
     for record in records:
-        code = record.source.get("sha256") or record.commit, record.source.get("package"), record.environment
+        code = (
+            record.source.get("sha256") or record.commit,
+            record.source.get("package"),
+            record.environment,
+        )
         for name, metric in record.metrics.items():
-            rate, rates = metric.info.get("core_rate"), str(metric.info.get("core_rates", "")).split("; ")
+            rate, rates = (
+                metric.info.get("core_rate"),
+                str(metric.info.get("core_rates", "")).split("; "),
+            )
             if metric.unit != "s" or not isinstance(rate, int | float):
                 continue
             pairs = [(float(rate), metric.median)]
             if len(rates) == len(metric.round_medians) > 1:
                 pairs = list(zip(map(float, rates), metric.round_medians, strict=True))
-            key = (str(record.node.get("cpu", "")), record.benchmark, name, str(record.params), code)
-            groups.setdefault(key, (record, name, []))[2].extend(Timed(record.machine, *pair) for pair in pairs)
+            key = (
+                str(record.node.get("cpu", "")),
+                record.benchmark,
+                name,
+                str(record.params),
+                code,
+            )
+            groups.setdefault(key, (record, name, []))[2].extend(
+                Timed(record.machine, *pair) for pair in pairs
+            )
     for _, group in sorted(groups.items(), key=lambda item: tuple(map(str, item[0]))):
         yield group
 
 
 def predictors(records: Sequence[Record]) -> Table:
-    """Which number of the host predicts a time that the host bounds; of each time, the best predictor first.
-    correlation: of the logarithms, +1 where a host that is k times better has a time that falls with k; of at least 3
-    values, empty: too few yet. The core's rate was sampled with the time, on equal CPUs: one value per round, where all
-    rounds are known. Of the others there is one value per machine. largest / smallest: of these values.
+    """Which number of the host predicts a time that the host bounds; of each time, the best
+    predictor first. correlation: of the logarithms, +1 where a host that is k times better has a
+    time that falls with k; of at least 3 values, empty: too few yet. The core's rate was sampled
+    with the time, on equal CPUs: one value per round, where all rounds are known. Of the others
+    there is one value per machine. largest / smallest: of these values.
     """
     values = {
         (record.benchmark, name, record.machine): metric.median
@@ -167,13 +197,23 @@ def predictors(records: Sequence[Record]) -> Table:
         for name, metric in record.metrics.items()
     }
     machines = sorted({record.machine for record in records})
-    rows = [_over_rounds(*group) for group in with_core_rate(records) if (group[0].benchmark, group[1]) in HOST_BOUND]
+    rows = [
+        _over_rounds(*group)
+        for group in with_core_rate(records)
+        if (group[0].benchmark, group[1]) in HOST_BOUND
+    ]
     for (of, time), (benchmark, number, faster) in itertools.product(HOST_BOUND, PREDICTORS):
-        known = [each for each in machines if (of, time, each) in values and (benchmark, number, each) in values]
+        known = [
+            each
+            for each in machines
+            if (of, time, each) in values and (benchmark, number, each) in values
+        ]
         numbers = [values[benchmark, number, each] for each in known]
         better = numbers if faster else [1 / value for value in numbers]
         times = [values[of, time, each] for each in known]
-        rows.append(_relation(f"{of}.{time}", f"{benchmark}.{number}", len(known), None, better, times))
+        rows.append(
+            _relation(f"{of}.{time}", f"{benchmark}.{number}", len(known), None, better, times)
+        )
     order = [f"{of}.{time}" for of, time in HOST_BOUND]
 
     def place(row: Mapping[str, Any]) -> tuple[int, float]:
@@ -187,13 +227,21 @@ def _over_rounds(record: Record, name: str, timed: list[Timed]) -> dict[str, Any
     machines = len({each.machine for each in timed})
     rates, times = [each.rate for each in timed], [each.time for each in timed]
     rounds = len(timed) if len(timed) > machines else None
-    return _relation(f"{record.benchmark}.{name}", "core's rate meanwhile", machines, rounds, rates, times)
+    return _relation(
+        f"{record.benchmark}.{name}", "core's rate meanwhile", machines, rounds, rates, times
+    )
 
 
 def _relation(
-    time: str, predictor: str, machines: int, rounds: int | None, better: Sequence[float], times: Sequence[float]
+    time: str,
+    predictor: str,
+    machines: int,
+    rounds: int | None,
+    better: Sequence[float],
+    times: Sequence[float],
 ) -> dict[str, Any] | None:
-    """A row of `predictors`; None for a single value. better: what predicts, more of it being faster."""
+    """A row of `predictors`; None for a single value. better: what predicts, more of it being
+    faster."""
     if len(times) < 2:
         return None
     correlation = log_correlation(better, times)
@@ -236,7 +284,10 @@ HEAT_MAP = {
             },
             {
                 "mark": {"type": "text", "fontSize": 11},
-                "encoding": {"text": {"field": "GB/s", "type": "nominal"}, "color": {"value": "black"}},
+                "encoding": {
+                    "text": {"field": "GB/s", "type": "nominal"},
+                    "color": {"value": "black"},
+                },
             },
         ],
     },
@@ -257,7 +308,9 @@ LATENCY = line_chart(
     independent=("y",),
 )
 THREADS = line_chart(
-    Axis("threads", "threads", log=True, base=2), Axis("bandwidth", "bandwidth", "B/s", zero=True), "machine"
+    Axis("threads", "threads", log=True, base=2),
+    Axis("bandwidth", "bandwidth", "B/s", zero=True),
+    "machine",
 )
 HOST = ("machine_core", "machine_triad", "machine_launch", "machine_calls", "machine_compile")
 FIGURES = (
@@ -275,9 +328,20 @@ FIGURES = (
         host_copies,
         line_chart(SIZE, COPY, "direction", dash=("memory", "GPU {gpu}"), panel="machine"),
     ),
-    Figure("gpu_spread", "Pinned copies: spread over the GPUs of a node", ("machine_host_copy",), spread_over_gpus),
+    Figure(
+        "gpu_spread",
+        "Pinned copies: spread over the GPUs of a node",
+        ("machine_host_copy",),
+        spread_over_gpus,
+    ),
     Figure("pairs", "Copies between GPUs", ("machine_peer_copy",), pairs, HEAT_MAP),
-    Figure("staircase", "Read bandwidth of one GPU by working set", ("machine_cache",), staircase, STAIRS),
+    Figure(
+        "staircase",
+        "Read bandwidth of one GPU by working set",
+        ("machine_cache",),
+        staircase,
+        STAIRS,
+    ),
     Figure(
         "collectives",
         "Small collectives",
@@ -285,7 +349,9 @@ FIGURES = (
         collectives,
         LATENCY,
     ),
-    Figure("triad", "Bandwidth of the host's memory by threads", ("machine_triad",), triad, THREADS),
+    Figure(
+        "triad", "Bandwidth of the host's memory by threads", ("machine_triad",), triad, THREADS
+    ),
     Figure(
         "predictors",
         "What predicts a step that is bound by the host",

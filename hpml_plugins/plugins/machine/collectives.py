@@ -21,15 +21,19 @@ NO_MULTICAST = {"TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 
 
 def measure(bench: Bench, *, collective: str, ranks: int, over: str = "gloo") -> dict[str, float]:
-    """Time a collective of each size.  over: "nccl", "symmetric" (torch's symmetric memory) or "gloo"."""
-    times = bench.ranks(on_rank, ranks, collective, over, environment=NO_MULTICAST if over == "symmetric" else {})[0]
+    """Time a collective of each size.  over: "nccl", "symmetric" (torch's symmetric memory) or
+    "gloo"."""
+    times = bench.ranks(
+        on_rank, ranks, collective, over, environment=NO_MULTICAST if over == "symmetric" else {}
+    )[0]
     sizes = [float(size) for size in times]
     bench.series("sizes", {"size": sizes, "time": list(times.values())}, {"size": "B", "time": "s"})
     return {"latency": times[min(times)], "time_1mib": times[max(times)]}
 
 
 class Exchange(NamedTuple):
-    """A collective on one rank: the tensors that are sent and received, which may be the same, and the call."""
+    """A collective on one rank: the tensors that are sent and received, which may be the same, and
+    the call."""
 
     send: Any
     receive: Any
@@ -37,7 +41,8 @@ class Exchange(NamedTuple):
 
 
 def on_rank(rank: Rank, collective: str, over: str) -> dict[int, float]:
-    """The median time of the collective by size in B, checked before and after each timing. On every rank the same."""
+    """The median time of the collective by size in B, checked before and after each timing. On
+    every rank the same."""
     found = {}
     for number, size in enumerate(SIZES):
         rank.bench.progress(f"{size} B", number / len(SIZES))
@@ -46,7 +51,8 @@ def on_rank(rank: Rank, collective: str, over: str) -> dict[int, float]:
         _check(rank, collective, made)
         time = rank.time(made.step, budget=BUDGET, name=f"{size} B")
         _check(rank, collective, made)
-        found[4 * elements] = time.median / (2 if collective == "send_receive" else 1)  # there and back
+        # there and back
+        found[4 * elements] = time.median / (2 if collective == "send_receive" else 1)
     return found
 
 
@@ -69,7 +75,8 @@ def _check(rank: Rank, collective: str, made: Exchange) -> None:
 
 
 def inputs(rank: int, elements: int) -> Any:
-    """What a rank sends: small whole numbers, other ones at each place and on each rank. Sums over ranks are exact."""
+    """What a rank sends: small whole numbers, other ones at each place and on each rank. Sums over
+    ranks are exact."""
     import torch
 
     return (torch.arange(elements) * (2 * rank + 1) + rank).remainder(1021).float()
@@ -95,7 +102,9 @@ def _distributed(rank: Rank, collective: str, elements: int) -> Exchange:
     import torch.distributed as dist
 
     send = torch.zeros(elements, device=rank.device)
-    receive = torch.zeros(elements * (rank.count if collective == "all_gather" else 1), device=rank.device)
+    receive = torch.zeros(
+        elements * (rank.count if collective == "all_gather" else 1), device=rank.device
+    )
     partner = rank.index ^ 1
 
     def there_and_back() -> None:
@@ -119,8 +128,8 @@ def _distributed(rank: Rank, collective: str, elements: int) -> Exchange:
 def _symmetric(rank: Rank, collective: str, elements: int) -> Exchange:
     """By loads from and stores to the other GPUs' memory, which torch's symmetric memory maps.
 
-    The all-reduce is torch's one-shot kernel. The others are a kernel of torch between two barriers, or between signals
-    to the partner. Source: torch.distributed._symmetric_memory.
+    The all-reduce is torch's one-shot kernel. The others are a kernel of torch between two
+    barriers, or between signals to the partner. Source: torch.distributed._symmetric_memory.
     """
     import torch
     import torch.distributed as dist
@@ -131,7 +140,9 @@ def _symmetric(rank: Rank, collective: str, elements: int) -> Exchange:
     handle = symmetric.rendezvous(shared, group)
     rank.bench.check(handle.multicast_ptr == 0, "symmetric memory has a multicast address")
     of_ranks = [handle.get_buffer(other, (elements,), torch.float32) for other in range(rank.count)]
-    own = torch.zeros(elements * (rank.count if collective == "all_gather" else 1), device=rank.device)
+    own = torch.zeros(
+        elements * (rank.count if collective == "all_gather" else 1), device=rank.device
+    )
     partner = rank.index ^ 1
 
     def collect(parts: list[Any]) -> Callable[[], None]:
@@ -164,7 +175,11 @@ METRICS = (
     Metric("latency", "s", "lower", "of 8 B (an all-to-all of 4 ranks: 16 B), the mean over ranks"),
     Metric("time_1mib", "s", "lower", "of 1 MiB, the mean over ranks"),
 )
-TERMS = {"collective=send_receive": "half of a message's way to the next rank and back, pairs of ranks at once"}
+TERMS = {
+    "collective=send_receive": (
+        "half of a message's way to the next rank and back, pairs of ranks at once"
+    )
+}
 SMALL = Benchmark(
     "machine_collective",
     measure,
@@ -172,7 +187,9 @@ SMALL = Benchmark(
     grid={"collective": COLLECTIVES, "over": ("nccl", "symmetric"), "ranks": (2, 4)},
     requires=Requires(gpus="ranks", modules=("torch",)),
     timeout=120,
-    description="Latency of small collectives between the GPUs of one node, 8 B to 1 MiB of float32.",
+    description=(
+        "Latency of small collectives between the GPUs of one node, 8 B to 1 MiB of float32."
+    ),
     terms={**TERMS, "over=symmetric": "torch's symmetric memory, without NVLink's multicast"},
 )
 SMALL_GLOO = replace(
@@ -180,7 +197,10 @@ SMALL_GLOO = replace(
     name="machine_collective_gloo",
     grid={"collective": COLLECTIVES, "ranks": (2,)},
     requires=Requires(modules=("torch",)),
-    description="Latency of small collectives over gloo between processes on the CPU, 8 B to 1 MiB of float32.",
+    description=(
+        "Latency of small collectives over gloo between processes on the CPU, 8 B to 1 MiB of"
+        " float32."
+    ),
     terms=TERMS,
 )
 BENCHMARKS = (SMALL, SMALL_GLOO)

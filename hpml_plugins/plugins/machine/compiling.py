@@ -1,4 +1,5 @@
-"""A process of `machine_compile`: the first call of a compiled function. Prints its seconds and its error as JSON."""
+"""A process of `machine_compile`: the first call of a compiled function. Prints its seconds and its
+error as JSON."""
 
 from __future__ import annotations
 
@@ -8,11 +9,17 @@ import time
 
 
 def main(device: str) -> None:
-    """Compile a network of two layers and run its forward and backward pass; imports and context are not timed."""
+    """Compile a network of two layers and run its forward and backward pass; imports and context
+    are not timed."""
     import torch
 
     torch.manual_seed(0)
-    layers = (torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 8))
+    layers = (
+        torch.nn.Linear(64, 128),
+        torch.nn.GELU(),
+        torch.nn.LayerNorm(128),
+        torch.nn.Linear(128, 8),
+    )
     network = torch.nn.Sequential(*layers).to(device)
     x = torch.randn(32, 64, device=device)
 

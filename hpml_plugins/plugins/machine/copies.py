@@ -1,4 +1,5 @@
-"""The benchmarks `machine_host_copy` and `machine_peer_copy`: copies between host and GPU, and between GPUs."""
+"""The benchmarks `machine_host_copy` and `machine_peer_copy`: copies between host and GPU, and
+between GPUs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def why_not(node: Node, point: dict[str, Any]) -> str:
     """Why a point of `machine_host_copy` cannot be measured on that node, or ""."""
     gpu, nbytes = int(point["gpu"]), size_in_bytes(str(point["size"]))
     if gpu >= node.num_gpu:
-        return f"needs GPU {gpu}, this node has {node.num_gpu or 'no'} GPU{'s' * (node.num_gpu != 1)}"
+        return (
+            f"needs GPU {gpu}, this node has {node.num_gpu or 'no'} GPU{'s' * (node.num_gpu != 1)}"
+        )
     if 2 * nbytes > LARGEST_SHARE * node.ram:
         return f"two host buffers of {point['size']} are more than half of this node's memory"
     if 4 * nbytes > node.gpus[gpu].memory:
@@ -34,10 +37,12 @@ def why_not(node: Node, point: dict[str, Any]) -> str:
 
 
 def measure_host(bench: Bench, *, memory: str, size: str, gpu: int) -> dict[str, Samples | None]:
-    """Copy `size` to the GPU, from it, and both at once.  memory: of the host, "pinned" or "pageable".
+    """Copy `size` to the GPU, from it, and both at once.  memory: of the host, "pinned" or
+    "pageable".
 
-    Both at once are two copies on two streams. A pageable copy blocks the thread that asks for it until its bytes have
-    left or reached that memory (to the GPU, until they are staged), so there is no such pair.
+    Both at once are two copies on two streams. A pageable copy blocks the thread that asks for it
+    until its bytes have left or reached that memory (to the GPU, until they are staged), so there
+    is no such pair.
     """
     import torch
 
@@ -72,10 +77,14 @@ def measure_host(bench: Bench, *, memory: str, size: str, gpu: int) -> dict[str,
         step()
         torch.cuda.synchronize()
         if step is not to_host:
-            bench.check(torch.equal(bench.result(arrived), kept), f"{step.__name__}: what arrived on the GPU differs")
+            bench.check(
+                torch.equal(bench.result(arrived), kept),
+                f"{step.__name__}: what arrived on the GPU differs",
+            )
         if step is not to_device:
             bench.check(
-                torch.equal(received.to(kept.device), kept), f"{step.__name__}: what arrived on the host differs"
+                torch.equal(received.to(kept.device), kept),
+                f"{step.__name__}: what arrived on the host differs",
             )
 
     sent.copy_(kept)
@@ -93,21 +102,27 @@ def measure_host(bench: Bench, *, memory: str, size: str, gpu: int) -> dict[str,
 def warn_of_unwatched(bench: Bench, gpus: Iterable[int]) -> None:
     """Say of which of these GPUs the Record has neither clocks, power nor throttling.
 
-    The harness watches as many GPUs as `Requires` names, from GPU 0 on; which ones cannot be declared.
+    The harness watches as many GPUs as `Requires` names, from GPU 0 on; which ones cannot be
+    declared.
     """
     if others := [str(gpu) for gpu in gpus if gpu >= bench.gpus]:
-        bench.warn(f"not watched: GPU {', '.join(others)}; clocks, power and throttling are of the GPUs before")
+        bench.warn(
+            f"not watched: GPU {', '.join(others)}; clocks, power and throttling are of the GPUs"
+            " before"
+        )
 
 
 def pattern(gpu: int, elements: int, device: str) -> Any:
-    """What GPU `gpu` sends: int32, different at each place and on each GPU, computed on any device."""
+    """What GPU `gpu` sends: int32, different at each place and on each GPU, computed on any
+    device."""
     import torch
 
     return torch.arange(elements, dtype=torch.int32, device=device) * (2 * gpu + 1) + gpu
 
 
 def measure_peers(bench: Bench, *, way: str) -> dict[str, float]:
-    """Copy PEER_BYTES between every ordered pair of the node's GPUs.  way: "one", or "both" at once."""
+    """Copy PEER_BYTES between every ordered pair of the node's GPUs.  way: "one", or "both" at
+    once."""
     import torch
 
     count, elements = torch.cuda.device_count(), PEER_BYTES // 4
@@ -115,11 +130,17 @@ def measure_peers(bench: Bench, *, way: str) -> dict[str, float]:
     sources = [pattern(gpu, elements, f"cuda:{gpu}") for gpu in range(count)]
     targets = [torch.empty_like(source) for source in sources]
     plan = bench.plan.but(warm_up=PAIR_WARM_UP, budget=PAIR_BUDGET * bench.plan.rounds)
-    pairs = list(itertools.permutations(range(count), 2) if way == "one" else itertools.combinations(range(count), 2))
+    pairs = list(
+        itertools.permutations(range(count), 2)
+        if way == "one"
+        else itertools.combinations(range(count), 2)
+    )
     rows: list[tuple[str, str, float]] = []
     for number, (a, b) in enumerate(pairs):
         bench.progress(f"GPU {a} to GPU {b}", number / len(pairs))
-        step = _one_way(sources[a], targets[b]) if way == "one" else _both_ways(sources, targets, a, b)
+        step = (
+            _one_way(sources[a], targets[b]) if way == "one" else _both_ways(sources, targets, a, b)
+        )
         ways = [(a, b)] if way == "one" else [(a, b), (b, a)]
         with torch.cuda.device(a):
             for _, to in ways:
@@ -128,14 +149,21 @@ def measure_peers(bench: Bench, *, way: str) -> dict[str, float]:
             step()
             _synchronize(a, b)
             for origin, to in ways:
-                right = torch.equal(bench.result(targets[to]), pattern(origin, elements, f"cuda:{to}"))
+                right = torch.equal(
+                    bench.result(targets[to]), pattern(origin, elements, f"cuda:{to}")
+                )
                 bench.check(right, f"what GPU {to} got from GPU {origin} differs")
             time = bench.time(step, device=f"cuda:{a}", plan=plan, quiet=True)
-        rows += [(str(origin), str(to), len(ways) * PEER_BYTES / time.median) for origin, to in ways]
-    direct = [torch.cuda.can_device_access_peer(a, b) for a, b in itertools.permutations(range(count), 2)]
+        rows += [
+            (str(origin), str(to), len(ways) * PEER_BYTES / time.median) for origin, to in ways
+        ]
+    direct = [
+        torch.cuda.can_device_access_peer(a, b) for a, b in itertools.permutations(range(count), 2)
+    ]
     if not all(direct):
         bench.warn(
-            f"{direct.count(False)} of {len(direct)} pairs cannot access each other's memory: copied via the host"
+            f"{direct.count(False)} of {len(direct)} pairs cannot access each other's memory:"
+            " copied via the host"
         )
     rates = [rate for _, _, rate in rows]
     columns: dict[str, list[Any]] = {
@@ -161,12 +189,15 @@ def _one_way(source: Any, target: Any) -> Callable[[], object]:
 def _both_ways(sources: list[Any], targets: list[Any], a: int, b: int) -> Callable[[], None]:
     """Copies a → b and b → a at once, on a stream of each GPU for each of them.
 
-    torch lets a copy wait for the current streams of both its GPUs and them for it: on the same streams, the second
-    copy would wait for the first.
+    torch lets a copy wait for the current streams of both its GPUs and them for it: on the same
+    streams, the second copy would wait for the first.
     """
     import torch
 
-    ways = [(a, b, torch.cuda.Stream(a), torch.cuda.Stream(b)), (b, a, torch.cuda.Stream(b), torch.cuda.Stream(a))]
+    ways = [
+        (a, b, torch.cuda.Stream(a), torch.cuda.Stream(b)),
+        (b, a, torch.cuda.Stream(b), torch.cuda.Stream(a)),
+    ]
 
     def step() -> None:
         now = torch.cuda.current_stream(a)
@@ -191,8 +222,14 @@ HOST_COPY = Benchmark(
     "machine_host_copy",
     measure_host,
     [
-        *(Metric(name, "B/s", "higher", f"bytes copied {words}, over time") for name, words in _WAYS.items()),
-        *(Metric(f"{name}_time", "s", "lower", f"of a copy {words}") for name, words in _WAYS.items()),
+        *(
+            Metric(name, "B/s", "higher", f"bytes copied {words}, over time")
+            for name, words in _WAYS.items()
+        ),
+        *(
+            Metric(f"{name}_time", "s", "lower", f"of a copy {words}")
+            for name, words in _WAYS.items()
+        ),
     ],
     grid={"memory": ("pinned", "pageable"), "size": SIZES, "gpu": tuple(range(GPUS))},
     requires=Requires(gpus=1, modules=("torch",), also=(why_not,)),
@@ -212,5 +249,8 @@ PEER_COPY = Benchmark(
     requires=Requires(gpus=2, gpu_memory=8e9, modules=("torch",)),
     timeout=120,
     description="Copies of 1 GiB between every ordered pair of the node's GPUs.",
-    terms={"way=one": "one direction at a time", "way=both": "both directions at once; bytes of both, over time"},
+    terms={
+        "way=one": "one direction at a time",
+        "way=both": "both directions at once; bytes of both, over time",
+    },
 )

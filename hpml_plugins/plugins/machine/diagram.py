@@ -13,8 +13,9 @@ from hpml_plugins import Record, Table
 class Quantity:
     """A number of the diagram.
 
-    arrow: what it stands at, a key of ARROWS.  label: what it is.  benchmark, metric: where it comes from.
-    params: of the points that give it; of several, the one with the largest `size` counts.
+    arrow: what it stands at, a key of ARROWS.  label: what it is.  benchmark, metric: where it
+    comes from. params: of the points that give it; of several, the one with the largest `size`
+    counts.
     """
 
     arrow: str
@@ -42,7 +43,9 @@ QUANTITIES = (
     Quantity("shared", "L1 load", "machine_latency", "time", {"level": "l1"}),
     Quantity("l2", "read", "machine_cache", "l2"),
     Quantity("l2", "load", "machine_latency", "time", {"level": "l2"}),
-    Quantity("memory", "copy, read + written", "machine_memory", "bandwidth", {"operation": "copy"}),
+    Quantity(
+        "memory", "copy, read + written", "machine_memory", "bandwidth", {"operation": "copy"}
+    ),
     Quantity("memory", "load", "machine_latency", "time", {"level": "memory"}),
     Quantity("peer", "one way", "machine_peer_copy", "bandwidth", {"way": "one"}),
     Quantity("peer", "both ways", "machine_peer_copy", "bandwidth", {"way": "both"}),
@@ -60,7 +63,8 @@ BOXES = {
     "hbm": ("GPU memory", (5.9, 0.7, 0.95, 0.45)),
     "peer": ("other GPU's memory", (12.0, 0.7, 0.85, 0.45)),
 }
-#: Arrow → the boxes at its ends, by the sides that face each other, and where its numbers stand: beside it, or above.
+#: Arrow → the boxes at its ends, by the sides that face each other, and where its numbers stand:
+#: beside it, or above.
 ARROWS = {
     "storage": ("storage", "ram", (1.0, 1.65)),
     "host": ("ram", "cpu", (1.0, 3.55)),
@@ -77,11 +81,16 @@ NOT_MEASURED = "not measured"
 
 
 def quantities(records: Sequence[Record]) -> Table:
-    """The parts of a node, by this plugin's newest Records. GPU 0 stands for its GPUs; empty: not measured there.
-    bandwidth: of copies the bytes copied, of the GPU's memory and of the triad those read and written.
+    """The parts of a node, by this plugin's newest Records. GPU 0 stands for its GPUs; empty: not
+    measured there. bandwidth: of copies the bytes copied, of the GPU's memory and of the triad
+    those read and written.
     """
     machines = sorted({record.machine for record in records})
-    rows = [row for machine in machines for row in _rows([each for each in records if each.machine == machine])]
+    rows = [
+        row
+        for machine in machines
+        for row in _rows([each for each in records if each.machine == machine])
+    ]
     return Table.of(rows, {"bandwidth": "B/s", "time": "s"})
 
 
@@ -109,7 +118,11 @@ def _gives(record: Record, quantity: Quantity) -> bool:
 def _largest(records: Iterable[Record]) -> Record | None:
     from hpml_plugins.plugins.machine.units import size_in_bytes
 
-    return max(records, key=lambda record: size_in_bytes(str(record.params.get("size", "1B"))), default=None)
+    return max(
+        records,
+        key=lambda record: size_in_bytes(str(record.params.get("size", "1B"))),
+        default=None,
+    )
 
 
 def text_of(row: dict[str, Any]) -> str:
@@ -121,19 +134,34 @@ def text_of(row: dict[str, Any]) -> str:
 
 def scaled(number: float, unit: str) -> str:
     """Three digits and a prefix: 5.54e10 B/s is "55.4 GB/s", 8.7e-7 s is "870 ns"."""
-    prefixes = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+    prefixes = (
+        (1e12, "T"),
+        (1e9, "G"),
+        (1e6, "M"),
+        (1e3, "k"),
+        (1.0, ""),
+        (1e-3, "m"),
+        (1e-6, "µ"),
+        (1e-9, "n"),
+    )
     # what rounds up to 1000 belongs to the next prefix
-    size, prefix = next((each for each in prefixes if abs(number) >= 0.9995 * each[0]), prefixes[-1])
+    size, prefix = next(
+        (each for each in prefixes if abs(number) >= 0.9995 * each[0]), prefixes[-1]
+    )
     digits = number / size
     return f"{digits:.{2 if digits < 9.995 else 1 if digits < 99.95 else 0}f} {prefix}{unit}"
 
 
 def draw(sheet: Any, table: Table) -> None:
-    """One panel per machine, those with the most numbers first: the parts between which anything was measured."""
+    """One panel per machine, those with the most numbers first: the parts between which anything
+    was measured."""
     groups = table.groups("machine")
     if not groups:
         return
-    order = sorted(groups, key=lambda machine: -sum(NOT_MEASURED not in text_of(row) for row in groups[machine]))
+    order = sorted(
+        groups,
+        key=lambda machine: -sum(NOT_MEASURED not in text_of(row) for row in groups[machine]),
+    )
     sheet.set_size_inches(0.8 * WIDTH, 0.9 * HEIGHT * len(order))
     for number, machine in enumerate(order):
         panel = sheet.add_subplot(len(order), 1, number + 1)
@@ -141,8 +169,15 @@ def draw(sheet: Any, table: Table) -> None:
         panel.set_title(str(machine[0]), loc="left")
         panel.axis("off")
         panel.grid(False)
-        texts = {arrow: [text_of(row) for row in groups[machine] if row["arrow"] == arrow] for arrow in ARROWS}
-        known = [arrow for arrow, lines in texts.items() if any(NOT_MEASURED not in line for line in lines)]
+        texts = {
+            arrow: [text_of(row) for row in groups[machine] if row["arrow"] == arrow]
+            for arrow in ARROWS
+        }
+        known = [
+            arrow
+            for arrow, lines in texts.items()
+            if any(NOT_MEASURED not in line for line in lines)
+        ]
         _draw_boxes(panel, known)
         for arrow in known:
             align, text = "bottom" if arrow in ABOVE else "center", "\n".join(texts[arrow])
@@ -155,18 +190,29 @@ def _draw_boxes(panel: Any, arrows: Sequence[str]) -> None:
     ends = [ARROWS[arrow][:2] for arrow in arrows]
     shown = {box for pair in ends for box in pair}
     if shown - {"storage", "ram", "cpu"}:
-        panel.add_patch(Rectangle((4.75, 0.05), 6.2, 5.05, facecolor="0.96", edgecolor="0.7", zorder=0))
+        panel.add_patch(
+            Rectangle((4.75, 0.05), 6.2, 5.05, facecolor="0.96", edgecolor="0.7", zorder=0)
+        )
         panel.text(10.8, 2.6, "GPU", fontsize=10, ha="right", va="center", color="0.4")
     for label, (x, y, wide, high) in (place for name, place in BOXES.items() if name in shown):
-        panel.add_patch(Rectangle((x - wide, y - high), 2 * wide, 2 * high, facecolor="white", edgecolor="0.3"))
+        panel.add_patch(
+            Rectangle((x - wide, y - high), 2 * wide, 2 * high, facecolor="white", edgecolor="0.3")
+        )
         panel.text(x, y, label.replace(" memory", "\nmemory"), fontsize=9, ha="center", va="center")
     for first, second in ends:
         line = facing(BOXES[first][1], BOXES[second][1])
-        panel.add_patch(FancyArrowPatch(*line, arrowstyle="<->", mutation_scale=11, color="0.3", shrinkA=0, shrinkB=0))
+        panel.add_patch(
+            FancyArrowPatch(
+                *line, arrowstyle="<->", mutation_scale=11, color="0.3", shrinkA=0, shrinkB=0
+            )
+        )
 
 
-def facing(first: Sequence[float], second: Sequence[float]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The middles of the sides of two boxes that face each other. A box: x, y, half its width, half its height."""
+def facing(
+    first: Sequence[float], second: Sequence[float]
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The middles of the sides of two boxes that face each other. A box: x, y, half its width, half
+    its height."""
     (x, y, wide, high), (to_x, to_y, to_wide, to_high) = first, second
     if x == to_x:
         sign = 1 if to_y > y else -1

@@ -1,4 +1,5 @@
-"""The benchmarks of the host: `machine_triad`, its memory over threads, and `machine_core`, one core."""
+"""The benchmarks of the host: `machine_triad`, its memory over threads, and `machine_core`, one
+core."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ WARM_UP, BUDGET = 0.1, 0.3
 
 
 def triad_bytes(elements: int) -> int:
-    """B that a triad of float64 reads and writes: 24 per element; what a cache reads before a write is not counted.
+    """B that a triad of float64 reads and writes: 24 per element; what a cache reads before a write
+    is not counted.
 
     Source: McCalpin, STREAM, "Counting Bytes and FLOPS".
     """
@@ -35,7 +37,8 @@ def thread_counts(most: int) -> list[int]:
 
 
 def compiled(function: Any, **options: Any) -> Any:
-    """The function, compiled by numba; its code is kept between processes where there is a folder for it."""
+    """The function, compiled by numba; its code is kept between processes where there is a folder
+    for it."""
     import numba
 
     try:
@@ -45,7 +48,8 @@ def compiled(function: Any, **options: Any) -> Any:
 
 
 def compile_triad() -> tuple[Any, Any]:
-    """`fill(a, value)`, and `triad(a, b, c, scalar)`: a = b + scalar · c, both on numba's threads."""
+    """`fill(a, value)`, and `triad(a, b, c, scalar)`: a = b + scalar · c, both on numba's
+    threads."""
     import numba
 
     def fill(a: Any, value: float) -> None:
@@ -60,7 +64,8 @@ def compile_triad() -> tuple[Any, Any]:
 
 
 def measure_triad(bench: Bench) -> dict[str, Samples]:
-    """Bandwidth of a = b + 3 c over numbers of threads; the arrays are written first by the threads that read them."""
+    """Bandwidth of a = b + 3 c over numbers of threads; the arrays are written first by the threads
+    that read them."""
     import numba
     import numpy as np
 
@@ -70,7 +75,8 @@ def measure_triad(bench: Bench) -> dict[str, Samples]:
     a, b, c = (np.empty(ELEMENTS) for _ in range(3))
     most = numba.config.NUMBA_NUM_THREADS
     numba.set_num_threads(most)
-    for array, value in ((a, 0.0), (b, 1.0), (c, 2.0)):  # the first touch, by which Linux places the pages
+    # the first touch, by which Linux places the pages
+    for array, value in ((a, 0.0), (b, 1.0), (c, 2.0)):
         fill(array, value)
     found: dict[int, Samples] = {}
     counts = thread_counts(most)
@@ -79,17 +85,23 @@ def measure_triad(bench: Bench) -> dict[str, Samples]:
         numba.set_num_threads(threads)
         a[::PAGE] = 0.0
         triad(a, b, c, SCALAR)
-        bench.check(bool((bench.result(a) == 1.0 + 2.0 * SCALAR).all()), f"{threads} threads: the triad differs")
+        bench.check(
+            bool((bench.result(a) == 1.0 + 2.0 * SCALAR).all()),
+            f"{threads} threads: the triad differs",
+        )
         time = bench.time(lambda: triad(a, b, c, SCALAR), budget=BUDGET, name=f"{threads} threads")
         found[threads] = (triad_bytes(ELEMENTS) / time).note(threads=threads)
     units = {"bandwidth": "B/s"}
     medians = [each.median for each in found.values()]
-    bench.series("threads", {"threads": [float(each) for each in found], "bandwidth": medians}, units)
+    bench.series(
+        "threads", {"threads": [float(each) for each in found], "bandwidth": medians}, units
+    )
     return {"bandwidth": found[most], "one_thread": found[1]}
 
 
 def compile_chain() -> Any:
-    """`chain(x, factor, addend, count)`: x ← factor · x + addend, `count` times, each after the one before it."""
+    """`chain(x, factor, addend, count)`: x ← factor · x + addend, `count` times, each after the one
+    before it."""
 
     def chain(x: float, factor: float, addend: float, count: int) -> float:
         for _ in range(count):
@@ -112,7 +124,8 @@ def count_calls(calls: int) -> int:
 
 
 def touch_pages(pages: int) -> int:
-    """Map `pages` pages of 4 KiB anew and write one byte of each; how many hold it. Linux' huge pages are declined."""
+    """Map `pages` pages of 4 KiB anew and write one byte of each; how many hold it. Linux' huge
+    pages are declined."""
     with mmap.mmap(-1, pages * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.madvise(mmap.MADV_NOHUGEPAGE)
         memory[::PAGE] = b"\x01" * pages
@@ -120,10 +133,16 @@ def touch_pages(pages: int) -> int:
 
 
 def measure_core(bench: Bench) -> dict[str, Samples]:
-    """What one core does alone: dependent multiply-adds, calls of a Python function, page faults."""
+    """What one core does alone: dependent multiply-adds, calls of a Python function, page
+    faults."""
     chain = compile_chain()
-    bench.check(bench.result(chain(0.0, 1.0, 1.0, CHAIN)) == CHAIN, "the chain of multiply-adds differs")
-    bench.check(bench.result(count_calls(PYTHON_CALLS)) == PYTHON_CALLS, "the calls of a Python function differ")
+    bench.check(
+        bench.result(chain(0.0, 1.0, 1.0, CHAIN)) == CHAIN, "the chain of multiply-adds differs"
+    )
+    bench.check(
+        bench.result(count_calls(PYTHON_CALLS)) == PYTHON_CALLS,
+        "the calls of a Python function differ",
+    )
     bench.check(bench.result(touch_pages(PAGES)) == PAGES, "a page does not hold what was written")
     steps = {
         "multiply_add": lambda: chain(0.0, 1.0, 1.0, CHAIN),
@@ -131,7 +150,9 @@ def measure_core(bench: Bench) -> dict[str, Samples]:
         "page_fault": lambda: touch_pages(PAGES),
     }
     plan = bench.plan.but(warm_up=WARM_UP, budget=BUDGET)
-    time = {name: bench.time(step, device="cpu", plan=plan, name=name) for name, step in steps.items()}
+    time = {
+        name: bench.time(step, device="cpu", plan=plan, name=name) for name, step in steps.items()
+    }
     return {
         "multiply_add": 2 * CHAIN / time["multiply_add"],
         "python": PYTHON_CALLS / time["python"],
@@ -147,15 +168,28 @@ TRIAD = Benchmark(
         Metric("one_thread", "B/s", "higher"),
     ],
     requires=Requires(modules=("numba", "numpy")),
-    description="Bandwidth of the host's memory: STREAM's triad on float64 arrays of 256 MiB by numba, over threads.",
+    description=(
+        "Bandwidth of the host's memory: STREAM's triad on float64 arrays of 256 MiB by numba, over"
+        " threads."
+    ),
 )
 CORE = Benchmark(
     "machine_core",
     measure_core,
     [
-        Metric("multiply_add", "FLOP/s", "higher", "of dependent multiply-adds of float64: follows the core's clock"),
+        Metric(
+            "multiply_add",
+            "FLOP/s",
+            "higher",
+            "of dependent multiply-adds of float64: follows the core's clock",
+        ),
         Metric("python", "1/s", "higher", "calls of a Python function over time"),
-        Metric("page_fault", "s", "lower", "first write to a page of 4 KiB, mapping and unmapping included"),
+        Metric(
+            "page_fault",
+            "s",
+            "lower",
+            "first write to a page of 4 KiB, mapping and unmapping included",
+        ),
     ],
     requires=Requires(modules=("numba",)),
     description="One core of the host: dependent multiply-adds, Python's calls, page faults.",

@@ -1,7 +1,7 @@
 """The CUDA kernels of this plugin. Imports numba.cuda: imported inside `measure` only.
 
-All of them run in numba's simulator too. Their inputs are whole numbers, so that what they return can be checked
-exactly. Indices are unsigned: numba tests a signed index for being negative.
+All of them run in numba's simulator too. Their inputs are whole numbers, so that what they return
+can be checked exactly. Indices are unsigned: numba tests a signed index for being negative.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ READ_THREADS, READS = 256, 8
 #: Words of 4 B that each of SHARED_THREADS threads of a block reads in one pass over shared memory.
 SHARED_READS = 8
 SHARED_THREADS = 1024
-#: Polls after which the mailbox's kernel gives up: a host that died must not leave a kernel that never ends.
+#: Polls after which the mailbox's kernel gives up: a host that died must not leave a kernel that
+#: never ends.
 PATIENCE = 1 << 22
 
 # One thread is intended in the latency kernels.
@@ -29,12 +30,15 @@ warnings.filterwarnings("ignore", category=NumbaPerformanceWarning)
 
 @intrinsic  # type: ignore[untyped-decorator]
 def load_volatile(typing_context: Any, array: Any) -> Any:
-    """array[0] of int32, read from memory at each call: numba's own `cuda.ldcv` may be moved out of a loop."""
+    """array[0] of int32, read from memory at each call: numba's own `cuda.ldcv` may be moved out of
+    a loop."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
         kind = ir.FunctionType(ir.IntType(32), [data.type])
-        load = ir.InlineAsm(kind, "ld.volatile.global.s32 $0, [$1];", "=r,l,~{memory}", side_effect=True)
+        load = ir.InlineAsm(
+            kind, "ld.volatile.global.s32 $0, [$1];", "=r,l,~{memory}", side_effect=True
+        )
         return builder.call(load, [data])
 
     return types.int32(array), generate
@@ -47,7 +51,9 @@ def store_volatile(typing_context: Any, array: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
         kind = ir.FunctionType(ir.VoidType(), [data.type, ir.IntType(32)])
-        store = ir.InlineAsm(kind, "st.volatile.global.s32 [$0], $1;", "l,r,~{memory}", side_effect=True)
+        store = ir.InlineAsm(
+            kind, "st.volatile.global.s32 [$0], $1;", "l,r,~{memory}", side_effect=True
+        )
         builder.call(store, [data, arguments[1]])
         return context.get_dummy_value()
 
@@ -61,10 +67,12 @@ if config.ENABLE_CUDASIM:  # it runs Python, where every access is one to memory
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def read_cyclic(values: Any, mask: Any, steps: Any, sums: Any) -> None:
-    """Each block reads `steps` tiles of READS · READ_THREADS consecutive words, from where the block before it ends.
+    """Each block reads `steps` tiles of READS · READ_THREADS consecutive words, from where the
+    block before it ends.
 
-    Launched with READ_THREADS threads per block.  values: int32, read cyclically; its length is a power of two and at
-    least a tile.  mask: that length − 1, uint64.  steps: uint64.  sums: one int32 per thread, the sum of what it read.
+    Launched with READ_THREADS threads per block.  values: int32, read cyclically; its length is a
+    power of two and at least a tile.  mask: that length − 1, uint64.  steps: uint64.  sums: one
+    int32 per thread, the sum of what it read.
     """
     tile = np.uint64(cuda.blockIdx.x) * steps * np.uint64(2048)
     thread = np.uint64(cuda.threadIdx.x)
@@ -76,7 +84,9 @@ def read_cyclic(values: Any, mask: Any, steps: Any, sums: Any) -> None:
         first = np.int32(first + values[place] + values[place + np.uint64(256)])
         second = np.int32(second + values[place + np.uint64(512)] + values[place + np.uint64(768)])
         first = np.int32(first + values[place + np.uint64(1024)] + values[place + np.uint64(1280)])
-        second = np.int32(second + values[place + np.uint64(1536)] + values[place + np.uint64(1792)])
+        second = np.int32(
+            second + values[place + np.uint64(1536)] + values[place + np.uint64(1792)]
+        )
         tile += np.uint64(2048)
         done += np.uint64(1)
     sums[cuda.grid(1)] = np.int32(first + second)
@@ -84,7 +94,8 @@ def read_cyclic(values: Any, mask: Any, steps: Any, sums: Any) -> None:
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def read_shared(passes: Any, sums: Any) -> None:
-    """Each thread reads SHARED_READS words of shared memory per pass, a warp 32 neighbouring ones: no bank conflict.
+    """Each thread reads SHARED_READS words of shared memory per pass, a warp 32 neighbouring ones:
+    no bank conflict.
 
     Launched with SHARED_THREADS threads per block. passes: uint32.  sums: one int32 per thread.
     """
@@ -107,9 +118,11 @@ def read_shared(passes: Any, sums: Any) -> None:
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def chase(following: Any, steps: Any, place: Any) -> None:
-    """One thread follows `place = following[place]` for `steps` steps; each load depends on the one before it.
+    """One thread follows `place = following[place]` for `steps` steps; each load depends on the one
+    before it.
 
-    following, place: uint32.  place: of one element, where to begin and, afterwards, where it ended.
+    following, place: uint32.  place: of one element, where to begin and, afterwards, where it
+    ended.
     """
     at = place[0]
     done = np.uint32(0)
@@ -121,10 +134,11 @@ def chase(following: Any, steps: Any, place: Any) -> None:
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def count_up(counters: Any, mask: Any, repeats: Any, seen: Any) -> None:
-    """Each thread adds 1 to the counter (its index & mask) `repeats` times, and keeps the last value that it found.
+    """Each thread adds 1 to the counter (its index & mask) `repeats` times, and keeps the last
+    value that it found.
 
-    counters: int32, of length mask + 1, a power of two.  seen: one int32 per thread; without it the compiler may join
-    the additions of a warp.
+    counters: int32, of length mask + 1, a power of two.  seen: one int32 per thread; without it the
+    compiler may join the additions of a warp.
     """
     i = cuda.grid(1)
     at = np.uint32(i) & mask
@@ -155,7 +169,8 @@ def answer(post: Any, reply: Any, rounds: Any) -> None:
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def count_launch(counter: Any) -> None:
-    """One thread adds 1 to counter[0]: a kernel that does next to nothing and whose launches can be counted."""
+    """One thread adds 1 to counter[0]: a kernel that does next to nothing and whose launches can be
+    counted."""
     counter[0] += 1
 
 

@@ -1,4 +1,5 @@
-"""The benchmarks of latencies: `machine_latency`, `machine_peer_latency`, `machine_atomics`, `machine_mailbox`."""
+"""The benchmarks of latencies: `machine_latency`, `machine_peer_latency`, `machine_atomics`,
+`machine_mailbox`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ STRIDE = LINE // 4
 
 
 class Level(NamedTuple):
-    """A pointer chase. nbytes: of the working set.  steps: of one launch, which takes 20 to 40 ms."""
+    """A pointer chase. nbytes: of the working set.  steps: of one launch, which takes 20 to 40
+    ms."""
 
     nbytes: int
     steps: int
@@ -39,10 +41,12 @@ PATIENCE = 5.0
 
 
 def make_cycle(lines: int, seed: int, device: str) -> tuple[Any, Any]:
-    """A random cyclic permutation of cache lines: what follows each place, and the lines in the order of visiting.
+    """A random cyclic permutation of cache lines: what follows each place, and the lines in the
+    order of visiting.
 
-    Returns the words of the working set as int32 (each line's first word holds the index of the next line's first
-    word), and the order as int64 tensor; a chase that begins at line order[0] is at order[k % lines] after k steps.
+    Returns the words of the working set as int32 (each line's first word holds the index of the
+    next line's first word), and the order as int64 tensor; a chase that begins at line order[0] is
+    at order[k % lines] after k steps.
     """
     import torch
 
@@ -54,7 +58,8 @@ def make_cycle(lines: int, seed: int, device: str) -> tuple[Any, Any]:
 
 
 def measure_chase(bench: Bench, *, level: str = "peer") -> dict[str, Samples]:
-    """Time of one dependent load. level: "l1", "l2", "memory", or "peer": GPU 0 reads the memory of GPU 1."""
+    """Time of one dependent load. level: "l1", "l2", "memory", or "peer": GPU 0 reads the memory of
+    GPU 1."""
     import numpy as np
     import torch
     from numba import cuda
@@ -81,7 +86,9 @@ def measure_chase(bench: Bench, *, level: str = "peer") -> dict[str, Samples]:
 
     def check() -> None:
         wanted = int(order[launches * steps % lines]) * STRIDE
-        bench.check(bench.result(int(place)) == wanted, "the chase does not end where the permutation leads")
+        bench.check(
+            bench.result(int(place)) == wanted, "the chase does not end where the permutation leads"
+        )
 
     step()
     check()
@@ -91,7 +98,8 @@ def measure_chase(bench: Bench, *, level: str = "peer") -> dict[str, Samples]:
 
 
 def measure_atomics(bench: Bench, *, addresses: int) -> dict[str, Samples]:
-    """Rate of atomic additions of 1 by 262,144 threads.  addresses: a power of two, over which they are spread."""
+    """Rate of atomic additions of 1 by 262,144 threads.  addresses: a power of two, over which they
+    are spread."""
     import numpy as np
     import torch
     from numba import cuda
@@ -100,7 +108,12 @@ def measure_atomics(bench: Bench, *, addresses: int) -> dict[str, Samples]:
 
     counters = torch.zeros(addresses, dtype=torch.int32, device="cuda")
     seen = torch.zeros(THREADS * BLOCKS, dtype=torch.int32, device="cuda")
-    arguments = (cuda.as_cuda_array(counters), np.uint32(addresses - 1), np.uint32(ADDITIONS), cuda.as_cuda_array(seen))
+    arguments = (
+        cuda.as_cuda_array(counters),
+        np.uint32(addresses - 1),
+        np.uint32(ADDITIONS),
+        cuda.as_cuda_array(seen),
+    )
     launch, launches = count_up[BLOCKS, THREADS], 0
 
     def step() -> None:
@@ -110,7 +123,10 @@ def measure_atomics(bench: Bench, *, addresses: int) -> dict[str, Samples]:
 
     def check() -> None:
         each = wrap(launches * ADDITIONS * THREADS * BLOCKS // addresses)
-        bench.check(bool((bench.result(counters) == each).all()), "a counter lacks additions, or has too many")
+        bench.check(
+            bool((bench.result(counters) == each).all()),
+            "a counter lacks additions, or has too many",
+        )
 
     step()
     check()
@@ -120,7 +136,8 @@ def measure_atomics(bench: Bench, *, addresses: int) -> dict[str, Samples]:
 
 
 def measure_mailbox(bench: Bench) -> dict[str, Samples]:
-    """Time until the host has a kernel's answer to a number that it wrote into pinned memory which the GPU maps."""
+    """Time until the host has a kernel's answer to a number that it wrote into pinned memory which
+    the GPU maps."""
     import numpy as np
     from numba import cuda
 
@@ -135,7 +152,9 @@ def measure_mailbox(bench: Bench) -> dict[str, Samples]:
         launch(post, reply, np.int32(ROUND_TRIPS))
         seconds = exchange(memoryview(post), memoryview(reply), ROUND_TRIPS)
         cuda.synchronize()
-        bench.check(bench.result(int(reply[0])) == ROUND_TRIPS, "the kernel did not answer every number")
+        bench.check(
+            bench.result(int(reply[0])) == ROUND_TRIPS, "the kernel did not answer every number"
+        )
         if number:  # the first launch compiles and loads
             samples.append(seconds / (ROUND_TRIPS - 1))
     found = Samples.of(samples, "s", timer="perf_counter", batch=ROUND_TRIPS, cpus=cpus)
@@ -144,7 +163,8 @@ def measure_mailbox(bench: Bench) -> dict[str, Samples]:
 
 
 def exchange(post: Any, reply: Any, rounds: int) -> float:
-    """Post the numbers 1 to `rounds`, each after the answer to the one before it; s from the answer to the first on.
+    """Post the numbers 1 to `rounds`, each after the answer to the one before it; s from the answer
+    to the first on.
 
     Gives up where an answer takes longer than PATIENCE.
     """
@@ -172,10 +192,20 @@ def _wait(reply: Any, number: int) -> bool:
 LATENCY = Benchmark(
     "machine_latency",
     measure_chase,
-    [Metric("time", "s", "lower", "of one dependent load of 4 B, with the computation of its address")],
+    [
+        Metric(
+            "time",
+            "s",
+            "lower",
+            "of one dependent load of 4 B, with the computation of its address",
+        )
+    ],
     grid={"level": ("l1", "l2", "memory")},
     requires=Requires(gpus=1, gpu_memory=4e9, modules=("torch", "numba.cuda")),
-    description="Latency of the GPU's caches and memory: a pointer chase over a random cycle of cache lines.",
+    description=(
+        "Latency of the GPU's caches and memory: a pointer chase over a random cycle of cache"
+        " lines."
+    ),
     terms={"level=l1": "32 KiB", "level=l2": "4 MiB", "level=memory": "1 GiB"},
 )
 PEER_LATENCY = replace(
@@ -183,7 +213,10 @@ PEER_LATENCY = replace(
     name="machine_peer_latency",
     grid={},
     requires=Requires(gpus=2, gpu_memory=4e9, modules=("torch", "numba.cuda")),
-    description="Latency of another GPU's memory: GPU 0 follows a random cycle of cache lines in 1 GiB of GPU 1.",
+    description=(
+        "Latency of another GPU's memory: GPU 0 follows a random cycle of cache lines in 1 GiB of"
+        " GPU 1."
+    ),
     terms={},
 )
 ATOMICS = Benchmark(
@@ -201,7 +234,14 @@ ATOMICS = Benchmark(
 MAILBOX = Benchmark(
     "machine_mailbox",
     measure_mailbox,
-    [Metric("round_trip", "s", "lower", "from the host's write to its reading of the kernel's answer")],
+    [
+        Metric(
+            "round_trip",
+            "s",
+            "lower",
+            "from the host's write to its reading of the kernel's answer",
+        )
+    ],
     requires=Requires(gpus=1, modules=("numba.cuda",)),
     description="Round trip between the host and a running kernel through mapped pinned memory.",
 )

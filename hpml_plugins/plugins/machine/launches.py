@@ -1,4 +1,5 @@
-"""The benchmarks around kernels: `machine_launch`, `machine_calls`, `machine_start`, `machine_compile`."""
+"""The benchmarks around kernels: `machine_launch`, `machine_calls`, `machine_start`,
+`machine_compile`."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ STREAMS = 4
 CHECKED = 100
 #: B of an allocation: of the caching allocator's large blocks.
 ALLOCATION = 64 << 20
-#: s of warming up in a round, and of sampling in all rounds together, of one of several metrics: each takes µs.
+#: s of warming up in a round, and of sampling in all rounds together, of one of several metrics:
+#: each takes µs.
 WARM_UP, BUDGET = 0.1, 0.3
 SIDE = 256
 #: s for one process that compiles.
@@ -30,7 +32,8 @@ COMPILING = 200.0
 
 
 def measure_launch(bench: Bench) -> dict[str, Samples]:
-    """Time of one launch of a kernel that adds 1 to a counter: by torch, by numba, on several streams; in a graph.
+    """Time of one launch of a kernel that adds 1 to a counter: by torch, by numba, on several
+    streams; in a graph.
 
     The kernels of the graph do nothing, but for the last, which counts.
     """
@@ -87,7 +90,8 @@ def measure_launch(bench: Bench) -> dict[str, Samples]:
 
 
 def measure_calls(bench: Bench) -> dict[str, Samples]:
-    """Time of the host's calls: events, synchronising, and allocation with and without the caching allocator."""
+    """Time of the host's calls: events, synchronising, and allocation with and without the caching
+    allocator."""
     import torch
 
     torch.zeros(1, device="cuda")
@@ -99,7 +103,9 @@ def measure_calls(bench: Bench) -> dict[str, Samples]:
     place = block.data_ptr()
     del block
     again = torch.empty(ALLOCATION, dtype=torch.uint8, device="cuda").data_ptr()
-    bench.check(bench.result(again) == place, "the caching allocator does not give a freed block again")
+    bench.check(
+        bench.result(again) == place, "the caching allocator does not give a freed block again"
+    )
     allocate = _driver_allocation()
     bench.check(allocate() != 0, "the driver allocated nothing")
     steps: dict[str, Callable[[], object]] = {
@@ -110,11 +116,14 @@ def measure_calls(bench: Bench) -> dict[str, Samples]:
         "allocate_driver": allocate,
     }
     plan = bench.plan.but(warm_up=WARM_UP, budget=BUDGET)
-    return {name: bench.time(step, device="cpu", plan=plan, name=name) for name, step in steps.items()}
+    return {
+        name: bench.time(step, device="cpu", plan=plan, name=name) for name, step in steps.items()
+    }
 
 
 def _driver_allocation() -> Callable[[], int]:
-    """Allocates and frees ALLOCATION B by the driver, as cudaMalloc and cudaFree do; returns the address.
+    """Allocates and frees ALLOCATION B by the driver, as cudaMalloc and cudaFree do; returns the
+    address.
 
     Source: CUDA Driver API, "Memory Management": cuMemAlloc, cuMemFree.
     """
@@ -132,9 +141,11 @@ def _driver_allocation() -> Callable[[], int]:
 
 
 def measure_start(bench: Bench) -> dict[str, float]:
-    """The first cuBLAS call and the first NCCL communicator of this process, which has a CUDA context already.
+    """The first cuBLAS call and the first NCCL communicator of this process, which has a CUDA
+    context already.
 
-    Each round is a fresh process, and so one sample. The context itself is `harness_first_kernel`'s.
+    Each round is a fresh process, and so one sample. The context itself is
+    `harness_first_kernel`'s.
     """
     import torch
     import torch.distributed as dist
@@ -145,10 +156,14 @@ def measure_start(bench: Bench) -> dict[str, float]:
     product = ones @ ones
     torch.cuda.synchronize()
     cublas = time.perf_counter() - started
-    bench.check(bool((bench.result(product) == SIDE).all()), "the product of matrices of ones differs")
+    bench.check(
+        bool((bench.result(product) == SIDE).all()), "the product of matrices of ones differs"
+    )
 
     started = time.perf_counter()
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=torch.device("cuda", 0))
+    dist.init_process_group(
+        "nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=torch.device("cuda", 0)
+    )
     dist.all_reduce(ones)
     torch.cuda.synchronize()
     nccl = time.perf_counter() - started
@@ -158,19 +173,28 @@ def measure_start(bench: Bench) -> dict[str, float]:
 
 
 def measure_compile(bench: Bench) -> dict[str, float]:
-    """The first call of a compiled function in a fresh process, with an empty and then with a filled cache folder."""
+    """The first call of a compiled function in a fresh process, with an empty and then with a
+    filled cache folder."""
     with tempfile.TemporaryDirectory(prefix="hpml-compile-") as folder:
         found = {}
         for number, name in enumerate(("cold", "warm")):
-            bench.progress(f"compiling, the cache folder {'filled' if number else 'empty'}", 0.5 * number)
+            bench.progress(
+                f"compiling, the cache folder {'filled' if number else 'empty'}", 0.5 * number
+            )
             found[name], error = _compile(Path(folder), bench.device)
-            bench.check(bench.result(error) < 1e-4, f"{name}: the compiled function's result differs from eager's")
-            bench.check(any(Path(folder, "inductor").iterdir()), "nothing was written into the cache folder")
+            bench.check(
+                bench.result(error) < 1e-4,
+                f"{name}: the compiled function's result differs from eager's",
+            )
+            bench.check(
+                any(Path(folder, "inductor").iterdir()), "nothing was written into the cache folder"
+            )
     return found
 
 
 def _compile(folder: Path, device: str) -> tuple[float, float]:
-    """Seconds of the first call, and the largest difference from eager, of a process that compiles."""
+    """Seconds of the first call, and the largest difference from eager, of a process that
+    compiles."""
     environment = {
         **os.environ,
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
@@ -180,7 +204,13 @@ def _compile(folder: Path, device: str) -> tuple[float, float]:
     }
     command = [sys.executable, "-m", "hpml_plugins.plugins.machine.compiling", device]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=COMPILING, cwd=folder
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=COMPILING,
+        cwd=folder,
     )
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
@@ -195,12 +225,23 @@ LAUNCH = Benchmark(
     [
         Metric("eager", "s", "lower", "host time of torch's launch of a kernel on one element"),
         Metric("numba", "s", "lower", "host time of numba's launch of a kernel of one thread"),
-        Metric("streams", "s", "lower", "host time of torch's launch with a change of stream before it"),
-        Metric("graph", "s", "lower", "GPU time of one of 1000 successive kernels in a CUDA graph, which do nothing"),
-        Metric("round_trip", "s", "lower", "host time of torch's launch and waiting for the kernel"),
+        Metric(
+            "streams", "s", "lower", "host time of torch's launch with a change of stream before it"
+        ),
+        Metric(
+            "graph",
+            "s",
+            "lower",
+            "GPU time of one of 1000 successive kernels in a CUDA graph, which do nothing",
+        ),
+        Metric(
+            "round_trip", "s", "lower", "host time of torch's launch and waiting for the kernel"
+        ),
     ],
     requires=Requires(gpus=1, modules=("torch", "numba.cuda")),
-    description="Time to launch a kernel that does next to nothing, from Python and in a CUDA graph.",
+    description=(
+        "Time to launch a kernel that does next to nothing, from Python and in a CUDA graph."
+    ),
 )
 CALLS = Benchmark(
     "machine_calls",
@@ -209,8 +250,15 @@ CALLS = Benchmark(
         Metric("event_record", "s", "lower"),
         Metric("event_query", "s", "lower", "of an event that is complete"),
         Metric("synchronize", "s", "lower", "of an idle GPU"),
-        Metric("allocate_cached", "s", "lower", "64 MiB that torch's caching allocator has, and giving it back"),
-        Metric("allocate_driver", "s", "lower", "64 MiB by the driver (cudaMalloc), and freeing it"),
+        Metric(
+            "allocate_cached",
+            "s",
+            "lower",
+            "64 MiB that torch's caching allocator has, and giving it back",
+        ),
+        Metric(
+            "allocate_driver", "s", "lower", "64 MiB by the driver (cudaMalloc), and freeing it"
+        ),
     ],
     requires=Requires(gpus=1, modules=("torch",)),
     description="Host time of calls that programs make between kernels.",
@@ -219,7 +267,9 @@ START = Benchmark(
     "machine_start",
     measure_start,
     [
-        Metric("cublas", "s", "lower", "first matrix product of a process, its CUDA context excluded"),
+        Metric(
+            "cublas", "s", "lower", "first matrix product of a process, its CUDA context excluded"
+        ),
         Metric("nccl", "s", "lower", "process group of one rank and its first all-reduce"),
     ],
     requires=Requires(gpus=1, modules=("torch",)),

@@ -1,4 +1,5 @@
-"""The benchmarks `machine_memory`, `machine_cache` and `machine_shared`: bandwidth within one GPU."""
+"""The benchmarks `machine_memory`, `machine_cache` and `machine_shared`: bandwidth within one
+GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 
-#: Arrays that each operation reads and writes, all of one size. Source: McCalpin, STREAM, "Counting Bytes and FLOPS".
+#: Arrays that each operation reads and writes, all of one size. Source: McCalpin, STREAM, "Counting
+#: Bytes and FLOPS".
 ARRAYS = {"read": 1, "write": 1, "copy": 2, "triad": 3}
 #: Elements of float32 in each array: 4 GiB, many times a GPU's L2 cache.
 ELEMENTS = 1 << 30
@@ -25,12 +27,14 @@ PASSES = 4096
 
 
 def measure_memory(bench: Bench, *, operation: str) -> dict[str, Samples]:
-    """Time an operation on arrays of 4 GiB: read (a sum), write (a fill), copy, triad (a = b + 3 c)."""
+    """Time an operation on arrays of 4 GiB: read (a sum), write (a fill), copy, triad (a = b + 3
+    c)."""
     import torch
 
     torch.manual_seed(bench.seed)
     a, b, c = (torch.zeros(ELEMENTS, device="cuda") for _ in range(3))
-    # Small whole numbers, whose sums are exact: signs that cancel out but for a few, and what the signs are not.
+    # Small whole numbers, whose sums are exact: signs that cancel out but for a few, and what the
+    # signs are not.
     b.bernoulli_(0.5).mul_(2).sub_(1)
     c.bernoulli_(0.5)
     total = torch.zeros((), device="cuda")
@@ -44,7 +48,10 @@ def measure_memory(bench: Bench, *, operation: str) -> dict[str, Samples]:
     step()
     if operation == "read":
         positive = int(torch.count_nonzero(b > 0))
-        bench.check(bench.result(float(total)) == 2 * positive - ELEMENTS, "the sum differs from the count of signs")
+        bench.check(
+            bench.result(float(total)) == 2 * positive - ELEMENTS,
+            "the sum differs from the count of signs",
+        )
     else:
         right: dict[str, Callable[[], Any]] = {
             "write": lambda: a == 1.0,
@@ -60,7 +67,8 @@ def measure_memory(bench: Bench, *, operation: str) -> dict[str, Samples]:
 def expected_sum(whole: int, length: int, sum_of_first: Callable[[int], int], words: int) -> int:
     """The sum of `words` consecutive values of a cyclic array, as an int32 that wraps around.
 
-    whole: the sum of the array.  length: of the array.  sum_of_first: of its first values, given how many.
+    whole: the sum of the array.  length: of the array.  sum_of_first: of its first values, given
+    how many.
     """
     cycles, rest = divmod(words, length)
     return wrap(cycles * whole + sum_of_first(rest))
@@ -72,7 +80,8 @@ def wrap(number: int) -> int:
 
 
 def steps_of(length: int, blocks: int, tile: int, least: int) -> int:
-    """How many tiles each block reads: all blocks together all of `length` words, and at least `least`.
+    """How many tiles each block reads: all blocks together all of `length` words, and at least
+    `least`.
 
     tile: words that a block reads in one step.
     """
@@ -80,12 +89,14 @@ def steps_of(length: int, blocks: int, tile: int, least: int) -> int:
 
 
 def in_l2(cache: int) -> int:
-    """The working set of the L2's plateau, B: the largest power of two up to half the cache. Of 60 MiB: 16 MiB."""
+    """The working set of the L2's plateau, B: the largest power of two up to half the cache. Of 60
+    MiB: 16 MiB."""
     return 1 << (cache // 2).bit_length() - 1
 
 
 def measure_cache(bench: Bench) -> dict[str, float | Samples]:
-    """Read working sets from 64 KiB to 4 GiB again and again; the bandwidth of each, and of the two plateaus."""
+    """Read working sets from 64 KiB to 4 GiB again and again; the bandwidth of each, and of the two
+    plateaus."""
     import numpy as np
     import torch
     from numba import cuda
@@ -108,7 +119,10 @@ def measure_cache(bench: Bench) -> dict[str, float | Samples]:
         launch(*arguments)
         words = blocks * READ_THREADS * READS * steps
         wanted = expected_sum(_sum(part), length, lambda first: _sum(part[:first]), words)
-        bench.check(wrap(_sum(bench.result(sums))) == wanted, f"the sum over {nbytes} B differs from torch's")
+        bench.check(
+            wrap(_sum(bench.result(sums))) == wanted,
+            f"the sum over {nbytes} B differs from torch's",
+        )
         time = bench.time(lambda: launch(*arguments), plan=plan, quiet=True)
         return float(4 * words / time.median)
 
@@ -121,7 +135,11 @@ def measure_cache(bench: Bench) -> dict[str, float | Samples]:
 
     rates = bench.once("staircase", staircase)
     units = {"working_set": "B", "bandwidth": "B/s"}
-    bench.series("staircase", {"working_set": [float(each) for each in WORKING_SETS], "bandwidth": rates}, units)
+    bench.series(
+        "staircase",
+        {"working_set": [float(each) for each in WORKING_SETS], "bandwidth": rates},
+        units,
+    )
     in_cache = in_l2(properties.L2_cache_size)
     l2 = Samples.of([bandwidth(in_cache)], "B/s", working_set=in_cache)
     return {"l2": l2, "memory": bandwidth(IN_MEMORY)}
@@ -135,7 +153,8 @@ def _sum(values: Any) -> int:
 
 
 def shared_sum(passes: int) -> int:
-    """What each thread of `kernels.read_shared` finds: in 1024 passes it reads each of the 8192 words once."""
+    """What each thread of `kernels.read_shared` finds: in 1024 passes it reads each of the 8192
+    words once."""
     from hpml_plugins.plugins.machine.kernels import SHARED_READS, SHARED_THREADS
 
     words = SHARED_READS * SHARED_THREADS
@@ -143,7 +162,8 @@ def shared_sum(passes: int) -> int:
 
 
 def measure_shared(bench: Bench) -> dict[str, Samples]:
-    """Read shared memory on all multiprocessors, without bank conflicts, 4 B per thread and load."""
+    """Read shared memory on all multiprocessors, without bank conflicts, 4 B per thread and
+    load."""
     import numpy as np
     import torch
     from numba import cuda
@@ -152,9 +172,14 @@ def measure_shared(bench: Bench) -> dict[str, Samples]:
 
     blocks = 2 * torch.cuda.get_device_properties(0).multi_processor_count
     sums = torch.zeros(blocks * SHARED_THREADS, dtype=torch.int32, device="cuda")
-    launch, arguments = read_shared[blocks, SHARED_THREADS], (np.uint32(PASSES), cuda.as_cuda_array(sums))
+    launch, arguments = (
+        read_shared[blocks, SHARED_THREADS],
+        (np.uint32(PASSES), cuda.as_cuda_array(sums)),
+    )
     launch(*arguments)
-    bench.check(bool((bench.result(sums) == shared_sum(PASSES)).all()), "the sums over shared memory differ")
+    bench.check(
+        bool((bench.result(sums) == shared_sum(PASSES)).all()), "the sums over shared memory differ"
+    )
     time = bench.time(lambda: launch(*arguments), budget=0.5)
     return {"time": time, "bandwidth": blocks * SHARED_THREADS * SHARED_READS * 4 * PASSES / time}
 
@@ -169,7 +194,9 @@ MEMORY = Benchmark(
     ],
     grid={"operation": tuple(ARRAYS)},
     requires=Requires(gpus=1, gpu_memory=30e9, modules=("torch",)),
-    description="Bandwidth of the GPU's memory by STREAM-like operations of torch on arrays of 4 GiB.",
+    description=(
+        "Bandwidth of the GPU's memory by STREAM-like operations of torch on arrays of 4 GiB."
+    ),
     terms={
         "operation=read": "torch.sum",
         "operation=write": "Tensor.fill_",
@@ -181,18 +208,30 @@ CACHE = Benchmark(
     "machine_cache",
     measure_cache,
     [
-        Metric("l2", "B/s", "higher", "read bandwidth of a working set of a quarter to half of the L2 cache"),
+        Metric(
+            "l2",
+            "B/s",
+            "higher",
+            "read bandwidth of a working set of a quarter to half of the L2 cache",
+        ),
         Metric("memory", "B/s", "higher", "read bandwidth of a working set of 4 GiB"),
     ],
     requires=Requires(gpus=1, gpu_memory=8e9, modules=("torch", "numba.cuda")),
-    description="Read bandwidth by working set, 64 KiB to 4 GiB: the staircase of the GPU's caches.",
+    description=(
+        "Read bandwidth by working set, 64 KiB to 4 GiB: the staircase of the GPU's caches."
+    ),
 )
 SHARED = Benchmark(
     "machine_shared",
     measure_shared,
     [
         Metric("time", "s", "lower", "of one launch"),
-        Metric("bandwidth", "B/s", "higher", "bytes read from shared memory on all multiprocessors, over time"),
+        Metric(
+            "bandwidth",
+            "B/s",
+            "higher",
+            "bytes read from shared memory on all multiprocessors, over time",
+        ),
     ],
     requires=ON_GPU,
     description="Read bandwidth of shared memory on all multiprocessors together.",

@@ -1,4 +1,5 @@
-"""The benchmark `machine_checkpoint`: a checkpoint written to a folder and read from it, cold and warm."""
+"""The benchmark `machine_checkpoint`: a checkpoint written to a folder and read from it, cold and
+warm."""
 
 from __future__ import annotations
 
@@ -14,13 +15,15 @@ from hpml_plugins import Bench, Benchmark, Metric, Node, Requires, Samples
 from hpml_plugins.plugins.machine.units import size_in_bytes
 
 TENSORS = 16
-#: Writing and reading is repeated at least so often in a round, and while it has taken less than REPEATING s.
+#: Writing and reading is repeated at least so often in a round, and while it has taken less than
+#: REPEATING s.
 FEWEST, REPEATING = 2, 0.2
 MOUNTS = Path("/proc/mounts")
 
 
 class Format(NamedTuple):
-    """save: writes tensors into a folder.  load: reads those of a folder onto a device, given tensors like them."""
+    """save: writes tensors into a folder.  load: reads those of a folder onto a device, given
+    tensors like them."""
 
     save: Callable[[Mapping[str, Any], Path], object]
     load: Callable[[Path, Mapping[str, Any]], Mapping[str, Any]]
@@ -38,7 +41,9 @@ def formats() -> dict[str, Format]:
         return import_module("safetensors.torch").load_file(file, device=str(device_of(like)))  # type: ignore[no-any-return]
 
     def save_safetensors(tensors: Mapping[str, Any], folder: Path) -> None:
-        import_module("safetensors.torch").save_file(dict(tensors), folder / "checkpoint.safetensors")
+        import_module("safetensors.torch").save_file(
+            dict(tensors), folder / "checkpoint.safetensors"
+        )
 
     def save_distributed(tensors: Mapping[str, Any], folder: Path) -> None:
         import torch.distributed.checkpoint as distributed
@@ -55,7 +60,9 @@ def formats() -> dict[str, Format]:
     return {
         "torch": Format(
             lambda tensors, folder: torch.save(dict(tensors), folder / "checkpoint.pt"),
-            lambda folder, like: torch.load(folder / "checkpoint.pt", map_location=device_of(like), weights_only=True),
+            lambda folder, like: torch.load(
+                folder / "checkpoint.pt", map_location=device_of(like), weights_only=True
+            ),
         ),
         "safetensors": Format(save_safetensors, load_safetensors),
         "distributed": Format(save_distributed, load_distributed),
@@ -73,7 +80,8 @@ def why_not(node: Node, point: dict[str, Any]) -> str:
 def measure(bench: Bench, *, format: str, size: str) -> dict[str, Samples]:
     """Write and read `size` of tensors on the bench's device.
 
-    write: until the files are on the storage (fsync).  cold: after the kernel was asked to drop them from its cache.
+    write: until the files are on the storage (fsync).  cold: after the kernel was asked to drop
+    them from its cache.
     """
     import torch
 
@@ -81,25 +89,37 @@ def measure(bench: Bench, *, format: str, size: str) -> dict[str, Samples]:
     torch.manual_seed(bench.seed)
     shape = (nbytes // TENSORS // 4,)
     tensors = {
-        f"layer.{number}": torch.randint(-(2**31), 2**31, shape, dtype=torch.int32, device=bench.device)
+        f"layer.{number}": torch.randint(
+            -(2**31), 2**31, shape, dtype=torch.int32, device=bench.device
+        )
         for number in range(TENSORS)
     }
     laps: dict[str, list[float]] = {"write": [], "cold": [], "warm": []}
     with tempfile.TemporaryDirectory(prefix="hpml-checkpoint-") as name:
         kind = file_system(Path(name))
         if kind in ("tmpfs", "ramfs"):
-            bench.warn(f"the temporary folder is a {kind}: this is memory, not storage; TMPDIR names another")
+            bench.warn(
+                f"the temporary folder is a {kind}: this is memory, not storage; TMPDIR names"
+                " another"
+            )
         made.save({"warm-up": torch.zeros(1)}, Path(name))  # imports, and the first call's work
         started = time.perf_counter()
         while len(laps["write"]) < FEWEST or time.perf_counter() - started < REPEATING:
             bench.progress(f"repetition {len(laps['write']) + 1}", 0.3)
             _empty(Path(name))
             _repeat(bench, made, tensors, Path(name), laps)
-    return {lap: nbytes / Samples.of(values, "s", file_system=kind, size=nbytes) for lap, values in laps.items()}
+    return {
+        lap: nbytes / Samples.of(values, "s", file_system=kind, size=nbytes)
+        for lap, values in laps.items()
+    }
 
 
 def _repeat(
-    bench: Bench, made: Format, tensors: Mapping[str, Any], folder: Path, laps: Mapping[str, list[float]]
+    bench: Bench,
+    made: Format,
+    tensors: Mapping[str, Any],
+    folder: Path,
+    laps: Mapping[str, list[float]],
 ) -> None:
     """Write, read cold and read warm once, with checks; appends the seconds of each."""
 
@@ -118,7 +138,9 @@ def _repeat(
     timed("write", write)
     written = sum(file.stat().st_size for file in files(folder))
     total = sum(tensor.nbytes for tensor in tensors.values())
-    bench.check(total <= written < 1.05 * total, f"the files do not have the tensors' size of {total} B")
+    bench.check(
+        total <= written < 1.05 * total, f"the files do not have the tensors' size of {total} B"
+    )
     for lap in ("cold", "warm"):
         if lap == "cold":
             drop_from_cache(files(folder))
@@ -167,13 +189,18 @@ def drop_from_cache(paths: Iterable[Path]) -> None:
 
 
 def file_system(folder: Path, mounts: Path = MOUNTS) -> str:
-    """The type of the file system that a folder is on: "ext4", "tmpfs"; empty where the system does not tell."""
+    """The type of the file system that a folder is on: "ext4", "tmpfs"; empty where the system does
+    not tell."""
     try:
         lines = [line.split() for line in mounts.read_text().splitlines()]
     except OSError:
         return ""
     place = str(folder.resolve())
-    over = [(len(at), kind) for _, at, kind, *_ in lines if place == at or place.startswith(at.rstrip("/") + "/")]
+    over = [
+        (len(at), kind)
+        for _, at, kind, *_ in lines
+        if place == at or place.startswith(at.rstrip("/") + "/")
+    ]
     return max(over, default=(0, ""))[1]
 
 
@@ -182,13 +209,21 @@ CHECKPOINT = Benchmark(
     measure,
     [
         Metric("write", "B/s", "higher", "from the device to the storage, fsync included"),
-        Metric("cold", "B/s", "higher", "from the storage to the device, the files not in the page cache"),
+        Metric(
+            "cold",
+            "B/s",
+            "higher",
+            "from the storage to the device, the files not in the page cache",
+        ),
         Metric("warm", "B/s", "higher", "from the page cache to the device"),
     ],
     grid={"format": ("torch", "safetensors", "distributed"), "size": ("64MiB", "1GiB")},
     requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True, also=(why_not,)),
     timeout=300,
-    description="A checkpoint of 16 tensors on the GPU (without one: on the CPU), written and read in TMPDIR.",
+    description=(
+        "A checkpoint of 16 tensors on the GPU (without one: on the CPU), written and read in"
+        " TMPDIR."
+    ),
     terms={
         "format=distributed": "torch.distributed.checkpoint, by one process",
         "format=torch": "torch.save, torch.load",

@@ -1,4 +1,5 @@
-"""Sizes in words, and the CPUs beside a GPU. Pure, but for reading Linux' description of the NUMA nodes."""
+"""Sizes in words, and the CPUs beside a GPU. Pure, but for reading Linux' description of the NUMA
+nodes."""
 
 from __future__ import annotations
 
@@ -27,9 +28,11 @@ def parse_cpus(text: str) -> set[int]:
 
 
 def run_near(node: Node, gpu: int, nodes: Path = NODES) -> str:
-    """Move this process to the CPUs of the GPU's NUMA node. Returns where it runs, in words; moves nothing else.
+    """Move this process to the CPUs of the GPU's NUMA node. Returns where it runs, in words; moves
+    nothing else.
 
-    Memory that is touched or pinned afterwards lies on that NUMA node, as Linux places it by default.
+    Memory that is touched or pinned afterwards lies on that NUMA node, as Linux places it by
+    default.
     """
     numa = node.gpus[gpu].numa if gpu < len(node.gpus) else None
     if numa is None or numa < 0:

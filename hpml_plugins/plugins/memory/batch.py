@@ -16,9 +16,11 @@ TOLERANCE = 0.005
 
 
 def measure(bench: Bench, *, model: str, dtype: str, limit: float | str) -> dict[str, float]:
-    """The largest batch of 224 × 224 images that `model` can run forward and backward on one GPU, without optimiser.
+    """The largest batch of 224 × 224 images that `model` can run forward and backward on one GPU,
+    without optimiser.
 
-    dtype: "float32" or "bfloat16", of parameters and activations.  limit: see `set_limit`.  Else raises HpmlError.
+    dtype: "float32" or "bfloat16", of parameters and activations.  limit: see `set_limit`.  Else
+    raises HpmlError.
     """
     import torch
 
@@ -39,14 +41,25 @@ def measure(bench: Bench, *, model: str, dtype: str, limit: float | str) -> dict
         loss.backward()
         finite.append(bool(torch.isfinite(loss)))
 
-    small, larger = (trials.peaks(bench, partial(train, batch), f"a batch of {batch}")[0] for batch in SMALL)
+    small, larger = (
+        trials.peaks(bench, partial(train, batch), f"a batch of {batch}")[0] for batch in SMALL
+    )
     per_image = (larger - small) / (SMALL[1] - SMALL[0])
     bench.check(per_image > 0, "a larger batch takes no more memory")
     estimate = min(MOST, max(1, int(0.95 * (allowed - small) / per_image)))
-    found, (peak,) = trials.largest(bench, train, "images", allowed, start=estimate, most=MOST, tolerance=TOLERANCE)
+    found, (peak,) = trials.largest(
+        bench, train, "images", allowed, start=estimate, most=MOST, tolerance=TOLERANCE
+    )
     bench.check(all(finite), "a loss is not finite")
-    bench.series("tries", {"batch": [n for n, _ in found.tries], "fitted": [float(ok) for _, ok in found.tries]})
-    return {"batch": found.largest, "peak": peak, "image": (peak - small) / max(1, found.largest - SMALL[0])}
+    bench.series(
+        "tries",
+        {"batch": [n for n, _ in found.tries], "fitted": [float(ok) for _, ok in found.tries]},
+    )
+    return {
+        "batch": found.largest,
+        "peak": peak,
+        "image": (peak - small) / max(1, found.largest - SMALL[0]),
+    }
 
 
 MEMORY_BATCH = Benchmark(
@@ -60,6 +73,8 @@ MEMORY_BATCH = Benchmark(
     grid={"model": MODELS, "dtype": ("float32", "bfloat16"), "limit": (16, CARD)},
     requires=Requires(gpus=1, modules=("torch", "torchvision")),
     timeout=300,
-    description="The largest batch of 224 × 224 images that fits, within 16 GiB and on the whole card.",
+    description=(
+        "The largest batch of 224 × 224 images that fits, within 16 GiB and on the whole card."
+    ),
     rounds=1,
 )

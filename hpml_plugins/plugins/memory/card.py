@@ -1,4 +1,5 @@
-"""The benchmark `memory_card`: parameters × 4 bytes against what the cards hold while they train."""
+"""The benchmark `memory_card`: parameters × 4 bytes against what the cards hold while they
+train."""
 
 from __future__ import annotations
 
@@ -8,16 +9,19 @@ from typing import Any
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires
 from hpml_plugins.plugins.memory.parts import MODELS
 
-#: s in which the process that watches the cards has certainly read their memory again; s after which it is given up.
+#: s in which the process that watches the cards has certainly read their memory again; s after
+#: which it is given up.
 FRESH, PATIENCE = 0.3, 10.0
 
 
 def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, float]:
-    """Bytes on the cards while `model` trains by SGD with momentum, by what they are for, summed over the cards.
+    """Bytes on the cards while `model` trains by SGD with momentum, by what they are for, summed
+    over the cards.
 
     gpus: 1, or more by torch's DataParallel.  batch: images of 224 × 224 over all cards.
     """
-    before = memory_in_use(bench, gpus)  # first: using torch makes the CUDA context, which is to be counted
+    # first: using torch makes the CUDA context, which is to be counted
+    before = memory_in_use(bench, gpus)
 
     import torch
 
@@ -62,7 +66,9 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
         )
         bench.check(found.lost == 0, "a tensor lies in no active block of torch's snapshot")
         sums = (torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device))
-        bench.check((found.allocated, found.reserved) == sums, "the snapshot's sums differ from torch's own")
+        bench.check(
+            (found.allocated, found.reserved) == sums, "the snapshot's sums differ from torch's own"
+        )
         counted = {part: held.nbytes(part, device) for part in holdings.PARTS}
         agree = all(found.parts[part] == size for part, size in counted.items())
         bench.check(agree, "the snapshot's parts differ from the tensors' own sizes")
@@ -82,7 +88,10 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
         row["reserved"] = reserved
         row["card"] = used[number] - before[number]
         row["context"] = row["card"] - reserved
-        bench.check(row["context"] >= 0, "the card's memory in use grew by less than torch reserved: not alone on it")
+        bench.check(
+            row["context"] >= 0,
+            "the card's memory in use grew by less than torch reserved: not alone on it",
+        )
         bench.check(min(row.values()) >= 0, "a part of the memory is negative")
         parts = sum(size for name, size in row.items() if name not in ("card", "reserved"))
         bench.check(parts == row["card"], "the parts do not add up to the whole")
@@ -91,7 +100,16 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
 
     theory = holdings.parameter_bytes(recorder) * gpus
     whole = {name: sum(row[name] for row in rows) for name in rows[0]}
-    same = ("parameters", "gradients", "optimiser_state", "activations", "working", "slack", "context", "card")
+    same = (
+        "parameters",
+        "gradients",
+        "optimiser_state",
+        "activations",
+        "working",
+        "slack",
+        "context",
+        "card",
+    )
     return {
         "parameter_size": theory,
         "other": whole["buffers"] + whole["data"] + whole["other"],
@@ -101,10 +119,13 @@ def measure(bench: Bench, *, model: str, batch: int, gpus: int) -> dict[str, flo
 
 
 def memory_in_use(bench: Bench, gpus: int) -> list[int]:
-    """Bytes in use on each GPU, by NVML; makes no CUDA context. Raises HpmlError where the GPUs are not watched."""
+    """Bytes in use on each GPU, by NVML; makes no CUDA context. Raises HpmlError where the GPUs are
+    not watched."""
     started = time.monotonic()
     while time.monotonic() < started + PATIENCE:
-        readings = [bench.telemetry.read(number) if bench.telemetry else None for number in range(gpus)]
+        readings = [
+            bench.telemetry.read(number) if bench.telemetry else None for number in range(gpus)
+        ]
         if all(reading and reading.at > started + FRESH for reading in readings):
             return [int(reading.memory_used) for reading in readings if reading]
         time.sleep(0.02)
@@ -120,8 +141,18 @@ MEMORY_CARD = Benchmark(
         Metric("gradients", "B", "lower", "one number a parameter, on the first card"),
         Metric("optimiser_state", "B", "lower", "SGD's momentum, on the first card"),
         Metric("activations", "B", "lower", "what autograd saves for the backward pass"),
-        Metric("other", "B", "lower", "the batch, buffers, and blocks that are nobody's, such as cuBLAS's workspace"),
-        Metric("working", "B", "lower", "how far the backward pass rises above the end of the forward pass"),
+        Metric(
+            "other",
+            "B",
+            "lower",
+            "the batch, buffers, and blocks that are nobody's, such as cuBLAS's workspace",
+        ),
+        Metric(
+            "working",
+            "B",
+            "lower",
+            "how far the backward pass rises above the end of the forward pass",
+        ),
         Metric("slack", "B", "lower", "reserved by torch's allocator and never needed at once"),
         Metric("context", "B", "lower", "in use on the cards beyond what torch reserved"),
         Metric("card", "B", "lower", "in use on the cards for this process, by NVML"),
@@ -130,6 +161,8 @@ MEMORY_CARD = Benchmark(
     grid={"model": MODELS, "batch": (256,), "gpus": (1, 2)},
     requires=Requires(gpus="gpus", gpu_memory=32e9, modules=("torch", "torchvision")),
     timeout=180,
-    description="Parameters × 4 bytes against what cards hold in training, split by what it is for.",
+    description=(
+        "Parameters × 4 bytes against what cards hold in training, split by what it is for."
+    ),
     rounds=1,
 )

@@ -1,4 +1,5 @@
-"""What is trained, and what its memory is for: tensors by storage, each counted once, and torch's allocator's blocks.
+"""What is trained, and what its memory is for: tensors by storage, each counted once, and torch's
+allocator's blocks.
 
 Imports torch: for use inside `measure`.
 """
@@ -24,14 +25,16 @@ PARTS = ("parameters", "buffers", "gradients", "optimiser_state", "data", "activ
 
 
 def build(model: str, device: str) -> Any:
-    """A torchvision classifier in training mode, in single precision, its random weights drawn on the device."""
+    """A torchvision classifier in training mode, in single precision, its random weights drawn on
+    the device."""
     require_classifier(model)
     with torch.device(device):
         return models.get_model(model, weights=None).train()
 
 
 def make_images(batch: int, device: str, dtype: Any = None) -> tuple[Any, Any]:
-    """Random images, (batch, 3, 224, 224), float32 if not said otherwise, and their classes, (batch,) int64."""
+    """Random images, (batch, 3, 224, 224), float32 if not said otherwise, and their classes,
+    (batch,) int64."""
     images = torch.randn(batch, 3, SIDE, SIDE, device=device, dtype=dtype)
     return images, torch.randint(CLASSES, (batch,), device=device)
 
@@ -46,12 +49,14 @@ def build_optimiser(name: str, network: Any) -> Any:
 
 
 def parameter_bytes(network: Any) -> int:
-    """Parameters × 4 bytes: what the model needs in theory. ResNet18: 11,689,512 · 4 = 46,758,048."""
+    """Parameters × 4 bytes: what the model needs in theory. ResNet18: 11,689,512 · 4 =
+    46,758,048."""
     return sum(4 * int(parameter.numel()) for parameter in network.parameters())
 
 
 class Holdings:
-    """Storages, which several tensors may share, with the part that they belong to; kept alive until `release`."""
+    """Storages, which several tensors may share, with the part that they belong to; kept alive
+    until `release`."""
 
     def __init__(self) -> None:
         #: (device, address) → (part, bytes)
@@ -59,10 +64,14 @@ class Holdings:
         self._alive: list[Any] = []
 
     def claim(self, part: str, tensors: Iterable[Any]) -> None:
-        """Claim the storages behind these tensors for a part; those that are claimed already stay where they are."""
+        """Claim the storages behind these tensors for a part; those that are claimed already stay
+        where they are."""
         for tensor in tensors:
             storage = tensor.untyped_storage()
-            if storage.nbytes() and (key := (str(tensor.device), storage.data_ptr())) not in self.storages:
+            if (
+                storage.nbytes()
+                and (key := (str(tensor.device), storage.data_ptr())) not in self.storages
+            ):
                 self.storages[key] = (part, storage.nbytes())
                 self._alive.append(tensor)
 
@@ -70,14 +79,19 @@ class Holdings:
         """Claim what stays from step to step, and the batch."""
         self.claim("parameters", network.parameters())
         self.claim("buffers", network.buffers())
-        self.claim("gradients", (each.grad for each in network.parameters() if each.grad is not None))
+        self.claim(
+            "gradients", (each.grad for each in network.parameters() if each.grad is not None)
+        )
         kept = (value for state in optimiser.state.values() for value in state.values())
-        self.claim("optimiser_state", (value for value in kept if hasattr(value, "untyped_storage")))
+        self.claim(
+            "optimiser_state", (value for value in kept if hasattr(value, "untyped_storage"))
+        )
         self.claim("data", data)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Claim as activations whatever autograd saves for the backward pass within this block, in this thread."""
+        """Claim as activations whatever autograd saves for the backward pass within this block, in
+        this thread."""
 
         def pack(tensor: Any) -> Any:
             self.claim("activations", [tensor])
@@ -89,7 +103,9 @@ class Holdings:
     def nbytes(self, part: str, device: str | None = None) -> int:
         """Bytes of a part, on one device where named, else on all."""
         found = self.storages.items()
-        return sum(size for (where, _), (of, size) in found if of == part and device in (None, where))
+        return sum(
+            size for (where, _), (of, size) in found if of == part and device in (None, where)
+        )
 
     def release(self) -> None:
         """Let go of the tensors; the counts stay."""
@@ -99,7 +115,8 @@ class Holdings:
 class Recorder(torch.nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """`network`, whose saved tensors are claimed in `held` while `on`.
 
-    Autograd's hooks are a thread's, and DataParallel runs each replica in its own: so they are set in the forward pass.
+    Autograd's hooks are a thread's, and DataParallel runs each replica in its own: so they are set
+    in the forward pass.
     """
 
     def __init__(self, network: Any, held: Holdings) -> None:
@@ -114,13 +131,16 @@ class Recorder(torch.nn.Module):  # type: ignore[misc]  # torch is untyped to my
         for module in self.network.modules():
             # A replica's parameters are plain tensors; DataParallel keeps them by this name.
             self.held.claim("parameters", getattr(module, "_former_parameters", {}).values())
-            self.held.claim("buffers", (buffer for buffer in module._buffers.values() if buffer is not None))
+            self.held.claim(
+                "buffers", (buffer for buffer in module._buffers.values() if buffer is not None)
+            )
         with self.held.watching():
             return self.network(images)
 
 
 def saved_in_graph(output: Any) -> Iterator[Any]:
-    """The tensors that the graph behind `output` has saved, as its nodes' attributes `_saved_…`: a second count."""
+    """The tensors that the graph behind `output` has saved, as its nodes' attributes `_saved_…`: a
+    second count."""
     waiting, seen = [output.grad_fn], set()
     while waiting:
         node = waiting.pop()
@@ -128,7 +148,9 @@ def saved_in_graph(output: Any) -> Iterator[Any]:
             continue
         seen.add(node)
         for name in dir(node):
-            if name.startswith("_saved_") and isinstance(value := getattr(node, name), torch.Tensor):
+            if name.startswith("_saved_") and isinstance(
+                value := getattr(node, name), torch.Tensor
+            ):
                 yield value
         waiting += [following for following, _ in node.next_functions]
 
@@ -136,7 +158,8 @@ def saved_in_graph(output: Any) -> Iterator[Any]:
 class Occupied(NamedTuple):
     """One device's memory by torch's allocator, B.
 
-    parts: part → bytes asked for; "other": not claimed.  allocated: rounded up.  lost: claims in no active block.
+    parts: part → bytes asked for; "other": not claimed.  allocated: rounded up.  lost: claims in no
+    active block.
     """
 
     parts: Counter[str]
@@ -146,7 +169,8 @@ class Occupied(NamedTuple):
 
 
 def occupied(segments: Iterable[Mapping[str, Any]], claimed: Mapping[int, str]) -> Occupied:
-    """Sum up the segments of one device, as `torch.cuda.memory_snapshot()` gives them.  claimed: address → part."""
+    """Sum up the segments of one device, as `torch.cuda.memory_snapshot()` gives them.  claimed:
+    address → part."""
     parts: Counter[str] = Counter()
     reserved = allocated = 0
     missing = set(claimed)

@@ -15,17 +15,19 @@ SHAPE = (16, 64, 112, 112)
 #: Bytes of one activation in single precision: 16 · 64 · 112 · 112 · 4 = 51,380,224.
 ACTIVATION = 51_380_224
 MOST = 1 << 15
-#: Largest error against float64, as a share of the result's norm. Convolutions may use TF32, whose 10 bits of mantissa
-#: round each factor by up to 2**-11.
+#: Largest error against float64, as a share of the result's norm. Convolutions may use TF32, whose
+#: 10 bits of mantissa round each factor by up to 2**-11.
 TOLERANCE = 5e-3
 #: s of sampling a pass; a pass over a whole card takes long.
 BUDGET = 1.0
 
 
 def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
-    """The most layers, alternately convolution and linear, that run forward with all kept for a backward pass.
+    """The most layers, alternately convolution and linear, that run forward with all kept for a
+    backward pass.
 
-    gpus: the layers are split evenly, the second card going on where the first ends.  limit: see `set_limit`.
+    gpus: the layers are split evenly, the second card going on where the first ends.  limit: see
+    `set_limit`.
     """
     import torch
 
@@ -45,7 +47,8 @@ def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
 
     def step() -> None:
         stack.forward(images)
-        if gpus > 1:  # the timer's events are on the first card: it cannot see when the last one is done
+        # the timer's events are on the first card: it cannot see when the last one is done
+        if gpus > 1:
             torch.cuda.synchronize(gpus - 1)
 
     bench.progress("timing a pass", 0.8)
@@ -56,7 +59,9 @@ def measure(bench: Bench, *, gpus: int, limit: float | str) -> dict[str, Any]:
         there = images.to(stack.devices[number])
         with torch.cuda.device(number):
             torch.cuda.synchronize()
-            times.append(bench.time(partial(part, there), budget=BUDGET, name=f"gpu {number}").median)
+            times.append(
+                bench.time(partial(part, there), budget=BUDGET, name=f"gpu {number}").median
+            )
     columns = {"gpu": list(range(gpus)), "conv": conv, "linear": linear, "time": times}
     bench.series("cards", columns, {"gpu": "1", "conv": "1", "linear": "1", "time": "s"})
     return {
@@ -74,7 +79,8 @@ def shares(layers: int, devices: int) -> list[int]:
 
 
 class Stack:
-    """Any number of layers that keep the input's shape, on each device alternately convolutions and linear layers."""
+    """Any number of layers that keep the input's shape, on each device alternately convolutions and
+    linear layers."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         import torch
@@ -86,11 +92,17 @@ class Stack:
         """Make it `layers` layers over all devices; existing ones stay."""
         import torch
 
-        for part, device, wanted in zip(self.parts, self.devices, shares(layers, len(self.devices)), strict=True):
+        for part, device, wanted in zip(
+            self.parts, self.devices, shares(layers, len(self.devices)), strict=True
+        ):
             del part[wanted:]
             with torch.device(device):
                 for place in range(len(part), wanted):
-                    part.append(torch.nn.Linear(112, 112) if place % 2 else torch.nn.Conv2d(64, 64, 3, padding=1))
+                    part.append(
+                        torch.nn.Linear(112, 112)
+                        if place % 2
+                        else torch.nn.Conv2d(64, 64, 3, padding=1)
+                    )
 
     def counts(self) -> list[tuple[int, int]]:
         """(convolutions, linear layers) on each device."""
@@ -130,6 +142,9 @@ MEMORY_LAYERS = Benchmark(
     grid={"gpus": (1, 2), "limit": (10.91, CARD)},
     requires=Requires(gpus="gpus", modules=("torch",)),
     timeout=300,
-    description="How many convolutions and linear layers fit within 10.91 GiB and on a whole card, on one GPU and two.",
+    description=(
+        "How many convolutions and linear layers fit within 10.91 GiB and on a whole card, on one"
+        " GPU and two."
+    ),
     rounds=1,
 )

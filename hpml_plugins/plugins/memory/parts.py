@@ -1,4 +1,5 @@
-"""The benchmark `memory_parts`: what a training step has to keep, counted from its tensors, on any device."""
+"""The benchmark `memory_parts`: what a training step has to keep, counted from its tensors, on any
+device."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ KEPT = {"sgd": 1, "adam": 2}
 
 
 def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str, float]:
-    """Bytes that a training step of `model` keeps at the end of its forward pass: of storages, not of an allocator.
+    """Bytes that a training step of `model` keeps at the end of its forward pass: of storages, not
+    of an allocator.
 
-    optimiser: "sgd" or "adam".  batch: images of 224 × 224. Raises HpmlError for an unknown model or optimiser.
+    optimiser: "sgd" or "adam".  batch: images of 224 × 224. Raises HpmlError for an unknown model
+    or optimiser.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -44,7 +47,10 @@ def measure(bench: Bench, *, model: str, optimiser: str, batch: int) -> dict[str
     bench.check(size["gradients"] == theory, "gradients differ from 4 bytes a parameter")
     # Adam counts its steps in a scalar of 4 bytes for each tensor of parameters.
     spare = size["optimiser_state"] - KEPT[optimiser] * theory
-    bench.check(0 <= spare <= 8 * len(list(network.parameters())), "the optimiser's state differs from its formula")
+    bench.check(
+        0 <= spare <= 8 * len(list(network.parameters())),
+        "the optimiser's state differs from its formula",
+    )
     total = sum(size.values())
     return {
         "parameter_size": theory,
@@ -70,6 +76,8 @@ MEMORY_PARTS = Benchmark(
     grid={"model": MODELS, "optimiser": tuple(KEPT), "batch": (8,)},
     requires=Requires(gpus=1, modules=("torch", "torchvision"), cpu_fallback=True),
     timeout=120,
-    description="What a training step keeps, by what it is for: counted from tensors, on a GPU or a CPU.",
+    description=(
+        "What a training step keeps, by what it is for: counted from tensors, on a GPU or a CPU."
+    ),
     rounds=1,
 )

@@ -1,4 +1,5 @@
-"""The largest size that fits into a GPU's memory: out-of-memory is an answer, after which the process goes on."""
+"""The largest size that fits into a GPU's memory: out-of-memory is an answer, after which the
+process goes on."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from hpml_plugins import Bench, HpmlError
 
 GIB = 2**30
 CARD = "card"
-#: Left of a whole card, B: CUDA loads a kernel at its first launch, and on a card full to the brim that fails.
+#: Left of a whole card, B: CUDA loads a kernel at its first launch, and on a card full to the brim
+#: that fails.
 SPARE = GIB // 2
 #: How CUDA's libraries say that they could not allocate, where torch's own allocator was not asked.
 _OUT_OF_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -20,7 +22,8 @@ _OUT_OF_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_A
 
 @dataclass(frozen=True)
 class Found:
-    """The largest size that fitted, 0 for none; the smallest that did not, None for none; all tries, in order."""
+    """The largest size that fitted, 0 for none; the smallest that did not, None for none; all
+    tries, in order."""
 
     largest: int
     too_large: int | None
@@ -30,11 +33,12 @@ class Found:
 def largest_that_fits(
     fits: Callable[[int], bool], *, start: int = 1, most: int = 1 << 20, tolerance: float = 0.0
 ) -> Found:
-    """Search for the largest n in 1 … most with fits(n), in steps that double from `start`, then by bisection.
+    """Search for the largest n in 1 … most with fits(n), in steps that double from `start`, then by
+    bisection.
 
-    tolerance: the search ends once the smallest n that did not fit is no further away than this share of the largest
-    that did. Where memory is fragmented, the answer is still an n that fitted, with one beyond it that did not; no n is
-    tried twice.  start: within 1 … most.
+    tolerance: the search ends once the smallest n that did not fit is no further away than this
+    share of the largest that did. Where memory is fragmented, the answer is still an n that fitted,
+    with one beyond it that did not; no n is tried twice.  start: within 1 … most.
     """
     tries: list[tuple[int, bool]] = []
     low, high = 0, most + 1
@@ -59,26 +63,33 @@ def largest_that_fits(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether this is torch's OutOfMemoryError, or a RuntimeError of CUDA, cuDNN or cuBLAS that says the same."""
+    """Whether this is torch's OutOfMemoryError, or a RuntimeError of CUDA, cuDNN or cuBLAS that
+    says the same."""
     import torch
 
-    said = isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in _OUT_OF_MEMORY)
+    said = isinstance(error, RuntimeError) and any(
+        phrase in str(error) for phrase in _OUT_OF_MEMORY
+    )
     return isinstance(error, torch.OutOfMemoryError) or said
 
 
 class Trials:
     """Runs steps that may run out of GPU memory, and gives everything back after each.
 
-    cleanup: drops what an interrupted step has left.  refusals: why steps failed otherwise, counted as not fitting.
+    cleanup: drops what an interrupted step has left.  refusals: why steps failed otherwise, counted
+    as not fitting.
     """
 
-    def __init__(self, devices: Sequence[int], cleanup: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, devices: Sequence[int], cleanup: Callable[[], object] = lambda: None
+    ) -> None:
         self.devices = devices
         self.cleanup = cleanup
         self.refusals: list[str] = []
 
     def survives(self, step: Callable[[], object]) -> bool:
-        """Whether the step came to its end. Memory that it took is free again, whichever way it ended."""
+        """Whether the step came to its end. Memory that it took is free again, whichever way it
+        ended."""
         import torch
 
         try:
@@ -90,14 +101,16 @@ class Trials:
             if not is_out_of_memory(error):
                 self.refusals.append(" ".join(str(error).split())[:200])
             done = False
-        # Only here are the error and its traceback gone, and with them the frames that hold the step's tensors.
+        # Only here are the error and its traceback gone, and with them the frames that hold the
+        # step's tensors.
         self.cleanup()
         gc.collect()
         torch.cuda.empty_cache()
         return done
 
     def peaks(self, bench: Bench, step: Callable[[], object], what: str) -> list[float]:
-        """The most that torch had allocated on each device during the step, B. Checks that the step, `what`, fits."""
+        """The most that torch had allocated on each device during the step, B. Checks that the
+        step, `what`, fits."""
         import torch
 
         for device in self.devices:
@@ -108,7 +121,8 @@ class Trials:
     def largest(
         self, bench: Bench, run: Callable[[int], object], what: str, allowed: float, **search: Any
     ) -> tuple[Found, list[float]]:
-        """Search for the largest size that `run` survives, within `allowed` B; what was found, and its `peaks`."""
+        """Search for the largest size that `run` survives, within `allowed` B; what was found, and
+        its `peaks`."""
 
         def fits(size: int) -> bool:
             bench.progress(f"{size} {what}")
@@ -126,18 +140,28 @@ class Trials:
 
 
 def set_limit(bench: Bench, limit: float | str, devices: Sequence[int]) -> float:
-    """Let torch's allocator have no more than `limit` GiB of each card, without the CUDA context; returns that in B.
+    """Let torch's allocator have no more than `limit` GiB of each card, without the CUDA context;
+    returns that in B.
 
-    limit: GiB, or "card" for all that is free but SPARE; the point is skipped where less is free. Raises HpmlError.
+    limit: GiB, or "card" for all that is free but SPARE; the point is skipped where less is free.
+    Raises HpmlError.
     """
     import torch
 
     if limit != CARD and (isinstance(limit, str) or limit <= 0):
         raise HpmlError(f"limit is {limit!r}; use a number of GiB, or {CARD!r} for all of the card")
-    free = min(torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) for device in devices)
+    free = min(
+        torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+        for device in devices
+    )
     allowed = free - SPARE if isinstance(limit, str) else limit * GIB
     if allowed > free:
-        bench.skip(f"a limit of {limit:g} GiB is more than the {free / GIB:.1f} GiB that are free on the card")
+        bench.skip(
+            f"a limit of {limit:g} GiB is more than the {free / GIB:.1f} GiB that are free on the"
+            " card"
+        )
     for device in devices:
-        torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.mem_get_info(device)[1], device)
+        torch.cuda.set_per_process_memory_fraction(
+            allowed / torch.cuda.mem_get_info(device)[1], device
+        )
     return float(allowed)

@@ -1,4 +1,5 @@
-"""A network of two layers trained over MPI: its matrix product, its phases, a model of them, and alternatives."""
+"""A network of two layers trained over MPI: its matrix product, its phases, a model of them, and
+alternatives."""
 
 from __future__ import annotations
 
@@ -16,9 +17,21 @@ from hpml_plugins.plugins.mlp.split import SPLIT, SPLIT_CPU
 def hpml_benchmarks() -> list[Benchmark]:
     """Of GPUs, and of CPUs: their numbers do not compare."""
     return [
-        GEMM, COUNTERS, WEIGHTS, LEARNING, PHASES, MODEL, OVERLAP, SPLIT,
-        WEIGHTS_CPU, LEARNING_CPU, PHASES_CPU, MODEL_CPU, OVERLAP_CPU, SPLIT_CPU,
-    ]  # fmt: skip
+        GEMM,
+        COUNTERS,
+        WEIGHTS,
+        LEARNING,
+        PHASES,
+        MODEL,
+        OVERLAP,
+        SPLIT,
+        WEIGHTS_CPU,
+        LEARNING_CPU,
+        PHASES_CPU,
+        MODEL_CPU,
+        OVERLAP_CPU,
+        SPLIT_CPU,
+    ]
 
 
 @hookimpl

@@ -1,6 +1,8 @@
-"""`mlp_counters`: hardware counters of the tiled product beside torch's. As a program: both once, for ncu to count.
+"""`mlp_counters`: hardware counters of the tiled product beside torch's. As a program: both once,
+for ncu to count.
 
-python -m hpml_plugins.plugins.mlp.counters '["10x512x1500", "float32", "nn", 0, [32, 32, 16, 4, 4, 0, 16]]'
+python -m hpml_plugins.plugins.mlp.counters '["10x512x1500", "float32", "nn", 0, [32, 32, 16, 4, 4,
+0, 16]]'
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples, count_kern
 from hpml_plugins.plugins.mlp.gemm import SHAPES, find_tiles, operands, parse_shape
 from hpml_plugins.plugins.mlp.tiles import VARIANTS, Dtype, Tile, Variant
 
-#: Metric or column → ncu's counter. Shares are in %. "compute" is the busiest of a multiprocessor's pipelines.
-#: Source: ncu's sections SpeedOfLight, Occupancy, SchedulerStats, LaunchStats, MemoryWorkloadAnalysis.
+#: Metric or column → ncu's counter. Shares are in %. "compute" is the busiest of a multiprocessor's
+#: pipelines. Source: ncu's sections SpeedOfLight, Occupancy, SchedulerStats, LaunchStats,
+#: MemoryWorkloadAnalysis.
 SHARES = {
     "compute": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -32,17 +35,31 @@ NUMBERS = {
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
 }
-#: Why a warp does not issue, as cycles of waiting per instruction. Source: ncu's section WarpStateStats.
+#: Why a warp does not issue, as cycles of waiting per instruction. Source: ncu's section
+#: WarpStateStats.
 STALLS = {
     reason: f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
-    for reason in ("long_scoreboard", "short_scoreboard", "barrier", "math_pipe_throttle", "mio_throttle", "wait",
-                   "not_selected", "dispatch_stall", "lg_throttle", "no_instruction")
-}  # fmt: skip
+    for reason in (
+        "long_scoreboard",
+        "short_scoreboard",
+        "barrier",
+        "math_pipe_throttle",
+        "mio_throttle",
+        "wait",
+        "not_selected",
+        "dispatch_stall",
+        "lg_throttle",
+        "no_instruction",
+    )
+}
 NCU_TIMEOUT = 100.0
 
 
-def measure_counters(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) -> Mapping[str, Samples | float]:
-    """Counters of the fastest tile's kernel (the first, where a second adds up parts) and of torch's, hot caches."""
+def measure_counters(
+    bench: Bench, *, shape: str, dtype: Dtype, variant: Variant
+) -> Mapping[str, Samples | float]:
+    """Counters of the fastest tile's kernel (the first, where a second adds up parts) and of
+    torch's, hot caches."""
     import torch
 
     from hpml_plugins.plugins.mlp.product import Tiled
@@ -58,19 +75,38 @@ def measure_counters(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant
 
     def count() -> list[list[Any]]:
         every = [*SHARES.values(), *NUMBERS.values(), *STALLS.values()]
-        return [[kernel.name, kernel.counters] for kernel in count_kernels(command, every, timeout=NCU_TIMEOUT)]
+        return [
+            [kernel.name, kernel.counters]
+            for kernel in count_kernels(command, every, timeout=NCU_TIMEOUT)
+        ]
 
     kernels = bench.once("counters", count)
-    rows = [row(whose, name, found) for whose, (name, found) in zip(owners(len(kernels), tile), kernels, strict=True)]
+    rows = [
+        row(whose, name, found)
+        for whose, (name, found) in zip(owners(len(kernels), tile), kernels, strict=True)
+    ]
     columns = {name: [each[name] for each in rows] for name in rows[0]}
     units = {**dict.fromkeys(columns, "1"), "time": "s"}
-    bench.series("kernels", columns, {name: unit for name, unit in units.items() if name not in ("whose", "kernel")})
+    bench.series(
+        "kernels",
+        columns,
+        {name: unit for name, unit in units.items() if name not in ("whose", "kernel")},
+    )
     # The products themselves, not what adds up their parts.
-    first = [next(found for each, (_, found) in zip(rows, kernels, strict=True) if each["whose"] == whose)
-             for whose in ("own", "torch")]  # fmt: skip
+    first = [
+        next(
+            found for each, (_, found) in zip(rows, kernels, strict=True) if each["whose"] == whose
+        )
+        for whose in ("own", "torch")
+    ]
     own, theirs = ([found.get(counter, 0.0) for counter in STALLS.values()] for found in first)
-    bench.series("stalls", {"reason": list(STALLS), "own": own, "torch": theirs}, {"own": "1", "torch": "1"})
-    return {name: Samples((float(rows[0][name]),), info={"tile": str(tile), "source": "ncu"}) for name in SHARES}
+    bench.series(
+        "stalls", {"reason": list(STALLS), "own": own, "torch": theirs}, {"own": "1", "torch": "1"}
+    )
+    return {
+        name: Samples((float(rows[0][name]),), info={"tile": str(tile), "source": "ncu"})
+        for name in SHARES
+    }
 
 
 def owners(count: int, tile: Tile) -> list[str]:
@@ -110,18 +146,38 @@ def main(arguments: str) -> None:
 
 
 COUNTERS = Benchmark(
-    "mlp_counters", measure_counters,
+    "mlp_counters",
+    measure_counters,
     (
-        Metric("compute", "1", "higher", "the busiest pipeline of the multiprocessors over its peak", (0, 1.05)),
-        Metric("memory", "1", None, "the busiest part of the memory system over its peak", (0, 1.05)),
+        Metric(
+            "compute",
+            "1",
+            "higher",
+            "the busiest pipeline of the multiprocessors over its peak",
+            (0, 1.05),
+        ),
+        Metric(
+            "memory", "1", None, "the busiest part of the memory system over its peak", (0, 1.05)
+        ),
         Metric("dram", "1", None, "device memory's throughput over its peak", (0, 1.05)),
-        Metric("occupancy", "1", None, "warps resident on a multiprocessor over those it can hold", (0, 1)),
+        Metric(
+            "occupancy",
+            "1",
+            None,
+            "warps resident on a multiprocessor over those it can hold",
+            (0, 1),
+        ),
         Metric("issue", "1", "higher", "cycles in which a scheduler issued an instruction", (0, 1)),
     ),
-    {"shape": (SHAPES[1], SHAPES[3], SHAPES[5]), "dtype": ("float32", "float64"), "variant": VARIANTS[:1]},
-    Requires(gpus=1, modules=("numba.cuda", "torch"), tools=("ncu",)), timeout=180,
+    {
+        "shape": (SHAPES[1], SHAPES[3], SHAPES[5]),
+        "dtype": ("float32", "float64"),
+        "variant": VARIANTS[:1],
+    },
+    Requires(gpus=1, modules=("numba.cuda", "torch"), tools=("ncu",)),
+    timeout=180,
     description="Hardware counters of the tiled product and of torch's, by Nsight Compute.",
-)  # fmt: skip
+)
 
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -1,4 +1,5 @@
-"""Whether the node's MPI library takes GPU memory, by its own account: asked once, without starting ranks."""
+"""Whether the node's MPI library takes GPU memory, by its own account: asked once, without starting
+ranks."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hpml_plugins import Node
 
-#: What Open MPI's own program prints where the library was built without CUDA. Source: its FAQ, "How do I know if Open
-#: MPI was built with CUDA support?" (ompi_info --parsable --all).
+#: What Open MPI's own program prints where the library was built without CUDA. Source: its FAQ,
+#: "How do I know if Open MPI was built with CUDA support?" (ompi_info --parsable --all).
 BUILT_WITHOUT = "mpi_built_with_cuda_support:value:false"
 #: s that the program may take.
 PATIENCE = 10.0
@@ -29,7 +30,9 @@ def why_no_gpu_memory() -> str:
         return ""
     words = [program, "--parsable", "--all"]
     try:
-        told = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout
+        told = subprocess.run(
+            words, capture_output=True, text=True, timeout=PATIENCE, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
     if BUILT_WITHOUT in told:

@@ -1,4 +1,5 @@
-"""Ways to reduce a vector over the ranks, in place: MPI, MPI that takes GPU memory, NCCL, gloo. Imports torch."""
+"""Ways to reduce a vector over the ranks, in place: MPI, MPI that takes GPU memory, NCCL, gloo.
+Imports torch."""
 
 from __future__ import annotations
 
@@ -15,13 +16,22 @@ from hpml_plugins.plugins.mlp.network import Phases
 
 
 class InPlace:
-    """On the device: by NCCL, or by an MPI that takes GPU memory.  handed: bytes handed to `reduce` so far.
+    """On the device: by NCCL, or by an MPI that takes GPU memory.  handed: bytes handed to `reduce`
+    so far.
 
-    reduce_now: reduces a tensor.  reduce_later: begins to; returns what waits for it.  on_host: the host does it.
+    reduce_now: reduces a tensor.  reduce_later: begins to; returns what waits for it.  on_host: the
+    host does it.
     """
 
-    def __init__(self, reduce_now: Any, reduce_later: Any, phases: Phases, *, on_host: bool) -> None:
-        self._now, self._later, self._phases, self._on_host = reduce_now, reduce_later, phases, on_host
+    def __init__(
+        self, reduce_now: Any, reduce_later: Any, phases: Phases, *, on_host: bool
+    ) -> None:
+        self._now, self._later, self._phases, self._on_host = (
+            reduce_now,
+            reduce_later,
+            phases,
+            on_host,
+        )
         self.handed = 0
 
     def reduce(self, vector: Any) -> None:
@@ -33,10 +43,11 @@ class InPlace:
             self._now(vector)
 
     def send(self, vector: Any, begin: int, end: int) -> Iterator[None]:
-        """Reduce a part of the vector in three steps, one for each `next`, between which other work can be launched.
+        """Reduce a part of the vector in three steps, one for each `next`, between which other work
+        can be launched.
 
-        First begin to copy the part, once the current stream has made it; then begin to reduce it; then wait for the
-        sum and have the current stream wait until it is in the vector.
+        First begin to copy the part, once the current stream has made it; then begin to reduce it;
+        then wait for the sum and have the current stream wait until it is in the vector.
         """
         if self._on_host:
             torch.cuda.current_stream().synchronize()
@@ -49,10 +60,13 @@ class InPlace:
 class OverHost(InPlace):
     """Copied to the host, reduced there, copied back.
 
-    like: a vector of the size to come.  pinned: whether the host's memory is page-locked: copies are asynchronous.
+    like: a vector of the size to come.  pinned: whether the host's memory is page-locked: copies
+    are asynchronous.
     """
 
-    def __init__(self, reduce_now: Any, reduce_later: Any, phases: Phases, like: Any, *, pinned: bool) -> None:
+    def __init__(
+        self, reduce_now: Any, reduce_later: Any, phases: Phases, like: Any, *, pinned: bool
+    ) -> None:
         super().__init__(reduce_now, reduce_later, phases, on_host=True)
         self._pinned = pinned and like.is_cuda
         self._host = torch.empty(like.shape, dtype=like.dtype, pin_memory=self._pinned)
@@ -97,9 +111,11 @@ class OverHost(InPlace):
 
 
 def make_exchange(rank: Rank, job: Job, like: Any, phases: Phases) -> InPlace:
-    """The exchange of the job's way for vectors like this one. Skips the point where the library cannot.
+    """The exchange of the job's way for vectors like this one. Skips the point where the library
+    cannot.
 
-    "mpi" and "cuda_mpi" need ranks that mpirun started. All ranks must make theirs in the same order.
+    "mpi" and "cuda_mpi" need ranks that mpirun started. All ranks must make theirs in the same
+    order.
     """
     if job.way in ("nccl", "gloo"):
         if job.way == "nccl" and rank.backend != "nccl":
@@ -133,7 +149,9 @@ def make_exchange(rank: Rank, job: Job, like: Any, phases: Phases) -> InPlace:
         reduce_now(vector)
         return lambda: None
 
-    return OverHost(reduce_now, reduce_at_once if job.waiting else reduce_later, phases, like, pinned=job.pinned)
+    return OverHost(
+        reduce_now, reduce_at_once if job.waiting else reduce_later, phases, like, pinned=job.pinned
+    )
 
 
 def why_not_cuda_aware(mpi: Any, like: Any) -> str:
@@ -142,8 +160,11 @@ def why_not_cuda_aware(mpi: Any, like: Any) -> str:
         return "CUDA-aware MPI needs GPUs; this point has none"
     name = mpi.Get_library_version().split(",")[0].strip()
     try:
-        # Not part of the standard, but Open MPI, MPICH and MVAPICH have it; mpi4py's module links to the library.
+        # Not part of the standard, but Open MPI, MPICH and MVAPICH have it; mpi4py's module links
+        # to the library.
         query = ctypes.CDLL(mpi.__file__).MPIX_Query_cuda_support
     except (OSError, AttributeError):
         return f"{name} does not say that it takes GPU memory (no MPIX_Query_cuda_support)"
-    return "" if query() else f"{name} was built without support of CUDA: it does not take GPU memory"
+    return (
+        "" if query() else f"{name} was built without support of CUDA: it does not take GPU memory"
+    )

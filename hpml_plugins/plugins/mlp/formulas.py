@@ -1,8 +1,9 @@
 """What a batch computes and communicates, and how long that should take.
 
-D: inputs, H: hidden size, C: classes, B: batch over all ranks, p: ranks, B' = B / p, b: bytes of a number. A
-multiply-add is 2 FLOP. Source of the counts: questions 2.3 to 2.5 of the coursework (Project Final Assignment,
-a neural network in CUDA and MPI, with its solution); formulas that are ours say so.
+D: inputs, H: hidden size, C: classes, B: batch over all ranks, p: ranks, B' = B / p, b: bytes of a
+number. A multiply-add is 2 FLOP. Source of the counts: questions 2.3 to 2.5 of the coursework
+(Project Final Assignment, a neural network in CUDA and MPI, with its solution); formulas that are
+ours say so.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ TERMS = {
 }
 
 IMAGES, ELEMENTWISE, STEP = "copying images host to device", "element-wise", "step"
-PRODUCTS = ("forward GEMM 1", "forward GEMM 2", "backward GEMM 1", "backward GEMM 2", "backward GEMM 3")
+PRODUCTS = (
+    "forward GEMM 1",
+    "forward GEMM 2",
+    "backward GEMM 1",
+    "backward GEMM 2",
+    "backward GEMM 3",
+)
 #: Those that the document counts.
 COUNTED = tuple(name for name in PRODUCTS if name != "backward GEMM 2")
 LAUNCHING = "launching"
@@ -45,9 +52,11 @@ RATE_UNITS = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
 
 @dataclass(frozen=True)
 class Job:
-    """A network D – H – C, trained on batches that ranks share. Raises HpmlError for one that cannot be shared evenly.
+    """A network D – H – C, trained on batches that ranks share. Raises HpmlError for one that
+    cannot be shared evenly.
 
-    pinned: host memory is page-locked.  waiting: parts of a gradient are reduced through the host by blocking calls.
+    pinned: host memory is page-locked.  waiting: parts of a gradient are reduced through the host
+    by blocking calls.
     """
 
     hidden: int
@@ -93,35 +102,41 @@ class Job:
 
     @property
     def counted_flops(self) -> float:
-        """4 B' H (D + C): the products that the document counts; it leaves out the second of the backward pass."""
+        """4 B' H (D + C): the products that the document counts; it leaves out the second of the
+        backward pass."""
         return 4.0 * self.images * self.hidden * (self.inputs + self.classes)
 
     @property
     def copied_bytes(self) -> float:
-        """Gradients from the device and back, B: 2 (H D + H + C H + C) b. Images are not counted."""
+        """Gradients from the device and back, B: 2 (H D + H + C H + C) b. Images are not
+        counted."""
         return 2.0 * self.parameters * self.item
 
     @property
     def reduced_bytes(self) -> float:
-        """What a rank sends and receives in a batch's all-reduce, B, in a ring: 4 (p − 1) / p · (H D + H + C H + C) b.
+        """What a rank sends and receives in a batch's all-reduce, B, in a ring: 4 (p − 1) / p · (H
+        D + H + C H + C) b.
 
-        With two ranks these are the document's 2 (H D + H + C H + C) b, there and back.
-        Source for more: Patarasuk and Yuan, JPDC 69, 2009: a rank sends 2 (p − 1) / p of the buffer.
+        With two ranks these are the document's 2 (H D + H + C H + C) b, there and back. Source for
+        more: Patarasuk and Yuan, JPDC 69, 2009: a rank sends 2 (p − 1) / p of the buffer.
         """
         return 4.0 * (self.ranks - 1) / self.ranks * self.parameters * self.item
 
     @property
     def copied_share(self) -> float:
-        """The copies' share of the bytes moved: 2 / (2 + 4 (p − 1) / p) = p / (3 p − 2). ½ on two ranks, 0.4 on 4."""
+        """The copies' share of the bytes moved: 2 / (2 + 4 (p − 1) / p) = p / (3 p − 2). ½ on two
+        ranks, 0.4 on 4."""
         return self.copied_bytes / (self.copied_bytes + self.reduced_bytes)
 
     @property
     def intensity(self) -> float:
-        """FLOP per byte copied and reduced: 4 B' H (D + C) / (4 (H D + H + C H + C) b) on two ranks."""
+        """FLOP per byte copied and reduced: 4 B' H (D + C) / (4 (H D + H + C H + C) b) on two
+        ranks."""
         return self.counted_flops / (self.copied_bytes + self.reduced_bytes)
 
     def rates(self, times: Mapping[str, float]) -> dict[str, float]:
-        """P_flops, P_pci and P_mpi from the times of a batch's phases, s; without those that the way does not use."""
+        """P_flops, P_pci and P_mpi from the times of a batch's phases, s; without those that the
+        way does not use."""
         rates = {"flops": self.counted_flops / total(times, COUNTED)}
         if copies := times[TO_HOST] + times[TO_DEVICE]:
             rates["pci"] = self.copied_bytes / copies
@@ -138,11 +153,15 @@ class Job:
 
     @property
     def work(self) -> dict[str, float]:
-        """What the time of each phase should be proportional to: FLOP of products, B of all else; 0 for launching."""
-        first, second = (2.0 * self.images * self.hidden * width for width in (self.inputs, self.classes))
+        """What the time of each phase should be proportional to: FLOP of products, B of all else; 0
+        for launching."""
+        first, second = (
+            2.0 * self.images * self.hidden * width for width in (self.inputs, self.classes)
+        )
         return {
             **dict(zip(PRODUCTS, (first, second, second, second, first), strict=True)),
-            # Ours: seven passes read or write the hidden layer or its gradient; what is 10 wide does not count.
+            # Ours: seven passes read or write the hidden layer or its gradient; what is 10 wide
+            # does not count.
             ELEMENTWISE: 7.0 * self.images * self.hidden * self.item,
             # Ours: labels are vectors of C.
             IMAGES: float(self.images * (self.inputs + self.classes) * self.item),
@@ -160,13 +179,17 @@ def total(times: Mapping[str, float], phases: Iterable[str]) -> float:
 
 
 def sum_of_phases(times: Mapping[str, float], *, on_gpu: bool) -> float:
-    """A batch from its phases, s. On a GPU the computation takes as long as its launching, where that is longer."""
+    """A batch from its phases, s. On a GPU the computation takes as long as its launching, where
+    that is longer."""
     computed = total(times, COMPUTED)
-    return total(times, ORDER) - computed + (max(computed, times[LAUNCHING]) if on_gpu else computed)
+    return (
+        total(times, ORDER) - computed + (max(computed, times[LAUNCHING]) if on_gpu else computed)
+    )
 
 
 def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
-    """What that work should take by measured times, s: the line (latency, slope ≥ 0) of least squared relative errors.
+    """What that work should take by measured times, s: the line (latency, slope ≥ 0) of least
+    squared relative errors.
 
     Raises HpmlError for fewer than two points.
     """
@@ -181,14 +204,19 @@ def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> fl
 
 
 def on_curve(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
-    """What that work should take by measured times, with rates that depend on size, s. Raises HpmlError without any.
+    """What that work should take by measured times, with rates that depend on size, s. Raises
+    HpmlError without any.
 
-    Between its neighbours, and beyond the ends by the last two, on a straight line over logarithms, which neither falls
-    nor rises faster than work does. Several times of one work are averaged (geometrically).
+    Between its neighbours, and beyond the ends by the last two, on a straight line over logarithms,
+    which neither falls nor rises faster than work does. Several times of one work are averaged
+    (geometrically).
     """
     if not works:
         raise HpmlError("no time was measured to predict others by")
-    known = {each: fmean(log(t) for w, t in zip(works, seconds, strict=True) if w == each) for each in set(works)}
+    known = {
+        each: fmean(log(t) for w, t in zip(works, seconds, strict=True) if w == each)
+        for each in set(works)
+    }
     if work in known or len(known) == 1:
         return exp(known.get(work, next(iter(known.values()))))
     ordered = sorted(known)
@@ -204,12 +232,16 @@ def leave_one_out(
     seconds: Sequence[Mapping[str, float]],
     predict: Callable[[Sequence[float], Sequence[float], float], float],
 ) -> list[dict[str, float]]:
-    """What each point's phases should take, s, as predicted from the works and seconds of all other points."""
+    """What each point's phases should take, s, as predicted from the works and seconds of all other
+    points."""
 
     def others(values: Sequence[Mapping[str, float]], index: int, name: str) -> list[float]:
         return [each[name] for i, each in enumerate(values) if i != index]
 
     return [
-        {name: predict(others(works, i, name), others(seconds, i, name), work) for name, work in point.items()}
+        {
+            name: predict(others(works, i, name), others(seconds, i, name), work)
+            for name, work in point.items()
+        }
         for i, point in enumerate(works)
     ]

@@ -9,17 +9,28 @@ from typing import Any
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
 from hpml_plugins.plugins.mlp.tiles import VARIANTS, Dtype, Tile, Variant
 
-#: m × n × k: squares, and the products of the coursework's network, 784 – 512 – 10 with 1500 pictures on each GPU: both
-#: of the forward pass, the first and the last of the backward pass (which as a rule are nt, nt, tn, tn).
-SHAPES = ("1024x1024x1024", "4096x4096x4096", "8192x8192x8192", "1500x512x784", "1500x10x512", "10x512x1500",
-          "512x784x1500")  # fmt: skip
-#: |C − C64| over |A| |B| row by column may be this many roundings of the dtype, whatever the order of the sum: random
-#: signs let it grow as the root of k, of which this is far above.
+#: m × n × k: squares, and the products of the coursework's network, 784 – 512 – 10 with 1500
+#: pictures on each GPU: both of the forward pass, the first and the last of the backward pass
+#: (which as a rule are nt, nt, tn, tn).
+SHAPES = (
+    "1024x1024x1024",
+    "4096x4096x4096",
+    "8192x8192x8192",
+    "1500x512x784",
+    "1500x10x512",
+    "10x512x1500",
+    "512x784x1500",
+)
+#: |C − C64| over |A| |B| row by column may be this many roundings of the dtype, whatever the order
+#: of the sum: random signs let it grow as the root of k, of which this is far above.
 ROUNDINGS = 64
 
 
-def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) -> Mapping[str, Samples | float]:
-    """Time C = op(A) op(B). variant: "nn", "nt" (B given transposed) or "tn" (A given transposed)."""
+def measure_gemm(
+    bench: Bench, *, shape: str, dtype: Dtype, variant: Variant
+) -> Mapping[str, Samples | float]:
+    """Time C = op(A) op(B). variant: "nn", "nt" (B given transposed) or "tn" (A given
+    transposed)."""
     m, n, k = parse_shape(shape)
 
     import torch
@@ -36,7 +47,11 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     best = tiled.chosen[variant, dtype, m, n, k] = next(iter(tried))
     bench.series(
         "tuning",
-        {"tile": [str(tile) for tile in tried], "time": list(tried.values()), "waste": [t.waste(m, n) for t in tried]},
+        {
+            "tile": [str(tile) for tile in tried],
+            "time": list(tried.values()),
+            "waste": [t.waste(m, n) for t in tried],
+        },
         {"time": "s", "waste": "1"},
     )
     bench.progress("checking", 0.4)
@@ -49,11 +64,17 @@ def measure_gemm(bench: Bench, *, shape: str, dtype: Dtype, variant: Variant) ->
     return {"time": time, "torch": other, "vs_torch": other.median / time.median}
 
 
-def find_tiles(bench: Bench, tiled: Any, c: Any, a: Any, b: Any, variant: Variant) -> dict[Tile, float]:
-    """The time of a product with each tile, s, the fastest first, as `tiled` found in the first round of the point."""
+def find_tiles(
+    bench: Bench, tiled: Any, c: Any, a: Any, b: Any, variant: Variant
+) -> dict[Tile, float]:
+    """The time of a product with each tile, s, the fastest first, as `tiled` found in the first
+    round of the point."""
 
     def search() -> list[tuple[list[int], float]]:
-        return [(list(astuple(tile)), seconds) for tile, seconds in tiled.tried(c, a, b, variant).items()]
+        return [
+            (list(astuple(tile)), seconds)
+            for tile, seconds in tiled.tried(c, a, b, variant).items()
+        ]
 
     return {Tile(*fields): seconds for fields, seconds in bench.once("tuning", search)}
 
@@ -67,40 +88,55 @@ def parse_shape(shape: str) -> tuple[int, int, int]:
     return m, n, k
 
 
-def operands(m: int, n: int, k: int, variant: Variant, dtype: Dtype, seed: int, device: str) -> tuple[Any, Any]:
+def operands(
+    m: int, n: int, k: int, variant: Variant, dtype: Dtype, seed: int, device: str
+) -> tuple[Any, Any]:
     """A and B as they lie, normally distributed."""
     import torch
 
     generator = torch.Generator(device=device).manual_seed(seed)
     shapes = ((k, m) if variant[0] == "t" else (m, k), (n, k) if variant[1] == "t" else (k, n))
     left, right = (
-        torch.randn(shape, generator=generator, dtype=getattr(torch, dtype), device=device) for shape in shapes
+        torch.randn(shape, generator=generator, dtype=getattr(torch, dtype), device=device)
+        for shape in shapes
     )
     return left, right
 
 
 def check_product(bench: Bench, multiply: Any, c: Any, a: Any, b: Any, variant: Variant) -> None:
-    """Compare C, which `multiply` computed, and alpha · op(A) op(B) + beta · C with float64; rows at both ends of C."""
+    """Compare C, which `multiply` computed, and alpha · op(A) op(B) + beta · C with float64; rows
+    at both ends of C."""
     import torch
 
     rows = min(len(c), 256)
-    chosen = torch.cat([torch.arange(rows), torch.arange(len(c) - rows, len(c))]).unique().to(c.device)
+    chosen = (
+        torch.cat([torch.arange(rows), torch.arange(len(c) - rows, len(c))]).unique().to(c.device)
+    )
     left = (a.T if variant[0] == "t" else a)[chosen].double()
     right = (b.T if variant[1] == "t" else b).double()
     wanted, scale = left @ right, left.abs() @ right.abs()
     limit = ROUNDINGS * torch.finfo(c.dtype).eps
     error = float(((bench.result(c[chosen]).double() - wanted).abs() / scale).max())
-    bench.check(error <= limit, f"the product differs from float64's by more than {ROUNDINGS} roundings")
+    bench.check(
+        error <= limit, f"the product differs from float64's by more than {ROUNDINGS} roundings"
+    )
     before = torch.randn_like(c)
     after = before.clone()
     multiply(after, a, b, variant, 0.5, -2.0)
-    wanted, scale = 0.5 * wanted - 2 * before[chosen].double(), 0.5 * scale + 2 * before[chosen].double().abs()
+    wanted, scale = (
+        0.5 * wanted - 2 * before[chosen].double(),
+        0.5 * scale + 2 * before[chosen].double().abs(),
+    )
     error = float(((after[chosen].double() - wanted).abs() / scale).max())
-    bench.check(error <= limit, f"alpha · A B + beta · C differs from float64's by more than {ROUNDINGS} roundings")
+    bench.check(
+        error <= limit,
+        f"alpha · A B + beta · C differs from float64's by more than {ROUNDINGS} roundings",
+    )
 
 
 GEMM = Benchmark(
-    "mlp_gemm", measure_gemm,
+    "mlp_gemm",
+    measure_gemm,
     (
         Metric("time", "s", "lower", "one product by the tiled kernel"),
         Metric("rate", "FLOP/s", "higher", "2 m n k over that time"),
@@ -108,6 +144,7 @@ GEMM = Benchmark(
         Metric("vs_torch", "1", "higher", "torch's time over ours: 1 is as fast"),
     ),
     {"shape": SHAPES, "dtype": ("float32", "float64"), "variant": VARIANTS},
-    Requires(gpus=1, modules=("numba.cuda", "torch")), timeout=120,
+    Requires(gpus=1, modules=("numba.cuda", "torch")),
+    timeout=120,
     description="A tiled matrix product in numba CUDA, tuned for the card, and torch's.",
-)  # fmt: skip
+)

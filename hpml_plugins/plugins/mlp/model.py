@@ -1,4 +1,5 @@
-"""`mlp_model`: a grid of hidden sizes and batches, against the document's roofline and against predictions of ours."""
+"""`mlp_model`: a grid of hidden sizes and batches, against the document's roofline and against
+predictions of ours."""
 
 from __future__ import annotations
 
@@ -28,9 +29,15 @@ from hpml_plugins.plugins.mlp.phases import attach_rows, on_cpu
 Size = tuple[int, int]
 
 
-def calibrated_first(calibrated: Size, hidden: tuple[int, ...], batches: tuple[int, ...]) -> list[Size]:
-    """Every hidden size and batch (over all ranks); first the point at which the document's model is calibrated."""
-    return [calibrated, *(size for size in itertools.product(hidden, batches) if size != calibrated)]
+def calibrated_first(
+    calibrated: Size, hidden: tuple[int, ...], batches: tuple[int, ...]
+) -> list[Size]:
+    """Every hidden size and batch (over all ranks); first the point at which the document's model
+    is calibrated."""
+    return [
+        calibrated,
+        *(size for size in itertools.product(hidden, batches) if size != calibrated),
+    ]
 
 
 ON_GPU = calibrated_first((512, 3000), (128, 512, 2048, 8192), (800, 3000, 12000, 48000))
@@ -47,7 +54,8 @@ Point = dict[str, float]
 
 
 def measure_model(bench: Bench, *, ranks: int, way: Way, product: Product) -> Mapping[str, float]:
-    """Measure the grid in float32, and compare predictions with it. way: "mpi" or "gloo", both through the host."""
+    """Measure the grid in float32, and compare predictions with it. way: "mpi" or "gloo", both
+    through the host."""
     on_gpu = bench.device == "cuda"
     sizes = ON_GPU if on_gpu else ON_CPU
     job = Job(*sizes[0], ranks, product=product, way=way)
@@ -80,35 +88,43 @@ def on_rank(rank: Rank, job: Job, sizes: list[Size]) -> list[Point]:
         if not points:
             trainer.check(trainer.batch, f"{job.way}, {job.product}'s products")
         times, [phases] = time_in_turns({"whole": trainer.batch}, [trainer], count, TURNS)
-        points.append({"hidden": hidden, "batch": batch, "whole": statistics.median(times["whole"]), **phases})
+        points.append(
+            {"hidden": hidden, "batch": batch, "whole": statistics.median(times["whole"]), **phases}
+        )
     return points
 
 
 def predict_points(points: list[Point], job: Job, *, on_gpu: bool) -> list[dict[str, float]]:
     """Each point with its counts and the models' predictions: the columns of the series `grid`."""
-    jobs = [replace(job, hidden=int(point["hidden"]), batch=int(point["batch"])) for point in points]
+    jobs = [
+        replace(job, hidden=int(point["hidden"]), batch=int(point["batch"])) for point in points
+    ]
     works = [each.work for each in jobs]
-    lines, curves = (formulas.leave_one_out(works, points, each) for each in (formulas.on_line, on_curve))
+    lines, curves = (
+        formulas.leave_one_out(works, points, each) for each in (formulas.on_line, on_curve)
+    )
     sum_of_phases = partial(formulas.sum_of_phases, on_gpu=on_gpu)
     sums = [sum_of_phases(point) for point in points]
     rows = []
     for index, point in enumerate(points):
-        # What no phase holds: the host between them, ranks that wait for one another. Waiting grows with what is waited
-        # for, so the other points say what share it is.
+        # What no phase holds: the host between them, ranks that wait for one another. Waiting grows
+        # with what is waited for, so the other points say what share it is.
         shares = [other["whole"] / total for other, total in zip(points, sums, strict=True)]
         more = statistics.median(shares[:index] + shares[index + 1 :])
         curve = curves[index] | predict_by_neighbours(points, index)
-        rows.append({
-            **point,
-            "flops": jobs[index].counted_flops,
-            "intensity": jobs[index].intensity,
-            # The document's model leaves images out.
-            "without_images": point["whole"] - point[IMAGES],
-            "added_up": sums[index],
-            "roofline": jobs[index].roofline_seconds(**job.rates(points[0])),
-            "lines": sum_of_phases(lines[index]) * more,
-            "curves": sum_of_phases(curve) * more,
-        })  # fmt: skip
+        rows.append(
+            {
+                **point,
+                "flops": jobs[index].counted_flops,
+                "intensity": jobs[index].intensity,
+                # The document's model leaves images out.
+                "without_images": point["whole"] - point[IMAGES],
+                "added_up": sums[index],
+                "roofline": jobs[index].roofline_seconds(**job.rates(points[0])),
+                "lines": sum_of_phases(lines[index]) * more,
+                "curves": sum_of_phases(curve) * more,
+            }
+        )
     return rows
 
 
@@ -117,11 +133,13 @@ OF_GRADIENTS = (*EXCHANGE, STEP, LAUNCHING)
 
 
 def predict_by_neighbours(points: list[Point], index: int) -> dict[str, float]:
-    """What a point's phases on the host should take, s, by measured points that differ in one parameter, if any.
+    """What a point's phases on the host should take, s, by measured points that differ in one
+    parameter, if any.
 
-    Images by the same batch at other hidden sizes: the larger the gradients that go through the host between two
-    batches, the less of the images is still in its caches when they are copied again; on an H200's host 18.8 MB took
-    1.6 ms with 128 hidden units, 3.4 ms with 8192. Gradients, for the same reason, by other batches of the hidden size.
+    Images by the same batch at other hidden sizes: the larger the gradients that go through the
+    host between two batches, the less of the images is still in its caches when they are copied
+    again; on an H200's host 18.8 MB took 1.6 ms with 128 hidden units, 3.4 ms with 8192. Gradients,
+    for the same reason, by other batches of the hidden size.
     """
     import numpy as np
 
@@ -130,30 +148,55 @@ def predict_by_neighbours(points: list[Point], index: int) -> dict[str, float]:
     if same_batch := [each for each in others if each["batch"] == point["batch"]]:
         hidden, times = zip(*((each["hidden"], each[IMAGES]) for each in same_batch), strict=True)
         predicted[IMAGES] = on_curve(hidden, times, point["hidden"])
-    if same_hidden := sorted((each for each in others if each["hidden"] == point["hidden"]), key=itemgetter("batch")):
+    if same_hidden := sorted(
+        (each for each in others if each["hidden"] == point["hidden"]), key=itemgetter("batch")
+    ):
         # On a straight line over the logarithm of the batch; beyond the ends the nearest one's.
         batches = [log(each["batch"]) for each in same_hidden]
         for name in OF_GRADIENTS:
-            predicted[name] = float(np.interp(log(point["batch"]), batches, [each[name] for each in same_hidden]))
+            predicted[name] = float(
+                np.interp(log(point["batch"]), batches, [each[name] for each in same_hidden])
+            )
     return predicted
 
 
 MODEL = Benchmark(
-    "mlp_model", measure_model,
+    "mlp_model",
+    measure_model,
     (
-        Metric("compute_rate", "FLOP/s", "higher", "P_flops at the coursework's hidden size and batch"),
+        Metric(
+            "compute_rate", "FLOP/s", "higher", "P_flops at the coursework's hidden size and batch"
+        ),
         Metric("copy_rate", "B/s", "higher", "P_pci: gradients from the device and back"),
         Metric("reduce_rate", "B/s", "higher", "P_mpi: gradients added up"),
-        Metric("roofline_error", "1", "lower",
-               "worst |predicted / measured − 1|, images apart, the coursework's model"),
-        Metric("line_error", "1", "lower", "the same of whole batches, by lines laid through the other points"),
-        Metric("curve_error", "1", "lower",
-               "the same by rates that depend on size, interpolated between the other points"),
+        Metric(
+            "roofline_error",
+            "1",
+            "lower",
+            "worst |predicted / measured − 1|, images apart, the coursework's model",
+        ),
+        Metric(
+            "line_error",
+            "1",
+            "lower",
+            "the same of whole batches, by lines laid through the other points",
+        ),
+        Metric(
+            "curve_error",
+            "1",
+            "lower",
+            "the same by rates that depend on size, interpolated between the other points",
+        ),
     ),
     {"ranks": (2, 4, 8), "way": ("mpi", "gloo"), "product": ("own", "torch")},
-    Requires(gpus="ranks", modules=("numba.cuda", "torch")), timeout=240, version="3",
+    Requires(gpus="ranks", modules=("numba.cuda", "torch")),
+    timeout=240,
+    version="3",
     terms=TERMS,
-    description="Batches over hidden sizes and batch sizes on GPUs, against the coursework's roofline and lines.",
+    description=(
+        "Batches over hidden sizes and batch sizes on GPUs, against the coursework's roofline and"
+        " lines."
+    ),
     rounds=1,
-)  # fmt: skip
+)
 MODEL_CPU = on_cpu(MODEL, "The same between processes on the CPU, smaller.", timeout=180)

@@ -1,4 +1,5 @@
-"""The network of two layers on a device, by matrix products, and the times of its phases. Imports torch."""
+"""The network of two layers on a device, by matrix products, and the times of its phases. Imports
+torch."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _NOTHING = nullcontext()
 
 
 class Phases:
-    """Sums the time of every phase entered, by name, while it is `active`: whole batches are timed without it.
+    """Sums the time of every phase entered, by name, while it is `active`: whole batches are timed
+    without it.
 
     On a GPU each phase is an NVTX range of the same name.
     """
@@ -34,7 +36,8 @@ class Phases:
         self._times: defaultdict[str, float] = defaultdict(float)
 
     def __call__(self, name: str, *, on_host: bool = False) -> AbstractContextManager[None]:
-        """Time what is inside: on a GPU what the current stream does in it, unless on_host: by the host's clock."""
+        """Time what is inside: on a GPU what the current stream does in it, unless on_host: by the
+        host's clock."""
         return self._timed(name, on_host) if self.active else _NOTHING
 
     @contextmanager
@@ -81,11 +84,13 @@ def make_multiply(bench: Bench, product: Product) -> Multiply:
 class Network:
     """D – H – C with sigmoid and softmax, trained on `job.images` images at a time.
 
-    weights: W1 (H × D), b1, W2 (C × H), b2 as NumPy arrays; images lie in rows. `gradient` lies as `parameters` do, W1
-    first: parts of it may be sent while others are made.
+    weights: W1 (H × D), b1, W2 (C × H), b2 as NumPy arrays; images lie in rows. `gradient` lies as
+    `parameters` do, W1 first: parts of it may be sent while others are made.
     """
 
-    def __init__(self, job: Job, weights: list[Any], device: Any, multiply: Multiply, phases: Phases) -> None:
+    def __init__(
+        self, job: Job, weights: list[Any], device: Any, multiply: Multiply, phases: Phases
+    ) -> None:
         self.job, self.multiply, self.phases = job, multiply, phases
 
         def empty(*shape: int) -> Any:
@@ -106,7 +111,8 @@ class Network:
     def forward(self, reduce: Callable[[Any], None] | None = None) -> None:
         """From x to y, the probabilities of the classes.
 
-        reduce: with a part of the hidden layer, adds up the parts' shares of y before b2 and the softmax.
+        reduce: with a part of the hidden layer, adds up the parts' shares of y before b2 and the
+        softmax.
         """
         with self.phases("forward GEMM 1"):
             self.multiply(self.hidden, self.x, self.w1, "nt")
@@ -123,8 +129,8 @@ class Network:
     def backward(self, pieces: int = 1, send: Callable[[int, int], None] | None = None) -> None:
         """From y to the gradient of the sum over these images, divided by the whole batch.
 
-        pieces: in how many parts W1's gradient is made, at last.  send: called with first and past the last of the
-        numbers of `gradient` that are ready.
+        pieces: in how many parts W1's gradient is made, at last.  send: called with first and past
+        the last of the numbers of `gradient` that are ready.
         """
         inputs, hidden = self.job.inputs, self.job.hidden
         with self.phases(ELEMENTWISE):
@@ -162,21 +168,27 @@ class Network:
 
     def _parts(self, flat: Any) -> list[Any]:
         job = self.job
-        w1, b1, w2, b2 = flat.split((job.hidden * job.inputs, job.hidden, job.classes * job.hidden, job.classes))
+        w1, b1, w2, b2 = flat.split(
+            (job.hidden * job.inputs, job.hidden, job.classes * job.hidden, job.classes)
+        )
         return [w1.view(job.hidden, job.inputs), b1, w2.view(job.classes, job.hidden), b2]
 
 
 class Learner:
-    """A network that goes through its images in batches, all of them on the device, in the same order every epoch."""
+    """A network that goes through its images in batches, all of them on the device, in the same
+    order every epoch."""
 
-    def __init__(self, bench: Bench, images: reference.Images, job: Job, multiply: Multiply, rate: float) -> None:
+    def __init__(
+        self, bench: Bench, images: reference.Images, job: Job, multiply: Multiply, rate: float
+    ) -> None:
         self.images, self.job, self.rate = images, job, rate
         self.first = reference.first_weights(job, bench.seed)
         self.network = Network(job, self.first, bench.device, multiply, Phases(bench.device))
         dtype = getattr(torch, job.dtype)
         targets = reference.one_hot(images.labels, job.classes)
         self.x, self.targets, self.test_x = (
-            torch.from_numpy(each).to(bench.device, dtype) for each in (images.x, targets, images.test_x)
+            torch.from_numpy(each).to(bench.device, dtype)
+            for each in (images.x, targets, images.test_x)
         )
         self.test_labels = torch.from_numpy(images.test_labels).to(bench.device)
 

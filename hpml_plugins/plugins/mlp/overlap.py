@@ -13,15 +13,18 @@ from hpml_plugins.plugins.mlp.phases import Result, on_cpu, on_ranks
 
 #: In how many pieces W1's gradient is made, copied and reduced.
 PIECES = 8
-#: Batches of each variant that are timed, and of those that are profiled, alternately in each of TURNS.
+#: Batches of each variant that are timed, and of those that are profiled, alternately in each of
+#: TURNS.
 COUNT = {"cuda": 12, "cpu": 4}
 TURNS = 5
 
 
 def on_rank(rank: Rank, job: Job) -> Result:
-    """The same batch plain, from pinned memory, with gradients in pieces, with images ahead, and all together.
+    """The same batch plain, from pinned memory, with gradients in pieces, with images ahead, and
+    all together.
 
-    Times the variants in turns, after the weights of each were checked; predicts each from the phases.
+    Times the variants in turns, after the weights of each were checked; predicts each from the
+    phases.
     """
     from hpml_plugins.plugins.mlp.training import Prefetcher, Trainer, time_in_turns
 
@@ -38,7 +41,8 @@ def on_rank(rank: Rank, job: Job) -> Result:
         variants["pinned, pieces"] = pinned, PIECES, False
         variants["pinned, images ahead"] = pinned, 1, True
         if job.through_host:
-            # Whoever waits for non-blocking sums makes them, by another algorithm: blocking ones can be faster.
+            # Whoever waits for non-blocking sums makes them, by another algorithm: blocking ones
+            # can be faster.
             last = Trainer(rank, replace(job, pinned=True, waiting=True), plain.network.multiply)
             variants["pinned, pieces, waiting"] = last, PIECES, False
         variants["all together"] = last, PIECES, True
@@ -47,15 +51,22 @@ def on_rank(rank: Rank, job: Job) -> Result:
         runs[name] = Prefetcher(trainer, pieces).batch if ahead else partial(trainer.batch, pieces)
         trainer.check(runs[name], name)
     rank.bench.progress("timing in turns", 0.3)
-    times, phases = time_in_turns(runs, trainers, COUNT["cpu" if rank.device == "cpu" else "cuda"], TURNS)
+    times, phases = time_in_turns(
+        runs, trainers, COUNT["cpu" if rank.device == "cpu" else "cuda"], TURNS
+    )
     predicted = {
         name: predict_batch(phases[0 if name == "plain" else -1], pieces, ahead=ahead)
         for name, (_, pieces, ahead) in variants.items()
     }
     found = {name: Samples.of(values, "s", turns=TURNS) for name, values in times.items()}
     if rank.index == 0:
-        numbers = {"time": [each.median for each in found.values()], "predicted": list(predicted.values())}
-        rank.bench.series("ways", {"variant": list(found), **numbers}, {"time": "s", "predicted": "s"})
+        numbers = {
+            "time": [each.median for each in found.values()],
+            "predicted": list(predicted.values()),
+        }
+        rank.bench.series(
+            "ways", {"variant": list(found), **numbers}, {"time": "s", "predicted": "s"}
+        )
         for name, samples in found.items():
             rank.bench.warn_if_imprecise(samples, name)
     best = min((name for name in found if name != "plain"), key=lambda name: found[name].median)
@@ -70,8 +81,9 @@ def on_rank(rank: Rank, job: Job) -> Result:
 def predict_batch(times: Mapping[str, float], pieces: int, *, ahead: bool) -> float:
     """A batch's time from its phases, s.
 
-    pieces: the last product, the copies and the reduction are a pipeline of q pieces, Σ t / q + (q − 1) max t / q, each
-    of which costs its share and no more.  ahead: copying images takes only what the rest leaves of it.
+    pieces: the last product, the copies and the reduction are a pipeline of q pieces, Σ t / q + (q
+    − 1) max t / q, each of which costs its share and no more.  ahead: copying images takes only
+    what the rest leaves of it.
     """
     stages = [times[name] for name in (PRODUCTS[-1], *EXCHANGE)]
     batch = total(times, ORDER) - sum(stages) + (sum(stages) + (pieces - 1) * max(stages)) / pieces
@@ -79,19 +91,37 @@ def predict_batch(times: Mapping[str, float], pieces: int, *, ahead: bool) -> fl
 
 
 OVERLAP = Benchmark(
-    "mlp_overlap", on_ranks(on_rank),
+    "mlp_overlap",
+    on_ranks(on_rank),
     (
-        Metric("plain", "s", "lower", "a batch as the coursework has it: pageable memory, one thing after the other"),
+        Metric(
+            "plain",
+            "s",
+            "lower",
+            "a batch as the coursework has it: pageable memory, one thing after the other",
+        ),
         Metric("best", "s", "lower", "the fastest of the other ways"),
         Metric("gain", "1", "higher", "plain over the fastest of the other ways"),
         Metric("predicted_gain", "1", None, "the same by the phases of both"),
     ),
-    {"ranks": (2, 4, 8), "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512, 2048), "batch": (12000,),
-     "product": ("own", "torch")},
-    Requires(gpus="ranks", modules=("numba.cuda", "torch"), also=(takes_gpu_memory,)), timeout=180, version="3",
+    {
+        "ranks": (2, 4, 8),
+        "way": ("mpi", "cuda_mpi", "nccl", "gloo"),
+        "hidden": (512, 2048),
+        "batch": (12000,),
+        "product": ("own", "torch"),
+    },
+    Requires(gpus="ranks", modules=("numba.cuda", "torch"), also=(takes_gpu_memory,)),
+    timeout=180,
+    version="3",
     terms=TERMS,
-    description="A batch with pinned memory, gradients in pieces and images ahead of time, against the plain one.",
-)  # fmt: skip
+    description=(
+        "A batch with pinned memory, gradients in pieces and images ahead of time, against the"
+        " plain one."
+    ),
+)
 OVERLAP_CPU = on_cpu(
-    OVERLAP, "A batch between processes on the CPU with gradients in pieces, against the plain one.", timeout=120
+    OVERLAP,
+    "A batch between processes on the CPU with gradients in pieces, against the plain one.",
+    timeout=120,
 )

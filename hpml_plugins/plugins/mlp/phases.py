@@ -1,4 +1,5 @@
-"""`mlp_phases`: one batch of data-parallel training, whole and phase by phase, by each way to reduce gradients."""
+"""`mlp_phases`: one batch of data-parallel training, whole and phase by phase, by each way to
+reduce gradients."""
 
 from __future__ import annotations
 
@@ -18,8 +19,12 @@ Result = Mapping[str, Samples | float]
 PROFILED = {"cuda": 20, "cpu": 7}
 #: The values of parameters in benchmarks of the CPU.
 ON_CPU: Mapping[str, Any] = {
-    "ranks": (2, 4), "way": ("mpi", "gloo"), "hidden": (128,), "batch": (800,), "product": ("torch",)
-}  # fmt: skip
+    "ranks": (2, 4),
+    "way": ("mpi", "gloo"),
+    "hidden": (128,),
+    "batch": (800,),
+    "product": ("torch",),
+}
 
 
 def on_ranks(function: Callable[[Rank, Job], Result]) -> Callable[..., Result]:
@@ -29,7 +34,14 @@ def on_ranks(function: Callable[[Rank, Job], Result]) -> Callable[..., Result]:
     """
 
     def measure(
-        bench: Bench, *, ranks: int, way: Way, hidden: int, batch: int, product: Product, dtype: Dtype = "float32"
+        bench: Bench,
+        *,
+        ranks: int,
+        way: Way,
+        hidden: int,
+        batch: int,
+        product: Product,
+        dtype: Dtype = "float32",
     ) -> Result:
         job = Job(hidden, batch, ranks, dtype, product, way)
         metrics: Result = bench.ranks(function, ranks, job, launcher=job.launcher)[0]
@@ -68,14 +80,22 @@ def on_rank(rank: Rank, job: Job) -> Result:
     times = trainer.profile(PROFILED["cuda" if on_gpu else "cpu"])
     rates = job.rates(times)
     if rank.index == 0:
-        rank.bench.series("phases", {"phase": list(times), "time": list(times.values())}, {"time": "s"})
-        rank.bench.series("setup", {"part": list(setup), "time": list(setup.values())}, {"time": "s"})
+        rank.bench.series(
+            "phases", {"phase": list(times), "time": list(times.values())}, {"time": "s"}
+        )
+        rank.bench.series(
+            "setup", {"part": list(setup), "time": list(setup.values())}, {"time": "s"}
+        )
         attach_rows(rank.bench, "rates", [rates], formulas.RATE_UNITS)
         if chosen := getattr(trainer.network.multiply, "chosen", {}):
             products = [f"{variant} {m}x{n}x{k}" for variant, _, m, n, k in chosen]
-            rank.bench.series("tiles", {"product": products, "tile": [str(tile) for tile in chosen.values()]})
+            rank.bench.series(
+                "tiles", {"product": products, "tile": [str(tile) for tile in chosen.values()]}
+            )
     return {
-        "batch": samples.note(images="random, copied from the host", launching=times[formulas.LAUNCHING]),
+        "batch": samples.note(
+            images="random, copied from the host", launching=times[formulas.LAUNCHING]
+        ),
         "compute": total(times, formulas.COMPUTED),
         "exchange": total(times, formulas.EXCHANGE),
         "compute_rate": rates["flops"],
@@ -84,37 +104,66 @@ def on_rank(rank: Rank, job: Job) -> Result:
     }
 
 
-def attach_rows(bench: Bench, name: str, rows: list[dict[str, float]], units: Mapping[str, str]) -> None:
+def attach_rows(
+    bench: Bench, name: str, rows: list[dict[str, float]], units: Mapping[str, str]
+) -> None:
     """Attach rows of numbers as a series.  units: of columns; 1 where left out."""
     columns: Mapping[str, Any] = Table.of(rows).columns
     bench.series(name, columns, {column: units.get(column, "1") for column in columns})
 
 
 def on_cpu(benchmark: Benchmark, description: str, timeout: float) -> Benchmark:
-    """The twin of a benchmark of GPUs on the CPU, whose numbers do not compare: the grid is that of ON_CPU."""
+    """The twin of a benchmark of GPUs on the CPU, whose numbers do not compare: the grid is that of
+    ON_CPU."""
     grid = {name: ON_CPU.get(name, values) for name, values in benchmark.grid.items()}
     requires = Requires(modules=("torch",))
     name = f"{benchmark.name}_cpu"
-    return replace(benchmark, name=name, grid=grid, requires=requires, timeout=timeout, description=description)
+    return replace(
+        benchmark, name=name, grid=grid, requires=requires, timeout=timeout, description=description
+    )
 
 
 PHASES = Benchmark(
-    "mlp_phases", on_ranks(on_rank),
+    "mlp_phases",
+    on_ranks(on_rank),
     (
-        Metric("batch", "s", "lower", "a batch: copy images, forward, backward, add up, step; the slowest rank's"),
+        Metric(
+            "batch",
+            "s",
+            "lower",
+            "a batch: copy images, forward, backward, add up, step; the slowest rank's",
+        ),
         Metric("compute", "s", "lower", "of it: forward and backward"),
-        Metric("exchange", "s", "lower", "of it: gradients copied to the host, added up, copied back"),
-        Metric("compute_rate", "FLOP/s", "higher",
-               "P_flops: FLOP of the four products that the coursework counts, in their time"),
+        Metric(
+            "exchange", "s", "lower", "of it: gradients copied to the host, added up, copied back"
+        ),
+        Metric(
+            "compute_rate",
+            "FLOP/s",
+            "higher",
+            "P_flops: FLOP of the four products that the coursework counts, in their time",
+        ),
         Metric("explained", "1", None, "the phases' sum over the whole batch"),
         Metric("error", "1", "lower", "of weights after three batches, against NumPy in float64"),
     ),
-    {"ranks": (1, 2, 4, 8), "way": ("mpi", "cuda_mpi", "nccl", "gloo"), "hidden": (512,), "batch": (3000, 12000),
-     "dtype": ("float32", "float64"), "product": ("own", "torch")},
-    Requires(gpus="ranks", modules=("numba.cuda", "torch"), also=(takes_gpu_memory,)), timeout=180,
+    {
+        "ranks": (1, 2, 4, 8),
+        "way": ("mpi", "cuda_mpi", "nccl", "gloo"),
+        "hidden": (512,),
+        "batch": (3000, 12000),
+        "dtype": ("float32", "float64"),
+        "product": ("own", "torch"),
+    },
+    Requires(gpus="ranks", modules=("numba.cuda", "torch"), also=(takes_gpu_memory,)),
+    timeout=180,
     terms=TERMS,
-    description="A batch of data-parallel training on GPUs, whole and phase by phase, gradients added up in four ways.",
-)  # fmt: skip
+    description=(
+        "A batch of data-parallel training on GPUs, whole and phase by phase, gradients added up in"
+        " four ways."
+    ),
+)
 PHASES_CPU = on_cpu(
-    PHASES, "A batch of data-parallel training between processes on the CPU, whole and phase by phase.", timeout=120
+    PHASES,
+    "A batch of data-parallel training between processes on the CPU, whole and phase by phase.",
+    timeout=120,
 )

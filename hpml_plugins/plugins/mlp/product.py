@@ -1,4 +1,5 @@
-"""C = alpha · op(A) op(B) + beta · C of torch tensors by the tiled kernel. Imports torch and numba.cuda."""
+"""C = alpha · op(A) op(B) + beta · C of torch tensors by the tiled kernel. Imports torch and
+numba.cuda."""
 
 from __future__ import annotations
 
@@ -14,7 +15,17 @@ from numba.cuda.extending import intrinsic
 
 from hpml_plugins import Bench
 from hpml_plugins.plugins.mlp.tile_kernel import add_parts, make_access, make_kernel
-from hpml_plugins.plugins.mlp.tiles import ACCESS, FEW, TILES, Dtype, Kind, Tile, Variant, kind_of, worth_trying
+from hpml_plugins.plugins.mlp.tiles import (
+    ACCESS,
+    FEW,
+    TILES,
+    Dtype,
+    Kind,
+    Tile,
+    Variant,
+    kind_of,
+    worth_trying,
+)
 
 #: How long each tile is tried on a shape, s, and how long it is warmed up before.
 TRIAL, WARM_UP = 5e-3, 2e-3
@@ -27,7 +38,8 @@ MOST_BOUND = 64
 class Tiled:
     """The product by our kernel, each shape with the tile that was fastest on it: `chosen`.
 
-    many: whether all tiles are tried, or the few that a network needs. Matrices must be contiguous, on the current GPU.
+    many: whether all tiles are tried, or the few that a network needs. Matrices must be contiguous,
+    on the current GPU.
     """
 
     def __init__(self, bench: Bench, *, many: bool = False) -> None:
@@ -37,10 +49,23 @@ class Tiled:
         self._bound: dict[tuple[Any, ...], Callable[[], None]] = {}
         self.chosen: dict[tuple[Variant, Dtype, int, int, int], Tile] = {}
 
-    def __call__(self, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0) -> None:
+    def __call__(
+        self, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0
+    ) -> None:
         """C = alpha · op(A) op(B) + beta · C. A shape that is new is tuned first."""
         stream = torch.cuda.current_stream().cuda_stream
-        known = (variant, c.data_ptr(), a.data_ptr(), b.data_ptr(), c.shape, a.shape, c.dtype, alpha, beta, stream)
+        known = (
+            variant,
+            c.data_ptr(),
+            a.data_ptr(),
+            b.data_ptr(),
+            c.shape,
+            a.shape,
+            c.dtype,
+            alpha,
+            beta,
+            stream,
+        )
         if known not in self._bound:
             m, n, k, dtype = shape_of(c, a, variant)
             key = (variant, dtype, m, n, k)
@@ -52,9 +77,13 @@ class Tiled:
         self._bound[known]()
 
     def tried(self, c: Any, a: Any, b: Any, variant: Variant) -> dict[Tile, float]:
-        """A first look at how long a product of this shape takes with each tile, s, the fastest first."""
+        """A first look at how long a product of this shape takes with each tile, s, the fastest
+        first."""
         m, n, k, dtype = shape_of(c, a, variant)
-        into, plan = torch.empty_like(c), self._bench.plan.but(budget=TRIAL, warm_up=WARM_UP, fewest=3)
+        into, plan = (
+            torch.empty_like(c),
+            self._bench.plan.but(budget=TRIAL, warm_up=WARM_UP, fewest=3),
+        )
 
         def seconds(tile: Tile) -> float:
             return self._bench.time(bound(tile, into, a, b, variant), plan=plan, quiet=True).median
@@ -66,7 +95,8 @@ class Tiled:
 def bound(
     tile: Tile, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0
 ) -> Callable[[], None]:
-    """What does it with this tile, on the stream that is current now: matrices are wrapped for numba only once."""
+    """What does it with this tile, on the stream that is current now: matrices are wrapped for
+    numba only once."""
     m, n, k, dtype = shape_of(c, a, variant)
     aligned = not any(x.data_ptr() % ACCESS for x in (a, b, c))
     kernel = compiled(kind_of(tile, variant, dtype, m, n, k, aligned=aligned))

@@ -1,4 +1,5 @@
-"""The network in NumPy and float64, against which all training is checked, and the images. Imports NumPy."""
+"""The network in NumPy and float64, against which all training is checked, and the images. Imports
+NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from hpml_plugins.plugins.mlp.formulas import Job
 Array = Any
 #: The coursework document's regularisation and learning rate.
 REG, RATE = 1e-4, 0.01
-#: Made-up images: how many for training and testing, inputs, classes, and how much of each is its class's own picture.
+#: Made-up images: how many for training and testing, inputs, classes, and how much of each is its
+#: class's own picture.
 MADE = (6000, 1000, 784, 10)
 OWN = 0.35
 
@@ -29,7 +31,8 @@ class Images(NamedTuple):
 
 
 def load_images(bench: Bench, name: str) -> Images:
-    """The data set of this name; "made" are ten pictures in noise, for nodes that have none. Skips where it is not."""
+    """The data set of this name; "made" are ten pictures in noise, for nodes that have none. Skips
+    where it is not."""
     if name == "made":
         train, test, inputs, classes = MADE
         random = np.random.RandomState(bench.seed)
@@ -38,19 +41,26 @@ def load_images(bench: Bench, name: str) -> Images:
         x = OWN * pictures[labels] + (1 - OWN) * random.rand(train + test, inputs)
         return Images(x[:train], labels[:train], x[train:], labels[train:], classes)
     data = bench.data(name)
-    train_x, test_x = (part.images.numpy().reshape(len(part.images), -1) / 255.0 for part in (data.train, data.test))
-    return Images(train_x, data.train.labels.numpy(), test_x, data.test.labels.numpy(), len(data.classes))
+    train_x, test_x = (
+        part.images.numpy().reshape(len(part.images), -1) / 255.0
+        for part in (data.train, data.test)
+    )
+    return Images(
+        train_x, data.train.labels.numpy(), test_x, data.test.labels.numpy(), len(data.classes)
+    )
 
 
 def first_weights(job: Job, seed: int) -> list[Array]:
-    """W1 (H × D), b1, W2 (C × H), b2 before the first step: weights normal with deviation 0.1, biases 0; float64."""
+    """W1 (H × D), b1, W2 (C × H), b2 before the first step: weights normal with deviation 0.1,
+    biases 0; float64."""
     random = np.random.RandomState(seed)
     w1, w2 = 0.1 * random.randn(job.hidden, job.inputs), 0.1 * random.randn(job.classes, job.hidden)
     return [w1, np.zeros(job.hidden), w2, np.zeros(job.classes)]
 
 
 def random_batch(job: Job, seed: int) -> tuple[Array, Array]:
-    """Random images (B × D, from 0 to 1, float64) and labels (B): for times, which do not depend on what is seen."""
+    """Random images (B × D, from 0 to 1, float64) and labels (B): for times, which do not depend on
+    what is seen."""
     random = np.random.RandomState(seed)
     return random.rand(job.batch, job.inputs), random.randint(job.classes, size=job.batch)
 
@@ -85,9 +95,15 @@ def gradient(weights: list[Array], images: Array, targets: Array) -> list[Array]
 
 
 def train(
-    weights: list[Array], images: Array, labels: Array, batches: Iterable[slice], rate: float = RATE, reg: float = REG
+    weights: list[Array],
+    images: Array,
+    labels: Array,
+    batches: Iterable[slice],
+    rate: float = RATE,
+    reg: float = REG,
 ) -> list[Array]:
-    """The weights after one step of gradient descent for each batch.  reg: of ½ reg (|W1|² + |W2|²)."""
+    """The weights after one step of gradient descent for each batch.  reg: of ½ reg (|W1|² +
+    |W2|²)."""
     weights = [each.copy() for each in weights]
     targets = one_hot(labels, len(weights[3]))
     for batch in batches:
@@ -105,6 +121,7 @@ def precision(weights: list[Array], images: Images) -> float:
 
 
 def relative_error(found: list[Array], wanted: list[Array]) -> float:
-    """The largest over W1 and W2 of |found − wanted| / |wanted| (Frobenius), as the document compares weights."""
+    """The largest over W1 and W2 of |found − wanted| / |wanted| (Frobenius), as the document
+    compares weights."""
     pairs = [(np.asarray(found[i], dtype=np.float64), wanted[i]) for i in (0, 2)]
     return max(float(np.linalg.norm(one - other) / np.linalg.norm(other)) for one, other in pairs)

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hpml_plugins import Benchmark, Metric, Rank
-from hpml_plugins.plugins.mlp.formulas import COMPUTED, EXCHANGE, RATE_UNITS, STEP, TERMS, Job, total
+from hpml_plugins.plugins.mlp.formulas import (
+    COMPUTED,
+    EXCHANGE,
+    RATE_UNITS,
+    STEP,
+    TERMS,
+    Job,
+    total,
+)
 from hpml_plugins.plugins.mlp.overlap import OVERLAP
 from hpml_plugins.plugins.mlp.phases import PROFILED, Result, attach_rows, on_cpu, on_ranks
 
 
 def on_rank(rank: Rank, job: Job) -> Result:
-    """A batch both ways: check the weights, count what is handed over, time it; the data-parallel phases too."""
+    """A batch both ways: check the weights, count what is handed over, time it; the data-parallel
+    phases too."""
     from hpml_plugins.plugins.mlp.training import CHECKED, SplitTrainer, Trainer
 
     trainer = Trainer(rank, job)
@@ -30,7 +39,12 @@ def on_rank(rank: Rank, job: Job) -> Result:
     if rank.index == 0:
         attach_rows(rank.bench, "rates", [job.rates(times)], RATE_UNITS)
         counted: list[float] = [job.parameters * job.item, job.batch * job.classes * job.item]
-        numbers = {"time": [data.median, model.median], "predicted": predicted, "handed": handed, "counted": counted}
+        numbers = {
+            "time": [data.median, model.median],
+            "predicted": predicted,
+            "handed": handed,
+            "counted": counted,
+        }
         units = {"time": "s", "predicted": "s", "handed": "B", "counted": "B"}
         rank.bench.series("predicted", {"how": ["data", "model"], **numbers}, units)
     return {
@@ -46,8 +60,9 @@ def on_rank(rank: Rank, job: Job) -> Result:
 def predict_both(job: Job, times: Mapping[str, float]) -> list[float]:
     """Seconds of a batch, data and model parallel, images apart, from the data-parallel phases.
 
-    Both do the same work: H / p rows for all images equal H rows for 1 / p of the images. A rank does 1 / p of it.
-    Instead of the gradients, B C outputs are copied and reduced; the time is taken to be in proportion.
+    Both do the same work: H / p rows for all images equal H rows for 1 / p of the images. A rank
+    does 1 / p of it. Instead of the gradients, B C outputs are copied and reduced; the time is
+    taken to be in proportion.
     """
     compute, exchange, step = total(times, COMPUTED), total(times, EXCHANGE), times[STEP]
     fewer = job.batch * job.classes / job.parameters
@@ -55,19 +70,29 @@ def predict_both(job: Job, times: Mapping[str, float]) -> list[float]:
 
 
 SPLIT = Benchmark(
-    "mlp_split", on_ranks(on_rank),
+    "mlp_split",
+    on_ranks(on_rank),
     (
         Metric("data", "s", "lower", "a batch, data parallel; images lie on the device in both"),
         Metric("model", "s", "lower", "a batch, model parallel"),
-        Metric("data_bytes", "B", "lower",
-               "handed over to be added up by each rank in a batch, data parallel, counted"),
+        Metric(
+            "data_bytes",
+            "B",
+            "lower",
+            "handed over to be added up by each rank in a batch, data parallel, counted",
+        ),
         Metric("model_bytes", "B", "lower", "the same, model parallel"),
         Metric("gain", "1", None, "data over model"),
         Metric("predicted_gain", "1", None, "the same by the rates of the data-parallel phases"),
     ),
     {**OVERLAP.grid, "batch": (3000,)},
-    OVERLAP.requires, timeout=180,
+    OVERLAP.requires,
+    timeout=180,
     terms=TERMS,
-    description="Model parallel (W1 by rows, W2 by columns) against data parallel on GPUs: bytes and time.",
-)  # fmt: skip
-SPLIT_CPU = on_cpu(SPLIT, "Model parallel against data parallel between processes on the CPU.", timeout=120)
+    description=(
+        "Model parallel (W1 by rows, W2 by columns) against data parallel on GPUs: bytes and time."
+    ),
+)
+SPLIT_CPU = on_cpu(
+    SPLIT, "Model parallel against data parallel between processes on the CPU.", timeout=120
+)

@@ -1,5 +1,5 @@
-"""The tiled product as a kernel, and the code of its parts that numba would not compile with wide accesses and with all
-sums in registers. Imports numba and llvmlite.
+"""The tiled product as a kernel, and the code of its parts that numba would not compile with wide
+accesses and with all sums in registers. Imports numba and llvmlite.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ _INDEX = ir.IntType(64)
 
 
 def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
-    """The uncompiled kernel `multiply(alpha, a, b, beta, c, m, n, k)`: C = alpha · op(A) op(B) + beta · C.
+    """The uncompiled kernel `multiply(alpha, a, b, beta, c, m, n, k)`: C = alpha · op(A) op(B) +
+    beta · C.
 
-    access: `make_access` of this kind.  a, b, c: contiguous vectors that hold the matrices row by row.  m, n, k: op(A)
-    is m × k.  Launched with `tile.threads` threads over `tile.blocks`. While a tile is multiplied the next one is
-    fetched: first into registers, then into the other half of shared memory.  A split kind computes one part of the
-    depth per layer of the grid, each into an m × n matrix of its own in c, for `add_parts`.  alignment: of shared
-    memory, B; None for numba's simulator, which knows none.
+    access: `make_access` of this kind.  a, b, c: contiguous vectors that hold the matrices row by
+    row.  m, n, k: op(A) is m × k.  Launched with `tile.threads` threads over `tile.blocks`. While a
+    tile is multiplied the next one is fetched: first into registers, then into the other half of
+    shared memory.  A split kind computes one part of the depth per layer of the grid, each into an
+    m × n matrix of its own in c, for `add_parts`.  alignment: of shared memory, B; None for numba's
+    simulator, which knows none.
     """
     tile, width, lanes, dtype, split = kind.tile, kind.width, kind.lanes, kind.dtype, kind.split
     rows, columns, depth = tile.rows, tile.columns, tile.depth
@@ -35,7 +37,11 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
     a_rows, b_rows = tile.threads // a_line, tile.threads // b_line
     a_stage, b_stage = depth * a_pitch, depth * b_pitch
     of_a, of_b = 2 * a_stage, 2 * b_stage
-    warp_rows, warp_columns, warps_across = WARP_ROWS, WARP_COLUMNS, columns // tile.wide // WARP_COLUMNS
+    warp_rows, warp_columns, warps_across = (
+        WARP_ROWS,
+        WARP_COLUMNS,
+        columns // tile.wide // WARP_COLUMNS,
+    )
     zeros = (getattr(numpy, dtype)(0),) * (tile.high * tile.wide)
     multiply_add, write = access.multiply_add, access.write
     fetch_a, fetch_b, put_a, put_b = access.fetch_a, access.fetch_b, access.put_a, access.put_b
@@ -46,7 +52,8 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
         thread = cuda.threadIdx.x
         top, left = cuda.blockIdx.y * rows, cuda.blockIdx.x * columns
 
-        # What lies in line is depth where the matrix must be turned, else rows of A or columns of B.
+        # What lies in line is depth where the matrix must be turned, else rows of A or columns of
+        # B.
         line, place = thread // a_line, thread % a_line * width
         if a_turned:
             a_row, a_column, a_high, a_long, a_down, a_right = top + line, place, m, k, 0, depth
@@ -89,14 +96,18 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
                 b_row, b_column, b_at = b_row + b_down, b_column + b_right, b_at + b_move
                 next_a = fetch_a(a, a_at, a_step, a_row, a_high, a_column, a_long)
                 next_b = fetch_b(b, b_at, b_step, b_row, b_high, b_column, b_long)
-            sums = multiply_add(shared_a, half * a_stage + a_read, shared_b, half * b_stage + b_read, sums)
+            sums = multiply_add(
+                shared_a, half * a_stage + a_read, shared_b, half * b_stage + b_read, sums
+            )
             if number < tiles:
                 half = 1 - half
                 put_a(shared_a, half * a_stage + a_put, next_a)
                 put_b(shared_b, half * b_stage + b_put, next_b)
                 cuda.syncthreads()
         if split:
-            write(c[cuda.blockIdx.z * m * n :], sums, alpha, beta, top + a_read, left + b_read, m, n)
+            write(
+                c[cuda.blockIdx.z * m * n :], sums, alpha, beta, top + a_read, left + b_read, m, n
+            )
         else:
             write(c, sums, alpha, beta, top + a_read, left + b_read, m, n)
 
@@ -104,7 +115,8 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
 
 
 def add_parts(alpha: Any, partial: Any, beta: Any, c: Any, parts: Any) -> None:
-    """The uncompiled kernel C = alpha · (sum of `parts` matrices of C's size) + beta · C, one element per thread.
+    """The uncompiled kernel C = alpha · (sum of `parts` matrices of C's size) + beta · C, one
+    element per thread.
 
     partial: the matrices, one after the other, added in this order. C is not read where beta is 0.
     """
@@ -120,17 +132,18 @@ def add_parts(alpha: Any, partial: Any, beta: Any, c: Any, parts: Any) -> None:
 
 
 def make_access(kind: Kind, intrinsic: Any) -> Any:
-    """`fetch_a`, `fetch_b`, `put_a`, `put_b`, `multiply_add` and `write` for this kind, which numba's kernels can call.
+    """`fetch_a`, `fetch_b`, `put_a`, `put_b`, `multiply_add` and `write` for this kind, which
+    numba's kernels can call.
 
-    They are straight-line code: every loop below runs while the code is made, so that nothing is indexed at run time
-    and all sums stay in registers. Arrays are contiguous vectors of one dtype; nothing is checked.
-    intrinsic: numba's decorator of that name, for CUDA or (in tests) for CPUs.
+    They are straight-line code: every loop below runs while the code is made, so that nothing is
+    indexed at run time and all sums stay in registers. Arrays are contiguous vectors of one dtype;
+    nothing is checked. intrinsic: numba's decorator of that name, for CUDA or (in tests) for CPUs.
     """
     own = getattr(types, kind.dtype)
 
     def make(emit: Any, *details: Kind | Operand, count: int = 0) -> Any:
-        """The function whose code `emit(*details, builder, …)` makes from its arguments: arrays as pointers, tuples as
-        lists. It returns a tuple of `count` numbers.
+        """The function whose code `emit(*details, builder, …)` makes from its arguments: arrays as
+        pointers, tuples as lists. It returns a tuple of `count` numbers.
         """
         emit = functools.partial(emit, *details)
 
@@ -144,7 +157,11 @@ def make_access(kind: Kind, intrinsic: Any) -> Any:
                         value = [builder.extract_value(value, i) for i in range(len(its_type))]
                     plain.append(value)
                 found = emit(builder, *plain)
-                return context.make_tuple(builder, signature.return_type, found) if count else context.get_dummy_value()
+                return (
+                    context.make_tuple(builder, signature.return_type, found)
+                    if count
+                    else context.get_dummy_value()
+                )
 
             wanted = [types.int64 if isinstance(each, types.Integer) else each for each in given]
             return (types.UniTuple(own, count) if count else types.void)(*wanted), generate
@@ -163,10 +180,19 @@ def make_access(kind: Kind, intrinsic: Any) -> Any:
 
 
 def _fetch(
-    kind: Kind, operand: Operand, builder: Any,
-    x: Any, at: Any, step: Any, row: Any, rows: Any, column: Any, columns: Any,
-) -> list[Any]:  # fmt: skip
-    """What a thread reads of a tile: accesses at at, at + step, …; zeros where one is not inside rows × columns.
+    kind: Kind,
+    operand: Operand,
+    builder: Any,
+    x: Any,
+    at: Any,
+    step: Any,
+    row: Any,
+    rows: Any,
+    column: Any,
+    columns: Any,
+) -> list[Any]:
+    """What a thread reads of a tile: accesses at at, at + step, …; zeros where one is not inside
+    rows × columns.
 
     row, column: where the first access is.
     """
@@ -179,25 +205,35 @@ def _fetch(
             continue
         down = _INDEX(i * (kind.tile.threads // operand.line))
         inside = builder.and_(builder.icmp_signed("<", builder.add(row, down), rows), in_line)
-        # Outside of the matrix its first elements are read, and zeros taken: no branch for each access.
+        # Outside of the matrix its first elements are read, and zeros taken: no branch for each
+        # access.
         loaded = _load(builder, x, builder.select(inside, place, _INDEX(0)), kind.width)
         values += [builder.select(inside, value, value.type(0.0)) for value in loaded]
     return values
 
 
-def _put(kind: Kind, operand: Operand, builder: Any, shared: Any, at: Any, values: list[Any]) -> None:
+def _put(
+    kind: Kind, operand: Operand, builder: Any, shared: Any, at: Any, values: list[Any]
+) -> None:
     """What was fetched into shared memory."""
     row_step = kind.tile.threads // operand.line
     for i in range(operand.loads):
         parts = values[i * kind.width : (i + 1) * kind.width]
         if operand.turned:
             for j, part in enumerate(parts):
-                _store(builder, shared, builder.add(at, _INDEX(i * row_step + j * operand.pitch)), [part])
+                _store(
+                    builder,
+                    shared,
+                    builder.add(at, _INDEX(i * row_step + j * operand.pitch)),
+                    [part],
+                )
         else:
             _store(builder, shared, builder.add(at, _INDEX(i * row_step * operand.pitch)), parts)
 
 
-def _multiply_add(kind: Kind, builder: Any, a: Any, a_at: Any, b: Any, b_at: Any, sums: list[Any]) -> list[Any]:
+def _multiply_add(
+    kind: Kind, builder: Any, a: Any, a_at: Any, b: Any, b_at: Any, sums: list[Any]
+) -> list[Any]:
     """The sums (high · wide) after one tile. a_at, b_at: the thread's first element."""
     tile, lanes = kind.tile, kind.lanes
 
@@ -205,7 +241,12 @@ def _multiply_add(kind: Kind, builder: Any, a: Any, a_at: Any, b: Any, b_at: Any
         """A thread's rows (or columns) of one level, in accesses spread over the tile."""
         values: list[Any] = []
         for i in range(0, part, lanes):
-            values += _load(builder, data, builder.add(at, _INDEX(start + _spread(kind, i, extent, part))), lanes)
+            values += _load(
+                builder,
+                data,
+                builder.add(at, _INDEX(start + _spread(kind, i, extent, part))),
+                lanes,
+            )
         return values
 
     for level in range(tile.depth):
@@ -218,9 +259,19 @@ def _multiply_add(kind: Kind, builder: Any, a: Any, a_at: Any, b: Any, b_at: Any
 
 
 def _write(
-    kind: Kind, builder: Any, c: Any, sums: list[Any], alpha: Any, beta: Any, row: Any, column: Any, m: Any, n: Any
+    kind: Kind,
+    builder: Any,
+    c: Any,
+    sums: list[Any],
+    alpha: Any,
+    beta: Any,
+    row: Any,
+    column: Any,
+    m: Any,
+    n: Any,
 ) -> None:
-    """C = alpha · sums + beta · C; C is not read where beta is 0. row, column: of the thread's first element."""
+    """C = alpha · sums + beta · C; C is not read where beta is 0. row, column: of the thread's
+    first element."""
     tile, width = kind.tile, kind.width
 
     def write_row(i: int, *, keep: bool) -> None:
@@ -231,12 +282,16 @@ def _write(
             place = builder.add(column, _INDEX(_spread(kind, j, tile.columns, tile.wide)))
             first = i * tile.wide + j
             parts = [builder.fmul(alpha, each) for each in sums[first : first + width]]
-            inside = builder.and_(in_rows, builder.icmp_signed("<", place, n)) if kind.guarded else None
+            inside = (
+                builder.and_(in_rows, builder.icmp_signed("<", place, n)) if kind.guarded else None
+            )
             with builder.if_then(inside) if kind.guarded else nullcontext():
                 at = builder.add(start, place)
                 if keep:
                     old = _load(builder, c, at, width)
-                    parts = [builder.fma(beta, was, part) for was, part in zip(old, parts, strict=True)]
+                    parts = [
+                        builder.fma(beta, was, part) for was, part in zip(old, parts, strict=True)
+                    ]
                 _store(builder, c, at, parts)
 
     with builder.if_else(builder.fcmp_ordered("==", beta, beta.type(0.0))) as branches:
@@ -247,7 +302,8 @@ def _write(
 
 
 def _spread(kind: Kind, i: int, extent: int, part: int) -> int:
-    """Where the i-th of a thread's `part` rows (or columns) is: its accesses are spread over the tile's `extent`."""
+    """Where the i-th of a thread's `part` rows (or columns) is: its accesses are spread over the
+    tile's `extent`."""
     return i // kind.lanes * (extent // (part // kind.lanes)) + i % kind.lanes
 
 
@@ -271,4 +327,6 @@ def _wide(builder: Any, data: Any, at: Any, width: int) -> tuple[Any, int]:
     address = builder.gep(data, [at])
     element = address.type.pointee
     item = ITEM["float32" if isinstance(element, ir.FloatType) else "float64"]
-    return builder.bitcast(address, ir.VectorType(element, width).as_pointer(address.type.addrspace)), width * item
+    return builder.bitcast(
+        address, ir.VectorType(element, width).as_pointer(address.type.addrspace)
+    ), width * item

@@ -1,4 +1,5 @@
-"""How the tiled product can be cut up, and the search for the best way. Pure: nothing here touches a GPU."""
+"""How the tiled product can be cut up, and the search for the best way. Pure: nothing here touches
+a GPU."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ Dtype = Literal["float32", "float64"]
 ITEM = {"float32": 4, "float64": 8}
 #: B in one access: the widest that a thread has.
 ACCESS = 16
-#: Threads of a warp, as rows and columns of the tile's threads: what 32 threads read of A and B is then 4 and 8
-#: accesses, one bank conflict less than in a line.
+#: Threads of a warp, as rows and columns of the tile's threads: what 32 threads read of A and B is
+#: then 4 and 8 accesses, one bank conflict less than in a line.
 WARP_ROWS, WARP_COLUMNS = 4, 8
 
 
@@ -33,9 +34,11 @@ class Tile:
     #: Rows and columns of C that a thread makes, in registers.
     high: int
     wide: int
-    #: That a thread may use; 0: as the compiler likes. With 128 a multiprocessor holds two blocks of 256 threads.
+    #: That a thread may use; 0: as the compiler likes. With 128 a multiprocessor holds two blocks
+    #: of 256 threads.
     registers: int = 0
-    #: Into how many parts the depth is divided. Each has its own blocks; a second kernel adds up their sums.
+    #: Into how many parts the depth is divided. Each has its own blocks; a second kernel adds up
+    #: their sums.
     parts: int = 1
 
     @property
@@ -55,10 +58,14 @@ class Tile:
     def __str__(self) -> str:
         limit = f", {self.registers} registers" if self.registers else ""
         parts = f", {self.parts} parts" if self.parts > 1 else ""
-        return f"{self.rows}x{self.columns}x{self.depth}, {self.high}x{self.wide} a thread{limit}{parts}"
+        return (
+            f"{self.rows}x{self.columns}x{self.depth}, {self.high}x{self.wide} a"
+            f" thread{limit}{parts}"
+        )
 
 
-#: What is tried. The large ones are for large products: 64 to 128 sums a thread against 16 to 24 values read.
+#: What is tried. The large ones are for large products: 64 to 128 sums a thread against 16 to 24
+#: values read.
 TILES: Mapping[Dtype, tuple[Tile, ...]] = {
     "float32": (
         Tile(128, 128, 8, 8, 8),
@@ -76,12 +83,15 @@ TILES: Mapping[Dtype, tuple[Tile, ...]] = {
         Tile(32, 32, 16, 4, 4),
     ),
 }
-#: A tile that computes more than this many times what is wanted is not tried where another wastes less.
+#: A tile that computes more than this many times what is wanted is not tried where another wastes
+#: less.
 MOST_WASTE = 2.0
-#: Where every tile gives fewer blocks than a large card has multiprocessors, the product is tried in parts as well.
+#: Where every tile gives fewer blocks than a large card has multiprocessors, the product is tried
+#: in parts as well.
 FEW_BLOCKS = 128
 PARTS = (4, 8, 16, 32)
-#: What a network's products, of which two are 10 wide, choose from: each is compiled for each kind of product.
+#: What a network's products, of which two are 10 wide, choose from: each is compiled for each kind
+#: of product.
 FEW: Mapping[Dtype, tuple[Tile, ...]] = {
     "float32": (Tile(128, 128, 8, 8, 8, 128), Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)),
     "float64": (Tile(128, 64, 8, 8, 4), Tile(32, 32, 16, 4, 4)),
@@ -94,7 +104,8 @@ class Operand:
 
     #: Whether depth lies in line, so that the tile must be turned on its way to shared memory.
     turned: bool
-    #: Elements from one row in shared memory to the next: one access more than its length, for other banks.
+    #: Elements from one row in shared memory to the next: one access more than its length, for
+    #: other banks.
     pitch: int
     #: Accesses in what lies in line, and of each thread.
     line: int
@@ -108,7 +119,8 @@ class Kind:
     tile: Tile
     variant: Variant
     dtype: Dtype
-    #: Elements in one access to A and B: all that fit, or 1 where rows do not begin on an access's border.
+    #: Elements in one access to A and B: all that fit, or 1 where rows do not begin on an access's
+    #: border.
     width: int
     #: Whether the product may end inside a tile.
     guarded: bool
@@ -132,13 +144,21 @@ class Kind:
 
     def _operand(self, extent: int, *, turned: bool) -> Operand:
         line = (self.tile.depth if turned else extent) // self.width
-        return Operand(turned, extent + self.lanes, line, extent * self.tile.depth // (self.tile.threads * self.width))
+        return Operand(
+            turned,
+            extent + self.lanes,
+            line,
+            extent * self.tile.depth // (self.tile.threads * self.width),
+        )
 
 
-def kind_of(tile: Tile, variant: Variant, dtype: Dtype, m: int, n: int, k: int, *, aligned: bool = True) -> Kind:
+def kind_of(
+    tile: Tile, variant: Variant, dtype: Dtype, m: int, n: int, k: int, *, aligned: bool = True
+) -> Kind:
     """The fastest kind of the tile that is safe for op(A) m × k, op(B) k × n.
 
-    aligned: whether all three begin on the border of an access. Raises HpmlError for an empty product.
+    aligned: whether all three begin on the border of an access. Raises HpmlError for an empty
+    product.
     """
     if min(m, n, k) < 1:
         raise HpmlError(f"a product of {m} × {k} and {k} × {n} is empty")
@@ -150,9 +170,11 @@ def kind_of(tile: Tile, variant: Variant, dtype: Dtype, m: int, n: int, k: int, 
 
 
 def worth_trying(tiles: Iterable[Tile], m: int, n: int, k: int) -> list[Tile]:
-    """Those that do not compute many times what is wanted, as wide ones do for ten columns; at least the thriftiest.
+    """Those that do not compute many times what is wanted, as wide ones do for ten columns; at
+    least the thriftiest.
 
-    Where even the smallest of them gives too few blocks to occupy the card, they are tried in parts too.
+    Where even the smallest of them gives too few blocks to occupy the card, they are tried in parts
+    too.
     """
     thriftiest = min(tile.waste(m, n) for tile in tiles)
     chosen = [tile for tile in tiles if tile.waste(m, n) <= max(MOST_WASTE, thriftiest)]
@@ -162,7 +184,8 @@ def worth_trying(tiles: Iterable[Tile], m: int, n: int, k: int) -> list[Tile]:
 
 
 def in_parts(tile: Tile, k: int) -> list[Tile]:
-    """The tile with the depth k divided into the numbers of PARTS, or fewer parts: each has two tiles or more."""
+    """The tile with the depth k divided into the numbers of PARTS, or fewer parts: each has two
+    tiles or more."""
     tiles = -(-k // tile.depth)
     counts = (-(-tiles // -(-tiles // parts)) for parts in PARTS if 2 * parts <= tiles)
     return [replace(tile, parts=count) for count in counts]

@@ -1,4 +1,5 @@
-"""Training on ranks: data parallel in several ways, and model parallel; their times and weights. Imports torch."""
+"""Training on ranks: data parallel in several ways, and model parallel; their times and weights.
+Imports torch."""
 
 from __future__ import annotations
 
@@ -22,12 +23,14 @@ from hpml_plugins.plugins.mlp.network import Multiply, Network, Phases, make_mul
 
 #: How many batches are checked.
 CHECKED = 3
-#: The GPU is held back for at most so long, s, by a sleeping kernel that counts cycles; no card has more per second.
+#: The GPU is held back for at most so long, s, by a sleeping kernel that counts cycles; no card has
+#: more per second.
 LONGEST_SLEEP, CYCLES = 0.02, 2.2e9
 
 
 class Trainer:
-    """One rank's part of a data-parallel training on random images, which every batch copies from the host.
+    """One rank's part of a data-parallel training on random images, which every batch copies from
+    the host.
 
     multiply: the job's product, made if left out.
     """
@@ -55,7 +58,8 @@ class Trainer:
         self.compute(pieces)
 
     def compute(self, pieces: int = 1) -> None:
-        """One batch, without copying its images.  pieces: in how many W1's gradient is made, and sent meanwhile."""
+        """One batch, without copying its images.  pieces: in how many W1's gradient is made, and
+        sent meanwhile."""
         network = self.network
         network.forward()
         if pieces == 1:
@@ -80,7 +84,8 @@ class Trainer:
         return self.network.weights()
 
     def check(self, run: Callable[[], None], what: str) -> float:
-        """Train CHECKED batches from the first weights; their error, checked.  what: whose weights, for the message."""
+        """Train CHECKED batches from the first weights; their error, checked.  what: whose weights,
+        for the message."""
         self.network.load(self.first)
         for _ in range(CHECKED):
             run()
@@ -97,10 +102,12 @@ class Trainer:
         return error
 
     def profile(self, count: int) -> dict[str, float]:
-        """The median time of each phase of a batch over `count` batches, mean over ranks, s; 0 for one that it lacks.
+        """The median time of each phase of a batch over `count` batches, mean over ranks, s; 0 for
+        one that it lacks.
 
-        Ranks wait for one another before gradients are reduced, as in the coursework, so that waiting does
-        not count as reducing. A phase is what the GPU does; the host's time to launch is hidden, and is LAUNCHING.
+        Ranks wait for one another before gradients are reduced, as in the coursework, so that
+        waiting does not count as reducing. A phase is what the GPU does; the host's time to launch
+        is hidden, and is LAUNCHING.
         """
         rank, phases = self.rank, self.phases
         launches = []
@@ -140,24 +147,35 @@ class Trainer:
 
     def _on_host(self, values: Any) -> Any:
         tensor = torch.from_numpy(values).to(getattr(torch, self.job.dtype)).contiguous()
-        return tensor.pin_memory() if self.job.pinned and self.rank.device.startswith("cuda") else tensor
+        return (
+            tensor.pin_memory()
+            if self.job.pinned and self.rank.device.startswith("cuda")
+            else tensor
+        )
 
 
 class SplitTrainer(Trainer):
-    """One rank's part of a model-parallel training: H / p rows of W1 and columns of W2, and all images, on the device.
+    """One rank's part of a model-parallel training: H / p rows of W1 and columns of W2, and all
+    images, on the device.
 
-    The hidden layer needs nothing from other ranks; the outputs are reduced; every gradient stays with its weights.
+    The hidden layer needs nothing from other ranks; the outputs are reduced; every gradient stays
+    with its weights.
     """
 
     def __init__(self, rank: Rank, job: Job, multiply: Multiply) -> None:
         if job.hidden % rank.count:
-            raise HpmlError(f"a hidden layer of {job.hidden} cannot be split over {rank.count} ranks; use a multiple")
+            raise HpmlError(
+                f"a hidden layer of {job.hidden} cannot be split over {rank.count} ranks; use a"
+                " multiple"
+            )
         self.rank, self.job, self.phases = rank, job, Phases(rank.device)
         each = job.hidden // rank.count
         mine = slice(rank.index * each, (rank.index + 1) * each)
         w1, b1, w2, b2 = reference.first_weights(job, rank.bench.seed)
         self.first = [w1[mine], b1[mine], w2[:, mine].copy(), b2]
-        self.network = Network(replace(job, hidden=each, ranks=1), self.first, rank.device, multiply, self.phases)
+        self.network = Network(
+            replace(job, hidden=each, ranks=1), self.first, rank.device, multiply, self.phases
+        )
         self.exchange = make_exchange(rank, job, self.network.y, self.phases)
         x, labels = reference.random_batch(job, rank.bench.seed)
         self.network.x.copy_(torch.from_numpy(x))
@@ -176,12 +194,16 @@ class SplitTrainer(Trainer):
 
 
 class Prefetcher:
-    """Copies a batch's images on a stream of its own while the batch before is computed. GPUs only."""
+    """Copies a batch's images on a stream of its own while the batch before is computed. GPUs
+    only."""
 
     def __init__(self, trainer: Trainer, pieces: int) -> None:
         self._trainer, self._pieces = trainer, pieces
         self._stream = torch.cuda.Stream()
-        self._next = (torch.empty_like(trainer.network.x), torch.empty_like(trainer.network.targets))
+        self._next = (
+            torch.empty_like(trainer.network.x),
+            torch.empty_like(trainer.network.targets),
+        )
         self._fetch()
 
     def batch(self) -> None:
@@ -202,7 +224,8 @@ class Prefetcher:
 
 @functools.lru_cache(maxsize=1)
 def wanted_weights(job: Job, seed: int) -> list[Any]:
-    """The reference's weights after CHECKED batches of the random images; kept for all variants that are checked."""
+    """The reference's weights after CHECKED batches of the random images; kept for all variants
+    that are checked."""
     weights, images = reference.first_weights(job, seed), reference.random_batch(job, seed)
     return reference.train(weights, *images, [slice(0, job.batch)] * CHECKED)
 
@@ -210,10 +233,12 @@ def wanted_weights(job: Job, seed: int) -> list[Any]:
 def time_in_turns(
     runs: Mapping[str, Callable[[], object]], trainers: Sequence[Trainer], count: int, turns: int
 ) -> tuple[dict[str, list[float]], list[dict[str, float]]]:
-    """Times of whole batches by name, of the slowest rank, and median phases of each trainer's batch, s.
+    """Times of whole batches by name, of the slowest rank, and median phases of each trainer's
+    batch, s.
 
-    In turns of `count` batches, because the load of the host, and what its caches hold, must not differ between them.
-    Two more begin each turn and do not count. Ranks begin each batch together, as in `Trainer.profile`.
+    In turns of `count` batches, because the load of the host, and what its caches hold, must not
+    differ between them. Two more begin each turn and do not count. Ranks begin each batch together,
+    as in `Trainer.profile`.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     profiles: list[list[dict[str, float]]] = [[] for _ in trainers]
@@ -231,5 +256,8 @@ def time_in_turns(
             times[name] += map(max, zip(*rank.gather_numbers(taken[1:]), strict=True))
         for trainer, found in zip(trainers, profiles, strict=True):
             found.append(trainer.profile(count))
-    phases = [{name: statistics.median(each[name] for each in found) for name in found[0]} for found in profiles]
+    phases = [
+        {name: statistics.median(each[name] for each in found) for name in found[0]}
+        for found in profiles
+    ]
     return times, phases

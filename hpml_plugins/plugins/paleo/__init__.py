@@ -1,4 +1,5 @@
-"""PALEO: the time of a model predicted from FLOP, bytes and a card's published peak, and compared with this node's."""
+"""PALEO: the time of a model predicted from FLOP, bytes and a card's published peak, and compared
+with this node's."""
 
 from __future__ import annotations
 

@@ -11,13 +11,19 @@ from hpml_plugins.plugins.paleo import formulas
 Row = dict[str, Any]
 #: Metrics of `paleo_measure` that the table `sums` shows.
 SUMS = (
-    "forward", "forward_visible", "layers_hidden", "layers_synchronised", "hidden_ratio", "synchronised_ratio",
+    "forward",
+    "forward_visible",
+    "layers_hidden",
+    "layers_synchronised",
+    "hidden_ratio",
+    "synchronised_ratio",
     "training",
-)  # fmt: skip
+)
 
 
 def card(record: Record) -> GpuType | None:
-    """The published peaks of the Record's GPU; None on a CPU, for an unknown card and for unlike ones."""
+    """The published peaks of the Record's GPU; None on a CPU, for an unknown card and for unlike
+    ones."""
     names = {str(gpu["name"]) for gpu in record.gpus}
     return find_gpu(names.pop()) if len(names) == 1 else None
 
@@ -29,9 +35,10 @@ def _peak(record: Record) -> tuple[str | None, float | None]:
 
 
 def predicted(records: Sequence[Record]) -> Table:
-    """Not measured: (FLOP / peak + bytes / bandwidth) / percent of peak, summed over layers, with published peaks and
-    PALEO's own percent of peak. at_peak: FLOP / peak alone. peak_of: the published peak used; for float64 that of
-    tensor cores where the card has them. A K80 is one CUDA device, half of the board.
+    """Not measured: (FLOP / peak + bytes / bandwidth) / percent of peak, summed over layers, with
+    published peaks and PALEO's own percent of peak. at_peak: FLOP / peak alone. peak_of: the
+    published peak used; for float64 that of tensor cores where the card has them. A K80 is one CUDA
+    device, half of the board.
     """
     first: dict[tuple[object, ...], Record] = {}  # every machine predicts the same
     for record in records:
@@ -43,32 +50,49 @@ def predicted(records: Sequence[Record]) -> Table:
 def layers(records: Sequence[Record]) -> Table:
     """Layers with multiply-adds: measured alone, predicted, and their percent of peak.
 
-    float32 alone, and of each model and machine the largest batch: a page cannot hold all; the Records have the rest.
-    number: of the layer in its model.
+    float32 alone, and of each model and machine the largest batch: a page cannot hold all; the
+    Records have the rest. number: of the layer in its model.
     """
     largest: dict[tuple[object, ...], Record] = {}
     for record in records:
         key = (record.machine, record.params["model"])
         if record.params["dtype"] == "float32":
-            largest[key] = max(record, largest.get(key, record), key=lambda each: float(each.params["batch"]))
+            largest[key] = max(
+                record, largest.get(key, record), key=lambda each: float(each.params["batch"])
+            )
 
     def against(record: Record) -> Row:
         gpu = card(record)
         return {"peak": _peak(record)[1], "bandwidth": gpu.bandwidth if gpu else None}
 
-    counted = Table.of_series(largest.values(), "layers", "model", "batch", more=against).filtered(lambda r: r["flops"])
+    counted = Table.of_series(largest.values(), "layers", "model", "batch", more=against).filtered(
+        lambda r: r["flops"]
+    )
     numbers: dict[Any, int] = {}
 
     def compared(row: Row) -> Row:
         key = row["machine"], row["model"]
         numbers[key] = numbers.get(key, 0) + 1
-        found = {"number": numbers[key], "measured": row["alone"], **dict.fromkeys(("predicted", "at_peak", "ppp"))}
+        found = {
+            "number": numbers[key],
+            "measured": row["alone"],
+            **dict.fromkeys(("predicted", "at_peak", "ppp")),
+        }
         if not row["peak"]:
             return found
         work = (row["flops"], row["bytes"], row["peak"], row["bandwidth"])
-        share = formulas.percent_of_peak(row["flops"], row["alone"], row["peak"]) if row["alone"] else None
+        share = (
+            formulas.percent_of_peak(row["flops"], row["alone"], row["peak"])
+            if row["alone"]
+            else None
+        )
         predicted = formulas.layer_time(*work, formulas.default_ppp("compute"))
-        return {**found, "predicted": predicted, "at_peak": formulas.layer_time(*work), "ppp": share}
+        return {
+            **found,
+            "predicted": predicted,
+            "at_peak": formulas.layer_time(*work),
+            "ppp": share,
+        }
 
     units = {"measured": "s", "predicted": "s", "at_peak": "s", "ppp": "1"}
     shown = ("machine", "model", "batch", "layer", "number", "type", "flops", "bytes", *units)
@@ -76,9 +100,9 @@ def layers(records: Sequence[Record]) -> Table:
 
 
 def sums(records: Sequence[Record]) -> Table:
-    """forward: the whole pass, launches hidden. layers_hidden: each layer timed alone, launches hidden.
-    layers_synchronised: layer by layer with a synchronisation after each, like a framework's layer profiler. PPP:
-    achieved FLOP/s divided by the published peak.
+    """forward: the whole pass, launches hidden. layers_hidden: each layer timed alone, launches
+    hidden. layers_synchronised: layer by layer with a synchronisation after each, like a
+    framework's layer profiler. PPP: achieved FLOP/s divided by the published peak.
     """
     ratios = ("training / forward", "PPP forward", "PPP training")
 
@@ -87,15 +111,21 @@ def sums(records: Sequence[Record]) -> Table:
         training, forward = record.metrics["training"].median, record.metrics["forward"].median
         rates = (record.metrics[name].median for name in ("rate", "training_rate"))
         values = (training / forward, *(rate / peak if peak else None for rate in rates))
-        return {"precision": record.params["dtype"], "peak of": peak_of, **dict(zip(ratios, values, strict=True))}
+        return {
+            "precision": record.params["dtype"],
+            "peak of": peak_of,
+            **dict(zip(ratios, values, strict=True)),
+        }
 
     table = Table.of_records(records, *SUMS, more=compare, units=dict.fromkeys(ratios, "1"))
-    return table.select("machine", "model", "precision", "batch", *SUMS, ratios[0], "peak of", *ratios[1:])
+    return table.select(
+        "machine", "model", "precision", "batch", *SUMS, ratios[0], "peak of", *ratios[1:]
+    )
 
 
 def communication(records: Sequence[Record]) -> Table:
-    """PPP: bus bandwidth divided by the published NVLink peak of one direction (half of both). predicted: a ring at
-    PALEO's percent of peak for communication.
+    """PPP: bus bandwidth divided by the published NVLink peak of one direction (half of both).
+    predicted: a ring at PALEO's percent of peak for communication.
     """
 
     def predict(record: Record) -> Row:
@@ -105,7 +135,11 @@ def communication(records: Sequence[Record]) -> Table:
             return dict.fromkeys(("predicted", "link", "PPP"))
         nbytes, share = record.metrics["bytes"].median, formulas.default_ppp("communication")
         predicted = formulas.ring_all_reduce_time(nbytes, int(record.params["ranks"]), link, share)
-        return {"predicted": predicted, "link": link, "PPP": record.metrics["bus_bandwidth"].median / link}
+        return {
+            "predicted": predicted,
+            "link": link,
+            "PPP": record.metrics["bus_bandwidth"].median / link,
+        }
 
     units = {"predicted": "s", "link": "B/s", "PPP": "1"}
     table = Table.of_records(records, "bytes", "time", "bus_bandwidth", more=predict, units=units)
@@ -113,7 +147,9 @@ def communication(records: Sequence[Record]) -> Table:
     return table.select("machine", "model", "ranks", "bytes", **renamed, link="link", PPP="PPP")
 
 
-PREDICTED = dot_chart("gpu", Axis("forward", "predicted time per image", "s", log=True), "model", panel="dtype")
+PREDICTED = dot_chart(
+    "gpu", Axis("forward", "predicted time per image", "s", log=True), "model", panel="dtype"
+)
 AGAINST = line_chart(
     Axis("predicted", "predicted", "s", log=True),
     Axis("measured", "measured, layer alone", "s", log=True),
@@ -132,20 +168,44 @@ PPP = line_chart(
     also=["layer"],
 )
 AGAINST_CAPTION = (
-    "Layers with multiply-adds, float32, the largest batch; each layer is timed alone with its launch hidden. Above "
-    "the dashed line a layer is slower than predicted. at_peak: predicted for a platform without losses."
+    "Layers with multiply-adds, float32, the largest batch; each layer is timed alone with its"
+    " launch hidden. Above the dashed line a layer is slower than predicted. at_peak: predicted for"
+    " a platform without losses."
 )
 PPP_CAPTION = (
-    "FLOP divided by measured time and by the published float32 peak. Dashed: the single value that PALEO assumes for "
-    "all layers. Above 100 % an algorithm needs fewer FLOP than were counted. Processors without a published peak are "
-    "in the table only."
+    "FLOP divided by measured time and by the published float32 peak. Dashed: the single value that"
+    " PALEO assumes for all layers. Above 100 % an algorithm needs fewer FLOP than were counted."
+    " Processors without a published peak are in the table only."
 )
 FIGURES = [
-    Figure("predicted", "Predicted time per image on every GPU type", ("paleo_predict",), predicted, PREDICTED),
     Figure(
-        "against", "Predicted and measured time of each layer", ("paleo_measure",), layers, AGAINST, AGAINST_CAPTION
+        "predicted",
+        "Predicted time per image on every GPU type",
+        ("paleo_predict",),
+        predicted,
+        PREDICTED,
     ),
-    Figure("ppp", "Platform percent of peak of each layer", ("paleo_measure",), layers, PPP, PPP_CAPTION),
+    Figure(
+        "against",
+        "Predicted and measured time of each layer",
+        ("paleo_measure",),
+        layers,
+        AGAINST,
+        AGAINST_CAPTION,
+    ),
+    Figure(
+        "ppp",
+        "Platform percent of peak of each layer",
+        ("paleo_measure",),
+        layers,
+        PPP,
+        PPP_CAPTION,
+    ),
     Figure("sums", "The sum of the layers and the whole pass", ("paleo_measure",), sums),
-    Figure("communication", "All-reduce of the gradients and the links' peak", ("paleo_communication",), communication),
+    Figure(
+        "communication",
+        "All-reduce of the gradients and the links' peak",
+        ("paleo_communication",),
+        communication,
+    ),
 ]

@@ -1,4 +1,5 @@
-"""The benchmark `paleo_communication`: an all-reduce of a model's gradients, for the percent of peak of the links."""
+"""The benchmark `paleo_communication`: an all-reduce of a model's gradients, for the percent of
+peak of the links."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from hpml_plugins.workloads import bus_factor
 
 
 def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
-    """All-reduce the gradients of a model, all in one buffer; their bytes, and the time of one all-reduce."""
+    """All-reduce the gradients of a model, all in one buffer; their bytes, and the time of one
+    all-reduce."""
     import torch
     import torch.distributed as dist
 
@@ -27,7 +29,8 @@ def on_rank(rank: Rank, model: str) -> tuple[int, Samples]:
 
 
 def measure(bench: Bench, *, model: str, ranks: int) -> dict[str, Any]:
-    """All-reduce of the float32 gradients of `model`, over gloo without GPUs. Raises HpmlError for a single rank."""
+    """All-reduce of the float32 gradients of `model`, over gloo without GPUs. Raises HpmlError for
+    a single rank."""
     factor = bus_factor("all_reduce", ranks)
     if bench.device == "cpu" and ranks > 2:
         bench.skip("more than two ranks are measured on GPUs only")
@@ -43,7 +46,12 @@ COMMUNICATION = Benchmark(
     metrics=[
         Metric("bytes", "B", None, "of the gradients, float32"),
         Metric("time", "s", "lower", "of one all-reduce of all gradients, the mean over ranks"),
-        Metric("bus_bandwidth", "B/s", "higher", "2 (n − 1) / n · bytes / time, as nccl-tests defines it"),
+        Metric(
+            "bus_bandwidth",
+            "B/s",
+            "higher",
+            "2 (n − 1) / n · bytes / time, as nccl-tests defines it",
+        ),
     ],
     grid={"model": ("resnet50", "vgg16"), "ranks": (2, 4, 8)},
     requires=Requires(gpus="ranks", cpu_fallback=True, modules=("torch", "torchvision")),

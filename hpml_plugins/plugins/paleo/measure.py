@@ -1,4 +1,5 @@
-"""The benchmark `paleo_measure`: what a forward pass and a training step take here, whole and layer by layer."""
+"""The benchmark `paleo_measure`: what a forward pass and a training step take here, whole and layer
+by layer."""
 
 from __future__ import annotations
 
@@ -6,7 +7,12 @@ import statistics
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
-from hpml_plugins.plugins.paleo.formulas import LayerCost, find_precision, layer_costs, published_peak
+from hpml_plugins.plugins.paleo.formulas import (
+    LayerCost,
+    find_precision,
+    layer_costs,
+    published_peak,
+)
 from hpml_plugins.plugins.paleo.predict import MODELS
 
 #: s of sampling a whole pass.
@@ -16,8 +22,9 @@ BUDGET = 0.3
 def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, Any]:
     """Time a forward pass of `batch` pictures whole and by layer, and a training step whole.
 
-    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype: of all tensors;
-    "float32" forbids TF32.  Raises HpmlError for others, and for a model that cannot be traced.
+    model: as `hpml_plugins.count_model` takes it; of pictures, with one row of scores each.  dtype:
+    of all tensors; "float32" forbids TF32.  Raises HpmlError for others, and for a model that
+    cannot be traced.
     """
     from hpml_plugins import count_model
 
@@ -33,21 +40,31 @@ def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, An
 
     import torch
 
-    from hpml_plugins.plugins.paleo.network import Network, relative_error, time_alone, time_synchronised
+    from hpml_plugins.plugins.paleo.network import (
+        Network,
+        relative_error,
+        time_alone,
+        time_synchronised,
+    )
 
     if bench.device == "cpu":
-        # small layers on many threads measure how threads wait for one another; and for one core a sum can be compared
+        # small layers on many threads measure how threads wait for one another; and for one core a
+        # sum can be compared
         torch.set_num_threads(1)
     network = Network(model, dtype, batch, bench.device, bench.seed)
     error = network.error()
     tolerance = find_precision(dtype).tolerance
-    bench.check(error < tolerance, f"scores differ from float64's on the CPU by {error:.1e} of their length")
+    bench.check(
+        error < tolerance, f"scores differ from float64's on the CPU by {error:.1e} of their length"
+    )
 
     bench.progress("timing the whole", 0.2)
     forward = bench.time(network.forward, budget=BUDGET, name="forward")
     visible = forward
     if bench.device == "cuda":
-        visible = bench.time(network.forward, launch="visible", budget=BUDGET, name="forward_visible")
+        visible = bench.time(
+            network.forward, launch="visible", budget=BUDGET, name="forward_visible"
+        )
 
     graph = network.graph()
     layers, scores = time_alone(bench, graph, network.images)
@@ -77,7 +94,8 @@ def measure(bench: Bench, *, model: str, dtype: str, batch: int) -> dict[str, An
 
 
 def why_not(dtype: str, device: str, capability: str) -> str:
-    """Why a precision cannot be measured there; empty when it can.  capability: "9.0", empty where not known."""
+    """Why a precision cannot be measured there; empty when it can.  capability: "9.0", empty where
+    not known."""
     least = find_precision(dtype).capability
     if device == "cpu" and dtype not in ("float32", "float64"):
         return f"{dtype} is measured on GPUs only"
@@ -96,15 +114,26 @@ def warn_of_unknown_peak(bench: Bench, dtype: str) -> None:
         bench.warn(f"no platform percent of peak: {gpu.name} has no published {dtype} peak")
 
 
-def attach_layers(bench: Bench, costs: list[LayerCost], layers: Any, passes: list[list[float]]) -> None:
-    """The series `layers`, a row a path: FLOP and bytes by the count, seconds alone and between synchronisations."""
+def attach_layers(
+    bench: Bench, costs: list[LayerCost], layers: Any, passes: list[list[float]]
+) -> None:
+    """The series `layers`, a row a path: FLOP and bytes by the count, seconds alone and between
+    synchronisations."""
     synchronised = [statistics.median(each) for each in zip(*passes, strict=True)]
     rows = []
     for path in dict.fromkeys(layer.path for layer in layers):
-        calls = [(layer, seconds) for layer, seconds in zip(layers, synchronised, strict=True) if layer.path == path]
+        calls = [
+            (layer, seconds)
+            for layer, seconds in zip(layers, synchronised, strict=True)
+            if layer.path == path
+        ]
         leaf = all(layer.leaf for layer, _ in calls)
         # a leaf of torch.fx may have modules of its own inside (attention has its projection)
-        inside = [cost for cost in costs if cost.layer == path or (leaf and cost.layer.startswith(f"{path}."))]
+        inside = [
+            cost
+            for cost in costs
+            if cost.layer == path or (leaf and cost.layer.startswith(f"{path}."))
+        ]
         rows.append(
             {
                 "layer": path,
@@ -119,25 +148,51 @@ def attach_layers(bench: Bench, costs: list[LayerCost], layers: Any, passes: lis
     if (missing := sum(cost.flop for cost in costs) - sum(row["flops"] for row in rows)) > 0:
         bench.warn(f"{missing / 1e9:.3g} GFLOP were counted in layers that were not timed alone")
     units = {"calls": "1", "flops": "FLOP", "bytes": "B", "alone": "s", "synchronised": "s"}
-    bench.series("layers", {name: [row[name] for row in rows] for name in ("layer", "type", *units)}, units)
+    bench.series(
+        "layers", {name: [row[name] for row in rows] for name in ("layer", "type", *units)}, units
+    )
 
 
 MEASURE = Benchmark(
     "paleo_measure",
     measure,
     metrics=[
-        Metric("forward", "s", "lower", "of the whole batch; on a GPU its own time, launches hidden"),
-        Metric("forward_visible", "s", "lower", "as a loop of passes takes it: launches show where they are slower"),
+        Metric(
+            "forward", "s", "lower", "of the whole batch; on a GPU its own time, launches hidden"
+        ),
+        Metric(
+            "forward_visible",
+            "s",
+            "lower",
+            "as a loop of passes takes it: launches show where they are slower",
+        ),
         Metric("layers_hidden", "s", "lower", "sum over layers, each timed alone, launches hidden"),
-        Metric("layers_synchronised", "s", "lower", "sum over layers in a pass with a synchronisation after each"),
+        Metric(
+            "layers_synchronised",
+            "s",
+            "lower",
+            "sum over layers in a pass with a synchronisation after each",
+        ),
         Metric("hidden_ratio", "1", None, "layers_hidden / forward"),
-        Metric("synchronised_ratio", "1", "lower", "layers_synchronised / forward: what measuring layers adds"),
-        Metric("training", "s", "lower", "forward, loss and backward of the whole batch; no optimiser"),
+        Metric(
+            "synchronised_ratio",
+            "1",
+            "lower",
+            "layers_synchronised / forward: what measuring layers adds",
+        ),
+        Metric(
+            "training", "s", "lower", "forward, loss and backward of the whole batch; no optimiser"
+        ),
         Metric("rate", "FLOP/s", "higher", "counted FLOP / forward"),
-        Metric("training_rate", "FLOP/s", "higher", "counted FLOP of forward and backward / training"),
+        Metric(
+            "training_rate", "FLOP/s", "higher", "counted FLOP of forward and backward / training"
+        ),
     ],
     grid={"model": MODELS, "dtype": ("float32", "tf32", "float64"), "batch": (1, 32)},
     requires=Requires(gpus=1, cpu_fallback=True, modules=("torch", "torchvision", "fvcore")),
     timeout=180,
-    description="A forward pass and a training step, whole and layer by layer, against their FLOP: percent of peak.",
+    description=(
+        "A forward pass and a training step, whole and layer by layer, against their FLOP: percent"
+        " of peak."
+    ),
 )

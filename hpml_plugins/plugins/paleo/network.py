@@ -1,8 +1,9 @@
-"""A model on the device that measures: its forward pass, whole and layer by layer, and its training step.
+"""A model on the device that measures: its forward pass, whole and layer by layer, and its training
+step.
 
-Imports torch: for use inside `measure`. A layer is a node of torch.fx's graph: a leaf module (a convolution, a ReLU) or
-a function that a module calls (a sum of residuals, a concatenation). What only gives a view of its input (flatten,
-dropout in eval mode) is no work, not timed.
+Imports torch: for use inside `measure`. A layer is a node of torch.fx's graph: a leaf module (a
+convolution, a ReLU) or a function that a module calls (a sum of residuals, a concatenation). What
+only gives a view of its input (flatten, dropout in eval mode) is no work, not timed.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ from hpml_plugins import Bench, HpmlError, build_model
 
 Visit = Callable[[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
-#: Of one of up to 140 layers alone, on a card that is warm from the one before: s of warming up, s of sampling, samples
-#: at least (of short layers each the mean of up to 200 calls), and the wanted half-width of the median's interval.
+#: Of one of up to 140 layers alone, on a card that is warm from the one before: s of warming up, s
+#: of sampling, samples at least (of short layers each the mean of up to 200 calls), and the wanted
+#: half-width of the median's interval.
 WARM_UP, BUDGET, FEWEST, PRECISION = 0.01, 0.03, 3, 0.02
 #: Passes with synchronisations: at most; their budget, s; at least.
 PASSES, PASSES_BUDGET, FEWEST_PASSES = 30, 0.5, 3
 
 
 class Network:
-    """A model, its matrices drawn by He et al., a batch of random inputs and labels, in a precision on a device.
+    """A model, its matrices drawn by He et al., a batch of random inputs and labels, in a precision
+    on a device.
 
-    Raises HpmlError for an unknown model, and for one that does not take pictures or give one row of scores each.
+    Raises HpmlError for an unknown model, and for one that does not take pictures or give one row
+    of scores each.
     """
 
     def __init__(self, model: str, dtype: str, batch: int, device: str, seed: int) -> None:
@@ -56,7 +60,9 @@ class Network:
             raise
         except Exception as error:
             shape = "x".join(map(str, self.images.shape))
-            raise HpmlError(f"model {model!r} does not run on {shape}: {type(error).__name__}: {error}") from error
+            raise HpmlError(
+                f"model {model!r} does not run on {shape}: {type(error).__name__}: {error}"
+            ) from error
         if not isinstance(scores, torch.Tensor) or scores.dim() != 2:
             raise HpmlError(f"model {model!r} does not give one row of scores for each input")
         self.labels = torch.randint(scores.shape[1], (batch,), device=device)
@@ -68,24 +74,33 @@ class Network:
             return self.network(self.images)
 
     def train(self) -> None:
-        """Forward, cross entropy, backward; no optimiser. Gradients are made anew, not added to. Needs train mode."""
+        """Forward, cross entropy, backward; no optimiser. Gradients are made anew, not added to.
+        Needs train mode."""
         self.network.zero_grad(set_to_none=True)
         self.loss = torch.nn.functional.cross_entropy(self.network(self.images), self.labels)
         self.loss.backward()
 
     def error(self) -> float:
-        """Relative error (2-norm) of the first input's scores against float64 on the CPU; NaN where not finite."""
+        """Relative error (2-norm) of the first input's scores against float64 on the CPU; NaN where
+        not finite."""
         with torch.no_grad():
-            truth = copy.deepcopy(self.network).to("cpu", torch.float64)(self.images[:1].to("cpu", torch.float64))
+            truth = copy.deepcopy(self.network).to("cpu", torch.float64)(
+                self.images[:1].to("cpu", torch.float64)
+            )
         return relative_error(self.forward()[:1].cpu(), truth)
 
     def gradients_finite(self) -> bool:
-        """Whether the loss and all gradients of the last training step are finite, and every parameter has one."""
+        """Whether the loss and all gradients of the last training step are finite, and every
+        parameter has one."""
         gradients = [parameter.grad for parameter in self.network.parameters()]
-        return all(values is not None and bool(values.isfinite().all()) for values in (self.loss, *gradients))
+        return all(
+            values is not None and bool(values.isfinite().all())
+            for values in (self.loss, *gradients)
+        )
 
     def graph(self) -> Any:
-        """The model as a graph of its layers. Raises HpmlError for one that torch.fx cannot trace."""
+        """The model as a graph of its layers. Raises HpmlError for one that torch.fx cannot
+        trace."""
         try:
             return fx.symbolic_trace(self.network)
         except Exception as error:
@@ -118,7 +133,8 @@ class Walk(fx.Interpreter):  # type: ignore[misc]  # torch is untyped to mypy he
 
 @dataclass(frozen=True)
 class Layer:
-    """One node that works.  path: of its module; of a function: of the module that calls it.  leaf: is a whole module.
+    """One node that works.  path: of its module; of a function: of the module that calls it.  leaf:
+    is a whole module.
 
     seconds: alone, on a GPU with its launch hidden.
     """
@@ -130,23 +146,33 @@ class Layer:
 
 
 def time_alone(bench: Bench, graph: Any, images: Any) -> tuple[list[Layer], Any]:
-    """Time each layer alone on its own inputs of one pass, equal ones once; and the pass's result."""
+    """Time each layer alone on its own inputs of one pass, equal ones once; and the pass's
+    result."""
     times: dict[Any, Any] = {}
     layers: list[Layer] = []
 
-    def visit(node: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        what = f"{type(call).__qualname__} {call!r}" if node.op == "call_module" else str(node.target)
+    def visit(
+        node: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        what = (
+            f"{type(call).__qualname__} {call!r}" if node.op == "call_module" else str(node.target)
+        )
         key = what, repr(fx.node.map_aggregate((args, kwargs), _described))
         if key not in times:
             bench.progress(f"timing layer {node.name}", None)
             times[key] = _time_alone(bench, call, args, kwargs)
         if times[key]:
             leaf = node.op == "call_module"
-            path = node.target if leaf else next(reversed(node.meta.get("nn_module_stack") or {"": None}))
+            path = (
+                node.target
+                if leaf
+                else next(reversed(node.meta.get("nn_module_stack") or {"": None}))
+            )
             layers.append(Layer(node.name, str(path), leaf, times[key].median))
         return call(*args, **kwargs)
 
-    # the timer would collect garbage before each layer, and look through what importing torch has left each time
+    # the timer would collect garbage before each layer, and look through what importing torch has
+    # left each time
     gc.collect()
     gc.disable()
     try:
@@ -163,11 +189,18 @@ def time_alone(bench: Bench, graph: Any, images: Any) -> tuple[list[Layer], Any]
 
 def _described(value: Any) -> Any:
     """What of a tensor a layer's time depends on; anything else as it is."""
-    return f"{tuple(value.shape)} {value.stride()} {value.dtype}" if isinstance(value, torch.Tensor) else value
+    return (
+        f"{tuple(value.shape)} {value.stride()} {value.dtype}"
+        if isinstance(value, torch.Tensor)
+        else value
+    )
 
 
-def _time_alone(bench: Bench, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Samples of the time of one call, s; None for one that gives no tensor, or a view of its input."""
+def _time_alone(
+    bench: Bench, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Samples of the time of one call, s; None for one that gives no tensor, or a view of its
+    input."""
     own: list[Any] = []
 
     def copied(value: Any) -> Any:
@@ -176,7 +209,8 @@ def _time_alone(bench: Bench, call: Callable[..., Any], args: tuple[Any, ...], k
         own.append(value.clone())
         return own[-1]
 
-    copies = fx.node.map_aggregate(args, copied)  # an operation in place must not change what the pass goes on with
+    # an operation in place must not change what the pass goes on with
+    copies = fx.node.map_aggregate(args, copied)
     versions = [tensor._version for tensor in own]
     result = call(*copies, **kwargs)
     if not isinstance(result, torch.Tensor):
@@ -190,12 +224,15 @@ def _time_alone(bench: Bench, call: Callable[..., Any], args: tuple[Any, ...], k
 
 
 def time_synchronised(graph: Any, images: Any, layers: list[Layer]) -> list[list[float]]:
-    """s of every layer, pass by pass, by the host's clock, the device idle before and after each."""
+    """s of every layer, pass by pass, by the host's clock, the device idle before and after
+    each."""
     working = {layer.node for layer in layers}
     synchronise = torch.cuda.synchronize if images.is_cuda else lambda: None
     taken: list[float] = []
 
-    def visit(node: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def visit(
+        node: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if node.name not in working:
             return call(*args, **kwargs)
         synchronise()

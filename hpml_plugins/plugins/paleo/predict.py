@@ -1,4 +1,5 @@
-"""The benchmark `paleo_predict`: nothing is run but the count; the times are those of published cards."""
+"""The benchmark `paleo_predict`: nothing is run but the count; the times are those of published
+cards."""
 
 from __future__ import annotations
 
@@ -6,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Table, gpu_types
-from hpml_plugins.plugins.paleo.formulas import default_ppp, find_precision, layer_costs, layer_time, predict
+from hpml_plugins.plugins.paleo.formulas import (
+    default_ppp,
+    find_precision,
+    layer_costs,
+    layer_time,
+    predict,
+)
 
 #: The GPU type of the metrics: one CUDA device of it, half of the board.
 REFERENCE = "Tesla K80"
@@ -14,9 +21,11 @@ MODELS = ("alexnet", "vgg16", "googlenet", "resnet50")
 
 
 def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:
-    """Predict the time of one picture's forward pass and training step for every GPU type that publishes a peak.
+    """Predict the time of one picture's forward pass and training step for every GPU type that
+    publishes a peak.
 
-    model: as `hpml_plugins.count_model` takes it.  Raises HpmlError for an unknown model or precision.
+    model: as `hpml_plugins.count_model` takes it.  Raises HpmlError for an unknown model or
+    precision.
     """
     from hpml_plugins import count_model
 
@@ -24,8 +33,14 @@ def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:
     ppp = default_ppp("compute")
     count = count_model(model)
     costs = layer_costs(count, 1, dtype)
-    bench.check(sum(cost.flop for cost in costs) == count.total.flops, "FLOP of the layers differ from the model's")
-    bench.check(count.total.flops == count.torch_flops, "fvcore's count differs from torch's own flop_counter")
+    bench.check(
+        sum(cost.flop for cost in costs) == count.total.flops,
+        "FLOP of the layers differ from the model's",
+    )
+    bench.check(
+        count.total.flops == count.torch_flops,
+        "fvcore's count differs from torch's own flop_counter",
+    )
 
     found = {gpu.name: predict(costs, gpu, dtype, ppp) for gpu in gpu_types()}
     if lacking := [name for name, prediction in found.items() if not prediction]:
@@ -35,12 +50,21 @@ def measure(bench: Bench, *, model: str, dtype: str) -> dict[str, float]:
     columns: Mapping[str, Any] = Table.of(filter(None, found.values())).columns
     units = {"peak": "FLOP/s", "bandwidth": "B/s", "at_peak": "s", "forward": "s", "training": "s"}
     bench.series("gpus", columns, units)
-    k80 = [layer_time(cost.flop, cost.nbytes, reference["peak"], reference["bandwidth"], ppp) for cost in costs]
+    k80 = [
+        layer_time(cost.flop, cost.nbytes, reference["peak"], reference["bandwidth"], ppp)
+        for cost in costs
+    ]
     names = ("layer", "type", "flops", "bytes", "training_flops", "training_bytes")
     bench.series(
         "layers",
         {**dict(zip(names, zip(*costs, strict=True), strict=True)), "k80_forward": k80},
-        {"flops": "FLOP", "bytes": "B", "training_flops": "FLOP", "training_bytes": "B", "k80_forward": "s"},
+        {
+            "flops": "FLOP",
+            "bytes": "B",
+            "training_flops": "FLOP",
+            "training_bytes": "B",
+            "k80_forward": "s",
+        },
     )
     return {f"k80_{name}": reference[name] for name in ("at_peak", "forward", "training")}
 
@@ -49,13 +73,23 @@ PREDICT = Benchmark(
     "paleo_predict",
     measure,
     metrics=[
-        Metric("k80_at_peak", "s", None, "forward, one picture: FLOP over the published peak of half a K80"),
-        Metric("k80_forward", "s", None, "forward, one picture, by PALEO with its own percent of peak"),
+        Metric(
+            "k80_at_peak",
+            "s",
+            None,
+            "forward, one picture: FLOP over the published peak of half a K80",
+        ),
+        Metric(
+            "k80_forward", "s", None, "forward, one picture, by PALEO with its own percent of peak"
+        ),
         Metric("k80_training", "s", None, "forward and backward, one picture, by PALEO"),
     ],
     grid={"model": MODELS, "dtype": ("float32", "float64")},
     requires=Requires(modules=("torch", "torchvision", "fvcore")),
     timeout=120,
-    description="PALEO: predicted time of one picture on every GPU type with published peaks; the metrics are a K80's.",
+    description=(
+        "PALEO: predicted time of one picture on every GPU type with published peaks; the metrics"
+        " are a K80's."
+    ),
     rounds=1,
 )

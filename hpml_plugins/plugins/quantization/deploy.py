@@ -1,4 +1,5 @@
-"""The benchmarks `quantization_deploy_cuda` and `quantization_deploy_cpu`: a network quantized by a library."""
+"""The benchmarks `quantization_deploy_cuda` and `quantization_deploy_cpu`: a network quantized by a
+library."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
 
 MODELS = ("simple", "resnet18", "resnet50")
 DATA = ("digits", "cifar10", "cifar10-jpeg")
-#: By device; all but the first two are torchao's, or, fx, torch.ao's graph mode.  pt2e: its successor, in torchao.
+#: By device; all but the first two are torchao's, or, fx, torch.ao's graph mode.  pt2e: its
+#: successor, in torchao.
 _BOTH = ("float32", "bfloat16", "int8_weight_only", "int8_dynamic", "int8_static")
 METHODS = {
     "cuda": (*_BOTH, "float8_weight_only", "float8_dynamic"),
@@ -29,8 +31,8 @@ BATCHES = {
 #: A batch that would take longer than this, s, is left out.
 LONGEST = 2.0
 BUDGET = 0.4
-#: |logits − float32's| / |float32's| above which a method has done something else than quantize. float32's own copy may
-#: lie otherwise in memory, and TF32 then rounds in another order.
+#: |logits − float32's| / |float32's| above which a method has done something else than quantize.
+#: float32's own copy may lie otherwise in memory, and TF32 then rounds in another order.
 MOST_ERROR = {"float32": 5e-3, "bfloat16": 0.1, "int8_weight_only": 0.1}
 MOST_ERROR_OF_OTHERS = 0.5
 #: The same between compiled and plain: compiled code rounds in other places, by a step of the grid.
@@ -40,12 +42,16 @@ MOST_ERROR_COMPILED = 0.2
 def measure(bench: Bench, *, model: str, data: str, method: str, runtime: str) -> dict[str, Any]:
     """Quantize a network after training, judge it by test images, and time it.
 
-    method: of METHODS.  runtime: "eager", as torch runs it operation by operation, or "compile", by torch.compile.
+    method: of METHODS.  runtime: "eager", as torch runs it operation by operation, or "compile", by
+    torch.compile.
     """
     from hpml_plugins.plugins.quantization.methods import deploy
     from hpml_plugins.plugins.quantization.networks import logits, prepare, share
 
-    for what, name, known in (("network", model, MODELS), ("method", method, METHODS[bench.device])):
+    for what, name, known in (
+        ("network", model, MODELS),
+        ("method", method, METHODS[bench.device]),
+    ):
         if name not in known:
             raise HpmlError(f"no {what} {name!r} on {bench.device}; use one of {', '.join(known)}")
     if reason := lacks(method, runtime):
@@ -114,11 +120,14 @@ class Timed(NamedTuple):
     step: Callable[[], Any]
 
 
-def time_batches(bench: Bench, network: Any, dtype: Any, shape: Sequence[int], runtime: str) -> list[Timed]:
-    """In the point's first round every batch that runs and is not too long, in others the first of them and the best.
+def time_batches(
+    bench: Bench, network: Any, dtype: Any, shape: Sequence[int], runtime: str
+) -> list[Timed]:
+    """In the point's first round every batch that runs and is not too long, in others the first of
+    them and the best.
 
-    Launching counts, as it does for whoever waits for an answer.  dtype, shape: of an input image. A batch that raises
-    is named in a warning; the point is skipped when none runs.
+    Launching counts, as it does for whoever waits for an answer.  dtype, shape: of an input image.
+    A batch that raises is named in a warning; the point is skipped when none runs.
     """
     import torch
 
@@ -144,7 +153,10 @@ def time_batches(bench: Bench, network: Any, dtype: Any, shape: Sequence[int], r
             try:
                 found = step().float()
             except Exception as error:
-                problem = f"batch {batch} does not run: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
+                problem = (
+                    f"batch {batch} does not run: {type(error).__name__}:"
+                    f" {str(error).splitlines()[0][:200]}"
+                )
                 bench.warn(problem)
                 continue
             if runtime == "compile":
@@ -167,7 +179,8 @@ def time_batches(bench: Bench, network: Any, dtype: Any, shape: Sequence[int], r
 
 
 def attach_energy(bench: Bench, timed: Timed) -> None:
-    """The series `energy`, of the point's first round: J per image and mean power of the whole card or CPU packages."""
+    """The series `energy`, of the point's first round: J per image and mean power of the whole card
+    or CPU packages."""
 
     def measure_energy() -> dict[str, list[float]]:
         bench.progress("energy", 0.9)
@@ -186,7 +199,8 @@ def compiled(network: Any, device: str) -> Any:
 
     if device == "cuda":
         return torch.compile(network, mode="reduce-overhead", dynamic=False)
-    # Weights become constants, which pt2e's fusions need. As an option of torch.compile it does not reach all of it.
+    # Weights become constants, which pt2e's fusions need. As an option of torch.compile it does not
+    # reach all of it.
     torch._inductor.config.freezing = True
     return torch.compile(network, dynamic=False)
 
@@ -196,17 +210,36 @@ DEPLOY_CUDA = Benchmark(
     measure,
     metrics=[
         Metric("accuracy", "1", "higher", "of the test images", (0, 1)),
-        Metric("agreement", "1", "higher", "share of the test images to which float32 gives the same class", (0, 1)),
-        Metric("error", "1", "lower", "|logits − float32's| / |float32's|; −20 log₁₀ of it is the ratio in dB"),
+        Metric(
+            "agreement",
+            "1",
+            "higher",
+            "share of the test images to which float32 gives the same class",
+            (0, 1),
+        ),
+        Metric(
+            "error",
+            "1",
+            "lower",
+            "|logits − float32's| / |float32's|; −20 log₁₀ of it is the ratio in dB",
+        ),
         Metric("size", "B", "lower", "of the network's state, as torch saves it"),
-        Metric("latency", "s", "lower", "one image, or the smallest batch that runs, launching included"),
+        Metric(
+            "latency",
+            "s",
+            "lower",
+            "one image, or the smallest batch that runs, launching included",
+        ),
         Metric("throughput", "1/s", "higher", "images over time at the best batch"),
         Metric("best_batch", "1", None, "of those tried"),
     ],
     grid={"model": MODELS, "data": DATA, "method": METHODS["cuda"], "runtime": RUNTIMES},
     requires=Requires(gpus=1, data="data", modules=("torch", "torchvision", "torchao")),
     timeout=400,
-    description="Networks quantized after training by torchao on a GPU: accuracy, size, latency, throughput, energy.",
+    description=(
+        "Networks quantized after training by torchao on a GPU: accuracy, size, latency,"
+        " throughput, energy."
+    ),
 )
 DEPLOY_CPU = replace(
     DEPLOY_CUDA,

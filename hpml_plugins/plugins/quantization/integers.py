@@ -1,8 +1,9 @@
-"""Numbers as integers with a scale and a zero point, and a sequential network computed with integers alone.
+"""Numbers as integers with a scale and a zero point, and a sequential network computed with
+integers alone.
 
-Source of all formulas: Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
-Inference, CVPR 2018, arXiv 1712.05877, sections 2 and 3 and appendix B, and the functions of gemmlowp that it names.
-Imports torch: imported on use only.
+Source of all formulas: Jacob et al., Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference, CVPR 2018, arXiv 1712.05877, sections 2 and 3 and appendix B, and
+the functions of gemmlowp that it names. Imports torch: imported on use only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from torch.utils._pytree import tree_leaves
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.quantization.networks import INPUT_HIGH, INPUT_LOW
 
-#: What a range is taken from: the smallest and largest value, or three standard deviations around the mean.
+#: What a range is taken from: the smallest and largest value, or three standard deviations around
+#: the mean.
 RANGES = ("minmax", "sigma3")
 GRANULARITIES = ("tensor", "channel")
 #: What is quantized after each step; "integer" computes with integers alone.
@@ -37,7 +39,8 @@ Product = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Grid:
-    """The reals that the integers lowest … highest represent: real = scale · (integer − zero point).
+    """The reals that the integers lowest … highest represent: real = scale · (integer − zero
+    point).
 
     scale: above 0; a number for a tensor, or one per channel as a float64 tensor (channels, 1, …).
     """
@@ -59,12 +62,17 @@ class Grid:
     def rounded(self, values: Any) -> Any:
         """Simulated quantization: the values rounded to the grid, in their own dtype."""
         scale = self.scale.to(values.dtype) if isinstance(self.scale, torch.Tensor) else self.scale
-        steps = (values / scale).round_().clamp_(self.lowest - self.zero_point, self.highest - self.zero_point)
+        steps = (
+            (values / scale)
+            .round_()
+            .clamp_(self.lowest - self.zero_point, self.highest - self.zero_point)
+        )
         return steps.mul_(scale)
 
 
 class Binary(Grid):
-    """Weights of one bit, −scale or +scale. Source: Rastegari et al., XNOR-Net, ECCV 2016, equation 6."""
+    """Weights of one bit, −scale or +scale. Source: Rastegari et al., XNOR-Net, ECCV 2016, equation
+    6."""
 
     def quantize(self, values: Any) -> Any:
         """−1 or 1, int32; 0 counts as 1."""
@@ -100,10 +108,12 @@ class Profile:
 
 
 def affine_grid(low: float, high: float, bits: int) -> Grid:
-    """The grid of `bits` bits over a range, widened to hold 0, which is then a whole step: padding is exact.
+    """The grid of `bits` bits over a range, widened to hold 0, which is then a whole step: padding
+    is exact.
 
-    scale = (high − low) / (2^bits − 1), zero point = round(lowest − low / scale), integers −2^(bits−1) … 2^(bits−1) − 1
-    (the paper's less 2^(bits−1)). A range of 0 alone has scale 1 and its zero at the lowest integer, where a ReLU's is.
+    scale = (high − low) / (2^bits − 1), zero point = round(lowest − low / scale), integers
+    −2^(bits−1) … 2^(bits−1) − 1 (the paper's less 2^(bits−1)). A range of 0 alone has scale 1 and
+    its zero at the lowest integer, where a ReLU's is.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
@@ -115,15 +125,19 @@ def affine_grid(low: float, high: float, bits: int) -> Grid:
 
 
 def weight_grid(weight: Any, bits: int, granularity: str, kind: str) -> Grid:
-    """The symmetric grid of a weight (out, in, …): zero point 0, integers −(2^(bits−1) − 1) … 2^(bits−1) − 1.
+    """The symmetric grid of a weight (out, in, …): zero point 0, integers −(2^(bits−1) − 1) …
+    2^(bits−1) − 1.
 
-    kind: of RANGES.  One bit is Binary with scale = mean |w|, the nearest such tensor.  A channel of zeros has scale 1.
+    kind: of RANGES.  One bit is Binary with scale = mean |w|, the nearest such tensor.  A channel
+    of zeros has scale 1.
     """
     rows = weight.detach().double().reshape(weight.shape[0] if granularity == "channel" else 1, -1)
     reach = rows.abs().amax(1)
     if kind == "sigma3":
         mean, deviation = rows.mean(1), rows.std(1, correction=0)
-        reach = torch.minimum(reach, torch.maximum((mean - 3 * deviation).abs(), (mean + 3 * deviation).abs()))
+        reach = torch.minimum(
+            reach, torch.maximum((mean - 3 * deviation).abs(), (mean + 3 * deviation).abs())
+        )
     highest = 1 if bits == 1 else 2 ** (bits - 1) - 1
     scale = rows.abs().mean(1) if bits == 1 else reach / highest
     scale = torch.where(scale < SMALLEST_SCALE, torch.ones_like(scale), scale)
@@ -132,14 +146,19 @@ def weight_grid(weight: Any, bits: int, granularity: str, kind: str) -> Grid:
 
 
 def bias_grid(input_scale: float, weight_scale: Any) -> Grid:
-    """The grid of a bias: int32, zero point 0, scale = the input's times the weight's, that of the products' sums."""
-    return Grid(input_scale * torch.as_tensor(weight_scale).double().reshape(-1), 0, -INT32_HIGH, INT32_HIGH)
+    """The grid of a bias: int32, zero point 0, scale = the input's times the weight's, that of the
+    products' sums."""
+    return Grid(
+        input_scale * torch.as_tensor(weight_scale).double().reshape(-1), 0, -INT32_HIGH, INT32_HIGH
+    )
 
 
 def multiplier(real: float) -> tuple[int, int]:
-    """(M₀, n) with real ≈ M₀ · 2^(−31 − n), M₀ from 2^30 to 2^31 − 1; n is below 0 for reals of 1 and above.
+    """(M₀, n) with real ≈ M₀ · 2^(−31 − n), M₀ from 2^30 to 2^31 − 1; n is below 0 for reals of 1
+    and above.
 
-    A real below 2^−62 is (0, 0).  Raises HpmlError when it is negative, not finite, or 2^31 and above.
+    A real below 2^−62 is (0, 0).  Raises HpmlError when it is negative, not finite, or 2^31 and
+    above.
     """
     if not (0 <= real < 2.0**31):
         raise HpmlError(f"no fixed-point multiplier for {real}: it must be from 0 to below 2^31")
@@ -151,7 +170,8 @@ def multiplier(real: float) -> tuple[int, int]:
 
 
 def rescale(values: Any, multipliers: Any, shifts: Any) -> Any:
-    """round(values · M₀ · 2^(−31 − n)) as the paper computes it, by two roundings. values: hold int32.  All int64."""
+    """round(values · M₀ · 2^(−31 − n)) as the paper computes it, by two roundings. values: hold
+    int32.  All int64."""
     if bool((shifts < 0).any()):
         values = (values.long() << (-shifts).clamp(min=0)).clamp(INT32_LOW, INT32_HIGH)
         shifts = shifts.clamp(min=0)
@@ -159,17 +179,21 @@ def rescale(values: Any, multipliers: Any, shifts: Any) -> Any:
 
 
 def high_product(a: Any, b: Any) -> Any:
-    """round(a · b / 2^31), ties up, as ARM's SQRDMULH and gemmlowp's SaturatingRoundingDoublingHighMul.
+    """round(a · b / 2^31), ties up, as ARM's SQRDMULH and gemmlowp's
+    SaturatingRoundingDoublingHighMul.
 
-    a: holds int32.  b: int64 from 0 to 2^31 − 1, so that the one product that overflows, (−2^31)², does not occur.
+    a: holds int32.  b: int64 from 0 to 2^31 − 1, so that the one product that overflows, (−2^31)²,
+    does not occur.
     """
     return (a.long() * b).add_(2**30).__irshift__(31)
 
 
 def divide_by_power(values: Any, exponents: Any) -> Any:
-    """round(values / 2^exponents), ties away from zero: gemmlowp's RoundingDivideByPOT. int64, in place.
+    """round(values / 2^exponents), ties away from zero: gemmlowp's RoundingDivideByPOT. int64, in
+    place.
 
-    Ties up would bias the many ties of small numbers, which costs accuracy (appendix B).  exponents: int64, 0 to 62.
+    Ties up would bias the many ties of small numbers, which costs accuracy (appendix B).
+    exponents: int64, 0 to 62.
     """
     half = (torch.ones_like(exponents) << exponents) >> 1
     # Of a negative value one less: its tie then falls to the lower side. 2^0 has no ties.
@@ -179,10 +203,11 @@ def divide_by_power(values: Any, exponents: Any) -> Any:
 
 @dataclass(frozen=True)
 class Block:
-    """One module, with the ReLU after it; after `quantize` also the grids of its input, result and weight.
+    """One module, with the ReLU after it; after `quantize` also the grids of its input, result and
+    weight.
 
-    weighted: whether it has weights; another module only chooses or moves integers.
-    integers: its weight, int8.  bias: int32, with −zero point · Σ weights of each channel added (equation 7).
+    weighted: whether it has weights; another module only chooses or moves integers. integers: its
+    weight, int8.  bias: int32, with −zero point · Σ weights of each channel added (equation 7).
     multipliers, shifts: of the rescaling, one per channel.
     """
 
@@ -205,8 +230,8 @@ class Block:
 
 
 def blocks_of(network: nn.Sequential) -> list[Block]:
-    """The modules in order: of what `simple_network` is made of. The ReLU after a module with weights is part of its
-    block: the clamp of its result does it.
+    """The modules in order: of what `simple_network` is made of. The ReLU after a module with
+    weights is part of its block: the clamp of its result does it.
     """
     blocks: list[Block] = []
     for name, module in network.named_children():
@@ -232,22 +257,33 @@ def remarks(profiles: Mapping[str, Profile], labels: Any, classes: Sequence[str]
     said = []
     present = set(labels.tolist())
     if missing := ", ".join(name for number, name in enumerate(classes) if number not in present):
-        said.append(f"the {len(labels)} calibration images show no {missing}: what only these would reach is clamped")
+        said.append(
+            f"the {len(labels)} calibration images show no {missing}: what only these would reach"
+            " is clamped"
+        )
     for name, profile in profiles.items():
         if profile.low == profile.high:
             said.append(
-                f"{name}: all activations of the calibration set are {profile.low:g}, a range of zero; it was widened "
-                "to hold 0" + ("" if profile.low else ", and its scale set to 1")
+                f"{name}: all activations of the calibration set are {profile.low:g}, a range of"
+                " zero; it was widened to hold 0"
+                + ("" if profile.low else ", and its scale set to 1")
             )
     return said
 
 
 def quantize(
-    blocks: Sequence[Block], profiles: Mapping[str, Profile], *, bits: int, granularity: str, kind: str
+    blocks: Sequence[Block],
+    profiles: Mapping[str, Profile],
+    *,
+    bits: int,
+    granularity: str,
+    kind: str,
 ) -> list[Block]:
-    """The blocks with grids: weights and activations of 1 to 8 bits, biases of 32, the last result of LOGIT_BITS.
+    """The blocks with grids: weights and activations of 1 to 8 bits, biases of 32, the last result
+    of LOGIT_BITS.
 
-    granularity: of the weights.  kind: of RANGES.  Raises HpmlError for a range without a fixed-point multiplier.
+    granularity: of the weights.  kind: of RANGES.  Raises HpmlError for a range without a
+    fixed-point multiplier.
     """
     given = affine_grid(INPUT_LOW, INPUT_HIGH, bits)
     last = [block for block in blocks if block.weighted][-1:]
@@ -256,8 +292,12 @@ def quantize(
         quantized = replace(block, given=given, result=given)
         if block.weighted:
             low, high = profiles[block.name].range("minmax" if block in last else kind)
-            quantized = replace(quantized, result=affine_grid(low, high, LOGIT_BITS if block in last else bits))
-            quantized = _with_weight(quantized, weight_grid(block.module.weight, bits, granularity, kind))
+            quantized = replace(
+                quantized, result=affine_grid(low, high, LOGIT_BITS if block in last else bits)
+            )
+            quantized = _with_weight(
+                quantized, weight_grid(block.module.weight, bits, granularity, kind)
+            )
         network.append(quantized)
         given = quantized.result
     return network
@@ -267,15 +307,21 @@ def _with_weight(block: Block, weight: Grid) -> Block:
     integers = weight.quantize(block.module.weight)
     grid = bias_grid(block.given.scale, weight.scale)
     bias = grid.quantize(block.module.bias).long() if block.module.bias is not None else 0
-    bias = (bias - block.given.zero_point * integers.long().flatten(1).sum(1)).clamp(INT32_LOW, INT32_HIGH)
-    factors = [multiplier(scale / block.result.scale) for scale in grid.scale.expand(len(integers)).tolist()]
+    bias = (bias - block.given.zero_point * integers.long().flatten(1).sum(1)).clamp(
+        INT32_LOW, INT32_HIGH
+    )
+    factors = [
+        multiplier(scale / block.result.scale)
+        for scale in grid.scale.expand(len(integers)).tolist()
+    ]
     multipliers, shifts = torch.tensor(factors, device=integers.device).unbind(1)
     constants = {"integers": integers.to(torch.int8), "bias": bias.to(torch.int32)}
     return replace(block, weight=weight, multipliers=multipliers, shifts=shifts, **constants)
 
 
 def simulate(network: Sequence[Block], images: Any, step: str) -> Any:
-    """Logits in floating point with everything up to `step` of STEPS rounded to its grid. images: reals."""
+    """Logits in floating point with everything up to `step` of STEPS rounded to its grid. images:
+    reals."""
     stage = STEPS.index(step)
     values = network[0].given.rounded(images) if stage >= 1 else images
     for block in network:
@@ -283,7 +329,9 @@ def simulate(network: Sequence[Block], images: Any, step: str) -> Any:
         if block.weight is not None:
             parameters["weight"] = block.weight.rounded(module.weight)
             if stage >= 2 and module.bias is not None:
-                parameters["bias"] = bias_grid(block.given.scale, block.weight.scale).rounded(module.bias)
+                parameters["bias"] = bias_grid(block.given.scale, block.weight.scale).rounded(
+                    module.bias
+                )
         values = block.run(values, parameters)
         if stage >= 1 and block.weighted:
             values = block.result.rounded(values)
@@ -326,7 +374,8 @@ def _convolve(block: Block, values: Any, product: Product) -> Any:
 
 
 def _finish(block: Block, sums: Any) -> Any:
-    """From int32 sums to the result's integers: bias, rescaling, zero point, clamp. A ReLU's grid begins at its 0."""
+    """From int32 sums to the result's integers: bias, rescaling, zero point, clamp. A ReLU's grid
+    begins at its 0."""
     total = sums.long().add_(block.bias).clamp_(INT32_LOW, INT32_HIGH)
     scaled = rescale(total, block.multipliers, block.shifts).add_(block.result.zero_point)
     return _stored(scaled.clamp_(block.result.lowest, block.result.highest), block.result)
@@ -337,7 +386,8 @@ def _stored(integers: Any, grid: Grid) -> Any:
 
 
 def int8_product(a: Any, b: Any) -> Any:
-    """a (m, k) · b (k, n), int8 to int32, by `torch._int_mm`: on CUDA it wants multiples of 8, and m above 16."""
+    """a (m, k) · b (k, n), int8 to int32, by `torch._int_mm`: on CUDA it wants multiples of 8, and
+    m above 16."""
     (m, k), n = a.shape, b.shape[1]
     if a.device.type == "cpu":
         return torch._int_mm(a, b)
@@ -352,7 +402,8 @@ def exact_product(a: Any, b: Any) -> Any:
 
 
 class FloatDetector(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Sees every tensor that torch reads or makes. floating: operation → dtypes of floating-point or complex ones."""
+    """Sees every tensor that torch reads or makes. floating: operation → dtypes of floating-point
+    or complex ones."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""The benchmarks `quantization_matmul_cuda` and `quantization_matmul_cpu`: the products that quantization is for."""
+"""The benchmarks `quantization_matmul_cuda` and `quantization_matmul_cpu`: the products that
+quantization is for."""
 
 from __future__ import annotations
 
@@ -16,11 +17,13 @@ BUDGET = 0.5
 
 
 def measure(bench: Bench, *, dtype: str, size: int) -> dict[str, Any]:
-    """Multiply two size × size matrices, hot. The metrics, of which `rate` is 2 n³ over time, are of the fastest way.
+    """Multiply two size × size matrices, hot. The metrics, of which `rate` is 2 n³ over time, are
+    of the fastest way.
 
-    dtype: "tf32" multiplies float32 matrices, whose numbers the tensor cores round; "float32" does not round them.
-    The series `ways` has all; they are timed in the point's first round, the fastest of them in the others. A way that
-    is refused is named in a warning; the point is skipped when none is left, and fails when a result is wrong.
+    dtype: "tf32" multiplies float32 matrices, whose numbers the tensor cores round; "float32" does
+    not round them. The series `ways` has all; they are timed in the point's first round, the
+    fastest of them in the others. A way that is refused is named in a warning; the point is skipped
+    when none is left, and fails when a result is wrong.
     """
     import torch
 
@@ -28,14 +31,19 @@ def measure(bench: Bench, *, dtype: str, size: int) -> dict[str, Any]:
 
     needs = NEEDS.get(dtype, (0, 0))
     if bench.device == "cuda" and (has := torch.cuda.get_device_capability()) < needs:
-        bench.skip(f"{dtype} needs compute capability {needs[0]}.{needs[1]}, this card has {has[0]}.{has[1]}")
+        bench.skip(
+            f"{dtype} needs compute capability {needs[0]}.{needs[1]}, this card has"
+            f" {has[0]}.{has[1]}"
+        )
     times: dict[str, Samples] = {}
     products = ways(dtype, size, bench.device, bench.seed)
 
     def time(name: str) -> None:
         product = products[name]
         error = product.error(bench.result(product.run()))
-        bench.check(error <= product.tolerance, f"{name}: the product differs from float64's by {error:.1e}")
+        bench.check(
+            error <= product.tolerance, f"{name}: the product differs from float64's by {error:.1e}"
+        )
         times[name] = bench.time(product.run, budget=BUDGET, name=name)
 
     def find_fastest() -> str:
@@ -77,8 +85,8 @@ def measure(bench: Bench, *, dtype: str, size: int) -> dict[str, Any]:
 def peak_precision(dtype: str, card: GpuType | None) -> str:
     """The published peak that a product of this dtype is held against, as `GpuType.peak` takes it.
 
-    cuBLAS multiplies float64 on the tensor cores of the cards that have such (A100, H100, H200), whose peak is twice
-    the plain one.
+    cuBLAS multiplies float64 on the tensor cores of the cards that have such (A100, H100, H200),
+    whose peak is twice the plain one.
     """
     return "float64_tensor" if dtype == "float64" and card and card.float64_tensor else dtype
 
@@ -90,11 +98,17 @@ MATMUL_CUDA = Benchmark(
         Metric("time", "s", "lower", "of one product, by the fastest way"),
         Metric("rate", "OP/s", "higher", "2 n³ over time"),
     ],
-    grid={"dtype": ("bfloat16", "int8", "fp8", "tf32", "float32", "float64"), "size": (1024, 2048, 4096, 8192, 16384)},
+    grid={
+        "dtype": ("bfloat16", "int8", "fp8", "tf32", "float32", "float64"),
+        "size": (1024, 2048, 4096, 8192, 16384),
+    },
     requires=Requires(gpus=1, gpu_memory=20e9, modules=("torch",)),
     version="2",
     timeout=120,
-    description="Square matrix products on a GPU, float64 to fp8 and int8: rate, and share of the published peak.",
+    description=(
+        "Square matrix products on a GPU, float64 to fp8 and int8: rate, and share of the published"
+        " peak."
+    ),
     terms={
         "dtype=tf32": "float32 matrices, rounded to TF32 by the tensor cores",
         "dtype=float32": "TF32 off",

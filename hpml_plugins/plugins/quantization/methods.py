@@ -1,7 +1,7 @@
 """Quantizing a network by a library. Imports torch: imported on use only.
 
-torchao (github.com/pytorch/ao) quantizes linear layers, and 1×1 convolutions that it turns into such; torch.ao's FX
-mode and torchao's export mode (pt2e) quantize convolutions too, on CPUs alone.
+torchao (github.com/pytorch/ao) quantizes linear layers, and 1×1 convolutions that it turns into
+such; torch.ao's FX mode and torchao's export mode (pt2e) quantize convolutions too, on CPUs alone.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ CONFIGS = {
 
 
 def deploy(bench: Bench, subject: Subject, method: str) -> tuple[Any, Any, Any]:
-    """The network after quantization, the same for images of the side that is timed, and the dtype of their input.
+    """The network after quantization, the same for images of the side that is timed, and the dtype
+    of their input.
 
-    Skips the point where the card cannot, or nothing can be quantized. Raises ImportError for what torchao lacks.
+    Skips the point where the card cannot, or nothing can be quantized. Raises ImportError for what
+    torchao lacks.
     """
     network, images = copy.deepcopy(subject.network), subject.calibration
     if method == "fx_static":
@@ -54,8 +56,11 @@ def deploy(bench: Bench, subject: Subject, method: str) -> tuple[Any, Any, Any]:
     return network, network, dtype
 
 
-def report_left_in_float(bench: Bench, method: str, layers: list[str], left: dict[str, str]) -> None:
-    """The series `left_in_float` and a warning; skips the point when all layers with weights stay in floating point.
+def report_left_in_float(
+    bench: Bench, method: str, layers: list[str], left: dict[str, str]
+) -> None:
+    """The series `left_in_float` and a warning; skips the point when all layers with weights stay
+    in floating point.
 
     left: layer → why it does.
     """
@@ -74,7 +79,8 @@ def _names(network: Any, *kinds: type) -> list[str]:
 
 
 def _by_torchao(bench: Bench, network: Any, images: Any, method: str) -> None:
-    """In place. Settings of torch.compile that torchao would make, which search for minutes, are left out."""
+    """In place. Settings of torch.compile that torchao would make, which search for minutes, are
+    left out."""
     from torchao.quantization import quant_api
     from torchao.quantization.granularity import PerRow, PerTensor
 
@@ -83,7 +89,9 @@ def _by_torchao(bench: Bench, network: Any, images: Any, method: str) -> None:
     layers = _names(network, nn.Conv2d, nn.Linear)
     quant_api.swap_conv2d_1x1_to_linear(network, lambda module, *_: _is_pointwise(module))
     unfit = _unfit(network, bench.device, method)
-    report_left_in_float(bench, method, layers, {name.removesuffix(".mod"): why for name, why in unfit.items()})
+    report_left_in_float(
+        bench, method, layers, {name.removesuffix(".mod"): why for name, why in unfit.items()}
+    )
     linear = _names(network, nn.Linear)
     scales = _observed_scales(network, images, linear) if method == "int8_static" else {}
     for layer in linear:
@@ -92,15 +100,23 @@ def _by_torchao(bench: Bench, network: Any, images: Any, method: str) -> None:
             if method == "float8_dynamic":
                 options |= {"granularity": PerTensor()}
             if method == "int8_static":
-                options |= {"granularity": [PerTensor(), PerRow()], "act_quant_scale": scales[layer]}
+                options |= {
+                    "granularity": [PerTensor(), PerRow()],
+                    "act_quant_scale": scales[layer],
+                }
             config = getattr(quant_api, CONFIGS[method])(**options)
-            quant_api.quantize_(network, config, filter_fn=lambda module, path, layer=layer: path == layer)
+            quant_api.quantize_(
+                network, config, filter_fn=lambda module, path, layer=layer: path == layer
+            )
 
 
 def _is_pointwise(module: Any) -> bool:
-    """A 1×1 convolution that is a linear layer over pixels: torchao's replacement knows no stride and no padding."""
+    """A 1×1 convolution that is a linear layer over pixels: torchao's replacement knows no stride
+    and no padding."""
     wanted = {"kernel_size": (1, 1), "stride": (1, 1), "padding": (0, 0), "groups": 1}
-    return isinstance(module, nn.Conv2d) and all(getattr(module, name) == value for name, value in wanted.items())
+    return isinstance(module, nn.Conv2d) and all(
+        getattr(module, name) == value for name, value in wanted.items()
+    )
 
 
 def _unfit(network: Any, device: str, method: str) -> dict[str, str]:
@@ -110,20 +126,27 @@ def _unfit(network: Any, device: str, method: str) -> dict[str, str]:
         return why
     multiple = MULTIPLE[method.partition("_")[0]]
     for name, module in network.named_modules():
-        if isinstance(module, nn.Linear) and (module.in_features % multiple or module.out_features % multiple):
-            why[name] = f"{module.in_features} → {module.out_features} is not in multiples of {multiple}"
+        if isinstance(module, nn.Linear) and (
+            module.in_features % multiple or module.out_features % multiple
+        ):
+            why[name] = (
+                f"{module.in_features} → {module.out_features} is not in multiples of {multiple}"
+            )
     return why
 
 
 def _observed_scales(network: Any, images: Any, linear: list[str]) -> dict[str, Any]:
-    """The scale of each linear layer's input by torchao's observer, with as many dimensions as that input has."""
+    """The scale of each linear layer's input by torchao's observer, with as many dimensions as that
+    input has."""
     from torchao.quantization.granularity import PerTensor
     from torchao.quantization.observer import AffineQuantizedMinMaxObserver
     from torchao.quantization.quant_primitives import MappingType
 
     inputs: dict[str, list[Any]] = {name: [] for name in linear}
     hooks = [
-        network.get_submodule(name).register_forward_pre_hook(lambda _, given, name=name: inputs[name].append(given[0]))
+        network.get_submodule(name).register_forward_pre_hook(
+            lambda _, given, name=name: inputs[name].append(given[0])
+        )
         for name in linear
     ]
     _run_through(network, images)
@@ -166,8 +189,11 @@ def _pt2e_static(network: Any, images: Any) -> Any:
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-    # strict: the quantizer finds ResNet's blocks by the source of each node, which another export does not keep.
-    exported = torch.export.export(network, (images[:4],), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=True)
+    # strict: the quantizer finds ResNet's blocks by the source of each node, which another export
+    # does not keep.
+    exported = torch.export.export(
+        network, (images[:4],), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=True
+    )
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
     prepared = prepare_pt2e(exported.module(), quantizer)

@@ -1,4 +1,5 @@
-"""The networks that are quantized, trained on this node, and their inputs. Imports torch: imported on use only."""
+"""The networks that are quantized, trained on this node, and their inputs. Imports torch: imported
+on use only."""
 
 from __future__ import annotations
 
@@ -15,10 +16,12 @@ from torch import nn
 
 from hpml_plugins import Bench, DataSet, Split
 
-#: Bytes become reals by (byte − 128) / 64: about −2 to 2, and a grid of 8 bits holds every one exactly.
+#: Bytes become reals by (byte − 128) / 64: about −2 to 2, and a grid of 8 bits holds every one
+#: exactly.
 INPUT_SCALE, INPUT_CENTRE = 1 / 64, 128
 INPUT_LOW, INPUT_HIGH = -INPUT_CENTRE * INPUT_SCALE, (255 - INPUT_CENTRE) * INPUT_SCALE
-#: Training of the simple network: epochs by the number of training images, about UPDATES updates, within bounds.
+#: Training of the simple network: epochs by the number of training images, about UPDATES updates,
+#: within bounds.
 BATCH, RATE, UPDATES, MOST_EPOCHS, FEWEST_EPOCHS = 128, 2e-3, 2000, 30, 5
 #: ResNets are trained and judged with images of this side, and timed with images of the usual one.
 JUDGED_SIDE, TIMED_SIDE = 32, 224
@@ -26,7 +29,8 @@ JUDGED_SIDE, TIMED_SIDE = 32, 224
 RESNET_BATCH, RESNET_RATE, RESNET_UPDATES = {"cuda": 256, "cpu": 64}, 1e-3, 120
 RESNET_TESTED = {"cuda": 10_000, "cpu": 1000}
 CALIBRATION = 256
-#: A network's accuracy must be this multiple of a guess's, or its accuracy after quantization means nothing.
+#: A network's accuracy must be this multiple of a guess's, or its accuracy after quantization means
+#: nothing.
 BETTER_THAN_A_GUESS, RESNET_BETTER_THAN_A_GUESS = 2.5, 2.0
 #: Images at once when testing: on a CPU, the number whose results fit into its caches.
 TEST_BATCH = {"cuda": 2000, "cpu": 100}
@@ -38,8 +42,8 @@ SMALL = 256
 class Subject:
     """A network in eval mode on the bench's device.
 
-    test: float32 images; labels.  calibration: training images of the same kind.  timed: the shape of an image that is
-    timed.  classes: how many of the logits count.
+    test: float32 images; labels.  calibration: training images of the same kind.  timed: the shape
+    of an image that is timed.  classes: how many of the logits count.
     """
 
     network: nn.Module
@@ -51,27 +55,45 @@ class Subject:
 
 
 def prepare(bench: Bench, model: str, data: str) -> Subject:
-    """The trained network by name: "simple", that of `quantization_steps`, or a classifier of torchvision's.
+    """The trained network by name: "simple", that of `quantization_steps`, or a classifier of
+    torchvision's.
 
-    torchvision's start from random weights, for none are downloaded, and are trained briefly on the first of their 1000
-    outputs; the check asks for no more than twice the accuracy of a guess.
+    torchvision's start from random weights, for none are downloaded, and are trained briefly on the
+    first of their 1000 outputs; the check asks for no more than twice the accuracy of a guess.
     """
     images = bench.data(data).to(bench.device)
     classes = len(images.classes)
     seen = images.train.take(min(CALIBRATION, len(images.train)), bench.seed).images
     if model == "simple":
         network, _ = train_simple(bench, images)
-        return Subject(network, as_reals(images.test.images), images.test.labels, as_reals(seen), images.shape, classes)
+        return Subject(
+            network,
+            as_reals(images.test.images),
+            images.test.labels,
+            as_reals(seen),
+            images.shape,
+            classes,
+        )
     network = train_resnet(bench, model, images.train, classes)
     test = images.test.take(min(RESNET_TESTED[bench.device], len(images.test)), bench.seed)
-    subject = Subject(network, enlarged(test.images), test.labels, enlarged(seen), (3, TIMED_SIDE, TIMED_SIDE), classes)
+    subject = Subject(
+        network,
+        enlarged(test.images),
+        test.labels,
+        enlarged(seen),
+        (3, TIMED_SIDE, TIMED_SIDE),
+        classes,
+    )
     right = share(logits(network, subject.test)[:, :classes].argmax(1) == subject.labels)
-    bench.check(right > RESNET_BETTER_THAN_A_GUESS / classes, f"{model} is little better than a guess")
+    bench.check(
+        right > RESNET_BETTER_THAN_A_GUESS / classes, f"{model} is little better than a guess"
+    )
     return subject
 
 
 def simple_network(shape: tuple[int, int, int], classes: int) -> nn.Sequential:
-    """Two convolutions, each with ReLU and max pooling, and two linear layers. shape: (channels, height, width)."""
+    """Two convolutions, each with ReLU and max pooling, and two linear layers. shape: (channels,
+    height, width)."""
     channels, height, width = shape
     flat = 32 * (height // 2 // 2) * (width // 2 // 2)
     return nn.Sequential(
@@ -91,26 +113,39 @@ def simple_network(shape: tuple[int, int, int], classes: int) -> nn.Sequential:
 
 
 def train_simple(bench: Bench, data: DataSet) -> tuple[nn.Sequential, int]:
-    """The simple network after training, in eval mode, and the number of epochs. data: on the bench's device."""
+    """The simple network after training, in eval mode, and the number of epochs. data: on the
+    bench's device."""
     torch.manual_seed(bench.seed)
     network = simple_network(data.shape, len(data.classes)).to(bench.device)
     batches = data.train.batches(min(BATCH, len(data.train)), seed=bench.seed)
     epochs = max(FEWEST_EPOCHS, min(MOST_EPOCHS, math.ceil(UPDATES / len(batches))))
     with threads_for(data.train.images):
-        _train(bench, network, lambda images: network(as_reals(images)), batches, epochs * len(batches), RATE)
+        _train(
+            bench,
+            network,
+            lambda images: network(as_reals(images)),
+            batches,
+            epochs * len(batches),
+            RATE,
+        )
     reached = share(logits(network, as_reals(data.test.images)).argmax(1) == data.test.labels)
     guess = 1 / len(data.classes)
-    bench.check(reached > BETTER_THAN_A_GUESS * guess, "the trained network is little better than a guess")
+    bench.check(
+        reached > BETTER_THAN_A_GUESS * guess, "the trained network is little better than a guess"
+    )
     return network, epochs
 
 
 def train_resnet(bench: Bench, model: str, split: Split, classes: int) -> nn.Module:
-    """After brief training, in bfloat16 on a GPU; statistics of batch normalization are taken afterwards."""
+    """After brief training, in bfloat16 on a GPU; statistics of batch normalization are taken
+    afterwards."""
     import torchvision.models
 
     device, layout = bench.device, memory_format(bench.device)
     torch.manual_seed(bench.seed)
-    network: nn.Module = getattr(torchvision.models, model)(weights=None).to(device, memory_format=layout)
+    network: nn.Module = getattr(torchvision.models, model)(weights=None).to(
+        device, memory_format=layout
+    )
 
     def forward(images: Any) -> Any:
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
@@ -126,9 +161,15 @@ def train_resnet(bench: Bench, model: str, split: Split, classes: int) -> nn.Mod
 
 
 def _train(
-    bench: Bench, network: nn.Module, forward: Callable[[Any], Any], batches: Any, updates: int, rate: float
+    bench: Bench,
+    network: nn.Module,
+    forward: Callable[[Any], Any],
+    batches: Any,
+    updates: int,
+    rate: float,
 ) -> None:
-    """Adam with a rate that rises and falls once (Smith and Topin's one cycle). forward: images → logits."""
+    """Adam with a rate that rises and falls once (Smith and Topin's one cycle). forward: images →
+    logits."""
 
     def all_epochs() -> Iterator[tuple[Any, Any]]:
         for epoch in itertools.count():

@@ -1,4 +1,5 @@
-"""Square matrix products, float64 to fp8, by torch and by cuBLASLt itself. Imports torch: imported on use only."""
+"""Square matrix products, float64 to fp8, by torch and by cuBLASLt itself. Imports torch: imported
+on use only."""
 
 from __future__ import annotations
 
@@ -11,23 +12,39 @@ import torch
 
 from hpml_plugins import HpmlError
 
-#: Rows of the result that are compared with float64, as well as as many last ones: a kernel's tiles end somewhere.
+#: Rows of the result that are compared with float64, as well as as many last ones: a kernel's tiles
+#: end somewhere.
 CHECKED = 8
-#: Relative error (2-norm) of the checked rows. int8 is exact. fp8's products are exact too, but Hopper's tensor cores
-#: add them up with fewer bits than float32 has, and the result is rounded to bfloat16. TF32 keeps 10 bits of mantissa:
-#: 3e-4 if the operands are rounded, 8e-4 if cut off (n = 16384). float64 is held against another float64 product.
-TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2, "int8": 0.0, "fp8": 2e-2, "tf32": 2e-3, "float64": 1e-12}
+#: Relative error (2-norm) of the checked rows. int8 is exact. fp8's products are exact too, but
+#: Hopper's tensor cores add them up with fewer bits than float32 has, and the result is rounded to
+#: bfloat16. TF32 keeps 10 bits of mantissa: 3e-4 if the operands are rounded, 8e-4 if cut off (n =
+#: 16384). float64 is held against another float64 product.
+TOLERANCE = {
+    "float32": 1e-5,
+    "bfloat16": 2e-2,
+    "int8": 0.0,
+    "fp8": 2e-2,
+    "tf32": 2e-3,
+    "float64": 1e-12,
+}
 #: torch's name of how float32 matrices are multiplied.
 FLOAT32_PRECISION = {"float32": "highest", "tf32": "high"}
-#: The same where sums are rounded to int8: the scaling is done in float32, so one that lies halfway may go either way.
+#: The same where sums are rounded to int8: the scaling is done in float32, so one that lies halfway
+#: may go either way.
 ROUNDED = 1e-3
-#: B that an algorithm of cuBLASLt may work in; how many are asked for, and how often each runs when they are compared.
+#: B that an algorithm of cuBLASLt may work in; how many are asked for, and how often each runs when
+#: they are compared.
 WORKSPACE, ALGORITHMS, TRIALS = 64 * 2**20, 16, 10
 #: dtypes of operands and result → nvmath's names of: operand, result, what is added up in, scale.
 KINDS = {
     (torch.int8, torch.int32): ("CUDA_R_8I", "CUDA_R_32I", "COMPUTE_32I", "CUDA_R_32I"),
     (torch.int8, torch.int8): ("CUDA_R_8I", "CUDA_R_8I", "COMPUTE_32I", "CUDA_R_32F"),
-    (torch.float8_e4m3fn, torch.bfloat16): ("CUDA_R_8F_E4M3", "CUDA_R_16BF", "COMPUTE_32F", "CUDA_R_32F"),
+    (torch.float8_e4m3fn, torch.bfloat16): (
+        "CUDA_R_8F_E4M3",
+        "CUDA_R_16BF",
+        "COMPUTE_32F",
+        "CUDA_R_32F",
+    ),
 }
 
 
@@ -35,7 +52,8 @@ KINDS = {
 class Product:
     """One way to compute a product.
 
-    run: does it and returns the result.  truth: the same rows of it in float64.  tolerance: for `error`.
+    run: does it and returns the result.  truth: the same rows of it in float64.  tolerance: for
+    `error`.
     """
 
     run: Callable[[], Any]
@@ -50,11 +68,13 @@ class Product:
 
 
 def ways(dtype: str, n: int, device: str, seed: int) -> dict[str, Product]:
-    """Name → a product of two n × n matrices of normal numbers, scaled so that int8's largest is 127 and fp8's 448.
+    """Name → a product of two n × n matrices of normal numbers, scaled so that int8's largest is
+    127 and fp8's 448.
 
-    "columns", "rows": how the second operand lies; fp8's lies by columns.  "fast", "exact": fp8's accumulation, with
-    one scale per tensor.  "by rows": one per row and column.  On a GPU also "cuBLASLt" called directly, and "cuBLASLt
-    to int8", whose sums are scaled and rounded. fp8, e4m3, gives bfloat16. Raises HpmlError for another dtype.
+    "columns", "rows": how the second operand lies; fp8's lies by columns.  "fast", "exact": fp8's
+    accumulation, with one scale per tensor.  "by rows": one per row and column.  On a GPU also
+    "cuBLASLt" called directly, and "cuBLASLt to int8", whose sums are scaled and rounded. fp8,
+    e4m3, gives bfloat16. Raises HpmlError for another dtype.
     """
     generator = torch.Generator(device).manual_seed(seed)
     drawn = torch.float64 if dtype == "float64" else torch.float32
@@ -65,7 +85,13 @@ def ways(dtype: str, n: int, device: str, seed: int) -> dict[str, Product]:
         multiply = torch.mm
         if dtype == "tf32" or (dtype == "float32" and a.is_cuda):
             multiply = partial(_multiply_float32, FLOAT32_PRECISION[dtype])
-        return _plain(multiply, a, {"columns": _by_columns(b), "rows": b}, torch.empty_like(a), TOLERANCE[dtype])
+        return _plain(
+            multiply,
+            a,
+            {"columns": _by_columns(b), "rows": b},
+            torch.empty_like(a),
+            TOLERANCE[dtype],
+        )
     if dtype == "int8":
         return _int8(_to_int8(a), _to_int8(b))
     if dtype == "fp8":
@@ -74,7 +100,8 @@ def ways(dtype: str, n: int, device: str, seed: int) -> dict[str, Product]:
 
 
 def _multiply_float32(precision: str, a: Any, b: Any, *, out: Any) -> Any:
-    """a @ b of float32 matrices in `precision`, torch's name; what was set before is set again afterwards."""
+    """a @ b of float32 matrices in `precision`, torch's name; what was set before is set again
+    afterwards."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
@@ -87,11 +114,16 @@ def _by_columns(matrix: Any) -> Any:
     return matrix.t().contiguous().t()
 
 
-def _plain(multiply: Any, a: Any, seconds: dict[str, Any], out: Any, tolerance: float) -> dict[str, Product]:
+def _plain(
+    multiply: Any, a: Any, seconds: dict[str, Any], out: Any, tolerance: float
+) -> dict[str, Product]:
     def exact(rows: Any) -> Any:
         return a[rows].double() @ seconds["rows"].double()
 
-    return {name: Product(partial(multiply, a, b, out=out), exact, tolerance) for name, b in seconds.items()}
+    return {
+        name: Product(partial(multiply, a, b, out=out), exact, tolerance)
+        for name, b in seconds.items()
+    }
 
 
 def _to_int8(values: Any) -> Any:
@@ -103,8 +135,11 @@ def _int8(a: Any, b: Any) -> dict[str, Product]:
     products = _plain(torch._int_mm, a, {"columns": by_columns, "rows": b}, out, TOLERANCE["int8"])
     if a.is_cuda:
         exact = products["columns"].truth
-        products["cuBLASLt"] = replace(products["columns"], run=cublaslt_product(a, by_columns, out))
-        # the largest of n normal sums becomes 127, or nearly: rows that are not looked at may hold a larger one
+        products["cuBLASLt"] = replace(
+            products["columns"], run=cublaslt_product(a, by_columns, out)
+        )
+        # the largest of n normal sums becomes 127, or nearly: rows that are not looked at may hold
+        # a larger one
         scale = float(127 / exact(slice(CHECKED)).abs().max())
         rounded = cublaslt_product(a, by_columns, torch.empty_like(a), scale)
         products["cuBLASLt to int8"] = Product(
@@ -124,9 +159,18 @@ def _fp8(a: Any, b: Any) -> dict[str, Product]:
         by, and_by = scales
         return Product(
             lambda: torch._scaled_mm(
-                x, y, scale_a=by, scale_b=and_by, out_dtype=torch.bfloat16, use_fast_accum=fast, out=out
+                x,
+                y,
+                scale_a=by,
+                scale_b=and_by,
+                out_dtype=torch.bfloat16,
+                use_fast_accum=fast,
+                out=out,
             ),
-            lambda rows: (x[rows].double() * by.expand(len(x), 1)[rows].double()) @ (y.double() * and_by.double()),
+            lambda rows: (
+                (x[rows].double() * by.expand(len(x), 1)[rows].double())
+                @ (y.double() * and_by.double())
+            ),
             TOLERANCE["fp8"],
         )
 
@@ -140,22 +184,27 @@ def _fp8(a: Any, b: Any) -> dict[str, Product]:
         "by rows": scaled(*operands(of_rows), of_rows, True),
     }
     if a.is_cuda:
-        products["cuBLASLt"] = replace(products["fast"], run=cublaslt_product(x, y, out, scales=of_tensors))
+        products["cuBLASLt"] = replace(
+            products["fast"], run=cublaslt_product(x, y, out, scales=of_tensors)
+        )
     return products
 
 
 def cublaslt_product(
     first: Any, second: Any, out: Any, scale: float = 1.0, scales: tuple[Any, Any] | None = None
 ) -> Callable[[], Any]:
-    """What computes first @ second by cuBLASLt on the current stream and returns `out`, which it writes anew.
+    """What computes first @ second by cuBLASLt on the current stream and returns `out`, which it
+    writes anew.
 
-    `torch._int_mm` gives cuBLASLt no workspace and takes the first algorithm that it names, which costs a third of the
-    rate on an H200. Here it has a workspace, and the first call tries several algorithms, of which the fastest counts.
+    `torch._int_mm` gives cuBLASLt no workspace and takes the first algorithm that it names, which
+    costs a third of the rate on an H200. Here it has a workspace, and the first call tries several
+    algorithms, of which the fastest counts.
 
-    first: (m, k), int8 or float8_e4m3fn, by rows, as out, (m, n).  second: (k, n), the same dtype, by columns.  Of
-    int8, an int32 out takes the sums, and an int8 one these times `scale`, rounded and clamped.  Of fp8, a bfloat16 out
-    takes the sums times `scales`, two float32 numbers on the GPU, accumulated fast (with fewer bits than float32 has).
-    Raises ValueError for other operands; the first call RuntimeError without nvmath-python or if cuBLASLt refuses.
+    first: (m, k), int8 or float8_e4m3fn, by rows, as out, (m, n).  second: (k, n), the same dtype,
+    by columns.  Of int8, an int32 out takes the sums, and an int8 one these times `scale`, rounded
+    and clamped.  Of fp8, a bfloat16 out takes the sums times `scales`, two float32 numbers on the
+    GPU, accumulated fast (with fewer bits than float32 has). Raises ValueError for other operands;
+    the first call RuntimeError without nvmath-python or if cuBLASLt refuses.
     """
     if not all(each.is_contiguous() for each in (first, second.t(), out)):
         raise ValueError("first and out must lie by rows, second by columns")
@@ -183,7 +232,8 @@ def cublaslt_product(
 def _plan(
     lt: Any, first: Any, second: Any, out: Any, scale: float, scales: tuple[Any, Any] | None
 ) -> Callable[[], None]:
-    """The call with the fastest algorithm. What cuBLASLt is handed lives as long as the point's process."""
+    """The call with the fastest algorithm. What cuBLASLt is handed lives as long as the point's
+    process."""
     import numpy as np
     from nvmath import CudaDataType
     from nvmath.bindings import cublas
@@ -205,7 +255,8 @@ def _plan(
         ]
     for name, value, dtype in settings:
         configure(lt.matmul_desc_set_attribute, product, lt.MatmulDescAttribute[name], value, dtype)
-    # cuBLASLt's matrices lie by columns: its first, (k, n), is `second`, and its result is the transpose of `out`
+    # cuBLASLt's matrices lie by columns: its first, (k, n), is `second`, and its result is the
+    # transpose of `out`
     a, b, c = (
         lt.matrix_layout_create(CudaDataType[kind], rows, columns, rows)
         for kind, rows, columns in ((operand, k, n), (operand, k, m), (result, n, m))
@@ -227,10 +278,23 @@ def _plan(
 
     def call(algorithm: int) -> None:
         lt.matmul(
-            handle, product, factor.ctypes.data, second.data_ptr(), a, first.data_ptr(), b, zero.ctypes.data,
-            out.data_ptr(), c, out.data_ptr(), c, found.ctypes.data + algorithm * found.itemsize,
-            workspace.data_ptr(), WORKSPACE, torch.cuda.current_stream().cuda_stream,
-        )  # fmt: skip
+            handle,
+            product,
+            factor.ctypes.data,
+            second.data_ptr(),
+            a,
+            first.data_ptr(),
+            b,
+            zero.ctypes.data,
+            out.data_ptr(),
+            c,
+            out.data_ptr(),
+            c,
+            found.ctypes.data + algorithm * found.itemsize,
+            workspace.data_ptr(),
+            WORKSPACE,
+            torch.cuda.current_stream().cuda_stream,
+        )
 
     return partial(call, min(range(len(found)), key=lambda number: _seconds(partial(call, number))))
 

@@ -1,4 +1,5 @@
-"""The benchmark `quantization_steps`: accuracy after each step of quantizing a trained network, for every width."""
+"""The benchmark `quantization_steps`: accuracy after each step of quantizing a trained network, for
+every width."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ from typing import Any
 from hpml_plugins import Bench, Benchmark, Metric, Requires
 
 BITS = (8, 6, 4, 2, 1)
-#: Integer-only predictions and simulated ones may differ where two logits are a rounding apart, as a share of images.
+#: Integer-only predictions and simulated ones may differ where two logits are a rounding apart, as
+#: a share of images.
 MAY_DIFFER = 0.02
 #: Images for which the int8 product is compared with 64-bit integers.
 EXACT_IMAGES = 32
-#: What the metrics are of, over all test images; the series `accuracy` has all, on a CPU over some of them.
+#: What the metrics are of, over all test images; the series `accuracy` has all, on a CPU over some
+#: of them.
 CHOSEN = (8, "channel", "minmax")
 CPU_IMAGES = 2000
 #: Bits of the histograms, and their bins and largest number of values per layer, evenly taken.
@@ -24,9 +27,10 @@ SHOWN, BINS, MOST_VALUES = (8, 4, 2), 40, 200_000
 def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
     """Train the simple network, quantize it, and measure its accuracy on the test images.
 
-    calibration: training images that the activations' ranges are taken from, classes balanced. The metrics are of
-    CHOSEN; the series `accuracy` has all widths, granularities and ranges, after each step. Fails when a tensor of
-    integer-only inference is not of integers, or its predictions are not those of the simulation.
+    calibration: training images that the activations' ranges are taken from, classes balanced. The
+    metrics are of CHOSEN; the series `accuracy` has all widths, granularities and ranges, after
+    each step. Fails when a tensor of integer-only inference is not of integers, or its predictions
+    are not those of the simulation.
     """
     import torch
 
@@ -56,22 +60,32 @@ def measure(bench: Bench, *, data: str, calibration: int) -> dict[str, float]:
     networks = {}
     detector = integers.FloatDetector()
     for number, (bits, granularity, kind) in enumerate(cases):
-        bench.progress(f"{bits} bits, one scale per {granularity}, {kind}", 0.3 + 0.7 * number / len(cases))
+        bench.progress(
+            f"{bits} bits, one scale per {granularity}, {kind}", 0.3 + 0.7 * number / len(cases)
+        )
         network = integers.quantize(blocks, profiles, bits=bits, granularity=granularity, kind=kind)
         networks[bits, granularity, kind] = network
         for step, predicted in _predictions(network, some, detector).items():
             rows.append((bits, granularity, kind, step, share(predicted == part.labels)))
         if (bits, granularity, kind) == CHOSEN:
             found = _predictions(network, everything, detector)
-            metrics |= {f"{step}_accuracy": share(found[step] == images.test.labels) for step in found}
+            metrics |= {
+                f"{step}_accuracy": share(found[step] == images.test.labels) for step in found
+            }
             differing = bench.result(share(found["integer"] != found["biases"]))
-            bench.check(differing <= MAY_DIFFER, "integer-only predictions differ from the simulated ones")
+            bench.check(
+                differing <= MAY_DIFFER, "integer-only predictions differ from the simulated ones"
+            )
             few = integers.to_integers(network, everything[:EXACT_IMAGES])
             exact = integers.infer(network, few, integers.exact_product)
             here = bench.result(integers.infer(network, few))
-            bench.check(torch.equal(here, exact), "int8 products differ from those of 64-bit integers")
+            bench.check(
+                torch.equal(here, exact), "int8 products differ from those of 64-bit integers"
+            )
     spelled = f": {detector.floating}" if detector.floating else ""
-    bench.check(not detector.floating, f"integer-only inference has floating-point tensors{spelled}")
+    bench.check(
+        not detector.floating, f"integer-only inference has floating-point tensors{spelled}"
+    )
     _attach(bench, "accuracy", ("bits", "granularity", "range", "step", "accuracy"), rows)
     _attach_histograms(bench, [networks[bits, *CHOSEN[1:]] for bits in SHOWN], profiles)
     return {**metrics, "loss": before - metrics["integer_accuracy"]}
@@ -96,7 +110,8 @@ def _predictions(network: Any, images: Any, detector: Any) -> dict[str, Any]:
 
 
 def _attach_histograms(bench: Bench, networks: Sequence[Any], profiles: Mapping[str, Any]) -> None:
-    """The series `ranges`, and `weights` and `activations`: shares of the values in equal bins, before and after.
+    """The series `ranges`, and `weights` and `activations`: shares of the values in equal bins,
+    before and after.
 
     networks: for each of SHOWN.  profiles: of the activations while calibrating.
     """
@@ -119,23 +134,39 @@ def _attach_histograms(bench: Bench, networks: Sequence[Any], profiles: Mapping[
             low, high = seen.range("sigma3")
             outside = float(((seen.values < low) | (seen.values > high)).double().mean())
             ranges.append((name, kind, seen.low, seen.high, seen.mean, seen.deviation, outside))
-            low, high = (seen.low, seen.high) if seen.low < seen.high else (seen.low - 0.5, seen.high + 0.5)
+            low, high = (
+                (seen.low, seen.high) if seen.low < seen.high else (seen.low - 0.5, seen.high + 0.5)
+            )
             edges = torch.linspace(low, high, BINS + 1).tolist()
             after = (grid.rounded(seen.values) for grid in grids)
             shares = (bin_shares(values, low, high) for values in (seen.values, *after))
             bins += zip([name] * BINS, edges[:-1], edges[1:], *shares, strict=True)
-        _attach(bench, kind, ("layer", "from", "to", "float", *(f"bits{bits}" for bits in SHOWN)), bins)
+        _attach(
+            bench, kind, ("layer", "from", "to", "float", *(f"bits{bits}" for bits in SHOWN)), bins
+        )
     # outside_sigma3: the share of values that a range of three standard deviations clamps
-    _attach(bench, "ranges", ("layer", "of", "low", "high", "mean", "deviation", "outside_sigma3"), ranges)
+    _attach(
+        bench,
+        "ranges",
+        ("layer", "of", "low", "high", "mean", "deviation", "outside_sigma3"),
+        ranges,
+    )
 
 
-def _attach(bench: Bench, series: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+def _attach(
+    bench: Bench, series: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
+) -> None:
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    bench.series(series, columns, {name: "1" for name, cells in columns.items() if not isinstance(cells[0], str)})
+    bench.series(
+        series,
+        columns,
+        {name: "1" for name, cells in columns.items() if not isinstance(cells[0], str)},
+    )
 
 
 def bin_shares(values: Any, low: float, high: float) -> list[float]:
-    """The share of the values in each of BINS equal bins from low to high; what lies outside counts in the outermost.
+    """The share of the values in each of BINS equal bins from low to high; what lies outside counts
+    in the outermost.
 
     Of more than MOST_VALUES values a regular subset is counted.
     """
@@ -160,6 +191,9 @@ STEPS = Benchmark(
     grid={"data": ("digits", "fashion-mnist", "cifar10", "cifar10-jpeg"), "calibration": (512,)},
     requires=Requires(gpus=1, cpu_fallback=True, data="data", modules=("torch",)),
     timeout=900,
-    description="Accuracy of a small convolutional network after quantizing weights, activations, biases, all of it.",
+    description=(
+        "Accuracy of a small convolutional network after quantizing weights, activations, biases,"
+        " all of it."
+    ),
     rounds=1,
 )

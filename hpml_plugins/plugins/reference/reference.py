@@ -1,9 +1,11 @@
-"""The benchmark `reference`: a copy, a float32 product, and a bfloat16 product at boost and at settled clocks.
+"""The benchmark `reference`: a copy, a float32 product, and a bfloat16 product at boost and at
+settled clocks.
 
-Cards of one type differ, and mostly by one factor for what moves memory and one for what computes. A comparison of two
-cards that knows both cards' factors sees differences that the factors would hide. The steps are the plainest of their
-sort, by torch's own functions, and take about 7 s together, three fresh processes being no better than one: what a card
-repeats within 0.1 % needs no repetition.
+Cards of one type differ, and mostly by one factor for what moves memory and one for what computes.
+A comparison of two cards that knows both cards' factors sees differences that the factors would
+hide. The steps are the plainest of their sort, by torch's own functions, and take about 7 s
+together, three fresh processes being no better than one: what a card repeats within 0.1 % needs no
+repetition.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 
 #: B that are copied: far more than any cache holds.
 COPIED = 4 * 2**30
-#: Sides of the square matrices. A float32 product of this size stays below the power limit of data-centre cards, and a
-#: bfloat16 product of its size does not.
+#: Sides of the square matrices. A float32 product of this size stays below the power limit of
+#: data-centre cards, and a bfloat16 product of its size does not.
 FLOAT32_SIDE, BFLOAT16_SIDE = 4096, 8192
 #: s of sampling of each step.
 BUDGET = 0.5
@@ -87,5 +89,8 @@ REFERENCE_STEPS = Benchmark(
     ],
     requires=Requires(gpus=1, gpu_memory=11e9, modules=("torch",)),
     rounds=1,
-    description="Three plain steps that each visit to a GPU measures first: how fast this card is within its type.",
+    description=(
+        "Three plain steps that each visit to a GPU measures first: how fast this card is within"
+        " its type."
+    ),
 )

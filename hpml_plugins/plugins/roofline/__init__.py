@@ -1,4 +1,5 @@
-"""The roofline: FLOP, DRAM bytes and time of models and kernels, under the published and the measured roof."""
+"""The roofline: FLOP, DRAM bytes and time of models and kernels, under the published and the
+measured roof."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from hpml_plugins.plugins.roofline.roofline import KERNEL, MODEL, POWER
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """`roofline_model`, `roofline_kernel`, and the roof itself: `roof_copy`, `roof_matmul`; `roof_power`."""
+    """`roofline_model`, `roofline_kernel`, and the roof itself: `roof_copy`, `roof_matmul`;
+    `roof_power`."""
     return [MODEL, KERNEL, COPY, MATMUL, POWER]
 
 

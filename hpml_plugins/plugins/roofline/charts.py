@@ -26,16 +26,28 @@ MEASURED, PUBLISHED = "measured", "published, not measured"
 SEEN = "share outside tensor cores"
 SHARE, MEASURED_SHARE = "share of roof", "share of measured roof"
 THEORY, ACTUAL = "theoretical FLOP", "actual / theoretical"
-#: The cards of the report ("001" in published.yaml) whose points are drawn, by their full names: published peaks only.
+#: The cards of the report ("001" in published.yaml) whose points are drawn, by their full names:
+#: published peaks only.
 EARLIER = ("Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB")
 #: Metrics of a point: column → metric, and the columns' units.
-METRICS = {"FLOP": "flop", **{name: name for name in ("bytes", "time", "bandwidth", "rate", "intensity")}}
-UNITS = {"FLOP": "FLOP", "bytes": "B", "time": "s", "bandwidth": "B/s", "rate": "FLOP/s", "intensity": "FLOP/B"}
+METRICS = {
+    "FLOP": "flop",
+    **{name: name for name in ("bytes", "time", "bandwidth", "rate", "intensity")},
+}
+UNITS = {
+    "FLOP": "FLOP",
+    "bytes": "B",
+    "time": "s",
+    "bandwidth": "B/s",
+    "rate": "FLOP/s",
+    "intensity": "FLOP/B",
+}
 
 
 def roofs(records: Sequence[Record]) -> Table:
-    """Ridge: the lowest intensity at which the peak can be reached. Measured: the highest sample. Shares: of the
-    published peak and bandwidth. The published float32 peak is that of plain float32 (no tensor cores).
+    """Ridge: the lowest intensity at which the peak can be reached. Measured: the highest sample.
+    Shares: of the published peak and bandwidth. The published float32 peak is that of plain float32
+    (no tensor cores).
     """
     best: dict[tuple[str, str], float] = {}
     for record in records:
@@ -49,33 +61,51 @@ def roofs(records: Sequence[Record]) -> Table:
             where = {"machine": machine, "GPU": name, "precision": dtype}
             peak = published.peak(dtype) if published else None
             if published and peak:
-                rows.append({**where, "roof": "published", "peak": peak, "bandwidth": published.bandwidth})
+                rows.append(
+                    {**where, "roof": "published", "peak": peak, "bandwidth": published.bandwidth}
+                )
             if measured := best.get((machine, dtype)):
                 shares = {"share of peak": measured / peak if peak else None}
-                shares |= {"share of bandwidth": copied / published.bandwidth if published and copied else None}
-                rows.append({**where, "roof": MEASURED, "peak": measured, "bandwidth": copied, **shares})
+                shares |= {
+                    "share of bandwidth": (
+                        copied / published.bandwidth if published and copied else None
+                    )
+                }
+                rows.append(
+                    {**where, "roof": MEASURED, "peak": measured, "bandwidth": copied, **shares}
+                )
     for row in rows:
-        row["ridge"] = formulas.ridge_point(row["peak"], row["bandwidth"]) if row["bandwidth"] else None
+        row["ridge"] = (
+            formulas.ridge_point(row["peak"], row["bandwidth"]) if row["bandwidth"] else None
+        )
     units = {"peak": "FLOP/s", "bandwidth": "B/s", "ridge": "FLOP/B"}
     return Table.of(rows, {**units, "share of peak": "1", "share of bandwidth": "1"})
 
 
 def points(records: Sequence[Record]) -> Table:
-    """attainable = min(peak, intensity × bandwidth), as published; share of roof = rate / attainable. Points published
-    by others are relative to the published float32 roof of their own card. Theoretical FLOP: of a model's convolutions
-    and linear layers, as torch's counter counts them, of an operation by its formula; of published points the report's.
+    """attainable = min(peak, intensity × bandwidth), as published; share of roof = rate /
+    attainable. Points published by others are relative to the published float32 roof of their own
+    card. Theoretical FLOP: of a model's convolutions and linear layers, as torch's counter counts
+    them, of an operation by its formula; of published points the report's.
     """
     known = {(row["machine"], row["precision"], row["roof"]): row for row in roofs(records).rows()}
     rows: list[Row] = []
     for record in records:
         if record.benchmark in ("roofline_model", "roofline_kernel"):
             what, dtype = _label(record)
-            row: Row = {"machine": record.machine, "GPU": card(record)[0], "what": what, "precision": dtype or None}
+            row: Row = {
+                "machine": record.machine,
+                "GPU": card(record)[0],
+                "what": what,
+                "precision": dtype or None,
+            }
             row |= {column: record.median(metric) for column, metric in METRICS.items()}
             row |= _against_theory(row["FLOP"], _theory(record))
             measured = _against(row, known.get((record.machine, dtype, MEASURED)))
             row |= _against(row, known.get((record.machine, dtype, "published")))
-            rows.append({**row, MEASURED_SHARE: measured[SHARE], "source": f"{MEASURED}; {_source(record)}"})
+            rows.append(
+                {**row, MEASURED_SHARE: measured[SHARE], "source": f"{MEASURED}; {_source(record)}"}
+            )
     if rows:  # else there is nothing to compare the published ones with
         rows += [row for row, _ in published_points()]
     units = {"attainable": "FLOP/s", SHARE: "1", MEASURED_SHARE: "1", THEORY: "FLOP", ACTUAL: "1"}
@@ -83,36 +113,50 @@ def points(records: Sequence[Record]) -> Table:
 
 
 def cards(records: Sequence[Record]) -> Table:
-    """Published peaks and bandwidth of the report's cards and of those measured here, with their best samples."""
+    """Published peaks and bandwidth of the report's cards and of those measured here, with their
+    best samples."""
     rows: list[Row] = []
     for row in roofs(records).rows():
         if row["GPU"] != "CPU":
-            rows.append({name: row[name] for name in ("GPU", "precision", "roof", "peak", "bandwidth")})
+            rows.append(
+                {name: row[name] for name in ("GPU", "precision", "roof", "peak", "bandwidth")}
+            )
     for gpu in map(find_gpu, EARLIER if rows else ()):
         peaks = {dtype: gpu.peak(dtype) if gpu else None for dtype in PRECISIONS}
         more = {"roof": "published", "bandwidth": gpu.bandwidth if gpu else None}
         rows += [
-            {"GPU": gpu.name, "precision": dtype, "peak": peak, **more} for dtype, peak in peaks.items() if gpu and peak
+            {"GPU": gpu.name, "precision": dtype, "peak": peak, **more}
+            for dtype, peak in peaks.items()
+            if gpu and peak
         ]
-    return Table.of(rows, {"peak": "FLOP/s", "bandwidth": "B/s"}).sorted("precision", "roof", "peak")
+    return Table.of(rows, {"peak": "FLOP/s", "bandwidth": "B/s"}).sorted(
+        "precision", "roof", "peak"
+    )
 
 
 def flop(records: Sequence[Record]) -> Table:
-    """Actual: counted by ncu, or published. Below 1: algorithms that need fewer multiplications (Winograd), or FLOP on
-    tensor cores that the counters read did not see (A100). Above 1: tiles and channels that are padded; in the report
-    a whole program instead of one forward pass.
+    """Actual: counted by ncu, or published. Below 1: algorithms that need fewer multiplications
+    (Winograd), or FLOP on tensor cores that the counters read did not see (A100). Above 1: tiles
+    and channels that are padded; in the report a whole program instead of one forward pass.
     """
     columns = ("machine", "GPU", "what", "precision", THEORY, "FLOP", ACTUAL, "source")
-    found = points(records).filtered(lambda row: row[THEORY] and row["precision"] and "estimate" not in row["source"])
+    found = points(records).filtered(
+        lambda row: row[THEORY] and row["precision"] and "estimate" not in row["source"]
+    )
     return found.select(*columns)
 
 
 def published_points() -> list[tuple[Row, Row]]:
-    """The points that others published, as rows of `points`, each with its card's published float32 roof."""
+    """The points that others published, as rows of `points`, each with its card's published float32
+    roof."""
     columns = {"throughput": "bandwidth", "flop": "FLOP"}
     subjects: dict[tuple[str, str, str], Row] = {}
     for figure in published_figures("roofline"):
-        key = (str(figure.subject.get("model", figure.what)), str(figure.subject.get("gpu", "")), figure.document)
+        key = (
+            str(figure.subject.get("model", figure.what)),
+            str(figure.subject.get("gpu", "")),
+            figure.document,
+        )
         values = subjects.setdefault(key, dict.fromkeys(METRICS))
         values[columns.get(figure.quantity, figure.quantity)] = figure.value
     found: list[tuple[Row, Row]] = []
@@ -122,19 +166,26 @@ def published_points() -> list[tuple[Row, Row]]:
         told = published_figures("flop_complexity", "theoretical", model=model, gpu=gpu)
         theory = _against_theory(values["FLOP"], told[0].value if told else None)
         row = {**where, "what": model, **values, **theory, **_against(values, roof)}
-        found.append((row | {MEASURED_SHARE: None, "source": PUBLISHED}, {**where, "roof": "published", **roof}))
+        found.append(
+            (
+                row | {MEASURED_SHARE: None, "source": PUBLISHED},
+                {**where, "roof": "published", **roof},
+            )
+        )
     return found
 
 
 def everything(records: Sequence[Record]) -> Table:
-    """One panel per machine. Lines: min(peak, intensity × bandwidth), solid as measured on this node (copy and matrix
-    products), dashed as published for the card. Left of its ridge a point is limited by memory bandwidth, right of it
-    by arithmetic; its distance below the line is unused capacity. Filled points were counted by ncu, outlined ones
-    estimated or published by others. Operations without FLOP (relu) are in the tables only.
+    """One panel per machine. Lines: min(peak, intensity × bandwidth), solid as measured on this
+    node (copy and matrix products), dashed as published for the card. Left of its ridge a point is
+    limited by memory bandwidth, right of it by arithmetic; its distance below the line is unused
+    capacity. Filled points were counted by ncu, outlined ones estimated or published by others.
+    Operations without FLOP (relu) are in the tables only.
     """
 
     def marked(row: Row) -> Row:
-        """The kind of marker; the name of a single operation, without its precision, which the colour tells."""
+        """The kind of marker; the name of a single operation, without its precision, which the
+        colour tells."""
         what = row["what"]
         if row["source"] == PUBLISHED:
             return {"kind": f"{what}, published", "name": None}
@@ -142,7 +193,9 @@ def everything(records: Sequence[Record]) -> Table:
             return {"kind": what.split(",")[0], "name": None}
         return {"kind": "single operation", "name": what.replace(f"_{row['precision']}_", " ")}
 
-    table = points(records).filtered(lambda row: row["precision"] in PRECISIONS and row["intensity"] and row["rate"])
+    table = points(records).filtered(
+        lambda row: row["precision"] in PRECISIONS and row["intensity"] and row["rate"]
+    )
     known: list[Row] = list(roofs(records).filtered(lambda row: row["ridge"]).rows())
     if len(table):
         known += {roof["GPU"]: roof for _, roof in published_points() if "peak" in roof}.values()
@@ -151,13 +204,21 @@ def everything(records: Sequence[Record]) -> Table:
     for roof in sorted(known, key=lambda roof: roof["roof"] != MEASURED):
         row = {name: roof[name] for name in ("machine", "GPU", "precision", "bandwidth", "roof")}
         ridge = formulas.ridge_point(roof["peak"], roof["bandwidth"])
-        rows.append({**row, "what": "roof", "rate": roof["peak"], "intensity": ridge, "source": roof["roof"]})
+        rows.append(
+            {
+                **row,
+                "what": "roof",
+                "rate": roof["peak"],
+                "intensity": ridge,
+                "source": roof["roof"],
+            }
+        )
     return Table.of(rows, {**UNITS, **table.units})
 
 
 def kernels(records: Sequence[Record]) -> Table:
-    """FLOP excess: counted minus formula. Bytes ratio: counted divided by formula; below 1 where results stayed in the
-    L2 cache.
+    """FLOP excess: counted minus formula. Bytes ratio: counted divided by formula; below 1 where
+    results stayed in the L2 cache.
     """
 
     def counted(record: Record) -> Row:
@@ -175,24 +236,30 @@ def kernels(records: Sequence[Record]) -> Table:
 
 
 def tensor_cores(records: Sequence[Record]) -> Table:
-    """The share of each model's FLOP that the counters of ordinary instructions report: those of tensor cores are not
-    included.
+    """The share of each model's FLOP that the counters of ordinary instructions report: those of
+    tensor cores are not included.
     """
 
     def seen(record: Record) -> Row:
         what, dtype = _label(record)
-        return {"what": what, "precision": dtype, "kernels": len(record.series["kernels"].columns["flop"])}
+        return {
+            "what": what,
+            "precision": dtype,
+            "kernels": len(record.series["kernels"].columns["flop"]),
+        }
 
     table = Table.of_series(records, "flop_by_path", more=seen)
     columns = {"FLOP": "flop", "outside tensor cores": "flop_outside_tensor_cores"}
     named = table.select("machine", "what", "precision", "kernels", **columns)
     return named.extended(
-        lambda row: {SEEN: row["outside tensor cores"] / row["FLOP"] if row["FLOP"] else None}, {SEEN: "1"}
+        lambda row: {SEEN: row["outside tensor cores"] / row["FLOP"] if row["FLOP"] else None},
+        {SEEN: "1"},
     )
 
 
 def card(record: Record) -> tuple[str, GpuType | None]:
-    """(name, published peaks) of the GPU that a Record was measured on: ("CPU", None) without one."""
+    """(name, published peaks) of the GPU that a Record was measured on: ("CPU", None) without
+    one."""
     name = str(record.gpus[0]["name"]) if record.gpus else ""
     return name or "CPU", find_gpu(name) if name else None
 
@@ -211,7 +278,8 @@ def _against_theory(actual: float | None, theory: float | None) -> Row:
 
 
 def _against(point: Row, roof: Mapping[str, Any] | None) -> Row:
-    """What is attainable at a point's intensity, and its share of it; None where either is not known."""
+    """What is attainable at a point's intensity, and its share of it; None where either is not
+    known."""
     peak, bandwidth = (roof.get("peak"), roof.get("bandwidth")) if roof else (None, None)
     intensity, rate = point["intensity"], point["rate"]
     if not (peak and bandwidth and intensity and rate):
@@ -221,7 +289,8 @@ def _against(point: Row, roof: Mapping[str, Any] | None) -> Row:
 
 
 def _label(record: Record) -> tuple[str, str]:
-    """(what, precision whose roof is over it) of a Record; no precision for kernels that only check counters."""
+    """(what, precision whose roof is over it) of a Record; no precision for kernels that only check
+    counters."""
     params = record.params
     if record.benchmark == "roofline_model":
         return f"{params['model']} {params['step']}, batch {params['batch']}", str(params["dtype"])
@@ -233,7 +302,9 @@ def _label(record: Record) -> tuple[str, str]:
 def _source(record: Record) -> str:
     """ "ncu", "estimate", or which is which where FLOP and bytes differ."""
     found = (record.metrics.get(name) for name in ("flop", "bytes"))
-    flop, nbytes = (str(metric.info.get("source", ESTIMATE)) if metric else ESTIMATE for metric in found)
+    flop, nbytes = (
+        str(metric.info.get("source", ESTIMATE)) if metric else ESTIMATE for metric in found
+    )
     return flop if flop == nbytes else f"FLOP {flop}, bytes {nbytes}"
 
 
@@ -248,21 +319,42 @@ CHART = roofline_chart(
     label="name",
     hollow="indexof(datum.source, 'ncu') < 0",
     across=2,
-    also=[*(Axis(name, name, UNITS[name]) for name in ("FLOP", "bytes", "time")), Axis(SHARE, SHARE, "%"), "source"],
+    also=[
+        *(Axis(name, name, UNITS[name]) for name in ("FLOP", "bytes", "time")),
+        Axis(SHARE, SHARE, "%"),
+        "source",
+    ],
 )
 
 FLOP_DOTS = dot_chart(
-    ("GPU", "{what}"), [Axis(THEORY, "theoretical", "FLOP", log=True), Axis("FLOP", "actual", "FLOP", log=True),
-                        Axis(ACTUAL, ACTUAL, log=True)],
+    ("GPU", "{what}"),
+    [
+        Axis(THEORY, "theoretical", "FLOP", log=True),
+        Axis("FLOP", "actual", "FLOP", log=True),
+        Axis(ACTUAL, ACTUAL, log=True),
+    ],
     "precision",
-)  # fmt: skip
+)
 ALL = ("roofline_model", "roofline_kernel", "roof_copy", "roof_matmul")
 FIGURES = (
-    Figure("roofline", "Roofline: attainable and achieved FLOP/s by arithmetic intensity", ALL, everything, CHART),
+    Figure(
+        "roofline",
+        "Roofline: attainable and achieved FLOP/s by arithmetic intensity",
+        ALL,
+        everything,
+        CHART,
+    ),
     Figure("roofs", "The roofs, published and measured", ALL, roofs),
     Figure("points", "The points and their share of the roof", ALL, points),
-    Figure("flop", "FLOP: theory and count", ("roofline_model", "roofline_kernel"), flop, FLOP_DOTS),
+    Figure(
+        "flop", "FLOP: theory and count", ("roofline_model", "roofline_kernel"), flop, FLOP_DOTS
+    ),
     Figure("cards", "Four cards: peaks and bandwidth", ("roof_copy", "roof_matmul"), cards),
     Figure("kernels", "Single operations: counters and formulas", ("roofline_kernel",), kernels),
-    Figure("tensor_cores", "FLOP not visible to FADD, FMUL and FFMA counters", ("roofline_model",), tensor_cores),
+    Figure(
+        "tensor_cores",
+        "FLOP not visible to FADD, FMUL and FFMA counters",
+        ("roofline_model",),
+        tensor_cores,
+    ),
 )

@@ -1,11 +1,13 @@
-"""FLOP and bytes of one step: hardware counters and their sums, or an estimate where they cannot be read.
+"""FLOP and bytes of one step: hardware counters and their sums, or an estimate where they cannot be
+read.
 
-Nsight Compute's counters of SASS instructions count instructions of threads whose predicate was on. HADD, HMUL and HFMA
-work on a packed pair (ncu's own half-precision roofline takes `…op_hfma_pred_on_x4`), as FADD2, FMUL2 and FFMA2 of
-Blackwell do in float32; code that uses one lane of the pair is counted at up to twice its FLOP. The kernel
-`fma_float16` compares this with a known number. None of them sees tensor cores: `sm__ops_path_tensor_*` counts their
-operations, a multiply-add as two; every matmul of `roofline_kernel` is compared with 2 n³.
-Source: ncu's SpeedOfLight_Hierarchical{Half,Single,Double,Tensor}RooflineChart.section.
+Nsight Compute's counters of SASS instructions count instructions of threads whose predicate was on.
+HADD, HMUL and HFMA work on a packed pair (ncu's own half-precision roofline takes
+`…op_hfma_pred_on_x4`), as FADD2, FMUL2 and FFMA2 of Blackwell do in float32; code that uses one
+lane of the pair is counted at up to twice its FLOP. The kernel `fma_float16` compares this with a
+known number. None of them sees tensor cores: `sm__ops_path_tensor_*` counts their operations, a
+multiply-add as two; every matmul of `roofline_kernel` is compared with 2 n³. Source: ncu's
+SpeedOfLight_Hierarchical{Half,Single,Double,Tensor}RooflineChart.section.
 """
 
 from __future__ import annotations
@@ -26,7 +28,17 @@ PROGRAM = "hpml_plugins.plugins.roofline.steps"
 NCU_TIMEOUT = 200.0
 
 #: FLOP of one instruction.
-_SCALAR = {"fadd": 1, "fmul": 1, "ffma": 2, "dadd": 1, "dmul": 1, "dfma": 2, "hadd": 2, "hmul": 2, "hfma": 4}
+_SCALAR = {
+    "fadd": 1,
+    "fmul": 1,
+    "ffma": 2,
+    "dadd": 1,
+    "dmul": 1,
+    "dfma": 2,
+    "hadd": 2,
+    "hmul": 2,
+    "hfma": 4,
+}
 _PACKED_FLOAT32 = {"fadd2": 2, "fmul2": 2, "ffma2": 4}
 _TENSOR = {
     "tensor_bf16": "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
@@ -38,7 +50,8 @@ _TENSOR = {
 }
 #: From Hopper on half precision has one counter for all accumulators; before, one for each.
 _FROM_HOPPER, _BEFORE_HOPPER = {"tensor_fp16"}, {"tensor_fp16_to_fp32", "tensor_fp16_to_fp16"}
-#: Precision → the tensor-core counters that its operations can move. Each further one is another pass over all kernels.
+#: Precision → the tensor-core counters that its operations can move. Each further one is another
+#: pass over all kernels.
 _TENSOR_OF = {
     "float32": ("tensor_tf32",),  # none is expected: it would show that TF32 was used after all
     "tf32": ("tensor_tf32",),
@@ -46,7 +59,10 @@ _TENSOR_OF = {
     "float16": ("tensor_fp16", "tensor_fp16_to_fp32", "tensor_fp16_to_fp16"),
 }
 #: Short name → ncu's counter, and FLOP of one count.
-_NAMES = {op: f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in (*_SCALAR, *_PACKED_FLOAT32)} | _TENSOR
+_NAMES = {
+    op: f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum"
+    for op in (*_SCALAR, *_PACKED_FLOAT32)
+} | _TENSOR
 FLOP_OF = {**_SCALAR, **_PACKED_FLOAT32, **dict.fromkeys(_TENSOR, 1)}
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 
@@ -54,7 +70,8 @@ READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 def counters(capability: str = "", dtype: str = "") -> list[str]:
     """ncu's names of what is counted on a card of this compute capability.
 
-    dtype: the precision of the step, whose tensor cores alone are counted; those of all precisions where left out.
+    dtype: the precision of the step, whose tensor cores alone are counted; those of all precisions
+    where left out.
     """
     left_out = {op for op in _TENSOR if dtype and op not in _TENSOR_OF[dtype]}
     if float(capability or 0) < 10:
@@ -67,8 +84,9 @@ def counters(capability: str = "", dtype: str = "") -> list[str]:
 class Counts:
     """Sums over kernels.
 
-    operations: short name → how often counted, of those that the card has.  nbytes: read from and written to DRAM,
-    None where the card does not tell.  flop_of_kernels, bytes_of_kernels: of each launch, in order.
+    operations: short name → how often counted, of those that the card has.  nbytes: read from and
+    written to DRAM, None where the card does not tell.  flop_of_kernels, bytes_of_kernels: of each
+    launch, in order.
     """
 
     operations: Mapping[str, float]
@@ -88,7 +106,8 @@ class Counts:
 
     @property
     def sees_tensor_cores(self) -> bool:
-        """Whether the card has any known counter of tensor cores. Without one, `flop` may lack most."""
+        """Whether the card has any known counter of tensor cores. Without one, `flop` may lack
+        most."""
         return any(op in self.operations for op in _TENSOR)
 
 
@@ -98,18 +117,34 @@ def flop_of(operations: Mapping[str, float]) -> float:
 
 
 def add_up(kernels: Sequence[Mapping[str, float]]) -> Counts:
-    """The sums over kernels.  kernels: of each launch, ncu's counter → value; what the card lacks is left out."""
-    each = [{op: kernel[name] for op, name in _NAMES.items() if name in kernel} for kernel in kernels]
-    operations = {op: sum(counts.get(op, 0.0) for counts in each) for op in FLOP_OF if any(op in c for c in each)}
+    """The sums over kernels.  kernels: of each launch, ncu's counter → value; what the card lacks
+    is left out."""
+    each = [
+        {op: kernel[name] for op, name in _NAMES.items() if name in kernel} for kernel in kernels
+    ]
+    operations = {
+        op: sum(counts.get(op, 0.0) for counts in each)
+        for op in FLOP_OF
+        if any(op in c for c in each)
+    }
     known = [READ in kernel and WRITTEN in kernel for kernel in kernels]
-    moved = [kernel[READ] + kernel[WRITTEN] if known else 0.0 for kernel, known in zip(kernels, known, strict=True)]
-    return Counts(operations, sum(moved) if all(known) else None, [flop_of(counts) for counts in each], moved)
+    moved = [
+        kernel[READ] + kernel[WRITTEN] if known else 0.0
+        for kernel, known in zip(kernels, known, strict=True)
+    ]
+    return Counts(
+        operations, sum(moved) if all(known) else None, [flop_of(counts) for counts in each], moved
+    )
 
 
-def count(bench: Bench, step: str, arguments: Sequence[str | int], dtype: str = "") -> Counts | None:
-    """Count a step of `steps.main` with ncu. None, with a warning that names the reason, where that cannot be.
+def count(
+    bench: Bench, step: str, arguments: Sequence[str | int], dtype: str = ""
+) -> Counts | None:
+    """Count a step of `steps.main` with ncu. None, with a warning that names the reason, where that
+    cannot be.
 
-    dtype: see `counters`. Caches are emptied before each kernel, so that it reads all its inputs from DRAM.
+    dtype: see `counters`. Caches are emptied before each kernel, so that it reads all its inputs
+    from DRAM.
     """
     if bench.device != "cuda":
         bench.warn("FLOP and bytes are estimated, not counted: no GPU")
@@ -124,11 +159,14 @@ def count(bench: Bench, step: str, arguments: Sequence[str | int], dtype: str = 
 
 
 def _read(command: Sequence[str], wanted: Sequence[str]) -> list[dict[str, float]]:
-    return [kernel.counters for kernel in count_kernels(command, wanted, cold=True, timeout=NCU_TIMEOUT)]
+    return [
+        kernel.counters for kernel in count_kernels(command, wanted, cold=True, timeout=NCU_TIMEOUT)
+    ]
 
 
 class Work(NamedTuple):
-    """FLOP and bytes of one step, and whether each was counted ("ncu") or estimated ("estimate")."""
+    """FLOP and bytes of one step, and whether each was counted ("ncu") or estimated
+    ("estimate")."""
 
     flop: float
     nbytes: float
@@ -136,18 +174,27 @@ class Work(NamedTuple):
     bytes_source: str
 
 
-def settle(bench: Bench, counts: Counts | None, estimate: Callable[[], tuple[float, float]]) -> Work:
-    """What was counted, which is attached to the Record, and the estimate of (FLOP, bytes) for what was not."""
+def settle(
+    bench: Bench, counts: Counts | None, estimate: Callable[[], tuple[float, float]]
+) -> Work:
+    """What was counted, which is attached to the Record, and the estimate of (FLOP, bytes) for what
+    was not."""
     if counts is None:
         return Work(*estimate(), ESTIMATE, ESTIMATE)
     bench.series("operations", {op: [number] for op, number in counts.operations.items()})
     of_kernels = {"flop": counts.flop_of_kernels, "bytes": counts.bytes_of_kernels}
     bench.series("kernels", of_kernels, {"flop": "FLOP", "bytes": "B"})
-    outside = {"flop": [counts.flop], "flop_outside_tensor_cores": [counts.flop_outside_tensor_cores]}
+    outside = {
+        "flop": [counts.flop],
+        "flop_outside_tensor_cores": [counts.flop_outside_tensor_cores],
+    }
     bench.series("flop_by_path", outside, dict.fromkeys(outside, "FLOP"))
     work = Work(counts.flop, counts.nbytes or 0.0, NCU, NCU)
     if not counts.sees_tensor_cores:
-        bench.warn("FLOP are estimated, not counted: ncu has no counter of this card's tensor cores that is known here")
+        bench.warn(
+            "FLOP are estimated, not counted: ncu has no counter of this card's tensor cores that"
+            " is known here"
+        )
         work = work._replace(flop=estimate()[0], flop_source=ESTIMATE)
     if not counts.nbytes:
         bench.warn("bytes are estimated, not counted: ncu gave no DRAM traffic for this card")

@@ -1,22 +1,25 @@
 """The roofline model's formulas, the precisions, and the names of kernels. Pure.
 
-Source: Williams, Waterman, Patterson, "Roofline: An Insightful Visual Performance Model for Multicore Architectures",
-CACM 52(4), 2009, pp. 65-76.
+Source: Williams, Waterman, Patterson, "Roofline: An Insightful Visual Performance Model for
+Multicore Architectures", CACM 52(4), 2009, pp. 65-76.
 """
 
 from __future__ import annotations
 
 from hpml_plugins import Bench, HpmlError
 
-#: Precision, as gpus.yaml names its peak → the least compute capability that computes it in hardware.
+#: Precision, as gpus.yaml names its peak → the least compute capability that computes it in
+#: hardware.
 LEAST_CAPABILITY = {"float32": 0.0, "tf32": 8.0, "bfloat16": 8.0, "float16": 5.0}
-#: Relative error (2-norm) up to which a result counts as right: some multiples of the unit roundoff.
+#: Relative error (2-norm) up to which a result counts as right: some multiples of the unit
+#: roundoff.
 TOLERANCE = {"float32": 1e-4, "tf32": 5e-3, "float16": 5e-3, "bfloat16": 4e-2}
 STREAMING = ("scale", "triad", "relu", "softmax")
 
 
 def attainable(intensity: float, peak: float, bandwidth: float) -> float:
-    """The roof over an intensity, FLOP/s: min(peak, intensity · bandwidth).  bandwidth: of the memory, B/s.
+    """The roof over an intensity, FLOP/s: min(peak, intensity · bandwidth).  bandwidth: of the
+    memory, B/s.
 
     A100 (19.5 TFLOP/s, 1555 GB/s) at 4 FLOP/B: 4 · 1555e9 = 6.22 TFLOP/s.
     """
@@ -24,12 +27,14 @@ def attainable(intensity: float, peak: float, bandwidth: float) -> float:
 
 
 def ridge_point(peak: float, bandwidth: float) -> float:
-    """The least intensity at which the peak can be reached, FLOP/B. V100: 15.7e12 / 900e9 = 17.44 FLOP/B."""
+    """The least intensity at which the peak can be reached, FLOP/B. V100: 15.7e12 / 900e9 = 17.44
+    FLOP/B."""
     return peak / bandwidth
 
 
 def share_of_roof(rate: float, intensity: float, peak: float, bandwidth: float) -> float | None:
-    """Achieved rate over what is attainable at its intensity; None without FLOP, where the roof is at 0."""
+    """Achieved rate over what is attainable at its intensity; None without FLOP, where the roof is
+    at 0."""
     roof = attainable(intensity, peak, bandwidth)
     return rate / roof if roof > 0 else None
 
@@ -41,17 +46,22 @@ def matmul_flop(n: int) -> int:
 
 #: Blocks of each stage of torchvision's ResNets, and whether they are bottlenecks.
 RESNETS = {
-    "resnet18": ((2, 2, 2, 2), False), "resnet34": ((3, 4, 6, 3), False), "resnet50": ((3, 4, 6, 3), True),
-    "resnet101": ((3, 4, 23, 3), True), "resnet152": ((3, 8, 36, 3), True),
-}  # fmt: skip
+    "resnet18": ((2, 2, 2, 2), False),
+    "resnet34": ((3, 4, 6, 3), False),
+    "resnet50": ((3, 4, 6, 3), True),
+    "resnet101": ((3, 4, 23, 3), True),
+    "resnet152": ((3, 8, 36, 3), True),
+}
 
 
 def resnet_flop(model: str, step: str, batch: int) -> float | None:
-    """FLOP of the convolutions and the linear layer of a torchvision ResNet on 3 × 224 × 224 images, 2 a multiply-add.
+    """FLOP of the convolutions and the linear layer of a torchvision ResNet on 3 × 224 × 224
+    images, 2 a multiply-add.
 
-    step: "forward", or "train": each layer's gradients of inputs and of weights are as many again, but the first layer
-    has no gradient of its input. None for another model. The same as torch's flop_counter, which a test compares.
-    Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, table 1.
+    step: "forward", or "train": each layer's gradients of inputs and of weights are as many again,
+    but the first layer has no gradient of its input. None for another model. The same as torch's
+    flop_counter, which a test compares. Source: He et al., "Deep Residual Learning for Image
+    Recognition", CVPR 2016, table 1.
     """
     if model not in RESNETS:
         return None
@@ -63,7 +73,9 @@ def resnet_flop(model: str, step: str, batch: int) -> float | None:
         outputs = 4 * width if bottleneck else width
         for block in range(blocks):
             if bottleneck:  # 1 × 1 at the size of the input, 3 × 3, 1 × 1
-                multiply_adds += before**2 * inputs * width + size**2 * (9 * width**2 + width * outputs)
+                multiply_adds += before**2 * inputs * width + size**2 * (
+                    9 * width**2 + width * outputs
+                )
             else:  # twice 3 × 3
                 multiply_adds += size**2 * 9 * (inputs * width + width**2)
             if not block and inputs != outputs:  # the shortcut is a 1 × 1 convolution
@@ -74,8 +86,9 @@ def resnet_flop(model: str, step: str, batch: int) -> float | None:
 
 
 def parse(name: str) -> tuple[str, str, int]:
-    """(kind, precision, size) of a kernel's name: "matmul_tf32_8192" is ("matmul", "tf32", 8192), "relu" is
-    ("relu", "float32", 0), "fma_float16" is ("fma", "float16", 0). Raises HpmlError for another name.
+    """(kind, precision, size) of a kernel's name: "matmul_tf32_8192" is ("matmul", "tf32", 8192),
+    "relu" is ("relu", "float32", 0), "fma_float16" is ("fma", "float16", 0). Raises HpmlError for
+    another name.
     """
     kind, _, rest = name.partition("_")
     if name in STREAMING:
@@ -97,7 +110,8 @@ def capability(bench: Bench) -> str:
 
 
 def require_precision(bench: Bench, dtype: str) -> None:
-    """Skip the point, with the reason, where this node lacks the precision. Raises HpmlError for an unknown one."""
+    """Skip the point, with the reason, where this node lacks the precision. Raises HpmlError for an
+    unknown one."""
     if dtype not in LEAST_CAPABILITY:
         raise HpmlError(f"no precision {dtype!r}; use one of {', '.join(LEAST_CAPABILITY)}")
     if bench.device == "cpu" and dtype != "float32":

@@ -12,15 +12,17 @@ from hpml_plugins.plugins.roofline import formulas
 MEBIBYTE = 2**20
 #: Sides of the matrices. A power cap slows the largest down, and the smallest do not fill the card.
 SIZES = {"cuda": (4096, 8192, 12288), "cpu": (1024, 2048)}
-#: s without work before each size on a GPU. A power cap takes some 0.3 s to slow a rested card down, less than warming
-#: up and sampling take; the roof, the best sample, is what the card does until then.
+#: s without work before each size on a GPU. A power cap takes some 0.3 s to slow a rested card
+#: down, less than warming up and sampling take; the roof, the best sample, is what the card does
+#: until then.
 REST = 1.0
 #: s of warming up, and of sampling, a rested card.
 BURST_WARM_UP, BURST = 0.01, 0.1
 
 
 def copy(bench: Bench, *, mebibytes: int) -> dict[str, Any]:
-    """Copy a buffer of `mebibytes` MiB within the device's memory. bandwidth: bytes read and written, over time."""
+    """Copy a buffer of `mebibytes` MiB within the device's memory. bandwidth: bytes read and
+    written, over time."""
     import torch
 
     nbytes = mebibytes * MEBIBYTE
@@ -40,14 +42,17 @@ def copy(bench: Bench, *, mebibytes: int) -> dict[str, Any]:
 
 
 def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
-    """Multiply square matrices of a few sizes. rate, size: of the one whose median rate is highest.  best: of all.
+    """Multiply square matrices of a few sizes. rate, size: of the one whose median rate is highest.
+    best: of all.
 
-    That size is found in the point's first round; the others time it alone, but look for the best sample at all sizes.
+    That size is found in the point's first round; the others time it alone, but look for the best
+    sample at all sizes.
     """
     formulas.require_precision(bench, dtype)
     from hpml_plugins.plugins.roofline.steps import Step, checked_kernel
 
-    # Of a card that has rested. `but` shares the budget of all rounds out, of which each has BURST here.
+    # Of a card that has rested. `but` shares the budget of all rounds out, of which each has BURST
+    # here.
     burst = bench.plan.but(warm_up=BURST_WARM_UP, budget=BURST * bench.plan.rounds)
     times: dict[int, Samples] = {}
     roofs: list[Samples] = []
@@ -57,7 +62,11 @@ def matmul(bench: Bench, *, dtype: str) -> dict[str, Any]:
         built[size] = checked_kernel(bench, f"matmul_{dtype}_{size}")
         if bench.device == "cuda":
             time.sleep(REST)
-            roofs.append(best(formulas.matmul_flop(size) / bench.time(built[size].run, plan=burst, quiet=True)))
+            roofs.append(
+                best(
+                    formulas.matmul_flop(size) / bench.time(built[size].run, plan=burst, quiet=True)
+                )
+            )
 
     def time_at(size: int) -> float:
         bench.progress(f"timing {size} × {size}", 0.7)
@@ -98,7 +107,9 @@ COPY = Benchmark(
     grid={"mebibytes": [256, 4096]},
     requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),
     timeout=120,
-    description="Bandwidth of a copy within the device's memory: the slanted part of the measured roof.",
+    description=(
+        "Bandwidth of a copy within the device's memory: the slanted part of the measured roof."
+    ),
 )
 MATMUL = Benchmark(
     "roof_matmul",
@@ -114,5 +125,7 @@ MATMUL = Benchmark(
     requires=COPY.requires,
     version="2",
     timeout=120,
-    description="Rate of large matrix products in each precision: the flat part of the measured roof.",
+    description=(
+        "Rate of large matrix products in each precision: the flat part of the measured roof."
+    ),
 )

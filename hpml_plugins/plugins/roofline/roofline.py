@@ -1,4 +1,5 @@
-"""The benchmarks `roofline_model`, `roofline_kernel` and `roof_power`: steps counted, timed, and under power limits."""
+"""The benchmarks `roofline_model`, `roofline_kernel` and `roof_power`: steps counted, timed, and
+under power limits."""
 
 from __future__ import annotations
 
@@ -11,16 +12,18 @@ from hpml_plugins.plugins.roofline.counting import NCU, count, metrics, settle
 
 #: Relative error of logits: of a matrix product, grown through the layers.
 MODEL_TOLERANCE = {dtype: 5 * tolerance for dtype, tolerance in formulas.TOLERANCE.items()}
-#: Relative difference up to which counted FLOP agree with the formula, where that is no convention. Scaling a product
-#: by alpha is n² more; a tile that overhangs the matrix is computed whole.
+#: Relative difference up to which counted FLOP agree with the formula, where that is no convention.
+#: Scaling a product by alpha is n² more; a tile that overhangs the matrix is computed whole.
 FLOP_TOLERANCE = {"scale": 0.02, "triad": 0.02, "matmul": 0.02, "fma": 0.0}
-#: By how much the bytes of an operation far larger than the L2 may differ from its formula: what stays in the L2 is not
-#: written within the kernel.
+#: By how much the bytes of an operation far larger than the L2 may differ from its formula: what
+#: stays in the L2 is not written within the kernel.
 BYTES_TOLERANCE = 0.15
 
 METRICS = (
     Metric("flop", "FLOP", "lower", "of one step; its info says whether counted or estimated"),
-    Metric("bytes", "B", "lower", "read from and written to DRAM in one step; counted or estimated"),
+    Metric(
+        "bytes", "B", "lower", "read from and written to DRAM in one step; counted or estimated"
+    ),
     Metric("time", "s", "lower", "of one step, without ncu"),
     Metric("rate", "FLOP/s", "higher", "flop / time"),
     Metric("bandwidth", "B/s", "higher", "bytes / time"),
@@ -29,7 +32,8 @@ METRICS = (
 
 
 def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int) -> dict[str, Any]:
-    """Count (or with a warning estimate) and time one step, "forward" or "train", of a torchvision classifier."""
+    """Count (or with a warning estimate) and time one step, "forward" or "train", of a torchvision
+    classifier."""
     formulas.require_precision(bench, dtype)
     from hpml_plugins.plugins.roofline import steps
     from hpml_plugins.workloads.complexity import require_classifier
@@ -45,7 +49,8 @@ def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int
     built = steps.model_step(*arguments)
     error = built.error()
     bench.check(
-        error < MODEL_TOLERANCE[dtype], f"logits differ from the CPU's in float32 by {error:.1e} of their length"
+        error < MODEL_TOLERANCE[dtype],
+        f"logits differ from the CPU's in float32 by {error:.1e} of their length",
     )
     work = settle(bench, counts, built.estimate)
     before = float(built.run()) if step == "train" else math.nan
@@ -53,12 +58,16 @@ def measure_model(bench: Bench, *, model: str, step: str, dtype: str, batch: int
     time = bench.time(built.run)
     if step == "train":
         after = float(built.run())
-        bench.check(after < before, f"a step lowers the loss on its images: {before:.3g} before, {after:.3g} after")
+        bench.check(
+            after < before,
+            f"a step lowers the loss on its images: {before:.3g} before, {after:.3g} after",
+        )
     return metrics(work, time)
 
 
 def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
-    """Count and time one operation, and compare ncu's FLOP and bytes with its formulas.  kernel: see `formulas.parse`.
+    """Count and time one operation, and compare ncu's FLOP and bytes with its formulas.  kernel:
+    see `formulas.parse`.
 
     Where ncu cannot count, the formulas stand for the counts, with a warning.
     """
@@ -94,7 +103,8 @@ def measure_kernel(bench: Bench, *, kernel: str) -> dict[str, Any]:
 
 
 def measure_power(bench: Bench, *, kernel: str, watts: int) -> dict[str, Any]:
-    """Time a kernel of `roofline_kernel` and measure its energy. watts: the power limit; 0 leaves the card's own."""
+    """Time a kernel of `roofline_kernel` and measure its energy. watts: the power limit; 0 leaves
+    the card's own."""
     _, dtype, _ = formulas.parse(kernel)
     formulas.require_precision(bench, dtype)
     from hpml_plugins.plugins.roofline.steps import checked_kernel
@@ -118,7 +128,9 @@ MODEL = Benchmark(
     },
     requires=Requires(gpus=1, modules=("torch", "torchvision"), cpu_fallback=True),
     timeout=400,
-    description="FLOP, DRAM bytes and time of a forward pass and a training step of ResNet18 and ResNet50.",
+    description=(
+        "FLOP, DRAM bytes and time of a forward pass and a training step of ResNet18 and ResNet50."
+    ),
 )
 PRODUCTS = ("float32_2048", "bfloat16_2048", "tf32_8192", "bfloat16_8192", "float16_8192")
 KERNEL = Benchmark(
@@ -126,13 +138,29 @@ KERNEL = Benchmark(
     measure_kernel,
     (
         *METRICS,
-        Metric("flop_excess", "FLOP", "lower", "counted less those of the formula; 0 where not counted", (None, None)),
-        Metric("bytes_ratio", "1", "lower", "counted over those of the formula; 1 where not counted"),
+        Metric(
+            "flop_excess",
+            "FLOP",
+            "lower",
+            "counted less those of the formula; 0 where not counted",
+            (None, None),
+        ),
+        Metric(
+            "bytes_ratio", "1", "lower", "counted over those of the formula; 1 where not counted"
+        ),
     ),
-    grid={"kernel": [*formulas.STREAMING, *(f"matmul_{product}" for product in PRODUCTS), "fma_float16"]},
+    grid={
+        "kernel": [
+            *formulas.STREAMING,
+            *(f"matmul_{product}" for product in PRODUCTS),
+            "fma_float16",
+        ]
+    },
     requires=Requires(gpus=1, modules=("torch",), cpu_fallback=True),
     timeout=300,
-    description="FLOP and DRAM bytes of single operations by ncu against their formulas, and their rates.",
+    description=(
+        "FLOP and DRAM bytes of single operations by ncu against their formulas, and their rates."
+    ),
 )
 POWER = Benchmark(
     "roof_power",
@@ -142,9 +170,13 @@ POWER = Benchmark(
         Metric("rate", "FLOP/s", "higher", "FLOP by formula over time"),
         Metric("energy", "J", "lower", "of one call, above that of the idle card"),
     ],
-    # No limit is ever set unless an operator adds one: `grid: {roof_power: {watts: [0, 400, 550]}}` in registry.yaml.
+    # No limit is ever set unless an operator adds one: `grid: {roof_power: {watts: [0, 400, 550]}}`
+    # in registry.yaml.
     grid={"kernel": ["triad", "matmul_bfloat16_8192"], "watts": [0]},
     requires=Requires(gpus=1, modules=("torch",)),
     timeout=120,
-    description="Time and energy of a kernel under a power limit: the card's own, or others that an operator adds.",
+    description=(
+        "Time and energy of a kernel under a power limit: the card's own, or others that an"
+        " operator adds."
+    ),
 )

@@ -1,7 +1,8 @@
-"""The steps that are counted and timed: models and single operations. As a program: one step for ncu to count.
+"""The steps that are counted and timed: models and single operations. As a program: one step for
+ncu to count.
 
-python -m hpml_plugins.plugins.roofline.steps model '["resnet50", "train", "bfloat16", 32, "cuda", 0]'
-python -m hpml_plugins.plugins.roofline.steps kernel '["matmul_float32_2048", "cuda", 0]'
+python -m hpml_plugins.plugins.roofline.steps model '["resnet50", "train", "bfloat16", 32, "cuda",
+0]' python -m hpml_plugins.plugins.roofline.steps kernel '["matmul_float32_2048", "cuda", 0]'
 
 Imports torch: imported inside `measure` only.
 """
@@ -38,9 +39,11 @@ WARM_UP = 2
 
 
 def use(dtype: str) -> Any:
-    """Tell torch how to compute float32, and return the torch.dtype that tensors have in this precision.
+    """Tell torch how to compute float32, and return the torch.dtype that tensors have in this
+    precision.
 
-    torch lets cuDNN round float32 convolutions to TF32 unless told not to; "float32" here is float32.
+    torch lets cuDNN round float32 convolutions to TF32 unless told not to; "float32" here is
+    float32.
     """
     allowed = dtype == "tf32"
     torch.set_float32_matmul_precision("high" if allowed else "highest")
@@ -49,7 +52,8 @@ def use(dtype: str) -> Any:
 
 
 class Step(NamedTuple):
-    """run: does it once.  error: of a result, relative (2-norm).  estimate: its (FLOP, bytes) by formula."""
+    """run: does it once.  error: of a result, relative (2-norm).  estimate: its (FLOP, bytes) by
+    formula."""
 
     run: Callable[[], Any]
     error: Callable[[], float]
@@ -61,7 +65,8 @@ def _relative(found: torch.Tensor, truth: torch.Tensor) -> float:
 
 
 def model_step(model: str, step: str, dtype: str, batch: int, device: str, seed: int) -> Step:
-    """A forward pass, or a training step whose `run` returns the loss, of a torchvision classifier on random images.
+    """A forward pass, or a training step whose `run` returns the loss, of a torchvision classifier
+    on random images.
 
     Its error is that of two images' logits in eval mode, against float32 on the CPU.
     """
@@ -101,9 +106,10 @@ def model_step(model: str, step: str, dtype: str, batch: int, device: str, seed:
 def estimate(run: Callable[[], Any]) -> tuple[float, float]:
     """(FLOP, bytes) of one call of `run`, for where no counter can be read.
 
-    FLOP: torch's formulas of convolutions, matrix products and attention, 2 a multiply-add; nothing else is counted.
-    bytes: each operator that is no view reads all its inputs and writes all its results once, as if nothing stayed in
-    a cache between operators or was fused: above what a device with a cache moves.
+    FLOP: torch's formulas of convolutions, matrix products and attention, 2 a multiply-add; nothing
+    else is counted. bytes: each operator that is no view reads all its inputs and writes all its
+    results once, as if nothing stayed in a cache between operators or was fused: above what a
+    device with a cache moves.
     """
     with FlopCounterMode(display=False) as flop, Traffic() as traffic:
         run()
@@ -127,7 +133,8 @@ class Traffic(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to m
 
 
 def kernel_step(name: str, device: str, seed: int, elements: int = ELEMENTS) -> Step:
-    """An operation by name: see `formulas.parse`. Its error is that of a part of the last result."""
+    """An operation by name: see `formulas.parse`. Its error is that of a part of the last
+    result."""
     kind, dtype, size = formulas.parse(name)
     torch.manual_seed(seed)
     if kind == "matmul":
@@ -140,14 +147,17 @@ def checked_kernel(bench: Bench, name: str) -> Step:
     step = kernel_step(name, bench.device, bench.seed)
     step.run()
     error, most = step.error(), formulas.TOLERANCE[formulas.parse(name)[1]]
-    bench.check(error < most, f"{name}: the result differs from float64's by {error:.1e} of its length")
+    bench.check(
+        error < most, f"{name}: the result differs from float64's by {error:.1e} of its length"
+    )
     return step
 
 
 #: Kind → what computes it of a and b into `out`, arrays read and written, FLOP of an element.
 _STREAMING: dict[str, tuple[Callable[[Any, Any, Any], Any], int, int]] = {
-    # STREAM's Scale and Triad (McCalpin): one multiplication, one multiply-add an element. STREAM's Copy is no kernel
-    # in torch but a copy by the driver, which ncu does not see: `roof_copy` times it.
+    # STREAM's Scale and Triad (McCalpin): one multiplication, one multiply-add an element. STREAM's
+    # Copy is no kernel in torch but a copy by the driver, which ncu does not see: `roof_copy` times
+    # it.
     "scale": (lambda a, b, out: torch.mul(a, SCALE, out=out), 2, 1),
     "triad": (lambda a, b, out: torch.add(a, b, alpha=SCALE, out=out), 3, 2),
     # A comparison is no floating-point operation, neither here nor to the counters.
@@ -159,7 +169,10 @@ _STREAMING: dict[str, tuple[Callable[[Any, Any, Any], Any], int, int]] = {
 
 def _streaming(kind: str, elements: int, device: str) -> Step:
     compute, arrays, flop = _STREAMING[kind]
-    a, b = (torch.randn(elements, device=device).view(-1, elements // min(ROWS, elements)) for _ in range(2))
+    a, b = (
+        torch.randn(elements, device=device).view(-1, elements // min(ROWS, elements))
+        for _ in range(2)
+    )
     out = torch.empty_like(a)
     return Step(
         lambda: compute(a, b, out),
@@ -180,7 +193,8 @@ def _matmul(dtype: str, n: int, device: str) -> Step:
 
 
 def _fma() -> Step:
-    """x ← x · y + z, REPEATS times an element, in packed pairs: a known number of FLOP, all outside tensor cores."""
+    """x ← x · y + z, REPEATS times an element, in packed pairs: a known number of FLOP, all outside
+    tensor cores."""
     from hpml_plugins.plugins.roofline.packed import multiply_add
 
     x, y, z = (torch.rand(FMA_ELEMENTS, device="cuda").mul_(0.5).half() for _ in range(3))
@@ -193,7 +207,9 @@ def _fma() -> Step:
         return _relative(out[:4096], truth)
 
     flop = float(2 * REPEATS * FMA_ELEMENTS)
-    return Step(lambda: multiply_add(x, y, z, out, REPEATS), error, lambda: (flop, float(4 * out.nbytes)))
+    return Step(
+        lambda: multiply_add(x, y, z, out, REPEATS), error, lambda: (flop, float(4 * out.nbytes))
+    )
 
 
 def main(what: str, arguments: str) -> None:

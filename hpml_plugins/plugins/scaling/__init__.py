@@ -1,4 +1,5 @@
-"""Training on several GPUs: DataParallel, DistributedDataParallel, what they cost and what they send."""
+"""Training on several GPUs: DataParallel, DistributedDataParallel, what they cost and what they
+send."""
 
 from __future__ import annotations
 
@@ -8,13 +9,31 @@ from hpml_plugins.plugins.scaling import ddp, dp, large_batch, loading, single, 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """One GPU, each way of training on several, what crosses the wire, large batches, and the ranks' statistics."""
+    """One GPU, each way of training on several, what crosses the wire, large batches, and the
+    ranks' statistics."""
     return [
-        single.SINGLE, ddp.DDP, ddp.DDP_GRAPH, ddp.DDP_STRONG, dp.DP, dp.DP_STRONG, ddp.VGG16, wire.WIRE_DDP,
-        wire.WIRE_DP, large_batch.SMALL_BATCH, large_batch.LARGE_BATCH, single.SINGLE_CPU, ddp.DDP_CPU,
-        large_batch.LARGE_BATCH_CPU, large_batch.STATISTICS, large_batch.STATISTICS_CPU, ddp.DDP_NODES_NCCL,
-        ddp.DDP_NODES_GLOO, loading.LOADING, loading.LOADING_CPU, single.USE,
-    ]  # fmt: skip
+        single.SINGLE,
+        ddp.DDP,
+        ddp.DDP_GRAPH,
+        ddp.DDP_STRONG,
+        dp.DP,
+        dp.DP_STRONG,
+        ddp.VGG16,
+        wire.WIRE_DDP,
+        wire.WIRE_DP,
+        large_batch.SMALL_BATCH,
+        large_batch.LARGE_BATCH,
+        single.SINGLE_CPU,
+        ddp.DDP_CPU,
+        large_batch.LARGE_BATCH_CPU,
+        large_batch.STATISTICS,
+        large_batch.STATISTICS_CPU,
+        ddp.DDP_NODES_NCCL,
+        ddp.DDP_NODES_GLOO,
+        loading.LOADING,
+        loading.LOADING_CPU,
+        single.USE,
+    ]
 
 
 @hookimpl

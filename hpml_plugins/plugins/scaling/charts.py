@@ -1,4 +1,5 @@
-"""The coursework's tables 1 to 3, speed-up and efficiency over GPUs, where DataParallel's steps go, what is sent."""
+"""The coursework's tables 1 to 3, speed-up and efficiency over GPUs, where DataParallel's steps go,
+what is sent."""
 
 from __future__ import annotations
 
@@ -41,24 +42,35 @@ Row = dict[str, Any]
 
 
 def points(records: Sequence[Record]) -> Table:
-    """One row per point: how it trains, its metrics, what its profile says, and what follows from them."""
+    """One row per point: how it trains, its metrics, what its profile says, and what follows from
+    them."""
 
     def more(record: Record) -> Row:
         method, scaling = METHODS[record.benchmark]
-        row: Row = {"method": method, "scaling": record.params.get("scaling", scaling), "gpus": _ranks(record)}
+        row: Row = {
+            "method": method,
+            "scaling": record.params.get("scaling", scaling),
+            "gpus": _ranks(record),
+        }
         if record.benchmark not in SEVERAL:
             return {**row, "speedup": 1.0} if method == "one GPU" else row
         row |= {name: column[0] for name, column in record.series["profile"].columns.items()}
-        # Seconds that each rank's reductions took in a profiled step; DataParallel has no ranks. A collective's kernel
-        # starts when its own rank is there and ends when all are done, so the last rank's is the shortest: at least
-        # what the others took longer is waiting.
+        # Seconds that each rank's reductions took in a profiled step; DataParallel has no ranks. A
+        # collective's kernel starts when its own rank is there and ends when all are done, so the
+        # last rank's is the shortest: at least what the others took longer is waiting.
         reductions = record.series["ranks"].numbers("reduction") if "ranks" in record.series else []
         last = min(reductions, default=0.0)
         row["waiting"] = fmean(reductions) - last if reductions else None
-        return {**row, "last_rank": _ring(record, last), "by_subtraction": _ring(record, row["subtracted"])}
+        return {
+            **row,
+            "last_rank": _ring(record, last),
+            "by_subtraction": _ring(record, row["subtracted"]),
+        }
 
     names = [metric.name for metric in METRICS if metric.name != "efficiency"]
-    return Table.of_records(records, *names, intervals=("efficiency",), more=more, units=UNITS).sorted(*POINT)
+    return Table.of_records(
+        records, *names, intervals=("efficiency",), more=more, units=UNITS
+    ).sorted(*POINT)
 
 
 def _ring(record: Record, seconds: float) -> float | None:
@@ -68,16 +80,18 @@ def _ring(record: Record, seconds: float) -> float | None:
 
 
 def table1(records: Sequence[Record]) -> Table:
-    """weak: batch per GPU; strong: total batch. single: step on one GPU running the same code, timed in the same point;
-    speed-up and efficiency are relative to it. efficiency_low, efficiency_high: 95 % interval. copy, loading: of an
-    epoch's images, from host memory and by a DataLoader, each alone (scaling_loading); the step includes neither.
+    """weak: batch per GPU; strong: total batch. single: step on one GPU running the same code,
+    timed in the same point; speed-up and efficiency are relative to it. efficiency_low,
+    efficiency_high: 95 % interval. copy, loading: of an epoch's images, from host memory and by a
+    DataLoader, each alone (scaling_loading); the step includes neither.
     """
     ratios = ("speedup", "efficiency", "efficiency_low", "efficiency_high")
     return with_data(records).select(*POINT, "single", "step", "epoch", *ratios, *DATA)
 
 
 def with_data(records: Sequence[Record]) -> Table:
-    """`points`, each of ResNet18 in float32 with what copying and loading an epoch's images takes there, s."""
+    """`points`, each of ResNet18 in float32 with what copying and loading an epoch's images takes
+    there, s."""
     measured = {
         (record.machine, record.params["batch"], _ranks(record)): record
         for record in records
@@ -86,7 +100,12 @@ def with_data(records: Sequence[Record]) -> Table:
 
     def more(row: Row) -> Row:
         found = measured.get((row["machine"], row["batch"], row["gpus"]))
-        if found is None or row["dtype"] != "float32" or row["method"] not in WITH_DATA or row["scaling"] == "strong":
+        if (
+            found is None
+            or row["dtype"] != "float32"
+            or row["method"] not in WITH_DATA
+            or row["scaling"] == "strong"
+        ):
             return dict.fromkeys(DATA)
         steps = row["epoch"] / row["step"]
         return {name: steps * found.metrics[name].median for name in DATA}
@@ -96,24 +115,29 @@ def with_data(records: Sequence[Record]) -> Table:
 
 
 def loading(records: Sequence[Record]) -> Table:
-    """Of an epoch of 50,000 images. train: on images that are on the device; copy: from pinned host memory; loading: by
-    a DataLoader of two processes per GPU; epoch: all together, of which the DataLoader runs beside the rest.
+    """Of an epoch of 50,000 images. train: on images that are on the device; copy: from pinned host
+    memory; loading: by a DataLoader of two processes per GPU; epoch: all together, of which the
+    DataLoader runs beside the rest.
     """
     names = ("train", *DATA)
 
     def of_epoch(record: Record) -> Row:
         steps = record.metrics["epoch"].median / record.metrics["step"].median
-        return {"gpus": _ranks(record)} | {name: steps * record.metrics[name].median for name in names}
+        return {"gpus": _ranks(record)} | {
+            name: steps * record.metrics[name].median for name in names
+        }
 
     table = Table.of_records(records, "epoch", more=of_epoch, units=dict.fromkeys(names, "s"))
-    return table.select("machine", "batch", "gpus", *names, "epoch").sorted("machine", "batch", "gpus")
+    return table.select("machine", "batch", "gpus", *names, "epoch").sorted(
+        "machine", "batch", "gpus"
+    )
 
 
 def table2(records: Sequence[Record]) -> Table:
-    """From a profile, mean over GPUs. exposed: communication during which nothing was computed; idle: neither.
-    subtracted: the step minus a perfectly scaled one, times the number of steps, as in the coursework. waiting (part
-    of communication): how much longer a rank's reductions took than those of the last rank to arrive. copy, loading:
-    as in table 1.
+    """From a profile, mean over GPUs. exposed: communication during which nothing was computed;
+    idle: neither. subtracted: the step minus a perfectly scaled one, times the number of steps, as
+    in the coursework. waiting (part of communication): how much longer a rank's reductions took
+    than those of the last rank to arrive. copy, loading: as in table 1.
     """
     columns = ("computation", "communication", "exposed", "idle", "subtracted", "waiting")
 
@@ -125,17 +149,18 @@ def table2(records: Sequence[Record]) -> Table:
 
 
 def table3(records: Sequence[Record]) -> Table:
-    """Ring all-reduce: 2 (n − 1) / n · S divided by the time of the reductions in the profile, including waiting for
-    other ranks. ceiling: a single all-reduce of the same size without concurrent work; last_rank: over the reductions
-    of the last rank to arrive; by_subtraction: over step − single.
+    """Ring all-reduce: 2 (n − 1) / n · S divided by the time of the reductions in the profile,
+    including waiting for other ranks. ceiling: a single all-reduce of the same size without
+    concurrent work; last_rank: over the reductions of the last rank to arrive; by_subtraction: over
+    step − single.
     """
     bandwidths = ("bus_bandwidth", "ceiling", "last_rank", "by_subtraction")
     return points(records).select(*POINT, *bandwidths, "utilization")
 
 
 def speedups(records: Sequence[Record]) -> Table:
-    """All methods at one batch size, the one that most points have; a method without it, such as VGG16, at its own,
-    which the legend names. Dashed grey: ideal linear scaling.
+    """All methods at one batch size, the one that most points have; a method without it, such as
+    VGG16, at its own, which the legend names. Dashed grey: ideal linear scaling.
     """
 
     def most_common(rows: Sequence[Row]) -> Any:
@@ -152,22 +177,35 @@ def speedups(records: Sequence[Record]) -> Table:
 
 
 def dp_step(records: Sequence[Record]) -> Table:
-    """Host time in each part of a profiled step, which is slower than an unprofiled one. Diamond: step on one GPU, not
-    profiled; square: DataParallel's step, not profiled. Copies between GPUs are not included: see communication in
-    table 2.
+    """Host time in each part of a profiled step, which is slower than an unprofiled one. Diamond:
+    step on one GPU, not profiled; square: DataParallel's step, not profiled. Copies between GPUs
+    are not included: see communication in table 2.
     """
     parts = ("single_forward", "single_backward", *PARTS, "single", "step", "idle")
     return points(records).select(*POINT, *parts)
 
 
 def vgg16(records: Sequence[Record]) -> Table:
-    """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; single_epoch: an epoch of steps
-    on one GPU; kernels: time of all kernels of a profiled step on that rank's GPU; collective_share: NCCL's share of
-    it, including waiting; utilisation, sm_efficiency, occupancy: as in `use`.
+    """An epoch is 8192 images of 224×224. single, step: a step on one GPU and on all; single_epoch:
+    an epoch of steps on one GPU; kernels: time of all kernels of a profiled step on that rank's
+    GPU; collective_share: NCCL's share of it, including waiting; utilisation, sm_efficiency,
+    occupancy: as in `use`.
     """
     units = {**UNITS, "kernels": "s"}
-    table = Table.of_series(records, "ranks", more=lambda record: next(points([record]).rows()), units=units)
-    columns = ("single_epoch", "epoch", "single", "step", "speedup", "rank", "kernels", "collective_share", *USE)
+    table = Table.of_series(
+        records, "ranks", more=lambda record: next(points([record]).rows()), units=units
+    )
+    columns = (
+        "single_epoch",
+        "epoch",
+        "single",
+        "step",
+        "speedup",
+        "rank",
+        "kernels",
+        "collective_share",
+        *USE,
+    )
 
     def of_epoch(row: Row) -> Row:
         steps_of_one = row["gpus"] * row["epoch"] / row["step"]  # weak scaling
@@ -178,27 +216,35 @@ def vgg16(records: Sequence[Record]) -> Table:
 
 
 def use(records: Sequence[Record]) -> Table:
-    """utilisation: share of the profiled time in which anything ran; sm_efficiency: kernels' time, weighted with its
-    blocks per multiprocessor up to 1; occupancy: resident warps over those a multiprocessor can hold.
+    """utilisation: share of the profiled time in which anything ran; sm_efficiency: kernels' time,
+    weighted with its blocks per multiprocessor up to 1; occupancy: resident warps over those a
+    multiprocessor can hold.
     """
-    return Table.of_records(records, "step", *USE).select("machine", "model", "dtype", "batch", "step", *USE)
+    return Table.of_records(records, "step", *USE).select(
+        "machine", "model", "dtype", "batch", "step", *USE
+    )
 
 
 def wire(records: Sequence[Record]) -> Table:
-    """Bytes handed over in one step, counted. DDP: on each rank, before the ring turns them into 2 (n − 1) / n of
-    that; DP: all transfers between GPUs.
+    """Bytes handed over in one step, counted. DDP: on each rank, before the ring turns them into 2
+    (n − 1) / n of that; DP: all transfers between GPUs.
     """
     kinds = [metric.name for metric in WIRE_METRICS]
 
     def method(record: Record) -> Row:
-        return {"method": "DDP" if record.benchmark == "scaling_wire_ddp" else "DP", "gpus": _ranks(record)}
+        return {
+            "method": "DDP" if record.benchmark == "scaling_wire_ddp" else "DP",
+            "gpus": _ranks(record),
+        }
 
-    return Table.of_records(records, *kinds, more=method).select("machine", "method", "gpus", "model", *kinds)
+    return Table.of_records(records, *kinds, more=method).select(
+        "machine", "method", "gpus", "model", *kinds
+    )
 
 
 def large_batch(records: Sequence[Record]) -> Table:
-    """linear: learning rate scaled with the batch after a warm-up of two epochs; zero_gamma: residual blocks start as
-    the identity (Goyal et al.).
+    """linear: learning rate scaled with the batch after a warm-up of two epochs; zero_gamma:
+    residual blocks start as the identity (Goyal et al.).
     """
     reached = ("train_loss", "train_accuracy", "test_accuracy")
     usual = {"batch": 128, "recipe": "small batch"}
@@ -213,12 +259,17 @@ def large_batch(records: Sequence[Record]) -> Table:
 
 
 def statistics(records: Sequence[Record]) -> Table:
-    """Five epochs in which only gradients are exchanged. mean_drift: of a rank's running means from those of all, in
-    standard deviations, root mean square over channels; variance_drift: the same of variances, relative.
+    """Five epochs in which only gradients are exchanged. mean_drift: of a rank's running means from
+    those of all, in standard deviations, root mean square over channels; variance_drift: the same
+    of variances, relative.
     """
-    table = Table.of_series(records, "ranks", "data", "batch", more=lambda record: {"gpus": _ranks(record)})
+    table = Table.of_series(
+        records, "ranks", "data", "batch", more=lambda record: {"gpus": _ranks(record)}
+    )
     columns = ("rank", "mean_drift", "variance_drift", "test_accuracy")
-    return table.select("machine", "data", "gpus", "batch", *columns).sorted("machine", "data", "gpus", "batch", "rank")
+    return table.select("machine", "data", "gpus", "batch", *columns).sorted(
+        "machine", "data", "gpus", "batch", "rank"
+    )
 
 
 def _ranks(record: Record) -> int:
@@ -258,25 +309,59 @@ STEP_CHART = bar_chart(
 
 
 EFFICIENCY_CAPTION = (
-    "The number is the batch size: per GPU (weak) or total (strong). Dashed: 1, ideal scaling. A wide interval means "
-    "a step limited by the host, or one whose clocks the power cap changes."
+    "The number is the batch size: per GPU (weak) or total (strong). Dashed: 1, ideal scaling. A"
+    " wide interval means a step limited by the host, or one whose clocks the power cap changes."
 )
 BATCH_CAPTION = (
-    "weak: batch size per GPU; strong: in total. Where launch overhead or communication limits a step, a larger batch "
-    "gives the GPUs more work to overlap with it."
+    "weak: batch size per GPU; strong: in total. Where launch overhead or communication limits a"
+    " step, a larger batch gives the GPUs more work to overlap with it."
 )
 FIGURES = (
-    Figure("table1", "Table 1: epoch time, speed-up and efficiency", (*METHODS, "scaling_loading"), table1),
-    Figure("table2", "Table 2: computation and communication per epoch", (*SEVERAL, "scaling_loading"), table2),
-    Figure("loading", "An epoch with its data", ("scaling_loading", "scaling_loading_cpu"), loading),
+    Figure(
+        "table1",
+        "Table 1: epoch time, speed-up and efficiency",
+        (*METHODS, "scaling_loading"),
+        table1,
+    ),
+    Figure(
+        "table2",
+        "Table 2: computation and communication per epoch",
+        (*SEVERAL, "scaling_loading"),
+        table2,
+    ),
+    Figure(
+        "loading", "An epoch with its data", ("scaling_loading", "scaling_loading_cpu"), loading
+    ),
     Figure("use", "How far training fills one GPU", ("scaling_use",), use),
     Figure("table3", "Table 3: bandwidth of the gradient reduction", SEVERAL, table3),
     Figure("speedup", "Speed-up by number of GPUs", ON_GPUS, speedups, SPEEDUP_CHART),
-    Figure("efficiency", "Efficiency with its 95 % interval", ON_GPUS, table1, EFFICIENCY_CHART, EFFICIENCY_CAPTION),
-    Figure("efficiency_over_batch", "Efficiency by batch size", ON_GPUS, table1, BATCH_CHART, BATCH_CAPTION),
-    Figure("dp_step", "Where DataParallel spends its step", ("scaling_dp", "scaling_dp_strong"), dp_step, STEP_CHART),
+    Figure(
+        "efficiency",
+        "Efficiency with its 95 % interval",
+        ON_GPUS,
+        table1,
+        EFFICIENCY_CHART,
+        EFFICIENCY_CAPTION,
+    ),
+    Figure(
+        "efficiency_over_batch",
+        "Efficiency by batch size",
+        ON_GPUS,
+        table1,
+        BATCH_CHART,
+        BATCH_CAPTION,
+    ),
+    Figure(
+        "dp_step",
+        "Where DataParallel spends its step",
+        ("scaling_dp", "scaling_dp_strong"),
+        dp_step,
+        STEP_CHART,
+    ),
     Figure("vgg16", "VGG16: one GPU and several", ("scaling_vgg16",), vgg16),
     Figure("wire", "Data sent per step", ("scaling_wire_ddp", "scaling_wire_dp"), wire),
     Figure("large_batch", "Large batches after five epochs", LARGE, large_batch),
-    Figure("statistics", "Running statistics of the ranks after five epochs", STATISTICS, statistics),
+    Figure(
+        "statistics", "Running statistics of the ranks after five epochs", STATISTICS, statistics
+    ),
 )

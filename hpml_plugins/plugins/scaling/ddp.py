@@ -1,4 +1,5 @@
-"""DistributedDataParallel: a process for each GPU, gradients reduced while the backward pass goes on."""
+"""DistributedDataParallel: a process for each GPU, gradients reduced while the backward pass goes
+on."""
 
 from __future__ import annotations
 
@@ -11,27 +12,40 @@ from hpml_plugins.plugins.scaling import jobs
 
 
 def measure_ddp(
-    bench: Bench, *, batch: int, dtype: jobs.Dtype = "float32", ranks: int = 0, nodes: int = 1, gpus: int = 1,
+    bench: Bench,
+    *,
+    batch: int,
+    dtype: jobs.Dtype = "float32",
+    ranks: int = 0,
+    nodes: int = 1,
+    gpus: int = 1,
     scaling: jobs.Scaling = "weak",
-) -> jobs.Result:  # fmt: skip
-    """ResNet18 on `gpus` GPUs of each of `nodes` nodes; without GPUs the small model in `ranks` processes, over gloo.
+) -> jobs.Result:
+    """ResNet18 on `gpus` GPUs of each of `nodes` nodes; without GPUs the small model in `ranks`
+    processes, over gloo.
 
     ranks: one on each node where left out.
     """
     workload = jobs.CIFAR if bench.gpus else jobs.SMALL
-    return measure_job(bench, jobs.Job(workload, batch, dtype, ranks or nodes * gpus, scaling), nodes)
+    return measure_job(
+        bench, jobs.Job(workload, batch, dtype, ranks or nodes * gpus, scaling), nodes
+    )
 
 
 def measure_job(bench: Bench, job: jobs.Job, nodes: int = 1) -> jobs.Result:
     """Run the job on its ranks, shared out over the nodes."""
     if bench.nodes < nodes:
-        bench.skip(f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes: {nodes})")
+        bench.skip(
+            f"needs {nodes} nodes of a Slurm job, this run has {bench.nodes} (cluster.yaml: nodes:"
+            f" {nodes})"
+        )
     metrics: jobs.Result = bench.ranks(on_rank, job.ranks, job, nodes=nodes)[0]
     return metrics
 
 
 def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
-    """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients' size.
+    """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients'
+    size.
 
     Rank 0 attaches the series and returns the metrics.
     """
@@ -41,7 +55,8 @@ def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
     from hpml_plugins.plugins.scaling import profiling, training
 
     torch.backends.cudnn.benchmark = True  # all batches have one shape
-    stream = torch.cuda.stream(torch.cuda.Stream()) if job.graph else nullcontext()  # the default one is not captured
+    # the default one is not captured
+    stream = torch.cuda.stream(torch.cuda.Stream()) if job.graph else nullcontext()
     with training.skip_if_out_of_memory(rank.bench, job.batch), stream:
         rank.bench.progress("one alone", 0.1)
         single = rank.share(training.train_alone(rank.bench, job)[0] if rank.index == 0 else None)
@@ -59,12 +74,19 @@ def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
     shares = [jobs.collective_share(each) for each in activities]
     used = {name: [each[name] for each in uses] for name in use}
     columns = {"rank": list(range(rank.count)), **times, "collective_share": shares, **used}
-    rank.bench.series("ranks", columns, {**dict.fromkeys(columns, "1"), **dict.fromkeys(times, "s")})
-    return jobs.results(rank.bench, job, time, single, profiling.mean_activity(activities), parameters, reduction)
+    rank.bench.series(
+        "ranks", columns, {**dict.fromkeys(columns, "1"), **dict.fromkeys(times, "s")}
+    )
+    return jobs.results(
+        rank.bench, job, time, single, profiling.mean_activity(activities), parameters, reduction
+    )
 
 
-def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float], dict[str, float], int]:
-    """The time of a step of all ranks, this rank's part in it, its use of the GPU, and the number of parameters."""
+def _train_together(
+    rank: Rank, job: jobs.Job
+) -> tuple[Samples, dict[str, float], dict[str, float], int]:
+    """The time of a step of all ranks, this rank's part in it, its use of the GPU, and the number
+    of parameters."""
     from torch import distributed as dist
 
     from hpml_plugins.plugins.scaling import profiling, training
@@ -72,7 +94,9 @@ def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float
     bench = rank.bench
     module = training.make_module(job.workload, job.dtype, rank.device, bench.seed)
     # Every rank has images of its own.
-    batches = training.make_batches(job.workload, job.share, rank.device, bench.seed * 1009 + rank.index + 1)
+    batches = training.make_batches(
+        job.workload, job.share, rank.device, bench.seed * 1009 + rank.index + 1
+    )
     batch = next(batches)
     mean = training.gradient(module, *batch, seed=rank.index)
     parallel = wrapped(rank, module, lean=job.graph)
@@ -96,7 +120,9 @@ def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float
         use = profiling.gpu_use(events)
     else:
         use = {}
-        activity = profiling.cpu_activity(profiling.profiled(trainer.step, name, gpus=[], host=True))
+        activity = profiling.cpu_activity(
+            profiling.profiled(trainer.step, name, gpus=[], host=True)
+        )
     bench.check(activity["reduction"] > 0, "the profile holds the reduction of the gradients")
     check_same_everywhere(rank, parallel)
     trainer.drop_graph()
@@ -106,9 +132,10 @@ def _train_together(rank: Rank, job: jobs.Job) -> tuple[Samples, dict[str, float
 def wrapped(rank: Rank, module: Any, *, lean: bool = False) -> Any:
     """The module under DistributedDataParallel, as one would use it.
 
-    lean: what a short step gains by. All gradients in one bucket: cuDNN's batch norm in channels-last wants every
-    multiprocessor at once and waits for a running all-reduce, so three of them only add their latencies. And batch-norm
-    statistics that stay each rank's own, where DDP copies the first rank's to all before each step.
+    lean: what a short step gains by. All gradients in one bucket: cuDNN's batch norm in
+    channels-last wants every multiprocessor at once and waits for a running all-reduce, so three of
+    them only add their latencies. And batch-norm statistics that stay each rank's own, where DDP
+    copies the first rank's to all before each step.
     """
     from torch.nn.parallel import DistributedDataParallel
 
@@ -124,46 +151,82 @@ def wrapped(rank: Rank, module: Any, *, lean: bool = False) -> Any:
 def check_same_everywhere(rank: Rank, module: Any) -> None:
     """After any number of steps all ranks must have the same parameters, to the bit."""
     sums = [float(parameter.detach().double().sum()) for parameter in module.parameters()]
-    rank.bench.check(all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters")
+    rank.bench.check(
+        all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters"
+    )
 
 
 DDP = Benchmark(
-    "scaling_ddp", measure_ddp, jobs.METRICS,
+    "scaling_ddp",
+    measure_ddp,
+    jobs.METRICS,
     {"gpus": jobs.GPUS, "batch": (32, 128, 512, 2048, 8192), "dtype": jobs.DTYPES},
-    jobs.ALL_GPUS, timeout=180,
+    jobs.ALL_GPUS,
+    timeout=180,
     description="DistributedDataParallel, weak scaling: ResNet18, the batch on each GPU.",
-)  # fmt: skip
+)
 DDP_GRAPH = replace(
-    DDP, name="scaling_ddp_graph", measure=jobs.over_gpus(measure_job, jobs.CIFAR, graph=True),
+    DDP,
+    name="scaling_ddp_graph",
+    measure=jobs.over_gpus(measure_job, jobs.CIFAR, graph=True),
     grid={"gpus": jobs.GPUS, "batch": (32, 512, 2048), "dtype": jobs.DTYPES},
-    description="DistributedDataParallel, weak scaling, each step one CUDA graph, also on the one GPU beside it.",
-)  # fmt: skip
+    description=(
+        "DistributedDataParallel, weak scaling, each step one CUDA graph, also on the one GPU"
+        " beside it."
+    ),
+)
 DDP_STRONG = replace(
-    DDP, name="scaling_ddp_strong", measure=jobs.over_gpus(measure_job, jobs.CIFAR, "strong"),
+    DDP,
+    name="scaling_ddp_strong",
+    measure=jobs.over_gpus(measure_job, jobs.CIFAR, "strong"),
     grid={"gpus": jobs.GPUS, "batch": (512, 2048), "dtype": jobs.DTYPES},
-    description="DistributedDataParallel, strong scaling: ResNet18, the batch shared out over the GPUs.",
-)  # fmt: skip
+    description=(
+        "DistributedDataParallel, strong scaling: ResNet18, the batch shared out over the GPUs."
+    ),
+)
 VGG16 = replace(
-    DDP, name="scaling_vgg16", measure=jobs.over_gpus(measure_job, jobs.VGG),
+    DDP,
+    name="scaling_vgg16",
+    measure=jobs.over_gpus(measure_job, jobs.VGG),
     grid={"gpus": jobs.GPUS, "batch": (64,), "dtype": jobs.DTYPES},
     timeout=240,
-    description="VGG16 on images of 224×224, one GPU against DistributedDataParallel; an epoch is 8192 images.",
-)  # fmt: skip
+    description=(
+        "VGG16 on images of 224×224, one GPU against DistributedDataParallel; an epoch is 8192"
+        " images."
+    ),
+)
 DDP_CPU = replace(
-    DDP, name="scaling_ddp_cpu",
-    grid={"ranks": (2, 4), "batch": (32, 128, 512), "dtype": ("float32",), "scaling": ("weak", "strong")},
-    requires=jobs.CPU, timeout=120,
-    description="DistributedDataParallel over gloo between processes on the CPU: the same code, a small model.",
-)  # fmt: skip
+    DDP,
+    name="scaling_ddp_cpu",
+    grid={
+        "ranks": (2, 4),
+        "batch": (32, 128, 512),
+        "dtype": ("float32",),
+        "scaling": ("weak", "strong"),
+    },
+    requires=jobs.CPU,
+    timeout=120,
+    description=(
+        "DistributedDataParallel over gloo between processes on the CPU: the same code, a small"
+        " model."
+    ),
+)
 DDP_NODES_NCCL = replace(
-    DDP, name="scaling_ddp_nodes_nccl",
+    DDP,
+    name="scaling_ddp_nodes_nccl",
     grid={"nodes": (2, 4), "gpus": (1, 8), "batch": (128, 512, 2048), "dtype": jobs.DTYPES},
     timeout=300,
-    description="DistributedDataParallel over several nodes of a Slurm job, weak scaling: ResNet18.",
-)  # fmt: skip
+    description=(
+        "DistributedDataParallel over several nodes of a Slurm job, weak scaling: ResNet18."
+    ),
+)
 DDP_NODES_GLOO = replace(
-    DDP, name="scaling_ddp_nodes_gloo",
+    DDP,
+    name="scaling_ddp_nodes_gloo",
     grid={"nodes": (2, 4), "batch": (32, 128, 512), "scaling": ("weak", "strong")},
     requires=jobs.CPU,
-    description="DistributedDataParallel over gloo between nodes of a Slurm job, one process on each: a small model.",
-)  # fmt: skip
+    description=(
+        "DistributedDataParallel over gloo between nodes of a Slurm job, one process on each: a"
+        " small model."
+    ),
+)

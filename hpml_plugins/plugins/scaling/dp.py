@@ -7,9 +7,13 @@ from dataclasses import replace
 from hpml_plugins import Bench, Benchmark, Samples
 from hpml_plugins.plugins.scaling import jobs
 
-#: What a step does on the host, in order; the first four are DataParallel's own parts of the forward pass.
+#: What a step does on the host, in order; the first four are DataParallel's own parts of the
+#: forward pass.
 PARTS = ("scatter", "replicate", "parallel_apply", "gather", "backward", "update")
-DP_UNITS = {**jobs.PROFILE_UNITS, **dict.fromkeys((*PARTS, "single_forward", "single_backward"), "s")}
+DP_UNITS = {
+    **jobs.PROFILE_UNITS,
+    **dict.fromkeys((*PARTS, "single_forward", "single_backward"), "s"),
+}
 
 
 def measure_job(bench: Bench, job: jobs.Job) -> jobs.Result:
@@ -19,8 +23,8 @@ def measure_job(bench: Bench, job: jobs.Job) -> jobs.Result:
 
     from hpml_plugins.plugins.scaling import profiling, training
 
-    # torch keeps what was tried by thread (thread_local caches in ATen's Conv_v8.cpp), and DataParallel starts its
-    # threads anew in every step: trying took 0.67 s of each on two H200s.
+    # torch keeps what was tried by thread (thread_local caches in ATen's Conv_v8.cpp), and
+    # DataParallel starts its threads anew in every step: trying took 0.67 s of each on two H200s.
     torch.backends.cudnn.benchmark = False
     with training.skip_if_out_of_memory(bench, job.share * job.ranks):
         bench.progress("one alone", 0.1)
@@ -39,22 +43,28 @@ def measure_job(bench: Bench, job: jobs.Job) -> jobs.Result:
     return jobs.results(bench, job, time, single, activity, parameters, reduction, **parts)
 
 
-def _train_together(bench: Bench, job: jobs.Job) -> tuple[Samples, dict[str, float], dict[str, float], int]:
-    """The time of a step on all GPUs, their mean part in it, the host's time in its parts, and the parameters."""
+def _train_together(
+    bench: Bench, job: jobs.Job
+) -> tuple[Samples, dict[str, float], dict[str, float], int]:
+    """The time of a step on all GPUs, their mean part in it, the host's time in its parts, and the
+    parameters."""
     from hpml_plugins.plugins.scaling import profiling, training
 
     gpus = list(range(job.ranks))
     module = training.make_module(job.workload, job.dtype, bench.device, bench.seed)
     batches = training.make_batches(job.workload, job.share * job.ranks, bench.device, bench.seed)
     trainer = training.Trainer(training.NamedParts(module, gpus), batches, job.workload.lr)
-    # DataParallel's gradient must be the mean of those of its chunks, each found on the first GPU alone.
+    # DataParallel's gradient must be the mean of those of its chunks, each found on the first GPU
+    # alone.
     images, labels = next(batches)
     found = training.gradient(trainer.module, images, labels, seed=0)
     chunks = zip(images.chunk(job.ranks), labels.chunk(job.ranks), strict=True)
     mean = sum(training.gradient(module, *chunk, seed=0) for chunk in chunks) / job.ranks
     error = training.relative_error(found, mean)
     close = error < training.TOLERANCE[job.dtype]
-    bench.check(close, f"DataParallel's gradient is the mean of its chunks' own (off by {error:.1e})")
+    bench.check(
+        close, f"DataParallel's gradient is the mean of its chunks' own (off by {error:.1e})"
+    )
     parameters = int(mean.numel())
     del found, mean
 
@@ -70,13 +80,18 @@ def _train_together(bench: Bench, job: jobs.Job) -> tuple[Samples, dict[str, flo
 
 
 DP = Benchmark(
-    "scaling_dp", jobs.over_gpus(measure_job, jobs.CIFAR), jobs.METRICS,
+    "scaling_dp",
+    jobs.over_gpus(measure_job, jobs.CIFAR),
+    jobs.METRICS,
     {"gpus": jobs.GPUS, "batch": (32, 128, 512), "dtype": jobs.DTYPES},
-    jobs.ALL_GPUS, timeout=180,
+    jobs.ALL_GPUS,
+    timeout=180,
     description="DataParallel, weak scaling: ResNet18, the batch for each GPU.",
-)  # fmt: skip
+)
 DP_STRONG = replace(
-    DP, name="scaling_dp_strong", measure=jobs.over_gpus(measure_job, jobs.CIFAR, "strong"),
+    DP,
+    name="scaling_dp_strong",
+    measure=jobs.over_gpus(measure_job, jobs.CIFAR, "strong"),
     grid={"gpus": jobs.GPUS, "batch": (128, 512), "dtype": ("float32",)},
     description="DataParallel, strong scaling: ResNet18, the batch shared out over the GPUs.",
-)  # fmt: skip
+)

@@ -1,4 +1,5 @@
-"""What is trained, on how many GPUs or processes, and the metrics that every way of training gives."""
+"""What is trained, on how many GPUs or processes, and the metrics that every way of training
+gives."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Result = Mapping[str, Samples | float]
 DTYPES: tuple[Dtype, ...] = ("float32", "bf16")
 FLOAT32 = 4  # B: gradients are float32 under autocast too
 GPUS = (2, 4, 8)
-#: torch's optimizers and DDP import torch._dynamo at their first use, which takes seconds on every rank.
+#: torch's optimizers and DDP import torch._dynamo at their first use, which takes seconds on every
+#: rank.
 TORCH = ("torch", "torch._dynamo")
 MODULES = (*TORCH, "torchvision")
 ALL_GPUS = Requires(gpus="gpus", modules=MODULES)
@@ -26,7 +28,8 @@ CPU = Requires(modules=TORCH)
 class Workload:
     """A model and the images that it is trained on.
 
-    data: what the images are called.  shape: (channels, height, width).  images: in an epoch.  lr: learning rate.
+    data: what the images are called.  shape: (channels, height, width).  images: in an epoch.  lr:
+    learning rate.
     """
 
     model: str
@@ -37,7 +40,8 @@ class Workload:
     lr: float = 0.1
 
 
-#: The coursework's: ResNet18 for CIFAR-10's images. They are random: times do not depend on what they show.
+#: The coursework's: ResNet18 for CIFAR-10's images. They are random: times do not depend on what
+#: they show.
 CIFAR = Workload("resnet18", "synthetic-cifar10", (3, 32, 32), 10, 50_000)
 #: VGG16 has no normalisation: random images and labels at the usual rate would soon be NaN.
 VGG = Workload("vgg16", "synthetic-224", (3, 224, 224), 1000, 8192, lr=1e-3)
@@ -49,8 +53,8 @@ SMALL = Workload("small", "synthetic-8", (3, 8, 8), 10, 1024)
 class Job:
     """Training on several ranks, and on one for comparison.
 
-    batch: images on each rank (weak scaling) or on all of them (strong), and on the one rank alone.  graph: each step
-    is one CUDA graph. Raises HpmlError where a batch cannot be shared out evenly.
+    batch: images on each rank (weak scaling) or on all of them (strong), and on the one rank alone.
+    graph: each step is one CUDA graph. Raises HpmlError where a batch cannot be shared out evenly.
     """
 
     workload: Workload
@@ -62,7 +66,10 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.scaling == "strong" and self.batch % self.ranks:
-            raise HpmlError(f"a batch of {self.batch} cannot be shared out evenly over {self.ranks}; use a multiple")
+            raise HpmlError(
+                f"a batch of {self.batch} cannot be shared out evenly over {self.ranks}; use a"
+                " multiple"
+            )
 
     @property
     def share(self) -> int:
@@ -71,7 +78,11 @@ class Job:
 
 
 def over_gpus(
-    run: Callable[[Bench, Job], Result], workload: Workload, scaling: Scaling = "weak", *, graph: bool = False
+    run: Callable[[Bench, Job], Result],
+    workload: Workload,
+    scaling: Scaling = "weak",
+    *,
+    graph: bool = False,
 ) -> Callable[..., Result]:
     """The `measure` of a benchmark that runs this workload over GPUs, batches and dtypes."""
 
@@ -87,20 +98,50 @@ SINGLE_METRICS = (
 )
 METRICS = (
     *SINGLE_METRICS,
-    Metric("speedup", "1", "higher", "how many times sooner the work of an epoch is done than by one GPU"),
+    Metric(
+        "speedup",
+        "1",
+        "higher",
+        "how many times sooner the work of an epoch is done than by one GPU",
+    ),
     Metric("efficiency", "1", "higher", "speed-up over the number of GPUs", (0, 2)),
-    Metric("computation", "s", "lower", "of a profiled step: something was computed or copied from the host"),
-    Metric("communication", "s", "lower", "of a profiled step: a collective or a copy between GPUs ran"),
+    Metric(
+        "computation",
+        "s",
+        "lower",
+        "of a profiled step: something was computed or copied from the host",
+    ),
+    Metric(
+        "communication", "s", "lower", "of a profiled step: a collective or a copy between GPUs ran"
+    ),
     Metric("exposed", "s", "lower", "communication while nothing was computed"),
-    Metric("bus_bandwidth", "B/s", "higher", "ring bytes of the gradients over the profiled time of their reduction"),
-    Metric("ceiling", "B/s", "higher", "ring bytes over the time of one all-reduce of as many bytes, alone"),
+    Metric(
+        "bus_bandwidth",
+        "B/s",
+        "higher",
+        "ring bytes of the gradients over the profiled time of their reduction",
+    ),
+    Metric(
+        "ceiling",
+        "B/s",
+        "higher",
+        "ring bytes over the time of one all-reduce of as many bytes, alone",
+    ),
 )
-#: Units of the series `profile`, of one row: what is no metric, since asv runs a process for each metric.
-PROFILE_UNITS = {"single": "s", "subtracted": "s", "idle": "s", "collective_share": "1", "utilization": "1"}
+#: Units of the series `profile`, of one row: what is no metric, since asv runs a process for each
+#: metric.
+PROFILE_UNITS = {
+    "single": "s",
+    "subtracted": "s",
+    "idle": "s",
+    "collective_share": "1",
+    "utilization": "1",
+}
 
 
 def ring_bandwidth(nbytes: float, seconds: Any, ranks: int) -> Any:
-    """Bandwidth of each link, one way, of a ring all-reduce of `nbytes` in `seconds` s: 2 (n − 1) / n · S / t, B/s.
+    """Bandwidth of each link, one way, of a ring all-reduce of `nbytes` in `seconds` s: 2 (n − 1) /
+    n · S / t, B/s.
 
     Raises HpmlError for fewer than two ranks.
     """
@@ -113,7 +154,8 @@ def collective_share(activity: Mapping[str, float]) -> float:
 
 
 def single_metrics(job: Job, time: Samples) -> dict[str, Any]:
-    """Step and epoch. The steps of an epoch are not rounded, so that it is the same work for every batch."""
+    """Step and epoch. The steps of an epoch are not rounded, so that it is the same work for every
+    batch."""
     workload = job.workload
     steps = workload.images / (job.share * job.ranks)
     measured = len(time) * float(time.info["steps"])
@@ -128,15 +170,22 @@ def single_metrics(job: Job, time: Samples) -> dict[str, Any]:
 
 
 def results(
-    bench: Bench, job: Job, time: Samples, single: Samples, activity: Mapping[str, float], parameters: int,
-    reduction: Samples, **more: float,
-) -> dict[str, Any]:  # fmt: skip
+    bench: Bench,
+    job: Job,
+    time: Samples,
+    single: Samples,
+    activity: Mapping[str, float],
+    parameters: int,
+    reduction: Samples,
+    **more: float,
+) -> dict[str, Any]:
     """All of METRICS. Attaches the series `profile`, of one row.
 
-    time, single: seconds a step on all ranks, and of the same code on one alone.  activity: of a profiled step, mean
-    over ranks.  parameters: of the model.  reduction: seconds of an all-reduce of that many float32.  more: further
-    columns of the series, s.
-    subtracted: the step minus a perfectly scaled one, communication as the coursework calculates it.
+    time, single: seconds a step on all ranks, and of the same code on one alone.  activity: of a
+    profiled step, mean over ranks.  parameters: of the model.  reduction: seconds of an all-reduce
+    of that many float32.  more: further columns of the series, s.
+    subtracted: the step minus a perfectly scaled one, communication as the coursework calculates
+    it.
     """
     nbytes = FLOAT32 * parameters
     # Cut to equal length: they were taken one after the other, so any pairing is as good.
@@ -145,7 +194,9 @@ def results(
     # How many times the work of a step on one GPU a step on all does.
     work = job.ranks if job.scaling == "weak" else 1
     speedup = alone / together * work
-    achieved = ring_bandwidth(nbytes, activity["reduction"], job.ranks) if activity["reduction"] else 0.0
+    achieved = (
+        ring_bandwidth(nbytes, activity["reduction"], job.ranks) if activity["reduction"] else 0.0
+    )
     ceiling = ring_bandwidth(nbytes, reduction.note(parameters=parameters), job.ranks)
     profile = {
         "single": single.median,

@@ -1,5 +1,5 @@
-"""Large batches: loss and accuracy of the fifth epoch, with and without two of Goyal's remedies, on real images; and
-how far the ranks' running statistics drift apart where each keeps its own.
+"""Large batches: loss and accuracy of the fifth epoch, with and without two of Goyal's remedies, on
+real images; and how far the ranks' running statistics drift apart where each keeps its own.
 """
 
 from __future__ import annotations
@@ -29,9 +29,16 @@ TEST_BATCH = 1000
 
 
 def measure(
-    bench: Bench, *, data: str, batch: int = BASE_BATCH, recipe: Recipe = "plain", gpus: int = 1, ranks: int = 0
+    bench: Bench,
+    *,
+    data: str,
+    batch: int = BASE_BATCH,
+    recipe: Recipe = "plain",
+    gpus: int = 1,
+    ranks: int = 0,
 ) -> Mapping[str, float]:
-    """ResNet18 with `batch` on each of `gpus` GPUs; without GPUs the small model in `ranks` processes, over gloo."""
+    """ResNet18 with `batch` on each of `gpus` GPUs; without GPUs the small model in `ranks`
+    processes, over gloo."""
     if recipe not in RECIPES:
         raise HpmlError(f"scaling has no recipe {recipe!r}; use one of {', '.join(RECIPES)}")
     model = "resnet18" if bench.gpus else "small"
@@ -42,14 +49,20 @@ def measure(
     return {name: epochs[-1][name] for name in reached}
 
 
-def measure_statistics(bench: Bench, *, data: str, batch: int, gpus: int = 1, ranks: int = 0) -> Mapping[str, float]:
-    """The same training with gradients as all that is exchanged: each rank keeps its own running statistics.
+def measure_statistics(
+    bench: Bench, *, data: str, batch: int, gpus: int = 1, ranks: int = 0
+) -> Mapping[str, float]:
+    """The same training with gradients as all that is exchanged: each rank keeps its own running
+    statistics.
 
     Metrics are the largest of the ranks'; `spread` is that of their test accuracies.
     """
     count, images = ranks or gpus, len(bench.data(data).train)
     if batch * count > images:
-        bench.skip(f"{count} ranks with {batch} images each need {batch * count} images, {data} has {images}")
+        bench.skip(
+            f"{count} ranks with {batch} images each need {batch * count} images, {data} has"
+            f" {images}"
+        )
     found = bench.ranks(train_apart, count, "resnet18" if bench.gpus else "small", data, batch)[0]
     bench.series("ranks", {"rank": list(range(count)), **found}, dict.fromkeys(found, "1"))
     accuracies = found["test_accuracy"]
@@ -70,7 +83,10 @@ def train_apart(rank: Rank, model: str, data: str, batch: int) -> dict[str, list
     module, _ = _trained(rank, model, data, batch, "plain", lean=True)
     buffers = dict(module.named_buffers())
     kinds = ("running_mean", "running_var")
-    mean, variance = (torch.cat([buffers[name] for name in buffers if name.endswith(kind)]).double() for kind in kinds)
+    mean, variance = (
+        torch.cat([buffers[name] for name in buffers if name.endswith(kind)]).double()
+        for kind in kinds
+    )
     centre, width = mean.clone(), variance.clone()
     for total in (centre, width):
         dist.all_reduce(total)
@@ -84,10 +100,11 @@ def train_apart(rank: Rank, model: str, data: str, batch: int) -> dict[str, list
 
 
 def statistics_drift(mean: Any, variance: Any, centre: Any, width: Any) -> dict[str, float]:
-    """How far one rank's running statistics are from the mean of all ranks', root mean square over the channels.
+    """How far one rank's running statistics are from the mean of all ranks', root mean square over
+    the channels.
 
-    mean, variance: (channels) of one rank.  centre, width: the means of these over the ranks.  mean_drift: in standard
-    deviations, √width.  variance_drift: relative.
+    mean, variance: (channels) of one rank.  centre, width: the means of these over the ranks.
+    mean_drift: in standard deviations, √width.  variance_drift: relative.
     """
     return {
         "mean_drift": float(((mean - centre).square() / width).mean().sqrt()),
@@ -98,25 +115,31 @@ def statistics_drift(mean: Any, variance: Any, centre: Any, width: Any) -> dict[
 def learning_rate(epoch: float, *, base: float, factor: float, warm_up: float) -> float:
     """Goyal's linear scaling with gradual warm-up.
 
-    epoch: epochs done so far, with fractions.  base: the rate of the small batch.  factor: the large batch over the
-    small one.  warm_up: epochs over which the rate rises in a line from base to base · factor; 0: it is there at once.
-    Source: Goyal et al., Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour (2017), sections 2.1 and 2.2.
+    epoch: epochs done so far, with fractions.  base: the rate of the small batch.  factor: the
+    large batch over the small one.  warm_up: epochs over which the rate rises in a line from base
+    to base · factor; 0: it is there at once. Source: Goyal et al., Accurate, Large Minibatch SGD:
+    Training ImageNet in 1 Hour (2017), sections 2.1 and 2.2.
     """
     risen = min(1.0, epoch / warm_up) if warm_up > 0 else 1.0
     return base * (1 + (factor - 1) * risen)
 
 
 class Draws:
-    """An epoch's augmentation: crops of zero-padded images at random places, half of the images flipped.
+    """An epoch's augmentation: crops of zero-padded images at random places, half of the images
+    flipped.
 
-    Drawn for all images on the CPU, so that an image's augmentation is the same for any number of ranks and any device.
+    Drawn for all images on the CPU, so that an image's augmentation is the same for any number of
+    ranks and any device.
     """
 
-    def __init__(self, count: int, seed: int, epoch: int, pad: int, flip: bool, device: Any = "cpu") -> None:
+    def __init__(
+        self, count: int, seed: int, epoch: int, pad: int, flip: bool, device: Any = "cpu"
+    ) -> None:
         import torch
 
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
-        torch.randperm(count, generator=generator)  # unused: what follows is then as in Records of earlier commits
+        # unused: what follows is then as in Records of earlier commits
+        torch.randperm(count, generator=generator)
         self.pad = pad
         self.moves = torch.randint(2 * pad + 1, (2, count), generator=generator).to(device)
         self.flips = ((torch.rand(count, generator=generator) < 0.5) & flip).to(device)
@@ -143,7 +166,8 @@ def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list
 def _trained(
     rank: Rank, model: str, data: str, batch: int, recipe: Recipe, *, lean: bool = False
 ) -> tuple[Any, list[dict[str, float]]]:
-    """The trained module, and what each epoch reached. lean: running statistics are not broadcast."""
+    """The trained module, and what each epoch reached. lean: running statistics are not
+    broadcast."""
     import torch
 
     from hpml_plugins.plugins.scaling import training
@@ -153,9 +177,13 @@ def _trained(
     layout = training.layout(rank.device)
     images = bench.data(data).to(rank.device).normalized()
     places = torch.arange(len(images.train), device=rank.device)
-    batches = Split(places, images.train.labels).batches(batch, seed=bench.seed, rank=rank.index, ranks=rank.count)
+    batches = Split(places, images.train.labels).batches(
+        batch, seed=bench.seed, rank=rank.index, ranks=rank.count
+    )
     torch.manual_seed(bench.seed)
-    module = training.build(model, images.shape, len(images.classes), zero_gamma=recipe in ("zero_gamma", "both"))
+    module = training.build(
+        model, images.shape, len(images.classes), zero_gamma=recipe in ("zero_gamma", "both")
+    )
     module = module.to(rank.device, memory_format=layout)
     parallel = ddp.wrapped(rank, module, lean=lean) if rank.count > 1 else module
     trainer = training.Trainer(parallel, iter(()), BASE_RATE)  # is given its batches
@@ -167,7 +195,14 @@ def _trained(
             batches.set_epoch(epoch)
             module.train()
             totals = torch.zeros(3, dtype=torch.float64, device=rank.device)
-            draws = Draws(len(places), bench.seed, epoch, images.shape[1] // 8, data.startswith("cifar"), rank.device)
+            draws = Draws(
+                len(places),
+                bench.seed,
+                epoch,
+                images.shape[1] // 8,
+                data.startswith("cifar"),
+                rank.device,
+            )
             for number, (place, y) in enumerate(batches):
                 x = draws.augment(images.train.images[place], place)
                 if recipe in ("linear", "both"):
@@ -175,12 +210,18 @@ def _trained(
                     sgd["lr"] = learning_rate(done, base=BASE_RATE, factor=factor, warm_up=WARM_UP)
                 trainer.train_on(x.contiguous(memory_format=layout), y)
                 right = (trainer.logits.argmax(1) == y).sum()
-                totals += torch.stack([trainer.loss.detach() * len(y), right, torch.full_like(right, len(y))])
+                totals += torch.stack(
+                    [trainer.loss.detach() * len(y), right, torch.full_like(right, len(y))]
+                )
             torch.distributed.all_reduce(totals)
             total_loss, right, count = totals.tolist()
             # Rank 0's running statistics are those that DDP broadcasts, and that would be saved.
-            accuracy = rank.share(_accuracy(module, images.test, layout) if rank.index == 0 else None)
-            bench.check(math.isfinite(total_loss), "the loss is finite: the training has not diverged")
+            accuracy = rank.share(
+                _accuracy(module, images.test, layout) if rank.index == 0 else None
+            )
+            bench.check(
+                math.isfinite(total_loss), "the loss is finite: the training has not diverged"
+            )
             epochs.append(
                 {
                     "epoch": epoch + 1,
@@ -208,45 +249,87 @@ def _accuracy(model: Any, split: Split, layout: Any) -> float:
 
 
 LARGE_METRICS = (
-    Metric("train_loss", "1", "lower", "cross-entropy, mean over the images of the last epoch, as trained"),
+    Metric(
+        "train_loss",
+        "1",
+        "lower",
+        "cross-entropy, mean over the images of the last epoch, as trained",
+    ),
     Metric("train_accuracy", "1", "higher", "of the last epoch, as trained", (0, 1)),
     Metric("test_accuracy", "1", "higher", "after the last epoch", (0, 1)),
 )
 LARGE_BATCH = Benchmark(
-    "scaling_large_batch", measure, LARGE_METRICS,
+    "scaling_large_batch",
+    measure,
+    LARGE_METRICS,
     {"gpus": GPUS, "data": ("cifar10", "cifar10-jpeg"), "batch": (512, 8192), "recipe": RECIPES},
-    Requires(gpus="gpus", data="data", modules=MODULES), timeout=300,
-    description="Five epochs of ResNet18 with large batches on all GPUs, with and without Goyal's remedies.",
-    rounds=1, terms=TERMS,
-)  # fmt: skip
+    Requires(gpus="gpus", data="data", modules=MODULES),
+    timeout=300,
+    description=(
+        "Five epochs of ResNet18 with large batches on all GPUs, with and without Goyal's remedies."
+    ),
+    rounds=1,
+    terms=TERMS,
+)
 SMALL_BATCH = replace(
-    LARGE_BATCH, name="scaling_small_batch",
-    grid={"data": ("cifar10", "cifar10-jpeg")}, terms={},
+    LARGE_BATCH,
+    name="scaling_small_batch",
+    grid={"data": ("cifar10", "cifar10-jpeg")},
+    terms={},
     requires=Requires(gpus=1, data="data", modules=MODULES),
     description="Five epochs of ResNet18 with batch 128 on one GPU.",
-)  # fmt: skip
+)
 LARGE_BATCH_CPU = replace(
-    LARGE_BATCH, name="scaling_large_batch_cpu",
+    LARGE_BATCH,
+    name="scaling_large_batch_cpu",
     grid={"ranks": (2,), "data": ("digits",), "batch": (64, 512), "recipe": RECIPES},
-    requires=Requires(data="data", modules=TORCH), timeout=120,
-    description="Five epochs of a small model on the digits over gloo, with and without Goyal's remedies.",
-)  # fmt: skip
+    requires=Requires(data="data", modules=TORCH),
+    timeout=120,
+    description=(
+        "Five epochs of a small model on the digits over gloo, with and without Goyal's remedies."
+    ),
+)
 STATISTICS = Benchmark(
-    "scaling_statistics", measure_statistics,
+    "scaling_statistics",
+    measure_statistics,
     (
-        Metric("mean_drift", "1", "lower", "of a rank's running means from those of all, in standard deviations"),
-        Metric("variance_drift", "1", "lower", "of a rank's running variances from those of all, relative"),
-        Metric("test_accuracy", "1", "higher", "after five epochs, by the statistics of rank 0", (0, 1)),
-        Metric("spread", "1", "lower", "largest less smallest test accuracy by the statistics of the ranks", (0, 1)),
+        Metric(
+            "mean_drift",
+            "1",
+            "lower",
+            "of a rank's running means from those of all, in standard deviations",
+        ),
+        Metric(
+            "variance_drift",
+            "1",
+            "lower",
+            "of a rank's running variances from those of all, relative",
+        ),
+        Metric(
+            "test_accuracy", "1", "higher", "after five epochs, by the statistics of rank 0", (0, 1)
+        ),
+        Metric(
+            "spread",
+            "1",
+            "lower",
+            "largest less smallest test accuracy by the statistics of the ranks",
+            (0, 1),
+        ),
     ),
     {"gpus": GPUS, "data": ("cifar10", "cifar10-jpeg"), "batch": (512,)},
-    LARGE_BATCH.requires, timeout=300,
-    description="Drift of the ranks' running statistics in five epochs of ResNet18 where only gradients are exchanged.",
+    LARGE_BATCH.requires,
+    timeout=300,
+    description=(
+        "Drift of the ranks' running statistics in five epochs of ResNet18 where only gradients are"
+        " exchanged."
+    ),
     rounds=1,
-)  # fmt: skip
+)
 STATISTICS_CPU = replace(
-    STATISTICS, name="scaling_statistics_cpu",
+    STATISTICS,
+    name="scaling_statistics_cpu",
     grid={"ranks": (4,), "data": ("digits", "cifar10-jpeg"), "batch": (64, 512)},
-    requires=LARGE_BATCH_CPU.requires, timeout=900,
+    requires=LARGE_BATCH_CPU.requires,
+    timeout=900,
     description="Drift of the ranks' running statistics in five epochs of a small model over gloo.",
-)  # fmt: skip
+)

@@ -1,7 +1,8 @@
 """Where the time of a step went: a few steps under torch.profiler, read from its Chrome trace.
 
-The trace's fields: `cat` kernel, gpu_memcpy, gpu_memset (on a GPU, `args.device`), cpu_op and user_annotation (on the
-host); `ts` and `dur` in µs.  Source: pytorch/kineto, libkineto/src/output_json.cpp.
+The trace's fields: `cat` kernel, gpu_memcpy, gpu_memset (on a GPU, `args.device`), cpu_op and
+user_annotation (on the host); `ts` and `dur` in µs.  Source: pytorch/kineto,
+libkineto/src/output_json.cpp.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any
 Event = Mapping[str, Any]
 Interval = tuple[int, int]
 #: Where the time of one step of one GPU (or process) went, s.
-#: span: from the first event to the last, over the steps.  computation, communication: at least one event of the kind
-#: was running; copies from the host or within the GPU are computation, as in the coursework.  overlapped: both were at
-#: once.  exposed: communication alone.  idle: nothing ran, the GPU waited for the host.  reduction: all-reduce alone.
-#: collectives, kernels: durations added up, whatever ran at once.
+#: span: from the first event to the last, over the steps.  computation, communication: at least one
+#: event of the kind was running; copies from the host or within the GPU are computation, as in the
+#: coursework.  overlapped: both were at once.  exposed: communication alone.  idle: nothing ran,
+#: the GPU waited for the host.  reduction: all-reduce alone. collectives, kernels: durations added
+#: up, whatever ran at once.
 Activity = dict[str, float]
 
 WARM_UP, ACTIVE = 2, 5
@@ -29,11 +31,14 @@ KEEP_TRACE = "HPML_SCALING_TRACES"
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
-def profiled(step: Callable[[], None], name: str, *, gpus: Sequence[int], host: bool) -> list[Event]:
-    """Complete events of `ACTIVE` steps, after `WARM_UP` that are watched and not kept. Ranks call it alike.
+def profiled(
+    step: Callable[[], None], name: str, *, gpus: Sequence[int], host: bool
+) -> list[Event]:
+    """Complete events of `ACTIVE` steps, after `WARM_UP` that are watched and not kept. Ranks call
+    it alike.
 
-    name: of the trace's file, where it is kept.  gpus: that the process uses.  host: whether it is watched, at some
-    cost to it.
+    name: of the trace's file, where it is kept.  gpus: that the process uses.  host: whether it is
+    watched, at some cost to it.
     """
     from torch.cuda import synchronize
     from torch.profiler import ProfilerActivity, profile, schedule
@@ -53,7 +58,9 @@ def profiled(step: Callable[[], None], name: str, *, gpus: Sequence[int], host: 
                     for gpu in gpus:
                         synchronize(gpu)  # no step's work may reach into what is kept, or out of it
                 profiler.step()
-        return [event for event in json.loads(path.read_text())["traceEvents"] if event.get("ph") == "X"]
+        return [
+            event for event in json.loads(path.read_text())["traceEvents"] if event.get("ph") == "X"
+        ]
 
 
 def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Activity]:
@@ -61,7 +68,8 @@ def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Ac
     by_gpu: dict[int, list[Event]] = {}
     for event in events:
         if event.get("cat") in _ON_GPU:
-            # A copy from GPU to GPU names three: fromDevice, toDevice, and inDevice, the one that copied.
+            # A copy from GPU to GPU names three: fromDevice, toDevice, and inDevice, the one that
+            # copied.
             args = event["args"]
             by_gpu.setdefault(int(args.get("device", args.get("inDevice"))), []).append(event)
     return {gpu: _activity(of_gpu, steps) for gpu, of_gpu in sorted(by_gpu.items())}
@@ -70,10 +78,11 @@ def gpu_activities(events: Iterable[Event], steps: int = ACTIVE) -> dict[int, Ac
 def gpu_use(events: Iterable[Event]) -> dict[str, float]:
     """How far the kernels of one GPU filled it, as torch's profiler estimates it, each from 0 to 1.
 
-    utilisation: share of the time from the first event to the last in which any ran.  sm_efficiency: the time of
-    kernels, each weighted with its blocks per multiprocessor up to 1, over the same time.  occupancy: warps that a
-    multiprocessor could hold at once of those it has room for, mean over the kernels' time.
-    Source: pytorch/kineto, tb_plugin/docs/gpu_utilization.md.
+    utilisation: share of the time from the first event to the last in which any ran.
+    sm_efficiency: the time of kernels, each weighted with its blocks per multiprocessor up to 1,
+    over the same time.  occupancy: warps that a multiprocessor could hold at once of those it has
+    room for, mean over the kernels' time. Source: pytorch/kineto,
+    tb_plugin/docs/gpu_utilization.md.
     """
     on_gpu = [event for event in events if event.get("cat") in _ON_GPU]
     times = _times(on_gpu)
@@ -96,12 +105,21 @@ def gpu_use(events: Iterable[Event]) -> dict[str, float]:
 
 def cpu_activity(events: Sequence[Event], steps: int = ACTIVE) -> Activity:
     """The same of one process over gloo: its operators, and the collectives of gloo's threads."""
-    operators = [event for event in events if event.get("cat") == "cpu_op" and event["name"].startswith("aten::")]
-    return _activity(operators + [event for event in events if event["name"].startswith("gloo:")], steps)
+    operators = [
+        event
+        for event in events
+        if event.get("cat") == "cpu_op" and event["name"].startswith("aten::")
+    ]
+    return _activity(
+        operators + [event for event in events if event["name"].startswith("gloo:")], steps
+    )
 
 
-def host_ranges(events: Iterable[Event], names: Sequence[str], steps: int = ACTIVE) -> dict[str, float]:
-    """Name → s a step that the host spent in `record_function` ranges of this name; 0 where there was none."""
+def host_ranges(
+    events: Iterable[Event], names: Sequence[str], steps: int = ACTIVE
+) -> dict[str, float]:
+    """Name → s a step that the host spent in `record_function` ranges of this name; 0 where there
+    was none."""
     spent = dict.fromkeys(names, 0.0)
     for event in events:
         if event.get("cat") == "user_annotation" and event.get("name") in spent:
@@ -151,7 +169,9 @@ def _is_reduction(collective: Event) -> bool:
 
 def _times(events: Iterable[Event]) -> list[Interval]:
     """Start and end, ns: whole numbers, so that sums and differences are exact."""
-    return [(round(event["ts"] * 1e3), round((event["ts"] + event["dur"]) * 1e3)) for event in events]
+    return [
+        (round(event["ts"] * 1e3), round((event["ts"] + event["dur"]) * 1e3)) for event in events
+    ]
 
 
 def length(intervals: Iterable[Interval]) -> int:

@@ -1,4 +1,5 @@
-"""One GPU: the time of an epoch over batch sizes, until memory ends. What everything else is compared with."""
+"""One GPU: the time of an epoch over batch sizes, until memory ends. What everything else is
+compared with."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def measure_single(bench: Bench, *, batch: int, dtype: jobs.Dtype) -> Mapping[st
         return jobs.single_metrics(job, training.train_alone(bench, job)[0])
 
 
-def measure_use(bench: Bench, *, model: str, batch: int, dtype: jobs.Dtype) -> Mapping[str, Samples | float]:
+def measure_use(
+    bench: Bench, *, model: str, batch: int, dtype: jobs.Dtype
+) -> Mapping[str, Samples | float]:
     """How far a training step fills one GPU, by torch's profiler."""
     import torch
 
@@ -31,40 +34,68 @@ def measure_use(bench: Bench, *, model: str, batch: int, dtype: jobs.Dtype) -> M
     torch.backends.cudnn.benchmark = True
     with training.skip_if_out_of_memory(bench, batch):
         time, trainer = training.train_alone(bench, job)
-        events = profiling.profiled(trainer.step, f"{model}-batch{batch}-{dtype}", gpus=[0], host=False)
+        events = profiling.profiled(
+            trainer.step, f"{model}-batch{batch}-{dtype}", gpus=[0], host=False
+        )
     activities = profiling.gpu_activities(events)
     bench.check(activities, "the profile holds the GPU's kernels")
     activity = profiling.mean_activity(activities.values())
-    bench.series("profile", {name: [value] for name, value in activity.items()}, dict.fromkeys(activity, "s"))
+    bench.series(
+        "profile", {name: [value] for name, value in activity.items()}, dict.fromkeys(activity, "s")
+    )
     return {**jobs.single_metrics(job, time), **profiling.gpu_use(events)}
 
 
 #: What `scaling_use` profiles.
 USED = {"vgg16": jobs.VGG, "resnet18": jobs.CIFAR}
 USE = Benchmark(
-    "scaling_use", measure_use,
+    "scaling_use",
+    measure_use,
     (
         *jobs.SINGLE_METRICS,
-        Metric("utilisation", "1", "higher", "share of the profiled time in which any kernel or copy ran", (0, 1)),
-        Metric("sm_efficiency", "1", "higher",
-               "time of kernels, each weighted with its blocks per multiprocessor up to 1, over the profiled time"),
-        Metric("occupancy", "1", "higher",
-               "warps resident on a multiprocessor over those it can hold, estimated by the profiler, mean over time",
-               (0, 1)),
+        Metric(
+            "utilisation",
+            "1",
+            "higher",
+            "share of the profiled time in which any kernel or copy ran",
+            (0, 1),
+        ),
+        Metric(
+            "sm_efficiency",
+            "1",
+            "higher",
+            "time of kernels, each weighted with its blocks per multiprocessor up to 1, over the"
+            " profiled time",
+        ),
+        Metric(
+            "occupancy",
+            "1",
+            "higher",
+            "warps resident on a multiprocessor over those it can hold, estimated by the profiler,"
+            " mean over time",
+            (0, 1),
+        ),
     ),
     {"model": tuple(USED), "batch": (64, 512), "dtype": jobs.DTYPES},
-    Requires(gpus=1, modules=jobs.MODULES), timeout=120,
-    description="How far training VGG16 and ResNet18 fills one GPU: utilisation, SM efficiency, occupancy.",
-)  # fmt: skip
+    Requires(gpus=1, modules=jobs.MODULES),
+    timeout=120,
+    description=(
+        "How far training VGG16 and ResNet18 fills one GPU: utilisation, SM efficiency, occupancy."
+    ),
+)
 SINGLE = Benchmark(
-    "scaling_single", measure_single, jobs.SINGLE_METRICS,
+    "scaling_single",
+    measure_single,
+    jobs.SINGLE_METRICS,
     {"batch": (32, 128, 512, 2048, 8192, 32768), "dtype": jobs.DTYPES},
-    Requires(gpus=1, modules=jobs.MODULES), timeout=120,
+    Requires(gpus=1, modules=jobs.MODULES),
+    timeout=120,
     description="ResNet18 on images of 32×32, one GPU, over the batch until memory ends.",
-)  # fmt: skip
+)
 SINGLE_CPU = replace(
-    SINGLE, name="scaling_single_cpu",
+    SINGLE,
+    name="scaling_single_cpu",
     grid={"batch": (32, 128, 512), "dtype": ("float32",)},
     requires=jobs.CPU,
     description="A small model on images of 8×8, one process on the CPU.",
-)  # fmt: skip
+)

@@ -1,4 +1,5 @@
-"""The models, and a training step of them, eager or as one CUDA graph. Imports torch: imported on use only."""
+"""The models, and a training step of them, eager or as one CUDA graph. Imports torch: imported on
+use only."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from hpml_plugins.plugins.scaling.jobs import Dtype, Job, Workload
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 #: DDP takes events for its own statistics in its first ten steps, which a capture must not hold.
 STEPS_BEFORE_CAPTURE = 12
-#: A sample is a window of steps of at least this long, s: within one, the host runs ahead as in any training loop. On a
-#: CPU nobody runs ahead.
+#: A sample is a window of steps of at least this long, s: within one, the host runs ahead as in any
+#: training loop. On a CPU nobody runs ahead.
 WINDOW = {"cuda": 0.1, "cpu": 0.02}
 LONGEST_WINDOW = 200
 SMALL_WIDTH = 16  # channels
-#: How far two gradients or steps of the same batch may be apart, as a share of their length: cuDNN's fastest algorithms
-#: are not the same twice. A gradient that lacks the other ranks' part, or its division, is about as far away as it is
-#: long.
+#: How far two gradients or steps of the same batch may be apart, as a share of their length:
+#: cuDNN's fastest algorithms are not the same twice. A gradient that lacks the other ranks' part,
+#: or its division, is about as far away as it is long.
 TOLERANCE = {"float32": 3e-2, "bf16": 1e-1}
 Batch = tuple[Any, Any]
 
@@ -39,11 +40,16 @@ class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy 
         super().__init__()
 
         def convolution(channels: int) -> list[nn.Module]:
-            return [nn.Conv2d(channels, SMALL_WIDTH, 3, padding=1, bias=False), nn.BatchNorm2d(SMALL_WIDTH)]
+            return [
+                nn.Conv2d(channels, SMALL_WIDTH, 3, padding=1, bias=False),
+                nn.BatchNorm2d(SMALL_WIDTH),
+            ]
 
         self.stem = nn.Sequential(*convolution(channels), nn.ReLU())
         self.block = nn.Sequential(*convolution(SMALL_WIDTH), nn.ReLU(), *convolution(SMALL_WIDTH))
-        self.head = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * SMALL_WIDTH, classes))
+        self.head = nn.Sequential(
+            nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * SMALL_WIDTH, classes)
+        )
         if zero_gamma:
             nn.init.zeros_(self.block[-1].weight)
 
@@ -56,14 +62,17 @@ class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy 
 def build(name: str, shape: tuple[int, int, int], classes: int, *, zero_gamma: bool = False) -> Any:
     """The model, freshly initialised from torch's generator, on the CPU.
 
-    resnet18: He's, with the usual stem for small images: a 3×3 convolution of stride 1, no pooling; 11,173,962
-    parameters for three channels and ten classes.  vgg16: torchvision's.  small: for machines without a GPU.
-    zero_gamma: the last normalisation of each residual block starts with γ = 0, so that each block is the identity.
+    resnet18: He's, with the usual stem for small images: a 3×3 convolution of stride 1, no pooling;
+    11,173,962 parameters for three channels and ten classes.  vgg16: torchvision's.  small: for
+    machines without a GPU. zero_gamma: the last normalisation of each residual block starts with γ
+    = 0, so that each block is the identity.
     """
     if name == "resnet18":
         from torchvision.models import resnet
 
-        model = resnet.ResNet(resnet.BasicBlock, [2, 2, 2, 2], num_classes=classes, zero_init_residual=zero_gamma)
+        model = resnet.ResNet(
+            resnet.BasicBlock, [2, 2, 2, 2], num_classes=classes, zero_init_residual=zero_gamma
+        )
         model.conv1 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
         nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
         model.maxpool = nn.Identity()
@@ -78,7 +87,8 @@ def build(name: str, shape: tuple[int, int, int], classes: int, *, zero_gamma: b
 
 
 class InDtype(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """The model computing in bf16 where asked to. Inside the module, for DataParallel's threads do not inherit it."""
+    """The model computing in bf16 where asked to. Inside the module, for DataParallel's threads do
+    not inherit it."""
 
     def __init__(self, model: nn.Module, dtype: Dtype) -> None:
         super().__init__()
@@ -87,8 +97,11 @@ class InDtype(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
 
     def forward(self, images: Any) -> Any:
         """Logits in float32."""
-        # Without the cache: each weight is used once, and a captured graph may not hold what a cache will free.
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
+        # Without the cache: each weight is used once, and a captured graph may not hold what a
+        # cache will free.
+        with torch.autocast(
+            images.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False
+        ):
             return self.model(images).float()
 
 
@@ -151,7 +164,8 @@ class Trainer:
             self.optimizer.step()
 
     def capture(self) -> None:
-        """Capture the step as a CUDA graph, which the host launches at once. Not on the default stream."""
+        """Capture the step as a CUDA graph, which the host launches at once. Not on the default
+        stream."""
         images, labels = next(self.batches)
         self.images, self.labels = images.clone(memory_format=torch.preserve_format), labels.clone()
         for _ in range(STEPS_BEFORE_CAPTURE):
@@ -160,13 +174,16 @@ class Trainer:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
-        with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+        with torch.cuda.graph(
+            graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
+        ):
             self.train_on(self.images, self.labels)
         self.graph, self.captured_loss = graph, self.loss
         torch.cuda.synchronize()
 
     def replay_error(self) -> float:
-        """How far the change of state by a replay is from that by the same step launched, as a share."""
+        """How far the change of state by a replay is from that by the same step launched, as a
+        share."""
         before = [tensor.clone() for tensor in self._state()]
         self.graph.replay()
         replayed = _change(self._state(), before)
@@ -176,7 +193,8 @@ class Trainer:
         return relative_error(replayed, _change(self._state(), before))
 
     def drop_graph(self) -> None:
-        """Let go of the graph, if there is one: NCCL's communicator cannot be taken down while one holds it."""
+        """Let go of the graph, if there is one: NCCL's communicator cannot be taken down while one
+        holds it."""
         if self.graph is not None:
             torch.cuda.synchronize()
             self.graph.reset()
@@ -201,7 +219,8 @@ def layout(device: Any) -> Any:
 
 
 def train_alone(bench: Bench, job: Job) -> tuple[Samples, Trainer]:
-    """Time steps on one device, this bench's or rank's own. A rank may call it without the others."""
+    """Time steps on one device, this bench's or rank's own. A rank may call it without the
+    others."""
     module = make_module(job.workload, job.dtype, bench.device, bench.seed)
     batches = make_batches(job.workload, job.batch, bench.device, bench.seed)
     trainer = Trainer(module, batches, job.workload.lr)
@@ -210,7 +229,9 @@ def train_alone(bench: Bench, job: Job) -> tuple[Samples, Trainer]:
     return samples, trainer
 
 
-def time_steps(bench: Bench, trainer: Trainer, job: Job, name: str, rank: Rank | None = None) -> Samples:
+def time_steps(
+    bench: Bench, trainer: Trainer, job: Job, name: str, rank: Rank | None = None
+) -> Samples:
     """Samples of a step's time, s, from windows of steps; a graph is captured and checked first.
 
     rank: of all ranks, which then time the slowest.
@@ -243,7 +264,8 @@ def time_steps(bench: Bench, trainer: Trainer, job: Job, name: str, rank: Rank |
 def gradient(module: nn.Module, images: Any, labels: Any, seed: int) -> Any:
     """The gradient of the mean loss as one vector on the device. The seed is that of a dropout.
 
-    From algorithms that give the same twice: with others two gradients of one batch lie 3 % apart in TF32.
+    From algorithms that give the same twice: with others two gradients of one batch lie 3 % apart
+    in TF32.
     """
     module.zero_grad(set_to_none=True)
     torch.manual_seed(seed)
@@ -268,7 +290,8 @@ def skip_if_out_of_memory(bench: Bench, batch: int) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        # "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which …"
+        # "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 139.80 GiB
+        # of which …"
         reason = ". ".join(str(error).split(". ")[1:3])
         bench.skip(f"batch {batch} does not fit into GPU memory: {reason}")
 
@@ -287,4 +310,6 @@ def free_memory() -> None:
 
 def _change(state: list[Any], before: list[Any]) -> Any:
     pairs = zip(state, before, strict=True)
-    return torch.cat([(new - old).double().reshape(-1) for new, old in pairs if new.is_floating_point()])
+    return torch.cat(
+        [(new - old).double().reshape(-1) for new, old in pairs if new.is_floating_point()]
+    )

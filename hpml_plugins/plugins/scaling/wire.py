@@ -14,7 +14,8 @@ from hpml_plugins.plugins.scaling.jobs import ALL_GPUS, CIFAR, GPUS, MODULES
 
 #: Images on each rank: enough for batch normalisation. Only inputs and outputs depend on it.
 BATCH = 2
-#: DDP's collectives in a step, and what they carry: it reduces gradients and broadcasts buffers, and has no other.
+#: DDP's collectives in a step, and what they carry: it reduces gradients and broadcasts buffers,
+#: and has no other.
 _DDP = {"allreduce_": "gradients", "broadcast_": "buffers"}
 
 
@@ -26,7 +27,8 @@ def measure_wire_ddp(bench: Bench, *, ranks: int, model: str) -> Mapping[str, fl
 
 
 def count_ddp(rank: Rank, model: str) -> dict[str, int]:
-    """Bytes by kind in DDP's third step, the first in which its buckets are in their final order."""
+    """Bytes by kind in DDP's third step, the first in which its buckets are in their final
+    order."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
@@ -69,10 +71,11 @@ def _backward(parallel: Any, batch: int, device: str) -> None:
 
 @contextmanager
 def counted_collectives() -> Iterator[Counter[str]]:
-    """Inside: bytes that torch.distributed's collectives are handed on this rank, by kind; "other" is none of DDP's.
+    """Inside: bytes that torch.distributed's collectives are handed on this rank, by kind; "other"
+    is none of DDP's.
 
-    C++ code's collectives, DDP's reducer's among them, pass torch's dispatcher as well and are seen: it is how
-    torch's own CommDebugMode counts.
+    C++ code's collectives, DDP's reducer's among them, pass torch's dispatcher as well and are
+    seen: it is how torch's own CommDebugMode counts.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -80,11 +83,13 @@ def counted_collectives() -> Iterator[Counter[str]]:
     counted: Counter[str] = Counter()
 
     class Counting(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if function.namespace == "c10d":
                 name = function._schema.name.partition("::")[2]
-                # The first argument is what is sent (broadcasting: or overwritten); who gathers has what comes in
-                # there.
+                # The first argument is what is sent (broadcasting: or overwritten); who gathers has
+                # what comes in there.
                 sent = args[1] if name.startswith("allgather") else args[0]
                 tensors = [sent] if isinstance(sent, torch.Tensor) else sent
                 counted[_DDP.get(name, "other")] += sum(tensor.nbytes for tensor in tensors)
@@ -96,11 +101,12 @@ def counted_collectives() -> Iterator[Counter[str]]:
 
 @contextmanager
 def counted_copies(buffers: Iterable[Any], home: str) -> Iterator[Counter[str]]:
-    """Inside: bytes that DataParallel moves between GPUs, by kind: all of it goes through torch.nn.parallel.comm.
+    """Inside: bytes that DataParallel moves between GPUs, by kind: all of it goes through
+    torch.nn.parallel.comm.
 
-    buffers: the module's; what else is broadcast are parameters.  home: the first GPU, where all starts and ends.
-    Kinds: parameters, buffers (copied to the others), inputs (chunks for the others, and the gradients of the outputs),
-    outputs (gathered), gradients (added up).
+    buffers: the module's; what else is broadcast are parameters.  home: the first GPU, where all
+    starts and ends. Kinds: parameters, buffers (copied to the others), inputs (chunks for the
+    others, and the gradients of the outputs), outputs (gathered), gradients (added up).
     """
     from torch.nn.parallel import comm
 
@@ -137,23 +143,45 @@ def foreign_bytes(tensors: Iterable[Any], home: str) -> int:
 
 
 WIRE_METRICS = (
-    Metric("gradients", "B", "lower", "handed over in a step by each rank (DDP), or added up on the first GPU (DP)"),
-    Metric("buffers", "B", "lower", "batch normalisation's running statistics, broadcast before the forward pass"),
+    Metric(
+        "gradients",
+        "B",
+        "lower",
+        "handed over in a step by each rank (DDP), or added up on the first GPU (DP)",
+    ),
+    Metric(
+        "buffers",
+        "B",
+        "lower",
+        "batch normalisation's running statistics, broadcast before the forward pass",
+    ),
     Metric("parameters", "B", "lower", "copied to the other GPUs in a step"),
-    Metric("inputs", "B", "lower", "scattered to the other GPUs: images, and the gradients of the outputs"),
+    Metric(
+        "inputs",
+        "B",
+        "lower",
+        "scattered to the other GPUs: images, and the gradients of the outputs",
+    ),
     Metric("outputs", "B", "lower", "gathered from the other GPUs"),
     Metric("at_start", "B", "lower", "handed over once, when the model is wrapped"),
 )
 WIRE_DDP = Benchmark(
-    "scaling_wire_ddp", measure_wire_ddp, WIRE_METRICS,
+    "scaling_wire_ddp",
+    measure_wire_ddp,
+    WIRE_METRICS,
     {"ranks": (2, 4), "model": ("resnet18",)},
-    Requires(modules=MODULES), timeout=120,
-    description="Bytes that DistributedDataParallel hands over in a step, by kind, counted over gloo.",
+    Requires(modules=MODULES),
+    timeout=120,
+    description=(
+        "Bytes that DistributedDataParallel hands over in a step, by kind, counted over gloo."
+    ),
     rounds=1,
-)  # fmt: skip
+)
 WIRE_DP = replace(
-    WIRE_DDP, name="scaling_wire_dp", measure=measure_wire_dp,
+    WIRE_DDP,
+    name="scaling_wire_dp",
+    measure=measure_wire_dp,
     grid={"gpus": GPUS, "model": ("resnet18",)},
     requires=ALL_GPUS,
     description="Bytes that DataParallel moves between GPUs in a step, by kind, counted.",
-)  # fmt: skip
+)

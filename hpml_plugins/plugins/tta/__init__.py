@@ -1,4 +1,5 @@
-"""Time to accuracy: how long until a network is as good as it should be, how much that varies, what the GPU does."""
+"""Time to accuracy: how long until a network is as good as it should be, how much that varies, what
+the GPU does."""
 
 from __future__ import annotations
 
@@ -9,14 +10,20 @@ from hpml_plugins import Benchmark, Figure, hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """Sets of runs to the target accuracy, and what the processor does meanwhile."""
     from hpml_plugins.plugins.tta.time_to_accuracy import DDP, DDP_CPU, TTA, TTA_CPU
-    from hpml_plugins.plugins.tta.utilisation import TRICKS, TRICKS_CPU, UTILISATION, UTILISATION_CPU
+    from hpml_plugins.plugins.tta.utilisation import (
+        TRICKS,
+        TRICKS_CPU,
+        UTILISATION,
+        UTILISATION_CPU,
+    )
 
     return [TTA, TTA_CPU, DDP, DDP_CPU, UTILISATION, UTILISATION_CPU, TRICKS, TRICKS_CPU]
 
 
 @hookimpl
 def hpml_figures() -> list[Figure]:
-    """Times and their spread, accuracy over time and on other images, utilisation and what drives it up."""
+    """Times and their spread, accuracy over time and on other images, utilisation and what drives
+    it up."""
     from hpml_plugins.plugins.tta.charts import FIGURES
 
     return list(FIGURES)

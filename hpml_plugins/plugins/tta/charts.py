@@ -1,4 +1,5 @@
-"""Time to accuracy: sets of runs, their spread, utilisation and the tricks that raise it, in the order of the page."""
+"""Time to accuracy: sets of runs, their spread, utilisation and the tricks that raise it, in the
+order of the page."""
 
 from __future__ import annotations
 
@@ -6,7 +7,17 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, dot_chart, line_chart, published_figures
+from hpml_plugins import (
+    Axis,
+    Figure,
+    Record,
+    Rule,
+    Table,
+    bar_chart,
+    dot_chart,
+    line_chart,
+    published_figures,
+)
 
 SETS = ("tta", "tta_cpu", "tta_ddp", "tta_ddp_cpu")
 WATCHED = ("tta_utilisation", "tta_utilisation_cpu")
@@ -20,25 +31,45 @@ Row = dict[str, Any]
 
 
 def time(records: Sequence[Record]) -> Table:
-    """Bars: median of valid runs; whiskers: 95 % CI. ‘of’: whether each run, or only the mean, must reach the target.
-    variation_low, variation_high: 95 % interval of the coefficient of variation (Vangel, after McKay; normally
-    distributed times assumed). The time excludes set-up (compiling, warming up) and loading the images; it includes
-    every evaluation.
+    """Bars: median of valid runs; whiskers: 95 % CI. ‘of’: whether each run, or only the mean, must
+    reach the target. variation_low, variation_high: 95 % interval of the coefficient of variation
+    (Vangel, after McKay; normally distributed times assumed). The time excludes set-up (compiling,
+    warming up) and loading the images; it includes every evaluation.
     """
     metrics = ("success", "deviation", "epochs", "evaluation", "setup", "mean_time", "epoch_time")
     units = {**dict.fromkeys(VARIATIONS, "1"), "accuracy": "1", "energy": "J", "power": "W"}
     table = Table.of_records(records, *metrics, intervals=("time",), more=_runs, units=units)
-    spread = ("success", "success_low", "success_high", "deviation", "time", "time_low", "time_high", *VARIATIONS)
+    spread = (
+        "success",
+        "success_low",
+        "success_high",
+        "deviation",
+        "time",
+        "time_low",
+        "time_high",
+        *VARIATIONS,
+    )
     reached = ("accuracy", "accuracy_deviation", "epochs", "evaluation", "setup", "energy", "power")
-    chosen = table.select(*SET, "target", "of", "runs", *spread, *reached, mean="mean_time", epoch="epoch_time")
+    chosen = table.select(
+        *SET, "target", "of", "runs", *spread, *reached, mean="mean_time", epoch="epoch_time"
+    )
     return chosen.sorted(*ORDER)
 
 
 def _runs(record: Record) -> Row:
     time, success = record.metrics["time"].info, record.metrics["success"].info
     accuracies, runs = record.metrics["accuracy"].samples, record.series["runs"]
-    row = {**_set(record), **_variation(record), "target": time.get("target"), "of": time.get("target_of")}
-    row |= {"success_low": success.get("low"), "success_high": success.get("high"), "runs": len(accuracies)}
+    row = {
+        **_set(record),
+        **_variation(record),
+        "target": time.get("target"),
+        "of": time.get("target_of"),
+    }
+    row |= {
+        "success_low": success.get("low"),
+        "success_high": success.get("high"),
+        "runs": len(accuracies),
+    }
     row |= {"accuracy": statistics.fmean(accuracies), "accuracy_deviation": _deviation(accuracies)}
     for name in ("energy", "power"):
         row[name] = statistics.fmean(runs.numbers(name)) if name in runs.columns else None
@@ -46,25 +77,38 @@ def _runs(record: Record) -> Row:
 
 
 def variation(records: Sequence[Record]) -> Table:
-    """With 95 % intervals. Whiskers without a mark: published ranges, for other tasks and for epochs instead of
-    seconds.
+    """With 95 % intervals. Whiskers without a mark: published ranges, for other tasks and for
+    epochs instead of seconds.
     """
-    several = [record for record in records if "low" in record.metrics["variation"].info]  # one run has no spread
+    # one run has no spread
+    several = [record for record in records if "low" in record.metrics["variation"].info]
 
     def measured(record: Record) -> Row:
         runs = len(record.metrics["time"].samples)
         return {**_set(record), "runs": runs, **_variation(record), "source": "measured"}
 
-    ours = Table.of_records(several, more=measured).select(*SET, "runs", *VARIATIONS, "source").sorted(*ORDER)
+    ours = (
+        Table.of_records(several, more=measured)
+        .select(*SET, "runs", *VARIATIONS, "source")
+        .sorted(*ORDER)
+    )
     if not several:
         return ours
     published: list[Row] = []
-    lowest, highest = (published_figures("time_to_accuracy", f"{end}_variation") for end in ("lowest", "highest"))
+    lowest, highest = (
+        published_figures("time_to_accuracy", f"{end}_variation") for end in ("lowest", "highest")
+    )
     for low, high in zip(lowest, highest, strict=True):
         subject = {"recipe": low.subject.get("model", ""), "data": low.subject.get("dataset", "")}
         ends = {"variation_low": low.value, "variation_high": high.value, "source": "published"}
         published.append(
-            {"machine": "published", "card": "", **subject, **ends, "document": f"{low.source}: {low.what}"}
+            {
+                "machine": "published",
+                "card": "",
+                **subject,
+                **ends,
+                "document": f"{low.source}: {low.what}",
+            }
         )
     return Table.of([*ours.rows(), *published], dict.fromkeys(VARIATIONS, "1"))
 
@@ -78,17 +122,21 @@ def _variation(record: Record) -> Row:
 
 
 def curves(records: Sequence[Record]) -> Table:
-    """One line per run; dashed: the target. A recipe that is evaluated only at its end has one mark per run."""
+    """One line per run; dashed: the target. A recipe that is evaluated only at its end has one mark
+    per run."""
 
     def target(record: Record) -> Row:
         return {**_set(record), "target": record.metrics["time"].info.get("target")}
 
-    table = Table.of_series(records, "curves", more=target).extended(lambda row: {"run": int(row["run"]) + 1})
+    table = Table.of_series(records, "curves", more=target).extended(
+        lambda row: {"run": int(row["run"]) + 1}
+    )
     return table.select(*SET, "run", "epoch", "time", "accuracy", "target").sorted(*ORDER)
 
 
 def out_of_distribution(records: Sequence[Record]) -> Table:
-    """Mean over the networks, and one standard deviation to each side. blur, noise, contrast: modified test images."""
+    """Mean over the networks, and one standard deviation to each side. blur, noise, contrast:
+    modified test images."""
     rows: list[Row] = []
     for record in records:
         kinds = {"unmodified": record.metrics["accuracy"].samples}
@@ -98,14 +146,24 @@ def out_of_distribution(records: Sequence[Record]) -> Table:
             mean, deviation = statistics.fmean(accuracies), _deviation(accuracies)
             data = record.data.get(kind) or record.data.get(str(record.params["data"]), {})
             judged = int(data.get("test", 0)) or None
-            found = {"images": kind, "judged": judged, "networks": len(accuracies), "accuracy": mean}
-            ends = {"deviation": deviation, "accuracy_low": mean - deviation, "accuracy_high": mean + deviation}
+            found = {
+                "images": kind,
+                "judged": judged,
+                "networks": len(accuracies),
+                "accuracy": mean,
+            }
+            ends = {
+                "deviation": deviation,
+                "accuracy_low": mean - deviation,
+                "accuracy_high": mean + deviation,
+            }
             rows.append({**_set(record), **found, **ends})
     return Table.of(rows).sorted("data", "images", *ORDER[1:])
 
 
 def networks(records: Sequence[Record]) -> Table:
-    """One row per trained network: its accuracy on the test images (unmodified) and on each other kind of images."""
+    """One row per trained network: its accuracy on the test images (unmodified) and on each other
+    kind of images."""
     rows: list[Row] = []
     for record in records:
         others: dict[int, Row] = {}
@@ -119,9 +177,12 @@ def networks(records: Sequence[Record]) -> Table:
 
 
 def utilisation(records: Sequence[Record]) -> Table:
-    """core: share of time in which any kernel ran, however small; memory: share in which memory was read or written."""
+    """core: share of time in which any kernel ran, however small; memory: share in which memory was
+    read or written."""
     table = Table.of_series(records, "utilisation", "trick", "data", "seconds", more=_card)
-    return table.select("machine", "card", "trick", "data", "seconds", "time", "core", "memory", "power")
+    return table.select(
+        "machine", "card", "trick", "data", "seconds", "time", "core", "memory", "power"
+    )
 
 
 def utilisation_means(records: Sequence[Record]) -> Table:
@@ -129,25 +190,39 @@ def utilisation_means(records: Sequence[Record]) -> Table:
     known = ("throughput", "utilisation", "memory_utilisation", "power", "energy_per_image")
 
     def sampled(record: Record) -> Row:
-        return {**_card(record), "samples": len(record.series["utilisation"].columns["time"]), **_images(record)}
+        return {
+            **_card(record),
+            "samples": len(record.series["utilisation"].columns["time"]),
+            **_images(record),
+        }
 
-    table = Table.of_series(records, "work", "trick", "data", "seconds", more=sampled).extended(_epoch, EPOCH_UNITS)
+    table = Table.of_series(records, "work", "trick", "data", "seconds", more=sampled).extended(
+        _epoch, EPOCH_UNITS
+    )
     return table.select("machine", "card", "trick", "data", "seconds", "samples", "epoch", *known)
 
 
 def tricks(records: Sequence[Record]) -> Table:
-    """Each trick alone on the baseline recipe, then together with those before it (+). Percentages: mean
-    utilisation.
+    """Each trick alone on the baseline recipe, then together with those before it (+). Percentages:
+    mean utilisation.
     """
 
     def compared(record: Record) -> Row:
-        return {**_card(record), **_images(record), "baseline": record.series["tricks"].numbers("throughput")[0]}
+        return {
+            **_card(record),
+            **_images(record),
+            "baseline": record.series["tricks"].numbers("throughput")[0],
+        }
 
     table = Table.of_series(records, "tricks", "data", "seconds", "compiled", more=compared)
-    timed = table.extended(lambda row: {"speedup": row["throughput"] / row["baseline"], **_epoch(row)}, EPOCH_UNITS)
+    timed = table.extended(
+        lambda row: {"speedup": row["throughput"] / row["baseline"], **_epoch(row)}, EPOCH_UNITS
+    )
     before = ("machine", "card", "data", "seconds", "compiled", "kind", "trick", "speedup", "epoch")
     hidden = ("images", "baseline")
-    return timed.select(*before, *(name for name in timed.columns if name not in (*before, *hidden)))
+    return timed.select(
+        *before, *(name for name in timed.columns if name not in (*before, *hidden))
+    )
 
 
 EPOCH_UNITS = {"epoch": "s", "throughput": "1/s", "power": "W", "energy_per_image": "J"}
@@ -171,7 +246,12 @@ def _card(record: Record) -> Row:
 def _set(record: Record) -> Row:
     ranks = record.params.get("gpus", record.params.get("ranks", 1))
     recipe = str(record.params["recipe"]) + (f", {ranks} ranks" if int(ranks) > 1 else "")
-    return {"machine": record.machine, **_card(record), "recipe": recipe, "data": record.params["data"]}
+    return {
+        "machine": record.machine,
+        **_card(record),
+        "recipe": recipe,
+        "data": record.params["data"],
+    }
 
 
 def _deviation(values: Sequence[float]) -> float:
@@ -179,41 +259,81 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 TIME = bar_chart(
-    ("recipe", "machine", "{runs} runs"), Axis("time", "time to accuracy", "s"), "card",
-    low="time_low", high="time_high", label="time", panel="data", independent=("x", "y"),
-)  # fmt: skip
+    ("recipe", "machine", "{runs} runs"),
+    Axis("time", "time to accuracy", "s"),
+    "card",
+    low="time_low",
+    high="time_high",
+    label="time",
+    panel="data",
+    independent=("x", "y"),
+)
 #: A published range has no value of its own: its whisker alone is drawn.
 VARIATION = dot_chart(
-    ("recipe", "data", "machine", "{runs} runs"), Axis("variation", "coefficient of variation", "%", log=True),
+    ("recipe", "data", "machine", "{runs} runs"),
+    Axis("variation", "coefficient of variation", "%", log=True),
     "source",
-    low="variation_low", high="variation_high",
-)  # fmt: skip
+    low="variation_low",
+    high="variation_high",
+)
 CURVES = line_chart(
-    Axis("time", "time", "s"), Axis("accuracy", "accuracy", "%"), "machine", panel=("recipe", "data"), each="run",
-    rules=[Rule("y", "target", "target")], independent=("x", "y"),
-)  # fmt: skip
+    Axis("time", "time", "s"),
+    Axis("accuracy", "accuracy", "%"),
+    "machine",
+    panel=("recipe", "data"),
+    each="run",
+    rules=[Rule("y", "target", "target")],
+    independent=("x", "y"),
+)
 OUT_OF_DISTRIBUTION = dot_chart(
-    ("images", "recipe"), Axis("accuracy", "accuracy", "%"), "machine",
-    low="accuracy_low", high="accuracy_high", panel="data",
-)  # fmt: skip
+    ("images", "recipe"),
+    Axis("accuracy", "accuracy", "%"),
+    "machine",
+    low="accuracy_low",
+    high="accuracy_high",
+    panel="data",
+)
 UTILISATION = line_chart(
-    Axis("time", "time", "s"), Axis("value", "utilisation", "%", zero=True), "trick", dash="part",
-    parts=("core", "memory"), panel=("machine", "{seconds} s"), points=False, independent=("x",),
-)  # fmt: skip
+    Axis("time", "time", "s"),
+    Axis("value", "utilisation", "%", zero=True),
+    "trick",
+    dash="part",
+    parts=("core", "memory"),
+    panel=("machine", "{seconds} s"),
+    points=False,
+    independent=("x",),
+)
 TRICK_BARS = bar_chart(
-    "trick", Axis("speedup", "throughput relative to baseline script (×)"), "kind",
-    label="format(datum.utilisation, '.0%')", independent=("x", "y"),
+    "trick",
+    Axis("speedup", "throughput relative to baseline script (×)"),
+    "kind",
+    label="format(datum.utilisation, '.0%')",
+    independent=("x", "y"),
     panel=("machine", "data", "{seconds} s each", "compiled: {compiled}"),
-)  # fmt: skip
+)
 FIGURES = (
     Figure("time", "Time to accuracy", SETS, time, TIME),
-    Figure("variation", "Coefficient of variation of the time to accuracy", SETS, variation, VARIATION),
-    Figure("curves", "Accuracy over time", SETS, curves, CURVES),
-    Figure("elsewhere", "Accuracy on out-of-distribution images", SETS, out_of_distribution, OUT_OF_DISTRIBUTION),
-    Figure("networks", "Accuracy of each trained network", SETS, networks),
-    Figure("utilisation", "Utilisation during training", ("tta_utilisation",), utilisation, UTILISATION),
     Figure(
-        "utilisation_cpu", "Utilisation during training on CPUs", ("tta_utilisation_cpu",), utilisation, UTILISATION
+        "variation", "Coefficient of variation of the time to accuracy", SETS, variation, VARIATION
+    ),
+    Figure("curves", "Accuracy over time", SETS, curves, CURVES),
+    Figure(
+        "elsewhere",
+        "Accuracy on out-of-distribution images",
+        SETS,
+        out_of_distribution,
+        OUT_OF_DISTRIBUTION,
+    ),
+    Figure("networks", "Accuracy of each trained network", SETS, networks),
+    Figure(
+        "utilisation", "Utilisation during training", ("tta_utilisation",), utilisation, UTILISATION
+    ),
+    Figure(
+        "utilisation_cpu",
+        "Utilisation during training on CPUs",
+        ("tta_utilisation_cpu",),
+        utilisation,
+        UTILISATION,
     ),
     Figure("utilisation_means", "Mean utilisation during training", WATCHED, utilisation_means),
     Figure("tricks", "What increases utilisation", TRICKS, tricks, TRICK_BARS),

@@ -1,4 +1,5 @@
-"""Where batches come from: images that are on the device already, or torch's DataLoader. Imports torch: on use only."""
+"""Where batches come from: images that are on the device already, or torch's DataLoader. Imports
+torch: on use only."""
 
 from __future__ import annotations
 
@@ -18,14 +19,22 @@ _EPOCHS = 100_003
 
 
 class _Feed:
-    """Batches of rank `index` of `count`. `start` is called before a run; each time that `epoch` yields, `take` returns
-    the next batch: images (B, C, H, W) and labels (B,), on the device.
+    """Batches of rank `index` of `count`. `start` is called before a run; each time that `epoch`
+    yields, `take` returns the next batch: images (B, C, H, W) and labels (B,), on the device.
 
     steps: of an epoch.  waited: s that the host has waited for batches in this run.
     """
 
-    def __init__(self, data: DataSet, recipe: Recipe, device: str, index: int = 0, count: int = 1) -> None:
-        self.data, self.recipe, self.device, self.index, self.count = data, recipe, device, index, count
+    def __init__(
+        self, data: DataSet, recipe: Recipe, device: str, index: int = 0, count: int = 1
+    ) -> None:
+        self.data, self.recipe, self.device, self.index, self.count = (
+            data,
+            recipe,
+            device,
+            index,
+            count,
+        )
         self.dtype = getattr(torch, recipe.precision)
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.steps = len(data.train) // count // recipe.batch
@@ -38,11 +47,14 @@ class _Feed:
 class OnDevice(_Feed):
     """Batches gathered, moved and flipped by one indexing of the images on the device.
 
-    Everything that changes from step to step is on the device: nothing is decided by the host, and a step can be a CUDA
-    graph. An epoch's draws are made once, before it. All ranks draw the same, and take every count-th image.
+    Everything that changes from step to step is on the device: nothing is decided by the host, and
+    a step can be a CUDA graph. An epoch's draws are made once, before it. All ranks draw the same,
+    and take every count-th image.
     """
 
-    def __init__(self, data: DataSet, recipe: Recipe, device: str, index: int = 0, count: int = 1) -> None:
+    def __init__(
+        self, data: DataSet, recipe: Recipe, device: str, index: int = 0, count: int = 1
+    ) -> None:
         super().__init__(data, recipe, device, index, count)
         images = data.normalize(data.train.images.to(device), torch.float32)
         height, width = images.shape[2:]
@@ -73,7 +85,9 @@ class OnDevice(_Feed):
         self._order.copy_(order[self.index :: self.count][: len(self._order)])
         if augment.pad:
             most = 2 * augment.pad + 1
-            torch.randint(most, self._moves.shape, generator=generator, device=self.device, out=self._moves)
+            torch.randint(
+                most, self._moves.shape, generator=generator, device=self.device, out=self._moves
+            )
         if augment.flip == "random":
             self._flips.copy_(self._drawn_coins())
         elif augment.flip == "alternating":
@@ -82,8 +96,11 @@ class OnDevice(_Feed):
             yield
 
     def take(self, step: Any) -> tuple[Any, Any]:
-        """The batch of this step, images in channels-last order.  step: of a run, int64 (1,), on the device."""
-        index = self._order.index_select(0, step.remainder(self.steps) * self.recipe.batch + self._places)
+        """The batch of this step, images in channels-last order.  step: of a run, int64 (1,), on
+        the device."""
+        index = self._order.index_select(
+            0, step.remainder(self.steps) * self.recipe.batch + self._places
+        )
         rows, columns = self._rows, self._columns.expand(len(index), -1)
         if self.recipe.augment.flip != "none":
             columns = torch.where(self._flips[index][:, None], columns.flip(1), columns)
@@ -97,14 +114,19 @@ class OnDevice(_Feed):
 
 
 class Loaded(_Feed):
-    """Batches by torch's DataLoader: cropped, flipped and normalised image by image on the host, as in most scripts.
+    """Batches by torch's DataLoader: cropped, flipped and normalised image by image on the host, as
+    in most scripts.
 
     They are copied into tensors that stay where they are, so that a step can be a CUDA graph.
     """
 
-    def __init__(self, data: DataSet, recipe: Recipe, device: str, index: int = 0, count: int = 1) -> None:
+    def __init__(
+        self, data: DataSet, recipe: Recipe, device: str, index: int = 0, count: int = 1
+    ) -> None:
         super().__init__(data, recipe, device, index, count)
-        images = torch.randn((recipe.batch, *data.shape), device=device).contiguous(memory_format=self.layout)
+        images = torch.randn((recipe.batch, *data.shape), device=device).contiguous(
+            memory_format=self.layout
+        )
         self._batch = images, torch.zeros(recipe.batch, dtype=torch.int64, device=device)
         self._loader: Any = None
 
@@ -115,9 +137,15 @@ class Loaded(_Feed):
             range(len(self.data.train)), self.count, self.index, seed=seed * _EPOCHS, drop_last=True
         )
         self._loader = DataLoader(
-            _Transformed(self.data, recipe), recipe.batch, sampler=sampler, drop_last=True, generator=torch.Generator(),
-            num_workers=recipe.workers, pin_memory=recipe.pin_memory, persistent_workers=bool(recipe.workers),
-        )  # fmt: skip
+            _Transformed(self.data, recipe),
+            recipe.batch,
+            sampler=sampler,
+            drop_last=True,
+            generator=torch.Generator(),
+            num_workers=recipe.workers,
+            pin_memory=recipe.pin_memory,
+            persistent_workers=bool(recipe.workers),
+        )
         self.waited = 0.0
 
     def epoch(self, seed: int, epoch: int) -> Iterator[None]:
@@ -141,14 +169,17 @@ class Loaded(_Feed):
 
 
 class _Transformed:
-    """A map-style data set: images as uint8 (C, H, W), each transformed in the worker, in the usual order."""
+    """A map-style data set: images as uint8 (C, H, W), each transformed in the worker, in the usual
+    order."""
 
     def __init__(self, data: DataSet, recipe: Recipe) -> None:
         from torchvision.transforms import v2
 
         steps: list[Any] = []
         if pad := recipe.augment.pad:
-            steps.append(v2.RandomCrop(data.shape[1:], padding=pad, padding_mode=recipe.augment.fill))
+            steps.append(
+                v2.RandomCrop(data.shape[1:], padding=pad, padding_mode=recipe.augment.fill)
+            )
         if recipe.augment.flip != "none":
             steps.append(v2.RandomHorizontalFlip())
         # A channel without any deviation has nothing to be scaled.

@@ -12,14 +12,17 @@ from torch.nn import functional
 
 from hpml_plugins.plugins.tta.recipes import Network
 
-#: Of the eigenvalues of the images' patches, so that directions without any variance are not blown up.
+#: Of the eigenvalues of the images' patches, so that directions without any variance are not blown
+#: up.
 WHITEN_EPS = 5e-4
-#: How fast running statistics follow in the speed network: its training is a few hundred steps long.
+#: How fast running statistics follow in the speed network: its training is a few hundred steps
+#: long.
 FOLLOW = 0.4
 
 
 def build(network: Network, shape: tuple[int, int, int], classes: int) -> Any:
-    """A network for images of this shape (channels, height, width), weights drawn by torch's generator."""
+    """A network for images of this shape (channels, height, width), weights drawn by torch's
+    generator."""
     if network.name == "speed":
         return SpeedNet(network, shape, classes)
     if network.name == "small_resnet":
@@ -37,14 +40,17 @@ def build(network: Network, shape: tuple[int, int, int], classes: int) -> Any:
 
 
 class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """A residual block a width, halving the image between them: what ResNet is made of, for images of 8×8."""
+    """A residual block a width, halving the image between them: what ResNet is made of, for images
+    of 8×8."""
 
     def __init__(self, network: Network, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
         widths = network.widths or (16, 32)
         self.stem = _conv_norm(shape[0], widths[0])
         self.blocks = nn.ModuleList(_conv_norm(width, width, last=True) for width in widths)
-        self.between = nn.ModuleList(_conv_norm(before, after) for before, after in itertools.pairwise(widths))
+        self.between = nn.ModuleList(
+            _conv_norm(before, after) for before, after in itertools.pairwise(widths)
+        )
         self.fc = nn.Linear(widths[-1], classes)
         if network.zero_gamma:
             for block in self.blocks:
@@ -62,16 +68,22 @@ class SmallResNet(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy 
 def _conv_norm(before: int, after: int, *, last: bool = False) -> Any:
     layers = [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after)]
     if last:
-        layers += [nn.ReLU(), nn.Conv2d(after, after, 3, padding=1, bias=False), nn.BatchNorm2d(after)]
+        layers += [
+            nn.ReLU(),
+            nn.Conv2d(after, after, 3, padding=1, bias=False),
+            nn.BatchNorm2d(after),
+        ]
     return nn.Sequential(*layers)
 
 
 class SpeedNet(nn.Module):  # type: ignore[misc]
-    """Whitening, then pairs of 3×3 convolutions that each halve the image, then a classifier without bias.
+    """Whitening, then pairs of 3×3 convolutions that each halve the image, then a classifier
+    without bias.
 
-    The first convolution is not trained but set from the images (`whiten`); only its bias is, for a while. Others start
-    as the identity on the channels that they can pass on. After Keller Jordan's airbench94 in idea
-    (github.com/KellerJordan/cifar10-airbench, of tysam-code's hlb-CIFAR10); written anew.
+    The first convolution is not trained but set from the images (`whiten`); only its bias is, for a
+    while. Others start as the identity on the channels that they can pass on. After Keller Jordan's
+    airbench94 in idea (github.com/KellerJordan/cifar10-airbench, of tysam-code's hlb-CIFAR10);
+    written anew.
     """
 
     def __init__(self, network: Network, shape: tuple[int, int, int], classes: int) -> None:
@@ -97,7 +109,8 @@ class SpeedNet(nn.Module):  # type: ignore[misc]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def whiten(self, images: Any) -> None:
-        """Set the first convolution to the eigenvectors of the images' patches, scaled, and their negatives.
+        """Set the first convolution to the eigenvectors of the images' patches, scaled, and their
+        negatives.
 
         images: (N, C, H, W), normalised.
         """
@@ -115,7 +128,9 @@ class _Pair(nn.Module):  # type: ignore[misc]
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
         self.first, self.second = _identity_conv(before, after), _identity_conv(after, after)
-        self.norms = nn.ModuleList(nn.BatchNorm2d(after, eps=1e-12, momentum=FOLLOW) for _ in range(2))
+        self.norms = nn.ModuleList(
+            nn.BatchNorm2d(after, eps=1e-12, momentum=FOLLOW) for _ in range(2)
+        )
         for norm in self.norms:
             norm.weight.requires_grad_(False)
 
@@ -132,7 +147,8 @@ def _identity_conv(before: int, after: int) -> Any:
 
 
 def logits_over_views(images: Any, views: int, logits_of: Callable[[Any], Any]) -> Any:
-    """Logits over views: as it is; mirrored too; half of the weight moved by a pixel, up left and down right, too."""
+    """Logits over views: as it is; mirrored too; half of the weight moved by a pixel, up left and
+    down right, too."""
     channels_last = images.is_contiguous(memory_format=torch.channels_last) and images.shape[1] > 1
     layout = torch.channels_last if channels_last else torch.contiguous_format
 
@@ -145,7 +161,10 @@ def logits_over_views(images: Any, views: int, logits_of: Callable[[Any], Any]) 
         return both(images)
     height, width = images.shape[2:]
     padded = functional.pad(images, (1, 1, 1, 1), mode="reflect")
-    moved = [padded[:, :, at : at + height, at : at + width].contiguous(memory_format=layout) for at in (0, 2)]
+    moved = [
+        padded[:, :, at : at + height, at : at + width].contiguous(memory_format=layout)
+        for at in (0, 2)
+    ]
     return both(images) + 0.5 * sum(both(x) for x in moved)
 
 

@@ -1,4 +1,5 @@
-"""Optimisers whose rates are tensors on the device, so that a captured step reads them there. Imports torch."""
+"""Optimisers whose rates are tensors on the device, so that a captured step reads them there.
+Imports torch."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ import torch
 from hpml_plugins.plugins.tta.networks import SpeedNet
 from hpml_plugins.plugins.tta.recipes import Recipe
 
-#: Of the quintic iteration: steepest at 0, so that few rounds do. Singular values end between about 0.5 and 1.5.
-#: Source: Jordan et al., Muon: an optimizer for hidden layers in neural networks, kellerjordan.github.io/posts/muon.
+#: Of the quintic iteration: steepest at 0, so that few rounds do. Singular values end between about
+#: 0.5 and 1.5. Source: Jordan et al., Muon: an optimizer for hidden layers in neural networks,
+#: kellerjordan.github.io/posts/muon.
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalised(matrices: Any, iterations: int) -> Any:
-    """U Vᵀ of each matrix U S Vᵀ, roughly: Newton–Schulz rounds.  matrices: (number, rows, columns)."""
+    """U Vᵀ of each matrix U S Vᵀ, roughly: Newton–Schulz rounds.  matrices: (number, rows,
+    columns)."""
     a, b, c = QUINTIC
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices
@@ -28,27 +31,38 @@ def orthogonalised(matrices: Any, iterations: int) -> Any:
 
 
 class Muon:
-    """Momentum, made orthogonal, on weights that are kept at a fixed norm: matrices of one shape at once."""
+    """Momentum, made orthogonal, on weights that are kept at a fixed norm: matrices of one shape at
+    once."""
 
-    def __init__(self, weights: Sequence[Any], momentum: float, iterations: int, device: str) -> None:
+    def __init__(
+        self, weights: Sequence[Any], momentum: float, iterations: int, device: str
+    ) -> None:
         shapes: dict[Any, list[Any]] = {}
         for weight in weights:
             shapes.setdefault(tuple(weight.shape), []).append(weight)
         self.weights, self.groups = weights, list(shapes.values())
         self.momentum, self.iterations = momentum, iterations
         self.work = torch.bfloat16 if device.startswith("cuda") else torch.float32
-        self.buffers = [torch.zeros(len(group), *group[0].flatten(1).shape, device=device) for group in self.groups]
+        self.buffers = [
+            torch.zeros(len(group), *group[0].flatten(1).shape, device=device)
+            for group in self.groups
+        ]
 
     def gradients(self) -> list[list[Any]]:
         return [[weight.grad for weight in group] for group in self.groups]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def update(self, groups: list[list[Any]], gradients: list[list[Any]], buffers: list[Any], rate: Any) -> None:
-        """One update of these weights.  rate: a tensor. All is handed over, so that it can be compiled."""
+    def update(
+        self, groups: list[list[Any]], gradients: list[list[Any]], buffers: list[Any], rate: Any
+    ) -> None:
+        """One update of these weights.  rate: a tensor. All is handed over, so that it can be
+        compiled."""
         for group, grads, buffer in zip(groups, gradients, buffers, strict=True):
             gradient = torch.stack([grad.flatten(1) for grad in grads]).float()
             buffer.mul_(self.momentum).add_(gradient)
-            update = orthogonalised((gradient + self.momentum * buffer).to(self.work), self.iterations).float()
+            update = orthogonalised(
+                (gradient + self.momentum * buffer).to(self.work), self.iterations
+            ).float()
             values = torch.stack([weight.flatten(1) for weight in group]).float()
             norm = values.norm(dim=(1, 2), keepdim=True)
             values = values * (len(group[0]) ** 0.5 / norm) - rate * update
@@ -57,27 +71,42 @@ class Muon:
 
 
 class Optimiser:
-    """SGD, and Muon where the recipe has it, with every rate read from a table on the device at the step's number.
+    """SGD, and Muon where the recipe has it, with every rate read from a table on the device at the
+    step's number.
 
     compiled: makes a function a faster one.
     """
 
     def __init__(
-        self, network: Any, recipe: Recipe, steps: int, steps_an_epoch: int, device: str,
-        compiled: Callable[[Any], Any], peak: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        network: Any,
+        recipe: Recipe,
+        steps: int,
+        steps_an_epoch: int,
+        device: str,
+        compiled: Callable[[Any], Any],
+        peak: float = 1.0,
+    ) -> None:
         shares = [recipe.schedule.share_of_peak(step, steps) for step in range(steps)]
         bias_steps = recipe.whiten_bias_epochs * steps_an_epoch
         # Of the whitening's bias, which is trained for so many steps.
-        falling = [max(0.0, 1.0 - step / bias_steps) if bias_steps else 1.0 for step in range(steps)]
+        falling = [
+            max(0.0, 1.0 - step / bias_steps) if bias_steps else 1.0 for step in range(steps)
+        ]
         tables: list[list[float]] = []
         groups: list[dict[str, Any]] = []
         for parameters, rate, decay, of_bias in _groups(network, recipe):
             # A fused step reads its rate on the device; the others take it from the host.
-            groups.append({"params": parameters, "weight_decay": decay, "lr": torch.zeros((), device=device)})
+            groups.append(
+                {"params": parameters, "weight_decay": decay, "lr": torch.zeros((), device=device)}
+            )
             tables.append([rate * peak * share for share in (falling if of_bias else shares)])
         self.sgd = torch.optim.SGD(
-            groups, lr=0.0, momentum=recipe.sgd.momentum, nesterov=recipe.sgd.nesterov, fused=device.startswith("cuda")
+            groups,
+            lr=0.0,
+            momentum=recipe.sgd.momentum,
+            nesterov=recipe.sgd.nesterov,
+            fused=device.startswith("cuda"),
         )
         self.muon: Muon | None = None
         self._muon_update: Any = None
@@ -112,13 +141,19 @@ class Optimiser:
 
 
 def _convolutions(network: Any) -> list[Any]:
-    return [parameter for parameter in network.parameters() if parameter.ndim == 4 and parameter.requires_grad]
+    return [
+        parameter
+        for parameter in network.parameters()
+        if parameter.ndim == 4 and parameter.requires_grad
+    ]
 
 
 def _groups(network: Any, recipe: Recipe) -> list[tuple[list[Any], float, float, bool]]:
     """(parameters, rate, weight decay, whether the whitening's bias) of each group of SGD."""
     sgd = recipe.sgd
-    left = {id(parameter): parameter for parameter in network.parameters() if parameter.requires_grad}
+    left = {
+        id(parameter): parameter for parameter in network.parameters() if parameter.requires_grad
+    }
 
     def take(parameters: Iterable[Any]) -> list[Any]:
         return [left.pop(id(parameter)) for parameter in parameters if id(parameter) in left]
@@ -132,9 +167,17 @@ def _groups(network: Any, recipe: Recipe) -> list[tuple[list[Any], float, float,
     if groups or not sgd.decay_norms:
         # Normalisations and biases: no other parameter has one dimension.
         groups.append(
-            (take(parameter for parameter in network.parameters() if parameter.ndim == 1), sgd.lr, 0.0, False)
+            (
+                take(parameter for parameter in network.parameters() if parameter.ndim == 1),
+                sgd.lr,
+                0.0,
+                False,
+            )
         )
     groups.append((take(network.parameters()), sgd.lr, sgd.weight_decay, False))
     if sgd.head_lr is not None:
-        groups = [(parameters, rate, sgd.weight_decay / rate, of_bias) for parameters, rate, _, of_bias in groups]
+        groups = [
+            (parameters, rate, sgd.weight_decay / rate, of_bias)
+            for parameters, rate, _, of_bias in groups
+        ]
     return [group for group in groups if group[0]]

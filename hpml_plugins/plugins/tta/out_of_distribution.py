@@ -1,5 +1,5 @@
-"""Other images on which each trained network is judged: photographs from elsewhere, a user's own, CIFAR-10.1, and
-modified test images."""
+"""Other images on which each trained network is judged: photographs from elsewhere, a user's own,
+CIFAR-10.1, and modified test images."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ SEED = 20190711
 
 
 def other_images(bench: Bench, data: DataSet) -> dict[str, tuple[Any, Any]]:
-    """Name → normalised images (N, C, H, W) and labels, of all that there is; a warning for what cannot be used."""
-    found = {name: (data.normalize(images), data.test.labels) for name, images in shifted(data).items()}
+    """Name → normalised images (N, C, H, W) and labels, of all that there is; a warning for what
+    cannot be used."""
+    found = {
+        name: (data.normalize(images), data.test.labels) for name, images in shifted(data).items()
+    }
     photographs = PHOTOGRAPHS if data.name.startswith("cifar10") else None
     for name, folder, read in (
         ("photographs", photographs, read_folder),
@@ -38,7 +41,9 @@ def other_images(bench: Bench, data: DataSet) -> dict[str, tuple[Any, Any]]:
                 continue
             found[name] = (data.normalize(images), labels)
             digest = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
-            bench.collected.data.update({name: {"fingerprint": f"sha256:{digest}", "test": len(labels)}})
+            bench.collected.data.update(
+                {name: {"fingerprint": f"sha256:{digest}", "test": len(labels)}}
+            )
     return found
 
 
@@ -50,7 +55,9 @@ def shifted(data: DataSet) -> dict[str, Any]:
     images = data.test.images
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        noisy = v2.GaussianNoise(sigma=NOISE)(v2.functional.to_dtype(images, torch.float32, scale=True))
+        noisy = v2.GaussianNoise(sigma=NOISE)(
+            v2.functional.to_dtype(images, torch.float32, scale=True)
+        )
     return {
         "blur": v2.GaussianBlur(3, sigma=BLUR)(images),
         "noise": v2.functional.to_dtype(noisy, torch.uint8, scale=True),
@@ -59,10 +66,12 @@ def shifted(data: DataSet) -> dict[str, Any]:
 
 
 def read_folder(folder: Path, data: DataSet) -> tuple[Any, Any]:
-    """Pictures in folders named after the classes, as uint8 images of the data's shape, and their labels.
+    """Pictures in folders named after the classes, as uint8 images of the data's shape, and their
+    labels.
 
-    The shorter side is resized to the images' side, then the middle is taken; grey where the data is.
-    Raises HpmlError for a folder that is no class of the data, and where no picture can be read.
+    The shorter side is resized to the images' side, then the middle is taken; grey where the data
+    is. Raises HpmlError for a folder that is no class of the data, and where no picture can be
+    read.
     """
     import torch
     from PIL import Image
@@ -74,27 +83,39 @@ def read_folder(folder: Path, data: DataSet) -> tuple[Any, Any]:
     def read(path: str) -> Any:
         try:
             with Image.open(path) as opened:
-                picture = v2.functional.pil_to_tensor(opened.convert("L" if channels == 1 else "RGB"))
+                picture = v2.functional.pil_to_tensor(
+                    opened.convert("L" if channels == 1 else "RGB")
+                )
         except OSError as error:
             raise HpmlError(f"{path}: cannot be read as a picture: {error}") from None
-        return v2.functional.center_crop(v2.functional.resize(picture, [max(sides)], antialias=True), sides)
+        return v2.functional.center_crop(
+            v2.functional.resize(picture, [max(sides)], antialias=True), sides
+        )
 
     try:
         found = ImageFolder(str(folder), loader=read, allow_empty=True)
         if unknown := [name for name in found.classes if name not in data.classes]:
             raise HpmlError(
-                f"{OWN}={folder}: folder {unknown[0]!r} is no class of {data.name}; use {', '.join(data.classes)}"
+                f"{OWN}={folder}: folder {unknown[0]!r} is no class of {data.name}; use"
+                f" {', '.join(data.classes)}"
             )
         images, labels = zip(*found, strict=True) if len(found) else ((), ())
     except OSError as error:
-        raise HpmlError(f"{OWN}={folder}: {error}; give a folder with a folder of pictures per class") from None
+        raise HpmlError(
+            f"{OWN}={folder}: {error}; give a folder with a folder of pictures per class"
+        ) from None
     if not images:
-        raise HpmlError(f"{OWN}={folder}: no picture ({', '.join(found.extensions)}) in a folder of a class")
-    return torch.stack(images), torch.tensor([data.classes.index(found.classes[label]) for label in labels])
+        raise HpmlError(
+            f"{OWN}={folder}: no picture ({', '.join(found.extensions)}) in a folder of a class"
+        )
+    return torch.stack(images), torch.tensor(
+        [data.classes.index(found.classes[label]) for label in labels]
+    )
 
 
 def read_cifar101(folder: Path, data: DataSet) -> tuple[Any, Any]:
-    """CIFAR-10.1 version 6: 2,000 images. Raises HpmlError where it is not, and for data that is not CIFAR-10.
+    """CIFAR-10.1 version 6: 2,000 images. Raises HpmlError where it is not, and for data that is
+    not CIFAR-10.
 
     Source: Recht et al., Do CIFAR-10 Classifiers Generalize to CIFAR-10?, arXiv 1806.00451.
     """
@@ -107,5 +128,9 @@ def read_cifar101(folder: Path, data: DataSet) -> tuple[Any, Any]:
         images = numpy.load(folder / "cifar10.1_v6_data.npy")
         labels = numpy.load(folder / "cifar10.1_v6_labels.npy")
     except (OSError, ValueError) as error:
-        raise HpmlError(f"{CIFAR101}={folder}: {error}; it is the folder `datasets` of CIFAR-10.1") from None
-    return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels.astype("int64"))
+        raise HpmlError(
+            f"{CIFAR101}={folder}: {error}; it is the folder `datasets` of CIFAR-10.1"
+        ) from None
+    return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(
+        labels.astype("int64")
+    )

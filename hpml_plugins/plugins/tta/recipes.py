@@ -27,7 +27,8 @@ _T = TypeVar("_T")
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """widths, whiten (side of its filters): of the small ones.  zero_gamma: residual blocks start as the identity."""
+    """widths, whiten (side of its filters): of the small ones.  zero_gamma: residual blocks start
+    as the identity."""
 
     name: Literal["resnet50", "resnet50_stem3", "small_resnet", "speed"]
     widths: tuple[int, ...] = ()
@@ -36,7 +37,8 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sgd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """head_lr: of the classifier, where it has its own.  decay_norms: whether normalisations and biases decay too.
+    """head_lr: of the classifier, where it has its own.  decay_norms: whether normalisations and
+    biases decay too.
 
     weight_decay is that of a rate of 1 where head_lr is given: each group's is divided by its rate.
     """
@@ -58,7 +60,8 @@ class Muon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The learning rate as a share of its peak.  rise: share of the steps to the peak, from `start`, then to `end`."""
+    """The learning rate as a share of its peak.  rise: share of the steps to the peak, from
+    `start`, then to `end`."""
 
     shape: Literal["cosine", "linear", "one_cycle"]
     rise: float = 0.3
@@ -68,8 +71,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def share_of_peak(self, step: int, steps: int) -> float:
         """What the rate of this step, from 0, is of its peak.  steps: of the whole training.
 
-        linear: 1 − t.  cosine: ½ (1 + cos π t).  one_cycle: straight from `start` to 1 at `rise`, then
-        straight to `end` (Smith, Super-Convergence, arXiv 1708.07120). t = step / steps.
+        linear: 1 − t.  cosine: ½ (1 + cos π t).  one_cycle: straight from `start` to 1 at `rise`,
+        then straight to `end` (Smith, Super-Convergence, arXiv 1708.07120). t = step / steps.
         """
         t = step / steps
         if self.shape == "linear":
@@ -93,7 +96,8 @@ class Augment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Evaluate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """every: epochs; 0: after the last.  views: 1, 2 (mirrored too), 6 (moved by a pixel both ways too)."""
+    """every: epochs; 0: after the last.  views: 1, 2 (mirrored too), 6 (moved by a pixel both ways
+    too)."""
 
     every: int = 1
     views: Literal[1, 2, 6] = 1
@@ -103,11 +107,11 @@ class Evaluate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All that a training is made from.
 
-    epochs: at most; a part of one counts in steps.  whiten_bias_epochs: how long the bias of the whitening is trained;
-    0: always.  loss: over the batch.  precision: bfloat16: autocast over float32 weights; float16: weights too,
-    normalisations excepted.  compile: torch's mode, or "".  graph: each step is a CUDA graph.  workers, pin_memory: of
-    the DataLoader, which feeds where the images are not on the device.  threads: of the CPU, where it computes; 0:
-    torch's choice.
+    epochs: at most; a part of one counts in steps.  whiten_bias_epochs: how long the bias of the
+    whitening is trained; 0: always.  loss: over the batch.  precision: bfloat16: autocast over
+    float32 weights; float16: weights too, normalisations excepted.  compile: torch's mode, or "".
+    graph: each step is a CUDA graph.  workers, pin_memory: of the DataLoader, which feeds where the
+    images are not on the device.  threads: of the CPU, where it computes; 0: torch's choice.
     """
 
     name: str
@@ -139,7 +143,9 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """As it can be run there: on a CPU in float32, neither compiled nor captured."""
         if device.startswith("cuda"):
             return self
-        return msgspec.structs.replace(self, precision="float32", compile="", graph=False, pin_memory=False)
+        return msgspec.structs.replace(
+            self, precision="float32", compile="", graph=False, pin_memory=False
+        )
 
     def fingerprint(self) -> str:
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
@@ -152,11 +158,16 @@ def read_recipe(name: str, data: str) -> Recipe:
     """
     known = _read_files()
     if name not in known:
-        raise HpmlError(f"tta has no recipe {name!r}; use one of {', '.join(known)}, or add it to a file in {VARIABLE}")
+        raise HpmlError(
+            f"tta has no recipe {name!r}; use one of {', '.join(known)}, or add it to a file in"
+            f" {VARIABLE}"
+        )
     recipe = _with_base(name, known)
     of_data = _checked(recipe.pop("for", {}), _Entries, f"recipe {name!r}: for")
     if data not in of_data:
-        raise HpmlError(f"recipe {name!r} is not for {data!r} but for {', '.join(of_data)}; add it under `for`")
+        raise HpmlError(
+            f"recipe {name!r} is not for {data!r} but for {', '.join(of_data)}; add it under `for`"
+        )
     recipe = merged({**recipe, "name": name, "data": data}, of_data[data])
     return _checked(recipe, Recipe, f"recipe {name!r} for {data!r}")
 
@@ -171,12 +182,15 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
     result = dict(base)
     for key, value in change.items():
         old = result.get(key)
-        result[key] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        result[key] = (
+            merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        )
     return result
 
 
 def read_tricks() -> _Entries:
-    """Trick → changes of a recipe, in the order in which they are added up. batch: times the recipe's."""
+    """Trick → changes of a recipe, in the order in which they are added up. batch: times the
+    recipe's."""
     return _read(OWN.with_name("tricks.yaml"))
 
 
@@ -186,7 +200,8 @@ def trick_names() -> tuple[str, ...]:
 
 
 def with_tricks(recipe: Recipe, *names: str) -> Recipe:
-    """The recipe with all of these tricks and sums of tricks. Raises HpmlError for an unknown one."""
+    """The recipe with all of these tricks and sums of tricks. Raises HpmlError for an unknown
+    one."""
     tricks = read_tricks()
     for name in names:
         if name not in trick_names():
@@ -199,8 +214,11 @@ def with_tricks(recipe: Recipe, *names: str) -> Recipe:
 
 
 def _read(path: Path) -> _Entries:
-    """A file of this plugin: read when benchmarks are declared, for which libyaml's loader is the faster one."""
-    entries: _Entries = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    """A file of this plugin: read when benchmarks are declared, for which libyaml's loader is the
+    faster one."""
+    entries: _Entries = yaml.load(
+        path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
     return entries
 
 
@@ -211,7 +229,9 @@ def _read_files() -> _Entries:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise HpmlError(f"{VARIABLE}={path} cannot be read: {error}") from None
-        recipes |= _checked(YamlLines(text, path).document, _Entries, f"{VARIABLE}={path} cannot be read")
+        recipes |= _checked(
+            YamlLines(text, path).document, _Entries, f"{VARIABLE}={path} cannot be read"
+        )
     return recipes
 
 

@@ -1,4 +1,5 @@
-"""One run, from weights just drawn to the target by the clock, and sets of runs that can be interrupted."""
+"""One run, from weights just drawn to the target by the clock, and sets of runs that can be
+interrupted."""
 
 from __future__ import annotations
 
@@ -25,11 +26,13 @@ Progress = Callable[[int, int, float, float], None]
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """What a run gave. time: s, to the end of the evaluation that reached the target, else of the whole run.
+    """What a run gave. time: s, to the end of the evaluation that reached the target, else of the
+    whole run.
 
-    load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.  curve: epochs, s and
-    accuracy after each evaluation.  plain_accuracy: by an evaluation that is neither compiled nor captured.  energy: J;
-    None where it is not known.  out_of_distribution: accuracy on other images, by name.
+    load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.
+    curve: epochs, s and accuracy after each evaluation.  plain_accuracy: by an evaluation that is
+    neither compiled nor captured.  energy: J; None where it is not known.  out_of_distribution:
+    accuracy on other images, by name.
     """
 
     seed: int
@@ -49,7 +52,8 @@ class Run(msgspec.Struct, kw_only=True):
 def run(trainer: Trainer, seed: int, progress: Progress = lambda *_: None) -> Run:
     """Train until the target is reached, or the schedule ends. Call `trainer.start(seed)` before.
 
-    The clock starts with the weights drawn, the images loaded and everything compiled; it includes every evaluation.
+    The clock starts with the weights drawn, the images loaded and everything compiled; it includes
+    every evaluation.
     """
     recipe = trainer.recipe
     epochs = -(-trainer.steps // trainer.steps_an_epoch)
@@ -76,16 +80,24 @@ def run(trainer: Trainer, seed: int, progress: Progress = lambda *_: None) -> Ru
     done_epochs, spent, accuracy = curve[-1]
     waited = trainer.feed.waited
     return Run(
-        seed=seed, reached=reached, time=spent, epochs=done_epochs, accuracy=accuracy, load=waited,
-        train=spent - waited - evaluating, evaluate=evaluating, curve=curve,
-    )  # fmt: skip
+        seed=seed,
+        reached=reached,
+        time=spent,
+        epochs=done_epochs,
+        accuracy=accuracy,
+        load=waited,
+        train=spent - waited - evaluating,
+        evaluate=evaluating,
+        curve=curve,
+    )
 
 
 class RunSet:
-    """The runs of one set that are done, kept in a file until the set is complete: an interrupted set is resumed.
+    """The runs of one set that are done, kept in a file until the set is complete: an interrupted
+    set is resumed.
 
-    about: all that must be the same for two runs to be of one set: recipe, data, code, versions, card. A set of other
-    facts is another file.
+    about: all that must be the same for two runs to be of one set: recipe, data, code, versions,
+    card. A set of other facts is another file.
     """
 
     def __init__(self, about: Mapping[str, str]) -> None:
@@ -97,7 +109,8 @@ class RunSet:
             self.runs = msgspec.json.decode(self.path.read_bytes(), type=list[Run])
 
     def add(self, run: Run, *, write: bool = True) -> None:
-        """Keep a run: whole or not at all. Where nothing can be written, `problem` says so and the set goes on."""
+        """Keep a run: whole or not at all. Where nothing can be written, `problem` says so and the
+        set goes on."""
         self.runs.append(run)
         if not write:
             return

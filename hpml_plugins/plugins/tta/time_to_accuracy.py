@@ -1,4 +1,5 @@
-"""The benchmarks `tta`, `tta_cpu`, `tta_ddp` and `tta_ddp_cpu`: a set of runs, and the numbers that are made of it."""
+"""The benchmarks `tta`, `tta_cpu`, `tta_ddp` and `tta_ddp_cpu`: a set of runs, and the numbers that
+are made of it."""
 
 from __future__ import annotations
 
@@ -25,11 +26,21 @@ TORCH = ("torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2", "
 RECIPES = recipe_names()
 #: What recipes.yaml says in full.
 TERMS = {
-    "recipe=lab": "the coursework's training script unchanged: ResNet-50, batch 128, SGD, float32, torch's DataLoader",
-    "recipe=lab_stem3": "lab with a 3×3 first layer (stem) without stride and pooling, as is usual for small images",
-    "recipe=modern": "lab in bfloat16, channels-last, compiled, as CUDA graphs, with all images on the GPU",
+    "recipe=lab": (
+        "the coursework's training script unchanged: ResNet-50, batch 128, SGD, float32, torch's"
+        " DataLoader"
+    ),
+    "recipe=lab_stem3": (
+        "lab with a 3×3 first layer (stem) without stride and pooling, as is usual for small images"
+    ),
+    "recipe=modern": (
+        "lab in bfloat16, channels-last, compiled, as CUDA graphs, with all images on the GPU"
+    ),
     "recipe=modern_stem3": "modern with a 3×3 first layer (stem) without stride and pooling",
-    "recipe=fast": "a small convolutional network, trained by Muon for 8.4 epochs, as in speed records on CIFAR-10",
+    "recipe=fast": (
+        "a small convolutional network, trained by Muon for 8.4 epochs, as in speed records on"
+        " CIFAR-10"
+    ),
     "data=cifar10-jpeg": "a lossy copy of CIFAR-10",
     "runs": "trainings from different seeds, of which the time is the mean",
 }
@@ -46,29 +57,48 @@ METRICS = (
     Metric("epochs", "1", "lower", "until the target was reached"),
     Metric("epoch_time", "s", "lower", "loading and training of one epoch, without evaluation"),
     Metric("evaluation", "s", "lower", "of a run's time"),
-    Metric("setup", "s", "lower", "compiling, warming up and capturing, before all runs, not in the time"),
-    Metric("energy", "J", "lower", "of a run that counts: the whole cards, or all CPU packages, with the idle part"),
+    Metric(
+        "setup",
+        "s",
+        "lower",
+        "compiling, warming up and capturing, before all runs, not in the time",
+    ),
+    Metric(
+        "energy",
+        "J",
+        "lower",
+        "of a run that counts: the whole cards, or all CPU packages, with the idle part",
+    ),
 )
 #: Of the interval of the variation.
 METHOD = "Vangel's modification of McKay's chi-square interval, 95 %, times taken for normal"
-#: How far the accuracy of a compiled or captured evaluation may be from a plain one: roundings decide close calls.
+#: How far the accuracy of a compiled or captured evaluation may be from a plain one: roundings
+#: decide close calls.
 AGREE = 0.005
 #: So much of the longest run so far must be left of the point's time to start another.
 ROOM = 1.3
 
 
-def measure_tta(bench: Bench, *, recipe: str, data: str, runs: int) -> Mapping[str, Samples | float | None]:
+def measure_tta(
+    bench: Bench, *, recipe: str, data: str, runs: int
+) -> Mapping[str, Samples | float | None]:
     """Train `runs` times by the recipe, each from another seed, until the target accuracy."""
     wanted = read_recipe(recipe, data).on(bench.device)
     return metrics_of(bench, wanted, *train_set(bench, wanted, runs))
 
 
-def measure_ddp(bench: Bench, *, recipe: str, data: str, runs: int, gpus: int) -> Mapping[str, Samples | float | None]:
-    """Train by the recipe on `gpus` GPUs: its batch on each, the learning rate times their number (Goyal et al.)."""
-    # Not compiled: that would need more for DistributedDataParallel's buckets; the graph holds the reductions.
+def measure_ddp(
+    bench: Bench, *, recipe: str, data: str, runs: int, gpus: int
+) -> Mapping[str, Samples | float | None]:
+    """Train by the recipe on `gpus` GPUs: its batch on each, the learning rate times their number
+    (Goyal et al.)."""
+    # Not compiled: that would need more for DistributedDataParallel's buckets; the graph holds the
+    # reductions.
     wanted = msgspec.structs.replace(read_recipe(recipe, data).on(bench.device), compile="")
     if wanted.muon:
-        raise HpmlError(f"recipe {recipe!r} cannot run on several ranks: Muon's update is computed on one")
+        raise HpmlError(
+            f"recipe {recipe!r} cannot run on several ranks: Muon's update is computed on one"
+        )
     # Images are loaded by the ranks: a process that has used torch could not fork them.
     return metrics_of(bench, wanted, *bench.ranks(_train_on_rank, gpus, wanted, runs)[0])
 
@@ -84,8 +114,11 @@ def _train_on_rank(rank: Rank, recipe: Recipe, count: int) -> tuple[list[Run], d
     return train_set(rank.bench, recipe, count, rank)
 
 
-def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None) -> tuple[list[Run], dict[str, float]]:
-    """Train all runs of the set that an interrupted measurement has not left, and keep each when it is done.
+def train_set(
+    bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
+) -> tuple[list[Run], dict[str, float]]:
+    """Train all runs of the set that an interrupted measurement has not left, and keep each when it
+    is done.
 
     The runs, how many `images` an epoch has, and what `loading` them and the `setup` took, s.
     """
@@ -100,32 +133,42 @@ def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
         # What rank 0 has read counts: another may have looked a moment later, or on another node.
         kept.runs = rank.share(kept.runs)
     if done := len(kept.runs):
-        bench.warn(f"resumed: {done} of {count} runs are from an interrupted measurement of the same set")
+        bench.warn(
+            f"resumed: {done} of {count} runs are from an interrupted measurement of the same set"
+        )
     longest, problem = 0.0, ""
     with training(recipe, images, bench.device, rank) as trainer:
         others = {} if rank else other_images(bench, images)
         for number in range(done, count):
             begun = time.monotonic()
             if bench.remaining < ROOM * longest:
-                raise HpmlError(f"{number} of {count} runs are done and time is over; measure again to resume the set")
+                raise HpmlError(
+                    f"{number} of {count} runs are done and time is over; measure again to resume"
+                    " the set"
+                )
 
-            def progress(epoch: int, epochs: int, accuracy: float, seconds: float, number: int = number) -> None:
+            def progress(
+                epoch: int, epochs: int, accuracy: float, seconds: float, number: int = number
+            ) -> None:
                 left = seconds / epoch * (epochs * (count - number) - epoch)
                 bench.progress(
-                    f"run {number + 1} of {count}, epoch {epoch} of {epochs}, accuracy {accuracy:.4f}, "
-                    f"at most {left:.0f} s left",
+                    f"run {number + 1} of {count}, epoch {epoch} of {epochs}, accuracy"
+                    f" {accuracy:.4f}, at most {left:.0f} s left",
                     (number + epoch / epochs) / count,
                 )
 
             if rank:
                 rank.barrier()
-            seed = bench.seed * 1000 + number + 1  # another for every seed of the bench and every run
+            # another for every seed of the bench and every run
+            seed = bench.seed * 1000 + number + 1
             trainer.start(seed)
             with bench.meter() as meter:
                 found = runs.run(trainer, seed, progress)
             found.energy, problem = meter.energy, meter.problem
             found.plain_accuracy = trainer.plain_accuracy()
-            found.out_of_distribution = {name: trainer.plain_accuracy(*other) for name, other in others.items()}
+            found.out_of_distribution = {
+                name: trainer.plain_accuracy(*other) for name, other in others.items()
+            }
             if rank:
                 check_same_parameters(rank, trainer.network)
             kept.add(found, write=not rank or rank.index == 0)
@@ -136,10 +179,16 @@ def train_set(bench: Bench, recipe: Recipe, count: int, rank: Rank | None = None
         bench.warn(f"energy is not known: {problem}")
     # Removed whatever is made of it: a set that fails its checks must not be resumed.
     kept.finish()
-    return kept.runs, {"images": float(len(images.train)), "loading": trainer.load, "setup": trainer.setup}
+    return kept.runs, {
+        "images": float(len(images.train)),
+        "loading": trainer.load,
+        "setup": trainer.setup,
+    }
 
 
-def about_of(bench: Bench, recipe: Recipe, images: DataSet, count: int, ranks: int) -> dict[str, str]:
+def about_of(
+    bench: Bench, recipe: Recipe, images: DataSet, count: int, ranks: int
+) -> dict[str, str]:
     """What runs must have in common to be of one set."""
     import torch
 
@@ -164,11 +213,14 @@ def check_same_parameters(rank: Rank, network: Any) -> None:
 
     with torch.no_grad():
         sums = [float(parameter.double().sum()) for parameter in network.parameters()]
-    rank.bench.check(all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters")
+    rank.bench.check(
+        all(other == sums for other in rank.gather(sums)), "all ranks have the same parameters"
+    )
 
 
 def counting(recipe: Recipe, runs: Sequence[Run]) -> list[Run]:
-    """The runs whose time is one to the accuracy: those that reached it, or all where the mean is what must.
+    """The runs whose time is one to the accuracy: those that reached it, or all where the mean is
+    what must.
 
     Where the mean is as good as the target, so is one of the runs.
     """
@@ -181,8 +233,8 @@ def metrics_of(
 ) -> Mapping[str, Samples | float | None]:
     """Attach the series of a set, and return its metrics.  facts: see `train_set`.
 
-    Raises CheckFailed where an accuracy is not what a plain evaluation says, and HpmlError where no run reached the
-    target: there is no time to it then.
+    Raises CheckFailed where an accuracy is not what a plain evaluation says, and HpmlError where no
+    run reached the target: there is no time to it then.
     """
     attach(bench, recipe, runs, facts["loading"])
     for run in runs:
@@ -191,7 +243,8 @@ def metrics_of(
             "the accuracy is that of a plain evaluation, neither compiled nor captured",
         )
         bench.check(
-            min(run.load, run.train, run.evaluate) >= 0 and run.curve == sorted(run.curve, key=lambda point: point[1]),
+            min(run.load, run.train, run.evaluate) >= 0
+            and run.curve == sorted(run.curve, key=lambda point: point[1]),
             "the clock went forward, and no more was waited and evaluated than time passed",
         )
     accuracies = Samples.of([run.accuracy for run in runs], "1")
@@ -199,16 +252,23 @@ def metrics_of(
     counted = counting(recipe, runs)
     if not counted:
         raise HpmlError(
-            f"recipe {recipe.name!r}: none of {len(runs)} runs reached {recipe.target:.4g} on {recipe.data} in "
-            f"{runs[0].epochs:g} epochs; the best has {max(accuracies.values):.4f}"
+            f"recipe {recipe.name!r}: none of {len(runs)} runs reached {recipe.target:.4g} on"
+            f" {recipe.data} in {runs[0].epochs:g} epochs; the best has"
+            f" {max(accuracies.values):.4f}"
         )
     reached = sum(run.reached for run in runs)
     if recipe.target_of == "mean" and accuracies.mean < recipe.target:
-        bench.warn(f"the mean accuracy {accuracies.mean:.4f} is below the target {recipe.target:.4g}")
+        bench.warn(
+            f"the mean accuracy {accuracies.mean:.4f} is below the target {recipe.target:.4g}"
+        )
     if recipe.target_of == "each" and reached < len(runs):
-        bench.warn(f"{len(runs) - reached} of {len(runs)} runs missed the target; times are of the others")
+        bench.warn(
+            f"{len(runs) - reached} of {len(runs)} runs missed the target; times are of the others"
+        )
     times = Samples.of([run.time for run in counted], "s")
-    variation = Samples.of([times.coefficient_of_variation], "1", method=METHOD, runs=float(len(times)))
+    variation = Samples.of(
+        [times.coefficient_of_variation], "1", method=METHOD, runs=float(len(times))
+    )
     if len(times) > 1:
         low, high = variation_interval(times.values)
         variation = variation.note(low=low, high=high if high < float("inf") else -1.0)
@@ -221,36 +281,57 @@ def metrics_of(
         "mean_time": times.mean,
         "deviation": statistics.stdev(times.values) if len(times) > 1 else 0.0,
         "variation": variation,
-        "success": Samples.of([reached / len(runs)], "1", low=low, high=high, runs=float(len(runs))),
+        "success": Samples.of(
+            [reached / len(runs)], "1", low=low, high=high, runs=float(len(runs))
+        ),
         "accuracy": accuracies,
         "epochs": Samples.of([run.epochs for run in counted], "1"),
         "epoch_time": epoch_times.note(images=facts["images"], batch=float(recipe.batch)),
         "evaluation": Samples.of([run.evaluate for run in runs], "s"),
         "setup": facts["setup"],
-        "energy": Samples.of(energies, "J", power=sum(energies) / sum(times.values)) if known else None,
+        "energy": (
+            Samples.of(energies, "J", power=sum(energies) / sum(times.values)) if known else None
+        ),
     }
 
 
 def attach(bench: Bench, recipe: Recipe, runs: Sequence[Run], loading: float) -> None:
-    """The series of a set: its runs, their curves, accuracies on other images, and the recipe as it was run."""
-    units = {**dict.fromkeys(("time", "load", "train", "evaluate"), "s"), **dict.fromkeys(("epochs", "accuracy"), "1")}
+    """The series of a set: its runs, their curves, accuracies on other images, and the recipe as it
+    was run."""
+    units = {
+        **dict.fromkeys(("time", "load", "train", "evaluate"), "s"),
+        **dict.fromkeys(("epochs", "accuracy"), "1"),
+    }
     names = ("seed", "reached", "time", "epochs", "accuracy", "load", "train", "evaluate")
-    columns: dict[str, list[Any]] = {name: [float(getattr(run, name)) for run in runs] for name in names}
+    columns: dict[str, list[Any]] = {
+        name: [float(getattr(run, name)) for run in runs] for name in names
+    }
     if None not in (energies := [run.energy for run in runs]):
         powers = [energy / time for energy, time in zip(energies, columns["time"], strict=True)]
-        columns, units = {**columns, "energy": energies, "power": powers}, {**units, "energy": "J", "power": "W"}
+        columns, units = (
+            {**columns, "energy": energies, "power": powers},
+            {**units, "energy": "J", "power": "W"},
+        )
     bench.series("runs", columns, units)
     curves = [(number, *point) for number, run in enumerate(runs) for point in run.curve]
     curve_units = {"time": "s", "accuracy": "1", "epoch": "1"}
     bench.series("curves", _columns(curves, "run", "epoch", "time", "accuracy"), curve_units)
-    others = [(number, *item) for number, run in enumerate(runs) for item in run.out_of_distribution.items()]
+    others = [
+        (number, *item)
+        for number, run in enumerate(runs)
+        for item in run.out_of_distribution.items()
+    ]
     if others:
         bench.series("elsewhere", _columns(others, "run", "images", "accuracy"), {"accuracy": "1"})
     facts = {
-        "network": recipe.network.name, "precision": recipe.precision, "compile": recipe.compile or "no",
-        "graph": "yes" if recipe.graph else "no", "fingerprint": recipe.fingerprint(), "about": recipe.about,
+        "network": recipe.network.name,
+        "precision": recipe.precision,
+        "compile": recipe.compile or "no",
+        "graph": "yes" if recipe.graph else "no",
+        "fingerprint": recipe.fingerprint(),
+        "about": recipe.about,
         "loading": loading,
-    }  # fmt: skip
+    }
     bench.series("recipe", {name: [fact] for name, fact in facts.items()}, {"loading": "s"})
 
 
@@ -261,10 +342,11 @@ def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, list[Any
 def variation_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Interval of the coefficient of variation of what these values were drawn from.
 
-    k / sqrt(((u + 2) / n − 1) k² + u / (n − 1)) with u the chi-square quantiles of n − 1 degrees of freedom, for k up
-    to about 0.33 and normal values. The upper end is infinite where the root's argument is not positive.
-    Raises ValueError for fewer than two values.
-    Source: Vangel, Confidence Intervals for a Normal Coefficient of Variation, The American Statistician 50 (1996).
+    k / sqrt(((u + 2) / n − 1) k² + u / (n − 1)) with u the chi-square quantiles of n − 1 degrees of
+    freedom, for k up to about 0.33 and normal values. The upper end is infinite where the root's
+    argument is not positive. Raises ValueError for fewer than two values.
+    Source: Vangel, Confidence Intervals for a Normal Coefficient of Variation, The American
+    Statistician 50 (1996).
     """
     from scipy.special import chdtri
 
@@ -285,34 +367,54 @@ def variation_interval(values: Sequence[float], confidence: float = 0.95) -> tup
 def success_interval(reached: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's interval of a share: of the runs that reach the target.
 
-    Source: Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 22 (1927).
+    Source: Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 22
+    (1927).
     """
     z = statistics.NormalDist().inv_cdf(0.5 + confidence / 2)
     share = reached / runs
     middle = (share + z * z / (2 * runs)) / (1 + z * z / runs)
-    reach = z / (1 + z * z / runs) * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
+    reach = (
+        z / (1 + z * z / runs) * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
+    )
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
 TTA = Benchmark(
-    "tta", measure_tta, METRICS,
+    "tta",
+    measure_tta,
+    METRICS,
     {"recipe": RECIPES, "data": DATA, "runs": (5, 10, 20)},
-    Requires(gpus=1, data="data", modules=(*TORCH, "scipy.special")), timeout=7200, rounds=1, terms=TERMS,
+    Requires(gpus=1, data="data", modules=(*TORCH, "scipy.special")),
+    timeout=7200,
+    rounds=1,
+    terms=TERMS,
     description="Training until the target accuracy, several times, on one GPU.",
-)  # fmt: skip
+)
 TTA_CPU = replace(
-    TTA, name="tta_cpu", grid={"recipe": ("fast", "modern", "lab"), "data": ("digits",), "runs": (5,)},
-    requires=replace(TTA.requires, gpus=0), timeout=600,
+    TTA,
+    name="tta_cpu",
+    grid={"recipe": ("fast", "modern", "lab"), "data": ("digits",), "runs": (5,)},
+    requires=replace(TTA.requires, gpus=0),
+    timeout=600,
     description="The same code on the CPU, with small networks on the digits.",
-)  # fmt: skip
+)
 DDP = replace(
-    TTA, name="tta_ddp", measure=measure_ddp,
+    TTA,
+    name="tta_ddp",
+    measure=measure_ddp,
     grid={"recipe": SHARED_RECIPES, "data": DATA, "runs": (5, 10), "gpus": (2, 4, 8)},
     requires=replace(TTA.requires, gpus="gpus"),
-    description="Training until the target accuracy on several GPUs, by DistributedDataParallel, the batch on each.",
-)  # fmt: skip
+    description=(
+        "Training until the target accuracy on several GPUs, by DistributedDataParallel, the batch"
+        " on each."
+    ),
+)
 DDP_CPU = replace(
-    TTA_CPU, name="tta_ddp_cpu", measure=measure_ddp_cpu,
+    TTA_CPU,
+    name="tta_ddp_cpu",
+    measure=measure_ddp_cpu,
     grid={"recipe": ("modern",), "data": ("digits",), "runs": (5,), "ranks": (2,)},
-    description="The same over gloo between processes on the CPU, with a small network on the digits.",
-)  # fmt: skip
+    description=(
+        "The same over gloo between processes on the CPU, with a small network on the digits."
+    ),
+)

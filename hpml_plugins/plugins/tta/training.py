@@ -1,4 +1,5 @@
-"""A Trainer: a network, its images and its steps, set up once and trained any number of times. Imports torch."""
+"""A Trainer: a network, its images and its steps, set up once and trained any number of times.
+Imports torch."""
 
 from __future__ import annotations
 
@@ -16,18 +17,22 @@ from hpml_plugins.plugins.tta.networks import SpeedNet, build, in_half, logits_o
 from hpml_plugins.plugins.tta.optimising import Optimiser
 from hpml_plugins.plugins.tta.recipes import Recipe
 
-#: DistributedDataParallel takes events for its own statistics in its first ten steps, which a capture must not hold.
+#: DistributedDataParallel takes events for its own statistics in its first ten steps, which a
+#: capture must not hold.
 WARM_UP_RANKS = 12
 #: So many images tell the covariance of patches well enough.
 WHITEN_IMAGES = 5000
 
 
 @contextmanager
-def training(recipe: Recipe, data: DataSet, device: str, *args: Any, **options: Any) -> Iterator[Trainer]:
-    """A Trainer, closed after a block that did not fail, and on a GPU a stream of its own to use it on.
+def training(
+    recipe: Recipe, data: DataSet, device: str, *args: Any, **options: Any
+) -> Iterator[Trainer]:
+    """A Trainer, closed after a block that did not fail, and on a GPU a stream of its own to use it
+    on.
 
-    A graph cannot be captured on the default stream, and gradients are accumulated on the stream on which a network was
-    first used.
+    A graph cannot be captured on the default stream, and gradients are accumulated on the stream on
+    which a network was first used.
     """
     stream: Any = nullcontext()
     if device.startswith("cuda"):
@@ -41,14 +46,22 @@ def training(recipe: Recipe, data: DataSet, device: str, *args: Any, **options: 
 
 
 class Trainer:
-    """Trains by a recipe, alone or as one of several ranks, which share the images and the gradients.
+    """Trains by a recipe, alone or as one of several ranks, which share the images and the
+    gradients.
 
     evaluates: whether it will be asked for accuracies.
-    load, setup: s that loading the images, and compiling, warming up and capturing took; neither is in a run's time.
+    load, setup: s that loading the images, and compiling, warming up and capturing took; neither is
+    in a run's time.
     """
 
     def __init__(
-        self, recipe: Recipe, data: DataSet, device: str, rank: Rank | None = None, *, evaluates: bool = True
+        self,
+        recipe: Recipe,
+        data: DataSet,
+        device: str,
+        rank: Rank | None = None,
+        *,
+        evaluates: bool = True,
     ) -> None:
         self.recipe, self.data, self.device, self.rank = recipe, data, device, rank
         index, count = (rank.index, rank.count) if rank else (0, 1)
@@ -61,15 +74,22 @@ class Trainer:
 
         started = time.perf_counter()
         self.feed = (OnDevice if recipe.on_device else Loaded)(data, recipe, device, index, count)
-        self.dtype, self.layout, self.steps_an_epoch = self.feed.dtype, self.feed.layout, self.feed.steps
+        self.dtype, self.layout, self.steps_an_epoch = (
+            self.feed.dtype,
+            self.feed.layout,
+            self.feed.steps,
+        )
         self.autocast = recipe.precision == "bfloat16"
         if not self.steps_an_epoch:
             raise HpmlError(
-                f"recipe {recipe.name!r}: no batch of {recipe.batch} for each of {count} in {len(data.train)} images"
+                f"recipe {recipe.name!r}: no batch of {recipe.batch} for each of {count} in"
+                f" {len(data.train)} images"
             )
         self.steps = max(1, round(recipe.epochs * self.steps_an_epoch))
         part = slice(index, None, count)
-        self.test = data.normalize(data.test.images[part].to(device), self.dtype).contiguous(memory_format=self.layout)
+        self.test = data.normalize(data.test.images[part].to(device), self.dtype).contiguous(
+            memory_format=self.layout
+        )
         self.test_labels = data.test.labels[part].to(device)
         self._to_whiten: Any = None
         if recipe.network.name == "speed":
@@ -84,10 +104,18 @@ class Trainer:
             from torch.nn.parallel import DistributedDataParallel
 
             cards = [device] if rank.backend == "nccl" else None
-            self.shared = DistributedDataParallel(self.network, device_ids=cards, gradient_as_bucket_view=True)
+            self.shared = DistributedDataParallel(
+                self.network, device_ids=cards, gradient_as_bucket_view=True
+            )
         # The batch grows with the ranks, and the rate with it (Goyal et al.).
         self.optimiser = Optimiser(
-            self.network, recipe, self.steps, self.steps_an_epoch, device, self._compiled, float(count)
+            self.network,
+            recipe,
+            self.steps,
+            self.steps_an_epoch,
+            device,
+            self._compiled,
+            float(count),
         )
         self.number = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss_of = self._compiled(self._loss)
@@ -112,9 +140,12 @@ class Trainer:
             self.network.whiten(self._to_whiten)
 
     def train_epoch(self, seed: int, epoch: int) -> None:
-        """The steps of this epoch that the schedule still has. The device may be busy with them afterwards."""
+        """The steps of this epoch that the schedule still has. The device may be busy with them
+        afterwards."""
         first = epoch * self.steps_an_epoch
-        for _ in self.train(seed, epoch, range(first, min(first + self.steps_an_epoch, self.steps))):
+        for _ in self.train(
+            seed, epoch, range(first, min(first + self.steps_an_epoch, self.steps))
+        ):
             pass
 
     def train(self, seed: int, epoch: int, steps: range) -> Iterator[None]:
@@ -124,7 +155,8 @@ class Trainer:
             yield
 
     def trains_bias(self, step: int) -> bool:
-        """Whether this step trains the whitening's bias: a step that does not is compiled and captured anew."""
+        """Whether this step trains the whitening's bias: a step that does not is compiled and
+        captured anew."""
         epochs = self.recipe.whiten_bias_epochs
         return self.rank is not None or not epochs or step / self.steps_an_epoch < epochs
 
@@ -133,7 +165,8 @@ class Trainer:
         return self._share(self._evaluate(), len(self.test))
 
     def plain_accuracy(self, images: Any = None, labels: Any = None) -> float:
-        """The same neither compiled nor captured; or on other images, normalised (N, C, H, W), and their labels."""
+        """The same neither compiled nor captured; or on other images, normalised (N, C, H, W), and
+        their labels."""
         if images is None:
             images, labels = self.test, self.test_labels
         images = images.to(self.device, self.dtype).contiguous(memory_format=self.layout)
@@ -152,7 +185,8 @@ class Trainer:
             graph.reset()
         self.feed.close()
         if self.recipe.compile:
-            # Another trainer's functions are of the same code: dynamo would count them as recompilations, and give up.
+            # Another trainer's functions are of the same code: dynamo would count them as
+            # recompilations, and give up.
             torch._dynamo.reset()
 
     # -- set-up
@@ -187,13 +221,17 @@ class Trainer:
             self._steps[bias] = self._captured(step_of, WARM_UP_RANKS if self.rank else 3)
         if evaluates:
             logits = self._compiled(self._logits)
-            self._evaluate = self._captured(lambda: self._count(self.test, self.test_labels, logits), 2)
+            self._evaluate = self._captured(
+                lambda: self._count(self.test, self.test_labels, logits), 2
+            )
         self.synchronise()
 
     def _captured(self, function: Callable[[], Any], warm_up: int) -> Callable[[], Any]:
-        """The function, or a call of it as a CUDA graph, which returns the tensors that it writes to.
+        """The function, or a call of it as a CUDA graph, which returns the tensors that it writes
+        to.
 
-        It is first called `warm_up` times: what is compiled, tried out or allocated at first use must be before that.
+        It is first called `warm_up` times: what is compiled, tried out or allocated at first use
+        must be before that.
         """
         for _ in range(warm_up):
             function()
@@ -202,7 +240,9 @@ class Trainer:
         self.synchronise()
         graph = torch.cuda.CUDAGraph()
         # "thread_local": NCCL's watchdog thread may look at its events meanwhile.
-        with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
+        with torch.cuda.graph(
+            graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
+        ):
             result = function()
         self.synchronise()
         self._graphs.append(graph)
@@ -224,22 +264,36 @@ class Trainer:
     def _share(self, right: Any, count: int) -> float:
         """Of the images of all ranks, how many are right."""
         numbers = [float(right), float(count)]
-        rights, counts = zip(*(self.rank.gather_numbers(numbers) if self.rank else [numbers]), strict=True)
+        rights, counts = zip(
+            *(self.rank.gather_numbers(numbers) if self.rank else [numbers]), strict=True
+        )
         return float(sum(rights) / sum(counts))
 
     # -- what is compiled
 
     def _loss(self, images: Any, labels: Any, bias: bool) -> Any:
         images = images.to(self.dtype).contiguous(memory_format=self.layout)
-        # Without the cache: each weight is used once, and a captured graph may not hold what a cache will free.
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False):
-            logits = self.shared(images, bias) if isinstance(self.network, SpeedNet) else self.shared(images)
+        # Without the cache: each weight is used once, and a captured graph may not hold what a
+        # cache will free.
+        with torch.autocast(
+            images.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False
+        ):
+            logits = (
+                self.shared(images, bias)
+                if isinstance(self.network, SpeedNet)
+                else self.shared(images)
+            )
         return functional.cross_entropy(
-            logits.float(), labels, label_smoothing=self.recipe.label_smoothing, reduction=self.recipe.loss
+            logits.float(),
+            labels,
+            label_smoothing=self.recipe.label_smoothing,
+            reduction=self.recipe.loss,
         )
 
     def _logits(self, images: Any) -> Any:
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False):
+        with torch.autocast(
+            images.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False
+        ):
             return self.network(images).float()
 
     @torch.no_grad()  # type: ignore[untyped-decorator]

@@ -1,4 +1,5 @@
-"""The benchmarks `tta_utilisation`, `tta_tricks` and their `_cpu` twins: how busy the processor is, what raises it."""
+"""The benchmarks `tta_utilisation`, `tta_tricks` and their `_cpu` twins: how busy the processor is,
+what raises it."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Table
-from hpml_plugins.plugins.tta.recipes import BASE, Recipe, read_recipe, read_tricks, trick_names, with_tricks
+from hpml_plugins.plugins.tta.recipes import (
+    BASE,
+    Recipe,
+    read_recipe,
+    read_tricks,
+    trick_names,
+    with_tricks,
+)
 from hpml_plugins.plugins.tta.time_to_accuracy import CIFARS, TORCH
 
 if TYPE_CHECKING:
@@ -20,16 +28,29 @@ CORE = Metric("utilisation", "1", "higher", "mean share of time in which the pro
 METRICS = (
     THROUGHPUT,
     CORE,
-    Metric("memory_utilisation", "1", "higher", "mean share of time in which the GPU's memory was read or written"),
+    Metric(
+        "memory_utilisation",
+        "1",
+        "higher",
+        "mean share of time in which the GPU's memory was read or written",
+    ),
 )
 TRICK_METRICS = (
     Metric("throughput_before", "1/s", "higher", "images trained on, by the baseline recipe"),
     Metric("throughput_after", "1/s", "higher", "of the fastest variant with the same batch"),
     Metric("speedup", "1", "higher", "after over before"),
-    Metric("utilisation_before", "1", "higher", "mean share of time in which the processor computed"),
+    Metric(
+        "utilisation_before", "1", "higher", "mean share of time in which the processor computed"
+    ),
     Metric("utilisation_after", "1", "higher", "of the fastest variant with the same batch"),
 )
-TRICK_UNITS = {"batch": "1", "throughput": "1/s", "setup": "s", "power": "W", "energy_per_image": "J"}
+TRICK_UNITS = {
+    "batch": "1",
+    "throughput": "1/s",
+    "setup": "s",
+    "power": "W",
+    "energy_per_image": "J",
+}
 TRICK_UNITS |= {"utilisation": "1", "memory_utilisation": "1"}
 #: Column of the series → column of the meter.
 COLUMNS = {"time": "time", "core": "utilization", "memory": "memory_utilization", "power": "power"}
@@ -37,27 +58,36 @@ COLUMNS = {"time": "time", "core": "utilization", "memory": "memory_utilization"
 SETTLE = 2.0
 #: The first epoch that is watched: whose images are in another order than those before.
 LATER = 1000
-#: s between two rows of the series: NVML's figures are means over the last sixth of a second to second.
+#: s between two rows of the series: NVML's figures are means over the last sixth of a second to
+#: second.
 INTERVAL = 0.2
 #: Rows of the series, however long the watch.
 MOST_ROWS = 300
 
 
-def measure_utilisation(bench: Bench, *, trick: str, data: str, seconds: float) -> Mapping[str, float]:
-    """Train ResNet-50, batch 128, for `seconds` s by the coursework's recipe with one trick, and watch the GPU."""
+def measure_utilisation(
+    bench: Bench, *, trick: str, data: str, seconds: float
+) -> Mapping[str, float]:
+    """Train ResNet-50, batch 128, for `seconds` s by the coursework's recipe with one trick, and
+    watch the GPU."""
     recipe = with_tricks(read_recipe(BASE, data), trick).on(bench.device)
     images = bench.data(data)
     bench.progress(f"{trick}: setting up", 0.0)
     row, meter = watch(bench, recipe, images, seconds)
     columns = {name: column for name, column in COLUMNS.items() if column in meter.columns}
     series = {name: meter.columns[column] for name, column in columns.items()}
-    bench.series("utilisation", series, {name: meter.units[column] for name, column in columns.items()})
+    bench.series(
+        "utilisation", series, {name: meter.units[column] for name, column in columns.items()}
+    )
     bench.series("work", {name: [value] for name, value in row.items()})
     return {metric.name: row[metric.name] for metric in METRICS if metric.name in row}
 
 
-def watch(bench: Bench, recipe: Recipe, images: DataSet, seconds: float) -> tuple[dict[str, float], Any]:
-    """Train by the recipe for `seconds` s: rate, mean utilisation and power, energy per image; and the meter."""
+def watch(
+    bench: Bench, recipe: Recipe, images: DataSet, seconds: float
+) -> tuple[dict[str, float], Any]:
+    """Train by the recipe for `seconds` s: rate, mean utilisation and power, energy per image; and
+    the meter."""
     from hpml_plugins.plugins.tta.training import training
 
     with training(recipe, images, bench.device, evaluates=False) as trainer:
@@ -83,7 +113,8 @@ def watch(bench: Bench, recipe: Recipe, images: DataSet, seconds: float) -> tupl
 
 
 def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tuple[int, float]:
-    """Train on for about so long, from this epoch on, whatever the schedule: how many steps, in how many s."""
+    """Train on for about so long, from this epoch on, whatever the schedule: how many steps, in how
+    many s."""
     started = time.perf_counter()
     steps = 0
     while time.perf_counter() - started < seconds:
@@ -97,8 +128,11 @@ def train_for(trainer: Trainer, seed: int, seconds: float, epoch: int = 0) -> tu
     return steps, time.perf_counter() - started
 
 
-def measure_tricks(bench: Bench, *, data: str, seconds: float, compiled: bool) -> Mapping[str, float]:
-    """Each trick alone and added to those before it, trained for `seconds` s each, in one process."""
+def measure_tricks(
+    bench: Bench, *, data: str, seconds: float, compiled: bool
+) -> Mapping[str, float]:
+    """Each trick alone and added to those before it, trained for `seconds` s each, in one
+    process."""
     images = bench.data(data)
     variants = list(rows(read_recipe(BASE, data), bench.device, compiled=compiled))
     found: list[dict[str, Any]] = []
@@ -110,16 +144,26 @@ def measure_tricks(bench: Bench, *, data: str, seconds: float, compiled: bool) -
             raise
         except Exception as error:
             # What one trick cannot do on this node (no compiler, say) must not cost the others.
-            bench.warn(f"{name}, {kind}: not measured: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
+            bench.warn(
+                f"{name}, {kind}: not measured: {type(error).__name__}:"
+                f" {str(error).splitlines()[0][:200]}"
+            )
         else:
             found.append({"trick": name, "kind": kind, "batch": float(recipe.batch), **row})
         _free_memory(bench.device)
     if not found or found[0]["trick"] != BASE:
-        raise HpmlError("the baseline recipe could not be measured; there is nothing to compare with")
-    table: Any = Table.of(found, TRICK_UNITS).select(*(name for name in found[0] if all(name in row for row in found)))
+        raise HpmlError(
+            "the baseline recipe could not be measured; there is nothing to compare with"
+        )
+    table: Any = Table.of(found, TRICK_UNITS).select(
+        *(name for name in found[0] if all(name in row for row in found))
+    )
     bench.series("tricks", table.columns, table.units)
     before = found[0]
-    after = max((row for row in found if row["batch"] == before["batch"]), key=lambda row: float(row["throughput"]))
+    after = max(
+        (row for row in found if row["batch"] == before["batch"]),
+        key=lambda row: float(row["throughput"]),
+    )
     return {
         "throughput_before": before["throughput"],
         "throughput_after": after["throughput"],
@@ -130,12 +174,17 @@ def measure_tricks(bench: Bench, *, data: str, seconds: float, compiled: bool) -
 
 
 def rows(recipe: Recipe, device: str, *, compiled: bool) -> Iterator[tuple[str, str, Recipe]]:
-    """(trick, "alone" or "together", recipe) of each variant to be measured on this device, none of them twice.
+    """(trick, "alone" or "together", recipe) of each variant to be measured on this device, none of
+    them twice.
 
-    compiled: whether those that compile are among them. Those that change nothing there are left out.
+    compiled: whether those that compile are among them. Those that change nothing there are left
+    out.
     """
     tricks = list(read_tricks())
-    variants = [(BASE, "alone", recipe), *((name, "alone", with_tricks(recipe, name)) for name in tricks)]
+    variants = [
+        (BASE, "alone", recipe),
+        *((name, "alone", with_tricks(recipe, name)) for name in tricks),
+    ]
     for last in range(2, len(tricks) + 1):
         chosen = [name for name in tricks[:last] if compiled or name != "compile"]
         variants.append((f"+ {chosen[-1]}", "together", with_tricks(recipe, *chosen)))
@@ -172,24 +221,49 @@ TERMS = {
     "seconds": "how long the training is observed",
 }
 UTILISATION = Benchmark(
-    "tta_utilisation", measure_utilisation, METRICS,
+    "tta_utilisation",
+    measure_utilisation,
+    METRICS,
     {"trick": trick_names(), "data": CIFARS, "seconds": (20, 180)},
-    Requires(gpus=1, data="data", modules=TORCH), timeout=600, rounds=1, terms=TERMS,
-    description="ResNet-50, batch 128, trained for some seconds: GPU core and memory utilisation, power.",
-)  # fmt: skip
+    Requires(gpus=1, data="data", modules=TORCH),
+    timeout=600,
+    rounds=1,
+    terms=TERMS,
+    description=(
+        "ResNet-50, batch 128, trained for some seconds: GPU core and memory utilisation, power."
+    ),
+)
 UTILISATION_CPU = replace(
-    UTILISATION, name="tta_utilisation_cpu", metrics=(THROUGHPUT, CORE),
+    UTILISATION,
+    name="tta_utilisation_cpu",
+    metrics=(THROUGHPUT, CORE),
     grid={"trick": ("lab", "on_device"), "data": ("digits",), "seconds": (2,)},
-    requires=Requires(data="data", modules=TORCH), timeout=120,
-    description="The same code on the CPU: a small network on the digits, and the CPUs' utilisation.",
-)  # fmt: skip
+    requires=Requires(data="data", modules=TORCH),
+    timeout=120,
+    description=(
+        "The same code on the CPU: a small network on the digits, and the CPUs' utilisation."
+    ),
+)
 TRICKS = replace(
-    UTILISATION, name="tta_tricks", measure=measure_tricks, metrics=TRICK_METRICS,
-    grid={"data": CIFARS, "seconds": (3, 10), "compiled": (False, True)}, timeout=1200, terms={},
-    description="What drives the GPU's utilisation up, one trick at a time and together, each with its effect.",
-)  # fmt: skip
+    UTILISATION,
+    name="tta_tricks",
+    measure=measure_tricks,
+    metrics=TRICK_METRICS,
+    grid={"data": CIFARS, "seconds": (3, 10), "compiled": (False, True)},
+    timeout=1200,
+    terms={},
+    description=(
+        "What drives the GPU's utilisation up, one trick at a time and together, each with its"
+        " effect."
+    ),
+)
 TRICKS_CPU = replace(
-    UTILISATION_CPU, name="tta_tricks_cpu", measure=measure_tricks, metrics=TRICK_METRICS,
-    grid={"data": ("digits",), "seconds": (0.5,), "compiled": (False,)}, timeout=300, terms={},
+    UTILISATION_CPU,
+    name="tta_tricks_cpu",
+    measure=measure_tricks,
+    metrics=TRICK_METRICS,
+    grid={"data": ("digits",), "seconds": (0.5,), "compiled": (False,)},
+    timeout=300,
+    terms={},
     description="The same code on the CPU, as far as the tricks mean anything there.",
-)  # fmt: skip
+)

@@ -1,4 +1,5 @@
-"""Vector addition c = a + b in float32: on the CPU by NumPy, numba and C++, on one GPU by numba CUDA and CUDA C++."""
+"""Vector addition c = a + b in float32: on the CPU by NumPy, numba and C++, on one GPU by numba
+CUDA and CUDA C++."""
 
 from __future__ import annotations
 

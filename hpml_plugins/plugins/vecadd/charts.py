@@ -1,4 +1,5 @@
-"""Times of the programs and their speed-up over the CPU, and the bandwidth of the kernels compared with the limit."""
+"""Times of the programs and their speed-up over the CPU, and the bandwidth of the kernels compared
+with the limit."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ IN_CPP = {"explicit": ("explicit, C++", "pageable"), "managed": ("unified, C++",
 CPP = ("vecadd_cpu", "vecadd_cuda_cpp")
 #: The values of `prefetch`, in words.
 PAGES = {"on": "prefetched", "off": "on demand"}
-#: The CPU program that speed-ups are over: the C++ one, or the same loop by numba where there was no compiler.
+#: The CPU program that speed-ups are over: the C++ one, or the same loop by numba where there was
+#: no compiler.
 BASELINES = {"cpp": "C++", "loop": "numba's loop"}
 
 
 def programs(records: Sequence[Record]) -> Table:
-    """One row per point. time: of a whole run where the benchmark measures it, else of the addition as `kernel` is.
-    speedup: over the CPU program that `over` names, on the same machine.
+    """One row per point. time: of a whole run where the benchmark measures it, else of the addition
+    as `kernel` is. speedup: over the CPU program that `over` names, on the same machine.
     """
     on_cpu: dict[tuple[str, Any], dict[Any, float]] = {}
     for record in records:
@@ -51,10 +53,14 @@ def programs(records: Sequence[Record]) -> Table:
         }
 
     units = {"time": "s", "kernel": "s", "bandwidth": "B/s", "speedup": "1"}
-    return Table.of(map(row, records), units).sorted("machine", "program", "variant", "memory", "millions")
+    return Table.of(map(row, records), units).sorted(
+        "machine", "program", "variant", "memory", "millions"
+    )
 
 
-def compared(program: str, cpu: Sequence[str] = IMPLEMENTATIONS) -> Callable[[Sequence[Record]], Table]:
+def compared(
+    program: str, cpu: Sequence[str] = IMPLEMENTATIONS
+) -> Callable[[Sequence[Record]], Table]:
     """The table of a GPU program, and of these CPU programs on the machines that ran it."""
 
     def table(records: Sequence[Record]) -> Table:
@@ -71,14 +77,17 @@ def compared(program: str, cpu: Sequence[str] = IMPLEMENTATIONS) -> Callable[[Se
 
 
 def speedup(records: Sequence[Record]) -> Table:
-    """The CPU program's time divided by that of a whole run on the GPU. Below the dashed line the CPU is faster."""
-    return programs(records).filtered(lambda row: row["program"] != "CPU" and row["speedup"] is not None)
+    """The CPU program's time divided by that of a whole run on the GPU. Below the dashed line the
+    CPU is faster."""
+    return programs(records).filtered(
+        lambda row: row["program"] != "CPU" and row["speedup"] is not None
+    )
 
 
 def bandwidth(records: Sequence[Record]) -> Table:
-    """12 B per element divided by the kernel's time; copy: 8 B. Small vectors fit into the L2 cache, which is faster
-    than the memory. Dashed horizontal line: the memory's published peak. vs_torch: torch.add's time divided by this
-    kernel's.
+    """12 B per element divided by the kernel's time; copy: 8 B. Small vectors fit into the L2
+    cache, which is faster than the memory. Dashed horizontal line: the memory's published peak.
+    vs_torch: torch.add's time divided by this kernel's.
     """
     rows: list[dict[str, Any]] = []
     for record in records:
@@ -91,10 +100,20 @@ def bandwidth(records: Sequence[Record]) -> Table:
             "vs_torch": record.median("vs_torch"),
             "peak": card.bandwidth if card else None,
         }
-        if record.params.get("launch", "grid") == "grid" and record.params.get("memory", "pinned") == "pinned":
+        if (
+            record.params.get("launch", "grid") == "grid"
+            and record.params.get("memory", "pinned") == "pinned"
+        ):
             rows.append(row)
         if row["kernel"] == "tuned":
-            rows.append({**row, "kernel": "copy", "bandwidth": record.median("copy_bandwidth"), "vs_torch": None})
+            rows.append(
+                {
+                    **row,
+                    "kernel": "copy",
+                    "bandwidth": record.median("copy_bandwidth"),
+                    "vs_torch": None,
+                }
+            )
     units = {"bandwidth": "B/s", "vs_torch": "1", "peak": "B/s"}
     return Table.of(rows, units).sorted("machine", "kernel", "millions")
 
@@ -105,7 +124,9 @@ SPEEDUP = Axis("speedup", "speed-up over the CPU program (×)", log=True)
 EVEN, PEAK = Rule("y", 1, "as fast as the CPU"), Rule("y", "peak", "published peak")
 BANDWIDTH = Axis("bandwidth", "memory bandwidth", "B/s", zero=True)
 TIMES = line_chart(MILLIONS, TIME, ("program", "variant"), dash="memory", panel="machine")
-SPEEDUPS = line_chart(MILLIONS, SPEEDUP, ("program", "variant"), dash="memory", panel="machine", rules=[EVEN])
+SPEEDUPS = line_chart(
+    MILLIONS, SPEEDUP, ("program", "variant"), dash="memory", panel="machine", rules=[EVEN]
+)
 BANDWIDTHS = line_chart(MILLIONS, BANDWIDTH, "kernel", dash="machine", rules=[PEAK])
 FIGURES = (
     Figure(
@@ -114,8 +135,9 @@ FIGURES = (
         ("vecadd_cpu", "vecadd_cuda"),
         compared("explicit"),
         TIMES,
-        "A whole run on the GPU (allocation, copies, one launch, free) and the CPU's loop. Lower is better. Where the "
-        "lines of 1x1 and 1x256 rise, the kernel dominates; for grid, the copies do.",
+        "A whole run on the GPU (allocation, copies, one launch, free) and the CPU's loop. Lower is"
+        " better. Where the lines of 1x1 and 1x256 rise, the kernel dominates; for grid, the"
+        " copies do.",
     ),
     Figure(
         "unified",
@@ -123,8 +145,9 @@ FIGURES = (
         ("vecadd_cpu", "vecadd_unified"),
         compared("unified"),
         TIMES,
-        "A whole run in unified memory (allocation, first launch with its page faults, reading back, free). Lower is "
-        "better. Prefetched: the driver is asked to move the pages before they are touched.",
+        "A whole run in unified memory (allocation, first launch with its page faults, reading"
+        " back, free). Lower is better. Prefetched: the driver is asked to move the pages before"
+        " they are touched.",
     ),
     Figure(
         "explicit_cpp",
@@ -132,7 +155,8 @@ FIGURES = (
         CPP,
         compared("explicit, C++", ["cpp"]),
         TIMES,
-        "As above: cudaMalloc, cudaMemcpy from pageable memory, one launch, cudaMemcpy, cudaFree. Lower is better.",
+        "As above: cudaMalloc, cudaMemcpy from pageable memory, one launch, cudaMemcpy, cudaFree."
+        " Lower is better.",
     ),
     Figure(
         "unified_cpp",
@@ -140,8 +164,15 @@ FIGURES = (
         CPP,
         compared("unified, C++", ["cpp"]),
         TIMES,
-        "As above: cudaMallocManaged, the first launch with its page faults, reading back, cudaFree. Lower is better.",
+        "As above: cudaMallocManaged, the first launch with its page faults, reading back,"
+        " cudaFree. Lower is better.",
     ),
     Figure("speedup", "Speed-up over the CPU program", tuple(PROGRAMS), speedup, SPEEDUPS),
-    Figure("bandwidth", "Bandwidth of the kernel", ("vecadd_cuda", "vecadd_tuned"), bandwidth, BANDWIDTHS),
+    Figure(
+        "bandwidth",
+        "Bandwidth of the kernel",
+        ("vecadd_cuda", "vecadd_tuned"),
+        bandwidth,
+        BANDWIDTHS,
+    ),
 )

@@ -13,7 +13,15 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Requires, Samples
 from hpml_plugins.measure import SamplingPlan
-from hpml_plugins.plugins.vecadd.vectors import METRICS, MILLION, MILLIONS, bytes_moved, is_sum, require, vectors
+from hpml_plugins.plugins.vecadd.vectors import (
+    METRICS,
+    MILLION,
+    MILLIONS,
+    bytes_moved,
+    is_sum,
+    require,
+    vectors,
+)
 
 IMPLEMENTATIONS = ("numpy", "loop", "parallel", "cpp")
 SOURCE = Path(__file__).with_name("vecadd.cpp")
@@ -22,7 +30,8 @@ FLAGS = ("-O3", "-std=c++17")
 
 
 def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples]:
-    """Time c = a + b of `millions` million float32 on the CPU; compiling, the first call and the check excluded."""
+    """Time c = a + b of `millions` million float32 on the CPU; compiling, the first call and the
+    check excluded."""
     require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
     bench.work(bytes=bytes_moved(elements))
@@ -61,7 +70,10 @@ def addition(implementation: str) -> Any:
 def _cpp(bench: Bench, elements: int) -> Samples:
     compiler = find_compiler()
     if not compiler:
-        bench.skip(f"needs a C++ compiler: none of {', '.join(COMPILERS)} is on the PATH, and CXX names none")
+        bench.skip(
+            f"needs a C++ compiler: none of {', '.join(COMPILERS)} is on the PATH, and CXX names"
+            " none"
+        )
     with tempfile.TemporaryDirectory() as folder:
         bench.progress("building vecadd.cpp", 0.0)
         program = build(compiler, SOURCE, FLAGS, Path(folder, "vecadd"))
@@ -80,7 +92,8 @@ def find_compiler() -> str | None:
 
 
 def build(compiler: str, source: Path, flags: Sequence[str], program: Path) -> Path:
-    """Compile `source` into the file `program`. Raises HpmlError with the compiler's first complaint."""
+    """Compile `source` into the file `program`. Raises HpmlError with the compiler's first
+    complaint."""
     done = run_command(compiler, *flags, str(source), "-o", str(program))
     if done.returncode != 0:
         said = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[0]
@@ -90,13 +103,22 @@ def build(compiler: str, source: Path, flags: Sequence[str], program: Path) -> P
 
 def run(program: Path, elements: int, seed: int, plan: SamplingPlan) -> tuple[Samples, int]:
     """Samples of one addition, s, by the program's own clock, and the checksum of its c."""
-    done = run_command(str(program), *map(str, (elements, seed % 2**32, plan.budget, plan.fewest, plan.most)))
+    done = run_command(
+        str(program), *map(str, (elements, seed % 2**32, plan.budget, plan.fewest, plan.most))
+    )
     if done.returncode != 0:
-        raise HpmlError(f"{program.name} ended with exit status {done.returncode}: {done.stderr.strip()}")
+        raise HpmlError(
+            f"{program.name} ended with exit status {done.returncode}: {done.stderr.strip()}"
+        )
     printed = json.loads(done.stdout)
     stopped = "most samples" if len(printed["seconds"]) >= plan.most else "budget"
     samples = Samples.of(
-        printed["seconds"], "s", timer="std::chrono::steady_clock", batch=1, threads=1, stopped=stopped
+        printed["seconds"],
+        "s",
+        timer="std::chrono::steady_clock",
+        batch=1,
+        threads=1,
+        stopped=stopped,
     )
     return samples, int(printed["checksum"])
 
@@ -120,7 +142,8 @@ def checksum(elements: int, seed: int) -> int:
 
 
 def inputs(i: Any, which: int, seed: int) -> Any:
-    """The elements `i` (uint32) of the program's vector a (0) or b (1): float32 in [0, 1). See vecadd.h."""
+    """The elements `i` (uint32) of the program's vector a (0) or b (1): float32 in [0, 1). See
+    vecadd.h."""
     import numpy as np
 
     x = 2 * i + np.uint32((which + seed * 0x9E3779B9) % 2**32)
@@ -136,5 +159,8 @@ VECADD_CPU = Benchmark(
     metrics=METRICS,
     grid={"millions": MILLIONS, "implementation": IMPLEMENTATIONS},
     requires=Requires(modules=("numba", "numpy")),
-    description="c = a + b of float32 vectors on the CPU: NumPy, a compiled loop, the loop on all threads, plain C++.",
+    description=(
+        "c = a + b of float32 vectors on the CPU: NumPy, a compiled loop, the loop on all threads,"
+        " plain C++."
+    ),
 )

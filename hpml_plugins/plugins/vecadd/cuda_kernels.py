@@ -1,6 +1,7 @@
 """The kernels, and what numba lacks: wide accesses, freeing at once and prefetching.
 
-Imports numba.cuda: imported inside `measure` only. Runs in numba's simulator too, except for the wide accesses.
+Imports numba.cuda: imported inside `measure` only. Runs in numba's simulator too, except for the
+wide accesses.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ from numba.cuda.extending import intrinsic
 from hpml_plugins.plugins.vecadd.cuda_programs import shape
 from hpml_plugins.plugins.vecadd.vectors import LENGTHS, is_sum, vectors
 
-#: Cache operators of (load, store), see `tuned.CACHINGS`. `nc` is allowed: nothing writes a or b meanwhile.
-#: Source: PTX ISA, "Data Movement and Conversion Instructions: ld, ld.global.nc, st", "Cache Operators".
-OPERATORS = {"default": ("", ""), "streaming": (".cs", ".cs"), "bypass": (".nc.L1::no_allocate", ".cs")}
+#: Cache operators of (load, store), see `tuned.CACHINGS`. `nc` is allowed: nothing writes a or b
+#: meanwhile. Source: PTX ISA, "Data Movement and Conversion Instructions: ld, ld.global.nc, st",
+#: "Cache Operators".
+OPERATORS = {
+    "default": ("", ""),
+    "streaming": (".cs", ".cs"),
+    "bypass": (".nc.L1::no_allocate", ".cs"),
+}
 
 # Few blocks are intended here.
 warnings.filterwarnings("ignore", message="Grid size .* low occupancy")
@@ -27,7 +33,8 @@ warnings.filterwarnings("ignore", message="Grid size .* low occupancy")
 
 @cuda.jit(cache=True)  # type: ignore[untyped-decorator]
 def add_striding(a: Any, b: Any, c: Any) -> None:
-    """c = a + b for any length and any launch: each thread strides over the vector by the size of the grid.
+    """c = a + b for any length and any launch: each thread strides over the vector by the size of
+    the grid.
 
     Source: Harris, "An Even Easier Introduction to CUDA", NVIDIA, 2017.
     """
@@ -44,15 +51,18 @@ def add_one_each(a: Any, b: Any, c: Any) -> None:
 
 
 def launcher(launch: str, elements: int) -> Any:
-    """`add(a, b, c)` for vectors of `elements` elements, asynchronous. Raises HpmlError for an unknown launch."""
+    """`add(a, b, c)` for vectors of `elements` elements, asynchronous. Raises HpmlError for an
+    unknown launch."""
     return (add_one_each if launch == "grid" else add_striding)[shape(launch, elements)]
 
 
 def make_kernel(width: int, unroll: int, add_wide: Any) -> Any:
-    """The uncompiled kernel `add(a, b, c)`: c = a + b for any length and any grid of one-dimensional blocks.
+    """The uncompiled kernel `add(a, b, c)`: c = a + b for any length and any grid of
+    one-dimensional blocks.
 
-    add_wide: `make_add_wide` of the same width and unroll. A block adds one tile after another, and a partial tile at
-    the end element by element. The vectors must be contiguous and begin on 16 bytes, as every CUDA allocation does.
+    add_wide: `make_add_wide` of the same width and unroll. A block adds one tile after another, and
+    a partial tile at the end element by element. The vectors must be contiguous and begin on 16
+    bytes, as every CUDA allocation does.
     """
 
     def add(a: Any, b: Any, c: Any) -> None:
@@ -75,9 +85,9 @@ def make_kernel(width: int, unroll: int, add_wide: Any) -> Any:
 def make_add_wide(width: int, unroll: int, caching: str) -> Any:
     """`add_wide(a, b, c, first, step)`: c = a + b at `unroll` places, `width` float32 at each.
 
-    numba's arrays promise alignment to an element only, so its compiler may not join loads: the instructions are PTX.
-    All is loaded before anything is stored. The places first, first + step, … must be multiples of `width` inside
-    contiguous vectors: nothing is checked.
+    numba's arrays promise alignment to an element only, so its compiler may not join loads: the
+    instructions are PTX. All is loaded before anything is stored. The places first, first + step, …
+    must be multiples of `width` inside contiguous vectors: nothing is checked.
     """
     load, store = OPERATORS[caching]
     kind = {1: "f32", 2: "v2.f32", 4: "v4.f32"}[width]
@@ -119,7 +129,9 @@ def make_add_wide(width: int, unroll: int, caching: str) -> Any:
     return add_wide
 
 
-def try_lengths(launcher: Callable[[int], Callable[..., None]], seed: int) -> Iterator[tuple[int, bool, float]]:
+def try_lengths(
+    launcher: Callable[[int], Callable[..., None]], seed: int
+) -> Iterator[tuple[int, bool, float]]:
     """(elements, whether the sum equals NumPy's, seconds of the launch) for each of LENGTHS."""
     for elements in LENGTHS:
         a, b, c = vectors(elements, seed)
@@ -135,7 +147,8 @@ def try_lengths(launcher: Callable[[int], Callable[..., None]], seed: int) -> It
 
 
 def free(arrays: list[Any]) -> None:
-    """Free arrays, which the list alone refers to, at once: numba defers it until enough of them have accumulated."""
+    """Free arrays, which the list alone refers to, at once: numba defers it until enough of them
+    have accumulated."""
     arrays.clear()
     if hasattr(cuda.current_context(), "deallocations"):  # the simulator has none
         cuda.current_context().deallocations.clear()

@@ -1,4 +1,5 @@
-"""The benchmarks `vecadd_cuda` and `vecadd_unified`: a program on one GPU, with explicit and with unified memory."""
+"""The benchmarks `vecadd_cuda` and `vecadd_unified`: a program on one GPU, with explicit and with
+unified memory."""
 
 from __future__ import annotations
 
@@ -7,7 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
-from hpml_plugins.plugins.vecadd.vectors import METRICS, MILLION, MILLIONS, bytes_moved, is_sum, require, vectors
+from hpml_plugins.plugins.vecadd.vectors import (
+    METRICS,
+    MILLION,
+    MILLIONS,
+    bytes_moved,
+    is_sum,
+    require,
+    vectors,
+)
 
 THREADS = 256
 TERMS = {
@@ -24,22 +33,28 @@ UNIFIED_PHASES = ("allocation", "first_touch", "read_back", "free")
 #: A run longer than this, s, is repeated three times and needs no warm-up.
 LONG_RUN = 1.0
 FEWEST_LONG = 3
-#: A kernel this long, s, is a thousand times its launch (numba's takes 30 to 60 µs): it needs no timing of its own.
+#: A kernel this long, s, is a thousand times its launch (numba's takes 30 to 60 µs): it needs no
+#: timing of its own.
 LONG_KERNEL = 0.1
-#: Of the card's free memory. More than fits would be paged in and out, which also slows other users of the card.
+#: Of the card's free memory. More than fits would be paged in and out, which also slows other users
+#: of the card.
 LARGEST_SHARE = 0.25
 
 
 def shape(launch: str, elements: int) -> tuple[int, int]:
-    """(blocks, threads of a block) of a launch. "grid": one thread per element, 1003 elements take 4 blocks of 256."""
+    """(blocks, threads of a block) of a launch. "grid": one thread per element, 1003 elements take
+    4 blocks of 256."""
     require("launch", launch, LAUNCHES)
     if launch == "grid":
         return -(-elements // THREADS), THREADS
     return 1, 1 if launch == "1x1" else THREADS
 
 
-def measure_explicit(bench: Bench, *, millions: int, launch: str, memory: str) -> Mapping[str, Samples]:
-    """Time the kernel and the program around it in the GPU's own memory.  memory: of the host; pinning is excluded."""
+def measure_explicit(
+    bench: Bench, *, millions: int, launch: str, memory: str
+) -> Mapping[str, Samples]:
+    """Time the kernel and the program around it in the GPU's own memory.  memory: of the host;
+    pinning is excluded."""
     require("launch", launch, LAUNCHES)
     require("memory", memory, MEMORIES)
 
@@ -68,10 +83,13 @@ def measure_explicit(bench: Bench, *, millions: int, launch: str, memory: str) -
     return _measure(bench, launch, (a, b, c), run, EXPLICIT_PHASES)
 
 
-def measure_unified(bench: Bench, *, millions: int, launch: str, prefetch: str) -> Mapping[str, Samples]:
+def measure_unified(
+    bench: Bench, *, millions: int, launch: str, prefetch: str
+) -> Mapping[str, Samples]:
     """Time the kernel and the program around it in unified memory, allocated anew in every run.
 
-    prefetch: "on" asks the driver to move the pages before they are touched; the phase that touches them includes it.
+    prefetch: "on" asks the driver to move the pages before they are touched; the phase that touches
+    them includes it.
     """
     require("launch", launch, LAUNCHES)
     require("prefetch", prefetch, PREFETCHES)
@@ -87,7 +105,10 @@ def measure_unified(bench: Bench, *, millions: int, launch: str, prefetch: str) 
     if prefetch == "on":
         bench.import_module("cuda.bindings.driver")
         if not cuda.get_current_device().CONCURRENT_MANAGED_ACCESS:
-            bench.skip("this card and driver move unified memory whole at each launch (no concurrent managed access)")
+            bench.skip(
+                "this card and driver move unified memory whole at each launch (no concurrent"
+                " managed access)"
+            )
     a, b, c = host = vectors(millions * MILLION, bench.seed)
 
     def run(add: Callable[..., object]) -> Iterator[str]:
@@ -123,8 +144,8 @@ def _measure(
 ) -> Mapping[str, Samples]:
     """Check the launch, repeat whole runs of the program, and time its kernel alone.
 
-    host: a, b and c.  run: called with what adds three arrays on the GPU, yields the name of each phase at its end, of
-    which "kernel" is one launch over data on the GPU.  launches: in a run.
+    host: a, b and c.  run: called with what adds three arrays on the GPU, yields the name of each
+    phase at its end, of which "kernel" is one launch over data on the GPU.  launches: in a run.
     """
     from numba import cuda
 
@@ -145,9 +166,10 @@ def _measure(
     bench.check(is_sum(*host), "sum differs from NumPy's")
     alone = phases.pop("kernel")
     if alone.median < LONG_KERNEL:
-        # In a run whose first launch is timed repeatedly; of unified memory the untimed first call moves the pages.
-        # numba launches on the legacy default stream of the device's primary context. torch's current stream is the
-        # same one unless somebody changed it, so the events of bench.time stand before and after these launches.
+        # In a run whose first launch is timed repeatedly; of unified memory the untimed first call
+        # moves the pages. numba launches on the legacy default stream of the device's primary
+        # context. torch's current stream is the same one unless somebody changed it, so the events
+        # of bench.time stand before and after these launches.
         timed: list[Samples] = []
         last_run = run(lambda *arrays: timed.append(bench.time(lambda: add(*arrays))))
         while not timed:
@@ -160,7 +182,8 @@ def _measure(
 
 
 def time_laps(run: Iterable[str], wait: Callable[[], object]) -> dict[str, float]:
-    """Seconds by the host's clock until `run` yields each name, and `wait` has waited for the GPU."""
+    """Seconds by the host's clock until `run` yields each name, and `wait` has waited for the
+    GPU."""
     laps: dict[str, float] = {}
     wait()
     last = time.perf_counter()
@@ -172,8 +195,11 @@ def time_laps(run: Iterable[str], wait: Callable[[], object]) -> dict[str, float
     return laps
 
 
-def repeat(bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total: tuple[str, ...]) -> dict[str, Samples]:
-    """Samples of each lap that `run` returns, s, and of their sum `total`, whose precision ends the sampling."""
+def repeat(
+    bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total: tuple[str, ...]
+) -> dict[str, Samples]:
+    """Samples of each lap that `run` returns, s, and of their sum `total`, whose precision ends the
+    sampling."""
     plan, fewest = bench.plan, bench.plan.fewest
     laps: list[dict[str, float]] = []
     started = time.perf_counter()
@@ -183,35 +209,48 @@ def repeat(bench: Bench, run: Callable[[], Mapping[str, float]], parts_of_total:
         laps.append({**done, "total": sum(done[name] for name in parts_of_total)})
         if laps[0]["total"] > LONG_RUN:
             fewest = min(FEWEST_LONG, fewest)
-        bench.progress(f"run {len(laps)} of at least {fewest}", min(0.9, 0.1 + 0.8 * len(laps) / fewest))
-        converged = Samples.of((lap["total"] for lap in laps), "s").relative_precision <= plan.precision
-    timer, stopped = "perf_counter with device synchronisation", "converged" if converged else "budget"
+        bench.progress(
+            f"run {len(laps)} of at least {fewest}", min(0.9, 0.1 + 0.8 * len(laps) / fewest)
+        )
+        converged = (
+            Samples.of((lap["total"] for lap in laps), "s").relative_precision <= plan.precision
+        )
+    timer, stopped = (
+        "perf_counter with device synchronisation",
+        "converged" if converged else "budget",
+    )
     samples = {
-        name: Samples.of((lap[name] for lap in laps), "s", timer=timer, batch=1, stopped=stopped) for name in laps[0]
+        name: Samples.of((lap[name] for lap in laps), "s", timer=timer, batch=1, stopped=stopped)
+        for name in laps[0]
     }
     bench.warn_if_imprecise(samples["total"], "total")
     return samples
 
 
 def refuse_what_cannot_end(bench: Bench, seconds: float, launches: int) -> None:
-    """Skip a point that has too little time for its launches, `seconds` s each; else say how long they will take."""
+    """Skip a point that has too little time for its launches, `seconds` s each; else say how long
+    they will take."""
     expected = seconds * launches
     if expected > 0.8 * bench.remaining:
         bench.skip(
-            f"{launches} launches of about {seconds:.1f} s each do not fit into the {bench.remaining:.0f} s that the "
-            "point has left; give the plugin a longer timeout in registry.yaml"
+            f"{launches} launches of about {seconds:.1f} s each do not fit into the"
+            f" {bench.remaining:.0f} s that the point has left; give the plugin a longer timeout in"
+            " registry.yaml"
         )
     if expected > 5:
-        bench.progress(f"{launches} launches of about {seconds:.1f} s: at least {expected:.0f} s to go", 0.1)
+        bench.progress(
+            f"{launches} launches of about {seconds:.1f} s: at least {expected:.0f} s to go", 0.1
+        )
 
 
 def too_much(wanted: int, free: int) -> str:
-    """Why `wanted` B of unified memory are not allocated; empty where they may be.  free: of the GPU's memory, B."""
+    """Why `wanted` B of unified memory are not allocated; empty where they may be.  free: of the
+    GPU's memory, B."""
     if wanted <= LARGEST_SHARE * free:
         return ""
     return (
-        f"wants {wanted / 2**30:.2f} GiB of unified memory, more than a quarter of the {free / 2**30:.2f} GiB "
-        "that are free on the card"
+        f"wants {wanted / 2**30:.2f} GiB of unified memory, more than a quarter of the"
+        f" {free / 2**30:.2f} GiB that are free on the card"
     )
 
 
@@ -224,14 +263,19 @@ VECADD_CUDA = Benchmark(
         Metric("h2d", "s", "lower", "a and b copied to the GPU"),
         Metric("d2h", "s", "lower", "c copied back"),
         Metric("free", "s", "lower", "the three vectors freed"),
-        Metric("total", "s", "lower", "a whole run: allocation, copies, one launch, copy back, free"),
+        Metric(
+            "total", "s", "lower", "a whole run: allocation, copies, one launch, copy back, free"
+        ),
     ),
     grid={"millions": MILLIONS, "launch": LAUNCHES, "memory": MEMORIES},
     requires=Requires(gpus=1, modules=("numba.cuda", "torch")),
     version="2",
     timeout=300,  # one thread over 100 M elements takes six seconds a launch on an H200
     terms=TERMS,
-    description="c = a + b of float32 vectors on one GPU: one thread, one block of 256, a thread for each element.",
+    description=(
+        "c = a + b of float32 vectors on one GPU: one thread, one block of 256, a thread for each"
+        " element."
+    ),
 )
 VECADD_UNIFIED = Benchmark(
     "vecadd_unified",
@@ -241,14 +285,27 @@ VECADD_UNIFIED = Benchmark(
         METRICS[1],
         Metric("allocation", "s", "lower", "three vectors of unified memory"),
         Metric("write", "s", "lower", "the host writes a and b, its first touch of them"),
-        Metric("first_touch", "s", "lower", "the first launch: the pages of a and b move to the GPU, c's come to be"),
+        Metric(
+            "first_touch",
+            "s",
+            "lower",
+            "the first launch: the pages of a and b move to the GPU, c's come to be",
+        ),
         Metric("read_back", "s", "lower", "the host reads c: its pages move back"),
         Metric("free", "s", "lower", "the three vectors freed"),
-        Metric("total", "s", "lower", "what a run waits for: allocation, first launch, reading back, free"),
+        Metric(
+            "total",
+            "s",
+            "lower",
+            "what a run waits for: allocation, first launch, reading back, free",
+        ),
     ),
     grid={"millions": MILLIONS, "launch": LAUNCHES, "prefetch": PREFETCHES},
     requires=VECADD_CUDA.requires,
     timeout=VECADD_CUDA.timeout,
     terms=TERMS,
-    description="c = a + b of float32 vectors in unified memory: the first launch, which moves the pages, and later.",
+    description=(
+        "c = a + b of float32 vectors in unified memory: the first launch, which moves the pages,"
+        " and later."
+    ),
 )

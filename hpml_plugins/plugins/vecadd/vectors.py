@@ -21,14 +21,16 @@ METRICS = (
 def bytes_moved(elements: int) -> int:
     """Bytes that c = a + b must move in float32, B: two reads and one write, 12 an element.
 
-    The line that a CPU may read before it writes c (write-allocate) is not counted, as in STREAM's Add.
-    Source: McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers, "Counting Bytes and FLOPS".
+    The line that a CPU may read before it writes c (write-allocate) is not counted, as in STREAM's
+    Add. Source: McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers,
+    "Counting Bytes and FLOPS".
     """
     return 3 * 4 * elements
 
 
 def vectors(elements: int, seed: int) -> tuple[Any, Any, Any]:
-    """(a, b, c), float32: a and b uniform in [0, 1), c all NaN, so that an element that was not written is noticed."""
+    """(a, b, c), float32: a and b uniform in [0, 1), c all NaN, so that an element that was not
+    written is noticed."""
     import numpy as np
 
     random = np.random.default_rng(seed)
@@ -37,7 +39,8 @@ def vectors(elements: int, seed: int) -> tuple[Any, Any, Any]:
 
 
 def is_sum(a: Any, b: Any, c: Any) -> bool:
-    """Whether c is a + b bit for bit: IEEE addition is correctly rounded, so it must equal NumPy's."""
+    """Whether c is a + b bit for bit: IEEE addition is correctly rounded, so it must equal
+    NumPy's."""
     import numpy as np
 
     return bool(np.array_equal(c, a + b))

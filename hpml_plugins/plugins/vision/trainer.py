@@ -12,18 +12,23 @@ from hpml_plugins.plugins.vision.training import CLASSES, LEARNING_RATE, MOMENTU
 
 
 def build(model: str) -> Any:
-    """torchvision's model of this name, with random weights. Raises HpmlError for an unknown name."""
+    """torchvision's model of this name, with random weights. Raises HpmlError for an unknown
+    name."""
     from torchvision import models
 
     if model not in models.list_models(module=models):
-        raise HpmlError(f"torchvision has no classifier {model!r}; use one such as resnet18 or resnet50")
+        raise HpmlError(
+            f"torchvision has no classifier {model!r}; use one such as resnet18 or resnet50"
+        )
     return models.get_model(model, weights=None)
 
 
 def forward_flop(model: str, side: int) -> int:
-    """FLOP of a forward pass of one image, 2 a multiply-add, by torch's flop_counter; nothing is computed.
+    """FLOP of a forward pass of one image, 2 a multiply-add, by torch's flop_counter; nothing is
+    computed.
 
-    ResNet-50 on 224 × 224: 8.178 GFLOP, which are the 4.089 G multiply-adds that torchvision publishes.
+    ResNet-50 on 224 × 224: 8.178 GFLOP, which are the 4.089 G multiply-adds that torchvision
+    publishes.
     """
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -40,7 +45,9 @@ class Trainer:
     Sets this process's precision of float32 products and convolutions.
     """
 
-    def __init__(self, model: str, batch: int, dtype: str, side: int, device: str, seed: int) -> None:
+    def __init__(
+        self, model: str, batch: int, dtype: str, side: int, device: str, seed: int
+    ) -> None:
         rounds = dtype == "tf32"
         torch.set_float32_matmul_precision("high" if rounds else "highest")
         torch.backends.cudnn.allow_tf32 = rounds
@@ -51,9 +58,15 @@ class Trainer:
         images = torch.randn(batch, 3, side, side, generator=generator, device=device)
         self.images = images.to(memory_format=layout)
         self.labels = torch.randint(CLASSES, (batch,), generator=generator, device=device)
-        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, fused=True)
+        self.optimizer = torch.optim.SGD(
+            self.network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, fused=True
+        )
         self.loss: Any = None
-        self._autocast = {"device_type": device, "dtype": torch.bfloat16, "enabled": dtype == "bfloat16"}
+        self._autocast = {
+            "device_type": device,
+            "dtype": torch.bfloat16,
+            "enabled": dtype == "bfloat16",
+        }
 
     def step(self) -> None:
         """Forward, backward, update."""

@@ -1,6 +1,8 @@
-"""asv's own page, made complete offline and fixed from outside: local scripts, our links, one script and a policy.
+"""asv's own page, made complete offline and fixed from outside: local scripts, our links, one
+script and a policy.
 
-No text of asv's scripts is changed; what is wrong there is put right when they run, by `static/asv_fixes.js`.
+No text of asv's scripts is changed; what is wrong there is put right when they run, by
+`static/asv_fixes.js`.
 """
 
 from __future__ import annotations
@@ -20,20 +22,24 @@ from hpml_plugins.report.site.page import PAGES, POLICY
 
 #: The name of asv's page; the site's first page is ours.
 PAGE = "asv.html"
-#: asv's navigation ends with the title of the graph; our pages that it lacks are linked in front of it.
+#: asv's navigation ends with the title of the graph; our pages that it lacks are linked in front of
+#: it.
 _NAVBAR_END = '<li id="nav-li-graphdisplay">'
 FIXES = "asv_fixes.js"
-#: asv's HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>` element is still
-#: refused. The fonts are Bootstrap's.
-ASVS = f"{POLICY}; connect-src 'self'; font-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'"
+#: asv's HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>`
+#: element is still refused. The fonts are Bootstrap's.
+ASVS = (
+    f"{POLICY}; connect-src 'self'; font-src 'self'; style-src 'self'; style-src-attr"
+    " 'unsafe-inline'"
+)
 #: Key of a benchmark in index.json that has no summary, since it has no number.
 EMPTY = "hpml_empty"
 #: And of the machines that have a graph of it.
 MACHINES = "hpml_machines"
 
 _FLOT, _BOOTSTRAP = "js/jquery_flot/resources", "js/bootstrap/resources"
-#: A CDN's file, by its name without version and `.min` → the distribution that has it, and its path there. Matching by
-#: name survives new versions in asv's addresses.
+#: A CDN's file, by its name without version and `.min` → the distribution that has it, and its path
+#: there. Matching by name survives new versions in asv's addresses.
 ASSETS: Final[dict[str, tuple[str, str]]] = {
     "jquery.js": ("js.jquery", "js/jquery/resources/jquery-3.6.1.min.js"),
     "jquery.flot.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.min.js"),
@@ -43,28 +49,38 @@ ASSETS: Final[dict[str, tuple[str, str]]] = {
     "bootstrap.js": ("js.bootstrap", f"{_BOOTSTRAP}/js/bootstrap.min.js"),
     "bootstrap.css": ("js.bootstrap", f"{_BOOTSTRAP}/css/bootstrap.min.css"),
 }
-#: No installable package carries these three; ours, in `static/vendor/`, do what asv's pages ask of them.
+#: No installable package carries these three; ours, in `static/vendor/`, do what asv's pages ask of
+#: them.
 OWN: Final = ("jquery.flot.orderbars.js", "stupidtable.js", "md5.js")
 STATIC: Final = Path(__file__).parent / "static"
-#: Bootstrap's style asks for them in `../fonts`; asv's tables show in which order they are sorted by them.
+#: Bootstrap's style asks for them in `../fonts`; asv's tables show in which order they are sorted
+#: by them.
 FONTS = tuple(f"glyphicons-halflings-regular.{ending}" for ending in ("eot", "woff", "ttf", "svg"))
 #: A tag that loads a script, a style or a picture, and the address.
-_LOADING = re.compile(r"""<(script|link|img)\b[^>]*?\b(?:src|href)\s*=\s*["']?([^"'\s>]+)[^>]*>""", re.IGNORECASE)
+_LOADING = re.compile(
+    r"""<(script|link|img)\b[^>]*?\b(?:src|href)\s*=\s*["']?([^"'\s>]+)[^>]*>""", re.IGNORECASE
+)
 _REMOTE = re.compile(r"\s*(https?:)?//", re.IGNORECASE)
 #: asv's one inline script, which nothing calls once its scripts are files of the site.
-_INLINE_SCRIPT = re.compile(r"[ \t]*<script\b(?![^>]*\bsrc\b)[^>]*>.*?</script>\n?", re.DOTALL | re.IGNORECASE)
+_INLINE_SCRIPT = re.compile(
+    r"[ \t]*<script\b(?![^>]*\bsrc\b)[^>]*>.*?</script>\n?", re.DOTALL | re.IGNORECASE
+)
 
 
 def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) -> None:
-    """Give asv's index.html its name PAGE, and make the folder complete: nothing in it asks another host for anything.
+    """Give asv's index.html its name PAGE, and make the folder complete: nothing in it asks another
+    host for anything.
 
-    declarations: what asv will write into its index: a benchmark without any number, for whose summary asv's grid asks
-    all the same, gets the key EMPTY. Doing it twice changes nothing. Raises HpmlError naming the address that a page
-    would still load from another host, the package that is missing, or what this asv does not have.
+    declarations: what asv will write into its index: a benchmark without any number, for whose
+    summary asv's grid asks all the same, gets the key EMPTY. Doing it twice changes nothing. Raises
+    HpmlError naming the address that a page would still load from another host, the package that is
+    missing, or what this asv does not have.
     """
     from asv.graph import Graph
 
-    written = next((page for name in ("index.html", PAGE) if (page := html_dir / name).is_file()), None)
+    written = next(
+        (page for name in ("index.html", PAGE) if (page := html_dir / name).is_file()), None
+    )
     if written is None:
         raise HpmlError("asv has not written index.html; run `asv publish`", str(html_dir))
     shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
@@ -72,7 +88,8 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     if FIXES not in text:
         ours = [(label, page) for label, _, page in PAGES if label not in ("asv", "Regressions")]
         links = "".join(
-            f'<li><a href="{page}">{label}</a></li>\n' for label, page in (*ours, ("Search", "search.html"))
+            f'<li><a href="{page}">{label}</a></li>\n'
+            for label, page in (*ours, ("Search", "search.html"))
         )
         text = _insert(text, _NAVBAR_END, links)
         # In front of asv's user interface and behind what that stands on.
@@ -84,13 +101,15 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     for name, entry in declarations.items():
         if not (html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json").exists():
             entry[EMPTY] = True
-    (html_dir / "regressions.json").unlink(missing_ok=True)  # asv's list, which is empty: asv's page leads to ours
+    # asv's list, which is empty: asv's page leads to ours
+    (html_dir / "regressions.json").unlink(missing_ok=True)
     for page in html_dir.glob("*.html"):
         apply_policy(page)
 
 
 def localize(text: str, html_dir: Path) -> str:
-    """The page with each CDN file replaced by a local one under `vendor/`, which is written on the way."""
+    """The page with each CDN file replaced by a local one under `vendor/`, which is written on the
+    way."""
 
     def local(found: re.Match[str]) -> str:
         tag, address = found[1].lower(), found[2]
@@ -108,22 +127,31 @@ def localize(text: str, html_dir: Path) -> str:
         if name == "bootstrap.css":
             (html_dir / "fonts").mkdir(exist_ok=True)
             for font in FONTS:
-                (html_dir / "fonts" / font).write_bytes(read_installed("js.bootstrap", f"{_BOOTSTRAP}/fonts/{font}"))
-        # integrity and crossorigin belong to the CDN's copy; asv's onerror would blame the internet connection.
-        return f'<link rel="stylesheet" href="vendor/{name}">' if tag == "link" else f'<script src="vendor/{name}">'
+                (html_dir / "fonts" / font).write_bytes(
+                    read_installed("js.bootstrap", f"{_BOOTSTRAP}/fonts/{font}")
+                )
+        # integrity and crossorigin belong to the CDN's copy; asv's onerror would blame the internet
+        # connection.
+        return (
+            f'<link rel="stylesheet" href="vendor/{name}">'
+            if tag == "link"
+            else f'<script src="vendor/{name}">'
+        )
 
     return _LOADING.sub(local, text)
 
 
 def plain_name(address: str) -> str:
-    """`https://host/jquery-3.3.1.min.js?x` → `jquery.js`: the name without version and `.min`, lower case."""
+    """`https://host/jquery-3.3.1.min.js?x` → `jquery.js`: the name without version and `.min`,
+    lower case."""
     name = posixpath.basename(urlsplit(address).path).lower()
     stem, dot, ending = name.rpartition(".")
     return re.sub(r"-\d+(\.\d+)*$", "", re.sub(r"[.-]min$", "", stem)) + dot + ending
 
 
 def read_installed(package: str, path: str) -> bytes:
-    """A file of an installed package. Raises HpmlError where it is missing or has another layout."""
+    """A file of an installed package. Raises HpmlError where it is missing or has another
+    layout."""
     # Read as data: importing these packages would pull in the web framework that they are made for.
     try:
         distribution = importlib.metadata.distribution(package)
@@ -133,7 +161,9 @@ def read_installed(package: str, path: str) -> bytes:
         ) from None
     found = Path(str(distribution.locate_file(path)))
     if not found.is_file():
-        raise HpmlError(f"{package} {distribution.version} has no {path}; install the version in pyproject.toml")
+        raise HpmlError(
+            f"{package} {distribution.version} has no {path}; install the version in pyproject.toml"
+        )
     return found.read_bytes()
 
 
@@ -153,12 +183,15 @@ def policy_tag(policy: str) -> str:
 
 def _insert(text: str, before: str, inserted: str) -> str:
     if before not in text:
-        raise HpmlError(f"asv's page has no {before}; this asv is not known, use the one in pyproject.toml")
+        raise HpmlError(
+            f"asv's page has no {before}; this asv is not known, use the one in pyproject.toml"
+        )
     return text.replace(before, inserted + before, 1)
 
 
 def name_machines(history: History, declarations: Mapping[str, dict[str, Any]]) -> None:
-    """Tell every benchmark which machines have a graph of it, for asv to write into its index: it would ask for all."""
+    """Tell every benchmark which machines have a graph of it, for asv to write into its index: it
+    would ask for all."""
     for metric in history.measured:
         measured = {
             machine

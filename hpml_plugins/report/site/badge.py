@@ -1,4 +1,5 @@
-"""`summary.json` and `badge.svg`: what the newest commit changed, for other programs and for a README."""
+"""`summary.json` and `badge.svg`: what the newest commit changed, for other programs and for a
+README."""
 
 from __future__ import annotations
 
@@ -28,13 +29,17 @@ _BADGE = """\
 <text x="{name_at}" y="14">{name}</text><text x="{text_at}" y="14">{text}</text>
 </g>
 </svg>
-"""
+"""  # noqa: E501
 
 
-def write_summary(history: History, html_dir: Path, project: str, judged: Sequence[Judged] = ()) -> None:
-    """Write both files.  judged: of each machine, how many values the search for changes of level judges.
+def write_summary(
+    history: History, html_dir: Path, project: str, judged: Sequence[Judged] = ()
+) -> None:
+    """Write both files.  judged: of each machine, how many values the search for changes of level
+    judges.
 
-    Counted are the verdicts on the last measured commit of each machine against the one before that it measured.
+    Counted are the verdicts on the last measured commit of each machine against the one before that
+    it measured.
     """
     pairs, newest = [], 0
     for metric in history.measured:
@@ -54,14 +59,18 @@ def write_summary(history: History, html_dir: Path, project: str, judged: Sequen
         "values": newest,
         "verdicts": verdicts,
         "branch": history.branches[0],
-        "judged": {each.machine: {"values": each.judged, "not_judged": each.left_out} for each in judged},
+        "judged": {
+            each.machine: {"values": each.judged, "not_judged": each.left_out} for each in judged
+        },
         "left_out": {"records": history.outside.total(), "commits": sorted(history.outside)},
         # hpml pull reads them: records/0.js, records/1.js, …
         "record_files": sum(1 for _ in (html_dir / FOLDER).glob("*.js")),
     }
     text = unturned(msgspec.json.format(msgspec.json.encode(summary)).decode())
     (html_dir / "summary.json").write_text(f"{text}\n", encoding="utf-8")
-    (html_dir / "badge.svg").write_text(_draw(verdicts, measured=bool(history.commits)), encoding="utf-8")
+    (html_dir / "badge.svg").write_text(
+        _draw(verdicts, measured=bool(history.commits)), encoding="utf-8"
+    )
 
 
 def _draw(verdicts: dict[str, int], *, measured: bool) -> str:
@@ -71,6 +80,12 @@ def _draw(verdicts: dict[str, int], *, measured: bool) -> str:
     colour = "#c0392b" if verdicts["WORSE"] else "#2e7d32" if measured else "#777"
     left, right = (round(len(each) * LETTER + SPACE) for each in (name, text))
     return _BADGE.format(
-        width=left + right, left=left, right=right, colour=colour, name=name, text=escape(text),
-        name_at=left / 2, text_at=left + right / 2,
-    )  # fmt: skip
+        width=left + right,
+        left=left,
+        right=right,
+        colour=colour,
+        name=name,
+        text=escape(text),
+        name_at=left / 2,
+        text_at=left + right / 2,
+    )

@@ -1,7 +1,9 @@
-"""The page `gpus.html`: benchmarks by GPU type, with ratios and verdicts against a base, prices and energy.
+"""The page `gpus.html`: benchmarks by GPU type, with ratios and verdicts against a base, prices and
+energy.
 
-The page's script reads `gpus/rows.js` (what rows and columns there are), `gpus/column-N.js` (the values of one column)
-and `gpus/verdicts-N.js` (verdicts against one base), the last two for the chosen columns alone.
+The page's script reads `gpus/rows.js` (what rows and columns there are), `gpus/column-N.js` (the
+values of one column) and `gpus/verdicts-N.js` (verdicts against one base), the last two for the
+chosen columns alone.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from hpml_plugins.report.site.page import day, write_data, write_page
 
 #: Parameters that say in which precision a point computes.
 PRECISION_NAMES = ("dtype", "precision", "bits")
-#: Units of headline metrics: a benchmark's first rate in this order or, where it has none, its first time.
+#: Units of headline metrics: a benchmark's first rate in this order or, where it has none, its
+#: first time.
 HEADLINE_UNITS = ("FLOP/s", "OP/s", "B/s", "1/s", "s")
 #: Beside the registry. No file, no prices.
 PRICES_FILE = "gpu-prices.yaml"
@@ -40,7 +43,8 @@ _LETTERS = {"BETTER": "b", "WORSE": "w", "SAME": "s", "BOUND": "r", "AMBIGUOUS":
 
 
 class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`gpu-prices.yaml`.  prices: GPU type, as NVML names it → price of one GPU for one hour, in `currency`."""
+    """`gpu-prices.yaml`.  prices: GPU type, as NVML names it → price of one GPU for one hour, in
+    `currency`."""
 
     prices: dict[str, Annotated[float, msgspec.Meta(gt=0, le=1e12)]]
     currency: str = ""
@@ -63,13 +67,13 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one point gave on one hardware: the mean over its cards of all Records of the newest code. The page's script
-    adds the ratio to the base.
+    """What one point gave on one hardware: the mean over its cards of all Records of the newest
+    code. The page's script adds the ratio to the base.
 
-    status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of `formatting.estimate`, and the
-    regime.  value: the number at seven digits, for the script.  title: the tooltip.  watts: measured under this load,
-    by the newest Record.  values: of all its metrics.  runs: all measured Records of the point, of any code.  started:
-    Unix time, s.
+    status: "ok", "failed", "skipped" or "" for nothing at all.  text, interval: of
+    `formatting.estimate`, and the regime.  value: the number at seven digits, for the script.
+    title: the tooltip.  watts: measured under this load, by the newest Record.  values: of all its
+    metrics.  runs: all measured Records of the point, of any code.  started: Unix time, s.
     """
 
     status: str = ""
@@ -85,7 +89,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A GPU type and number of GPUs. machines: those that have it.  newest: their newest commit, or "".
+    """A GPU type and number of GPUs. machines: those that have it.  newest: their newest commit, or
+    "".
 
     price, watts: of all its GPUs, an hour and at most; None where it is not known.
     """
@@ -99,7 +104,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a metric, with one cell per column. precision: its dtype, where it has such a parameter."""
+    """One point of a metric, with one cell per column. precision: its dtype, where it has such a
+    parameter."""
 
     point: str
     cells: tuple[Cell, ...]
@@ -110,9 +116,9 @@ class Row:
 class Group:
     """One metric, with the points that have a number or a failure somewhere.
 
-    paid: "time" or "rate" where a price or an energy of it means something, else "": a rate of which more is better; a
-    time that a run takes, which is the first time that its benchmark declares or has declared work. A deviation of
-    times is neither.
+    paid: "time" or "rate" where a price or an energy of it means something, else "": a rate of
+    which more is better; a time that a run takes, which is the first time that its benchmark
+    declares or has declared work. A deviation of times is neither.
     """
 
     metric: TrackedMetric
@@ -124,9 +130,9 @@ class Group:
 class Matrix:
     """The page's content.
 
-    groups: those of one benchmark together, its headline first.  base: the column that ratios are against before a
-    reader chooses, counted from 0.  partners: for each column the other one that it is shown beside, that with which it
-    has most points in common; None where it has none.
+    groups: those of one benchmark together, its headline first.  base: the column that ratios are
+    against before a reader chooses, counted from 0.  partners: for each column the other one that
+    it is shown beside, that with which it has most points in common; None where it has none.
     """
 
     columns: tuple[Column, ...]
@@ -144,10 +150,17 @@ class Matrix:
 
     @property
     def headlines(self) -> Iterator[Group]:
-        """Of each benchmark the first metric with rows of which all chosen columns have a number, with those rows."""
-        for _, groups in itertools.groupby(self.groups, key=lambda group: group.metric.benchmark.name):
+        """Of each benchmark the first metric with rows of which all chosen columns have a number,
+        with those rows."""
+        for _, groups in itertools.groupby(
+            self.groups, key=lambda group: group.metric.benchmark.name
+        ):
             for group in groups:
-                rows = tuple(row for row in group.rows if all(row.cells[number].value for number in self.chosen))
+                rows = tuple(
+                    row
+                    for row in group.rows
+                    if all(row.cells[number].value for number in self.chosen)
+                )
                 if rows:
                     yield Group(group.metric, rows, group.paid)
                     break
@@ -157,9 +170,10 @@ class Matrix:
 class Verdicts:
     """The verdicts on each two columns of a matrix.
 
-    letters: base → column → a letter for each row of all groups: b better than the base, w worse, s same, r undecided
-    within bounds, a no verdict, d different problems; "-" where one has no number.  kept: (first column, second, row) →
-    the second against the first, of the rows that were asked for.
+    letters: base → column → a letter for each row of all groups: b better than the base, w worse, s
+    same, r undecided within bounds, a no verdict, d different problems; "-" where one has no
+    number.  kept: (first column, second, row) → the second against the first, of the rows that were
+    asked for.
     """
 
     letters: list[list[str]]
@@ -177,7 +191,8 @@ def judge(matrix: Matrix, keep: Container[int]) -> Verdicts:
     kept = {}
     for first, second in itertools.combinations(range(count), 2):
         asked, pairs = [], []
-        sides: dict[tuple[int, int], tuple[Values, Values]] = {}  # all metrics of a point have the same runs
+        # all metrics of a point have the same runs
+        sides: dict[tuple[int, int], tuple[Values, Values]] = {}
         for n, (cells, name) in enumerate(rows):
             of_first, of_second = cells[first].runs, cells[second].runs
             if not (cells[first].value and cells[second].value):
@@ -192,7 +207,9 @@ def judge(matrix: Matrix, keep: Container[int]) -> Verdicts:
             asked.append(n)
             pairs.append((a, b, name))
         for n, found in zip(asked, compare_values(pairs), strict=True):
-            verdict = "d" if found.reason.startswith(DIFFERENT_PROBLEMS) else _LETTERS[found.verdict]
+            verdict = (
+                "d" if found.reason.startswith(DIFFERENT_PROBLEMS) else _LETTERS[found.verdict]
+            )
             letters[first][second][n] = ord(verdict)
             letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
             if n in keep:
@@ -201,7 +218,8 @@ def judge(matrix: Matrix, keep: Container[int]) -> Verdicts:
 
 
 def build(history: History, costs: Costs) -> Matrix:
-    """The matrix of a history, sorted by benchmark and point; a benchmark of which no GPU has a number comes last."""
+    """The matrix of a history, sorted by benchmark and point; a benchmark of which no GPU has a
+    number comes last."""
     hardware = sorted({machine.hardware for machine in history.machines})
     columns = tuple(column for each in hardware if (column := _column(each, history, costs)).newest)
     declared = {name: place for place, name in enumerate(history.metrics)}
@@ -210,16 +228,29 @@ def build(history: History, costs: Costs) -> Matrix:
     for _, metrics in itertools.groupby(history.measured, key=lambda metric: metric.benchmark.name):
         rows = {metric.name: _rows(metric, history, columns, runs) for metric in metrics}
         found = [history.metrics[name] for name in rows if rows[name]]
-        worked = {name for each in found for _, record in each.benchmark.current.values() for name in record.work}
+        worked = {
+            name
+            for each in found
+            for _, record in each.benchmark.current.values()
+            for name in record.work
+        }
         found.sort(key=lambda each: (headline_rank(each), declared[each.name]))
         times = [metric for metric in found if (metric.unit, metric.direction) == ("s", "lower")]
-        of_a_run = {metric.name for metric in times if metric.metric in worked or metric is times[0]}
-        groups += [Group(metric, rows[metric.name], _paid(metric, metric.name in of_a_run)) for metric in found]
+        of_a_run = {
+            metric.name for metric in times if metric.metric in worked or metric is times[0]
+        }
+        groups += [
+            Group(metric, rows[metric.name], _paid(metric, metric.name in of_a_run))
+            for metric in found
+        ]
     on_gpus = {
         group.metric.benchmark.name
         for group in groups
         for row in group.rows
-        if any(cell.value and column.hardware.kind == 0 for cell, column in zip(row.cells, columns, strict=True))
+        if any(
+            cell.value and column.hardware.kind == 0
+            for cell, column in zip(row.cells, columns, strict=True)
+        )
     }
     groups.sort(key=lambda group: group.metric.benchmark.name not in on_gpus)
     base, partners = _choose(columns, groups)
@@ -227,7 +258,8 @@ def build(history: History, costs: Costs) -> Matrix:
 
 
 def headline_rank(metric: TrackedMetric) -> int:
-    """A benchmark's metrics of the lowest rank speak for it: see HEADLINE_UNITS; then any with a direction."""
+    """A benchmark's metrics of the lowest rank speak for it: see HEADLINE_UNITS; then any with a
+    direction."""
     if metric.direction and metric.unit in HEADLINE_UNITS:
         return HEADLINE_UNITS.index(metric.unit)
     return len(HEADLINE_UNITS) + (not metric.direction)
@@ -239,10 +271,16 @@ def _paid(metric: TrackedMetric, of_a_run: bool) -> str:
     return "time" if of_a_run else ""
 
 
-def _choose(columns: Sequence[Column], groups: Sequence[Group]) -> tuple[int, tuple[int | None, ...]]:
-    """Base and partners: first two different GPU types, with most points in common; of two GPUs the first is base."""
+def _choose(
+    columns: Sequence[Column], groups: Sequence[Group]
+) -> tuple[int, tuple[int | None, ...]]:
+    """Base and partners: first two different GPU types, with most points in common; of two GPUs the
+    first is base."""
     rows = [row for group in groups for row in group.rows]
-    numbers = [sum(bool(row.cells[n].value) << place for place, row in enumerate(rows)) for n in range(len(columns))]
+    numbers = [
+        sum(bool(row.cells[n].value) << place for place, row in enumerate(rows))
+        for n in range(len(columns))
+    ]
 
     def rank(first: int, second: int) -> tuple[bool, int, bool, int]:
         common = (numbers[first] & numbers[second]).bit_count()
@@ -271,8 +309,13 @@ def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
     machines = tuple(machine.name for machine in history.machines if machine.hardware == hardware)
     seen = set().union(*(history.seen.get(machine, ()) for machine in machines))
     newest = history.commits[max(seen)] if seen else ""
-    price, card = costs.prices.get(hardware.gpu), find_gpu(hardware.gpu) if hardware.kind == 0 else None
-    of_all = ((one and hardware.count * one) or None for one in (price, card.power if card else None))
+    price, card = (
+        costs.prices.get(hardware.gpu),
+        find_gpu(hardware.gpu) if hardware.kind == 0 else None,
+    )
+    of_all = (
+        (one and hardware.count * one) or None for one in (price, card.power if card else None)
+    )
     return Column(hardware, machines, newest, *of_all)
 
 
@@ -280,22 +323,29 @@ def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
 _Runs = dict[tuple[str, str, int], tuple[MeasuredRun, ...]]
 
 
-def _rows(metric: TrackedMetric, history: History, columns: Sequence[Column], runs: _Runs) -> tuple[Row, ...]:
+def _rows(
+    metric: TrackedMetric, history: History, columns: Sequence[Column], runs: _Runs
+) -> tuple[Row, ...]:
     rows = []
     for label, texts in metric.benchmark.points.items():
         cells = tuple(
             _cell(metric, label, history, column, _runs_of(metric, label, column, number, runs))
             for number, column in enumerate(columns)
         )
-        if any(cell.status in ("ok", "failed") for cell in cells):  # else the page of nodes says why
-            precision = next((formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), "")
+        # else the page of nodes says why
+        if any(cell.status in ("ok", "failed") for cell in cells):
+            precision = next(
+                (formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), ""
+            )
             rows.append(Row(label, cells, SPELLINGS.get(precision, precision)))
     return tuple(rows)
 
 
-def _runs_of(metric: TrackedMetric, label: str, column: Column, number: int, known: _Runs) -> tuple[MeasuredRun, ...]:
-    """All measured Records of the line of a point on a column; those of other software stacks than the node's own only
-    where there are no others."""
+def _runs_of(
+    metric: TrackedMetric, label: str, column: Column, number: int, known: _Runs
+) -> tuple[MeasuredRun, ...]:
+    """All measured Records of the line of a point on a column; those of other software stacks than
+    the node's own only where there are no others."""
     key = metric.benchmark.name, label, number
     if key not in known:
         found = [
@@ -307,25 +357,42 @@ def _runs_of(metric: TrackedMetric, label: str, column: Column, number: int, kno
         own = [outcome for outcome in found if not outcome.environment.startswith(STACK)] or found
         known[key] = tuple(
             MeasuredRun(
-                next(iter(each.readings.values())).code, (each.standing, each.revision, each.started), each.readings
+                next(iter(each.readings.values())).code,
+                (each.standing, each.revision, each.started),
+                each.readings,
             )
             for each in own
         )
     return known[key]
 
 
-def _cell(metric: TrackedMetric, label: str, history: History, column: Column, runs: tuple[MeasuredRun, ...]) -> Cell:
+def _cell(
+    metric: TrackedMetric,
+    label: str,
+    history: History,
+    column: Column,
+    runs: tuple[MeasuredRun, ...],
+) -> Cell:
     """The newest result on these machines, and the mean over the cards that measured its code."""
     lines = {name: metric.judged(label, name) for name in column.machines}
     results = []
     for name, line in lines.items():
-        results += [(*each, name) for each in reversed(line) if each[1] or each[0].status == "failed"][:1]
+        results += [
+            (*each, name) for each in reversed(line) if each[1] or each[0].status == "failed"
+        ][:1]
     if not results:
         return Cell("skipped", "–") if any(lines.values()) else Cell()
-    outcome, newest, machine = max(results, key=lambda each: (each[0].standing, each[0].revision, each[0].started))
+    outcome, newest, machine = max(
+        results, key=lambda each: (each[0].standing, each[0].revision, each[0].started)
+    )
     at = history.columns[outcome.revision]
-    told = history.commits[at] == column.newest and len(column.machines) == 1  # the column's head says so
-    origin = "" if told else f"commit {history.commits[at][:8]} of {day(history.dates[at])}, on {machine}"
+    # the column's head says so
+    told = history.commits[at] == column.newest and len(column.machines) == 1
+    origin = (
+        ""
+        if told
+        else f"commit {history.commits[at][:8]} of {day(history.dates[at])}, on {machine}"
+    )
     if newest is None:
         return Cell("failed", "failed", title=origin)
     alike = [run for run in runs if run.code == newest.code]
@@ -336,18 +403,23 @@ def _cell(metric: TrackedMetric, label: str, history: History, column: Column, r
     boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
     cards = f"mean of {len(number.levels)} cards" if len(number.levels) > 1 else ""
     current = metric.benchmark.current.get((label, machine))
-    of_limits = describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
+    of_limits = (
+        describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
+    )
     title = ", ".join(filter(None, [origin, cards, boost, of_limits]))
     watts = measured_power(current[1]) if current else None
     power = f"{watts:.4g}" if watts else ""
-    return Cell("ok", text, small, f"{number.value:.7g}", title, power, values, runs, outcome.started)
+    return Cell(
+        "ok", text, small, f"{number.value:.7g}", title, power, values, runs, outcome.started
+    )
 
 
 def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project: str) -> None:
     """Write the page and its data."""
     now = datetime.datetime.now(datetime.UTC)
     write_page(html_dir, "gpus.html", matrix=matrix, project=project, published=now)
-    shutil.rmtree(html_dir / "gpus", ignore_errors=True)  # of an earlier publish, which may have had more columns
+    # of an earlier publish, which may have had more columns
+    shutil.rmtree(html_dir / "gpus", ignore_errors=True)
     write_data(html_dir, "gpus/rows.js", rows_data(matrix))
     for number in range(len(matrix.columns)):
         write_data(html_dir, f"gpus/column-{number}.js", column_data(matrix, number))
@@ -357,9 +429,10 @@ def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project:
 def rows_data(matrix: Matrix) -> dict[str, Any]:
     """What rows and columns there are.
 
-    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`, terms, the
-    unit behind numbers].
-    points: lists of [point, precision]; metrics of one benchmark have the same points, which are stored once.
+    groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`,
+    terms, the unit behind numbers].
+    points: lists of [point, precision]; metrics of one benchmark have the same points, which are
+    stored once.
     """
     points: dict[tuple[tuple[str, str], ...], int] = {}
     groups = []
@@ -367,30 +440,49 @@ def rows_data(matrix: Matrix) -> dict[str, Any]:
         metric, benchmark = group.metric, group.metric.benchmark
         unit = formatting.shown_unit(metric.unit)
         words = str(unit) if metric.unit != "1" else ""
-        place = points.setdefault(tuple((row.point, row.precision) for row in group.rows), len(points))
+        place = points.setdefault(
+            tuple((row.point, row.precision) for row in group.rows), len(points)
+        )
         plain = (metric.name, metric.title, benchmark.heading, benchmark.plugin)
-        terms = {term: text for row in group.rows for term, text in benchmark.explain(row.point).items()}
+        terms = {
+            term: text for row in group.rows for term, text in benchmark.explain(row.point).items()
+        }
         groups.append((*plain, words, metric.direction, group.paid, place, terms, unit.label))
-    columns = [(each.hardware.label, each.machines, each.newest[:8], each.price, each.watts) for each in matrix.columns]
+    columns = [
+        (each.hardware.label, each.machines, each.newest[:8], each.price, each.watts)
+        for each in matrix.columns
+    ]
     return {
-        "columns": columns, "groups": groups, "points": list(points), "base": matrix.base,
-        "partners": matrix.partners, "currency": matrix.currency, "precisions": SPELLINGS,
-    }  # fmt: skip
+        "columns": columns,
+        "groups": groups,
+        "points": list(points),
+        "base": matrix.base,
+        "partners": matrix.partners,
+        "currency": matrix.currency,
+        "precisions": SPELLINGS,
+    }
 
 
 def column_data(matrix: Matrix, number: int) -> dict[str, Any]:
-    """The cells of one column that are not empty, as columns of equal length; empty where it has none at all.
+    """The cells of one column that are not empty, as columns of equal length; empty where it has
+    none at all.
 
-    rows: place among the rows of all groups.  status: a letter each: o ok, f failed, s skipped.  watts: measured, W.
+    rows: place among the rows of all groups.  status: a letter each: o ok, f failed, s skipped.
+    watts: measured, W.
     """
     of_all = (row.cells[number] for group in matrix.groups for row in group.rows)
     found = {place: cell for place, cell in enumerate(of_all) if cell.status}
     cells = list(found.values())
-    listed = {name: [getattr(cell, name[:-1]) for cell in cells] for name in ("texts", "intervals", "titles")}
+    listed = {
+        name: [getattr(cell, name[:-1]) for cell in cells]
+        for name in ("texts", "intervals", "titles")
+    }
     return {
         "rows": list(found),
         "status": "".join(cell.status[0] for cell in cells),
         "values": [float(cell.value) if cell.value else None for cell in cells],
-        "watts": [float(cell.watts or 0) for cell in cells] if any(cell.watts for cell in cells) else [],
+        "watts": [float(cell.watts or 0) for cell in cells]
+        if any(cell.watts for cell in cells)
+        else [],
         **{name: texts if any(texts) else [] for name, texts in listed.items()},
     }

@@ -1,4 +1,5 @@
-"""The newest Records of each point: what its page shows of them, and their lines as they are stored, to save."""
+"""The newest Records of each point: what its page shows of them, and their lines as they are
+stored, to save."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ FOLDER = "records"
 #: How many Records of a point are shown, and can be saved: the newest; `hpml export` has all.
 MOST_RECORDS = 100
 
-#: (benchmark, point) → the address of its newest Records, how many there are in all; skipped ones do not count.
+#: (benchmark, point) → the address of its newest Records, how many there are in all; skipped ones
+#: do not count.
 Addresses = Mapping[tuple[str, str], tuple[str, int]]
 
 
@@ -48,8 +50,8 @@ def write_records(history: History, html_dir: Path) -> Addresses:
 def _shown(history: History, number: int, outcome: Outcome) -> dict[str, Any]:
     """A Record as the page's script reads it.
 
-    place: the machine's number.  at: the commit's place, None where it is not published.  lines: as they are stored,
-    one for each round; the script reads the samples there.
+    place: the machine's number.  at: the commit's place, None where it is not published.  lines: as
+    they are stored, one for each round; the script reads the samples there.
     """
     stored = list(stored_lines([outcome]))
     lines = [encode(decode(line)) if may_need_cleaning(line) else line for line in stored]
@@ -65,7 +67,9 @@ def _shown(history: History, number: int, outcome: Outcome) -> dict[str, Any]:
         "reason": outcome.reason,
         "warnings": outcome.warnings,
         "conditions": unusual_conditions(record),
-        "metrics": {name: _numbers(each, record.metrics[name]) for name, each in outcome.readings.items()},
+        "metrics": {
+            name: _numbers(each, record.metrics[name]) for name, each in outcome.readings.items()
+        },
         "lines": [line.decode(errors="replace") for line in lines],
     }
 

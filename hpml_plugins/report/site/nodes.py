@@ -1,4 +1,5 @@
-"""Each machine's facts and coverage: what was measured there, what was skipped or failed, and why."""
+"""Each machine's facts and coverage: what was measured there, what was skipped or failed, and
+why."""
 
 from __future__ import annotations
 
@@ -23,27 +24,33 @@ from hpml_plugins.report.site.page import day, history_link
 MOST_WARNINGS = 6
 #: Of one machine.
 MOST_CARDS, MOST_RUNS = 8, 5
-#: A machine is stale if its newest commit is at least this many commits, or days, older than the newest of all.
+#: A machine is stale if its newest commit is at least this many commits, or days, older than the
+#: newest of all.
 STALE_COMMITS, STALE_DAYS = 10, 30
-#: A point is no longer measured if the machine has since measured this many times as many points as it has, and no
-#: earlier gap was longer. A run of a part counts for what it measured.
+#: A point is no longer measured if the machine has since measured this many times as many points as
+#: it has, and no earlier gap was longer. A run of a part counts for what it measured.
 ENOUGH_PASSES = 2
 _MINUTE = "%Y-%m-%d %H:%M"
-#: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the points, in words.
+#: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the
+#: points, in words.
 Reasons = dict[tuple[str, str], list[str]]
 #: Facts of a Record's node → how a page calls them.
 _NODE_FACTS = {
-    "driver": "driver", "cuda": "CUDA", "python": "Python", "os": "OS", "cpu": "CPU",
+    "driver": "driver",
+    "cuda": "CUDA",
+    "python": "Python",
+    "os": "OS",
+    "cpu": "CPU",
     "gpu_problem": "problem of the GPU",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
 class Coverage:
     """One benchmark on one machine, each point by the newest that is known of it.
 
-    counts: status, or "missing" → points; a retracted Record counts as none.  more_warnings: how many are not among the
-    reasons.
+    counts: status, or "missing" → points; a retracted Record counts as none.  more_warnings: how
+    many are not among the reasons.
     """
 
     benchmark: str
@@ -57,7 +64,8 @@ class Coverage:
 class Deviation:
     """A value of a machine that differs from what others of its GPU type measured.
 
-    machine: that with the median one of the others.  here, usual: the values on both.  times: how many times better.
+    machine: that with the median one of the others.  here, usual: the values on both.  times: how
+    many times better.
     """
 
     metric: TrackedMetric
@@ -80,10 +88,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class NodeCoverage:
-    """A machine of the page. anchor: of its section, by name.  facts: name → text.  last: the day of its newest commit.
+    """A machine of the page. anchor: of its section, by name.  facts: name → text.  last: the day
+    of its newest commit.
 
-    cards: the first digits of a card, how many Records it has, when the last one was started; the last used first.
-    runs: when a Record was started, benchmark with point, its page, status; the newest.
+    cards: the first digits of a card, how many Records it has, when the last one was started; the
+    last used first. runs: when a Record was started, benchmark with point, its page, status; the
+    newest.
     """
 
     name: str
@@ -118,43 +128,63 @@ def find_nodes(history: History) -> list[NodeCoverage]:
         anchor = f"machine-{quote(machine.name, safe='')}"
         made.append(
             NodeCoverage(
-                machine.name, machine.hardware.label, anchor, facts, last, len(seen), coverage,
-                compared[machine.name], *_runs(history, machine),
+                machine.name,
+                machine.hardware.label,
+                anchor,
+                facts,
+                last,
+                len(seen),
+                coverage,
+                compared[machine.name],
+                *_runs(history, machine),
             )
-        )  # fmt: skip
+        )
     return made
 
 
 def compare_nodes(history: History) -> dict[str, Comparison]:
-    """Each machine's newest value of each point against the median one of the others of its GPU type.
+    """Each machine's newest value of each point against the median one of the others of its GPU
+    type.
 
-    Verdicts are those of `compare_values`, corrected for all that are asked. Metrics without direction are left out.
+    Verdicts are those of `compare_values`, corrected for all that are asked. Metrics without
+    direction are left out.
     """
     types: dict[str, list[str]] = {}
     for machine in history.machines:
         types.setdefault(machine.hardware.label, []).append(machine.name)
     pairs = list(_pairs(history, types.values()))
     judged = compare_values([(usual, here, metric.metric) for metric, *_, usual, here in pairs])
-    made = {name: Comparison(len(names) - 1, Counter(), []) for names in types.values() for name in names}
+    made = {
+        name: Comparison(len(names) - 1, Counter(), [])
+        for names in types.values()
+        for name in names
+    }
     for (metric, label, name, other, usual, here), difference in zip(pairs, judged, strict=True):
         made[name].verdicts[difference.verdict] += 1
         if difference.times is not None and difference.verdict in ("BETTER", "WORSE"):
             values = here[metric.metric], usual[metric.metric]
-            made[name].deviations.append(Deviation(metric, label, other, *values, difference.times, difference.verdict))
+            made[name].deviations.append(
+                Deviation(metric, label, other, *values, difference.times, difference.verdict)
+            )
     return made
 
 
 def _pairs(
     history: History, types: Iterable[list[str]]
 ) -> Iterator[tuple[TrackedMetric, str, str, str, Values, Values]]:
-    """Metric, point, machine and the machine to compare it with; the readings of that one and of this one."""
+    """Metric, point, machine and the machine to compare it with; the readings of that one and of
+    this one."""
     for metric in (each for each in history.ordered if each.direction):
         current = metric.benchmark.current
         for label, names in itertools.product(metric.benchmark.points, types):
-            measured = {name: current[label, name][0].readings for name in names if (label, name) in current}
+            measured = {
+                name: current[label, name][0].readings for name in names if (label, name) in current
+            }
             found = {name: values for name, values in measured.items() if metric.metric in values}
             for name in found if len(found) > 1 else ():
-                others = ((found[other][metric.metric].value, other) for other in found if other != name)
+                others = (
+                    (found[other][metric.metric].value, other) for other in found if other != name
+                )
                 _, usual = statistics.median_low(others)
                 yield metric, label, name, usual, found[usual], found[name]
 
@@ -170,11 +200,17 @@ def _runs(
             for outcome in benchmark.outcomes.get((label, machine.name), ()):
                 if outcome.status != "skipped" and outcome.file:
                     link = history_link(benchmark.first_metric, label)
-                    started.append((outcome.started, f"{benchmark.heading} {label}", link, str(outcome.status)))
+                    started.append(
+                        (outcome.started, f"{benchmark.heading} {label}", link, str(outcome.status))
+                    )
                 for each in itertools.islice(outcome.readings.values(), 1):
                     cards.setdefault(each.card, []).append(outcome.started)
     newest = heapq.nlargest(MOST_CARDS, cards.items(), key=lambda card: max(card[1]))
-    shown = [(spell_card(card), len(times), day(1000 * max(times), _MINUTE)) for card, times in newest if card]
+    shown = [
+        (spell_card(card), len(times), day(1000 * max(times), _MINUTE))
+        for card, times in newest
+        if card
+    ]
     runs = [
         (day(1000 * when, _MINUTE), title, link, status)
         for when, title, link, status in heapq.nlargest(MOST_RUNS, started)
@@ -198,10 +234,14 @@ def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
         for each in found:
             reasons.setdefault(each, []).append(label or "one point")
     # Every reason why there is no number, and the warnings of most points.
-    warnings = sorted((each for each in reasons if each[0] == "warning"), key=lambda each: -len(reasons[each]))
+    warnings = sorted(
+        (each for each in reasons if each[0] == "warning"), key=lambda each: -len(reasons[each])
+    )
     shown = [*(each for each in reasons if each[0] != "warning"), *warnings[:MOST_WARNINGS]]
     left_out = len(warnings[MOST_WARNINGS:])
-    return Coverage(benchmark.heading, link, counts, {each: reasons[each] for each in shown}, left_out)
+    return Coverage(
+        benchmark.heading, link, counts, {each: reasons[each] for each in shown}, left_out
+    )
 
 
 def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]:
@@ -209,7 +249,14 @@ def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]
     facts = sorted(machine.facts.items())
     yield from ((str(key), str(value)) for key, value in facts if key not in ("version", "machine"))
     for name, text in record_facts(record) if record else ():
-        yield f"{name} (newest record)" if name in (*_NODE_FACTS.values(), "share of its host") else name, text
+        yield (
+            (
+                f"{name} (newest record)"
+                if name in (*_NODE_FACTS.values(), "share of its host")
+                else name
+            ),
+            text,
+        )
 
 
 def record_facts(record: Record) -> Iterator[tuple[str, str]]:
@@ -227,7 +274,11 @@ def record_facts(record: Record) -> Iterator[tuple[str, str]]:
 
 def _gpu(gpu: Mapping[str, Any]) -> Iterable[str]:
     yield str(gpu.get("name", "unknown"))
-    for key, unit, label in (("memory", "B", ""), ("power_limit", "W", " limit"), ("max_sm_clock", "Hz", " at most")):
+    for key, unit, label in (
+        ("memory", "B", ""),
+        ("power_limit", "W", " limit"),
+        ("max_sm_clock", "Hz", " at most"),
+    ):
         if isinstance(gpu.get(key), int | float) and gpu[key]:
             yield formatting.quantity(float(gpu[key]), unit) + label
     if gpu.get("links"):
@@ -238,10 +289,10 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[str]:
 class Gaps:
     """What is missing or stale on a machine.
 
-    behind, days: commits and days between its newest commit and the newest of all.  stale: whether that is much.
-    dropped: benchmark → points that used to be measured: point, its page, the date of its last commit, ms since 1970,
-    how many commits ago that is.  failed: points whose newest Record failed.  last:
-    the date of the machine's newest commit.
+    behind, days: commits and days between its newest commit and the newest of all.  stale: whether
+    that is much. dropped: benchmark → points that used to be measured: point, its page, the date of
+    its last commit, ms since 1970, how many commits ago that is.  failed: points whose newest
+    Record failed.  last: the date of the machine's newest commit.
     """
 
     name: str
@@ -255,19 +306,25 @@ class Gaps:
 
 
 def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
-    """The machines on which something is missing or stale, those that are most commits behind first."""
+    """The machines on which something is missing or stale, those that are most commits behind
+    first."""
     last = len(history.commits) - 1
     measured: dict[str, list[tuple[TrackedBenchmark, str, list[int]]]] = {}
     for benchmark in history.benchmarks:
         for (label, machine), line in benchmark.lines.items():
-            columns = [history.columns[outcome.revision] for outcome in line if outcome.status == "ok"]
+            columns = [
+                history.columns[outcome.revision] for outcome in line if outcome.status == "ok"
+            ]
             if columns and line[-1].status != "failed":  # failures are counted as such
                 measured.setdefault(machine, []).append((benchmark, label, columns))
     found = []
     for node in nodes:
         if not (seen := sorted(history.seen.get(node.name, ()))):
             continue
-        behind, days = last - seen[-1], int((history.dates[last] - history.dates[seen[-1]]) / 86_400_000)
+        behind, days = (
+            last - seen[-1],
+            int((history.dates[last] - history.dates[seen[-1]]) / 86_400_000),
+        )
         dropped: dict[str, list[tuple[str, str, float, int]]] = {}
         points = measured.get(node.name, ())
         counts = Counter(itertools.chain(*(columns for *_, columns in points)))
@@ -281,7 +338,18 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
                 point = label, link, history.dates[columns[-1]], seen[-1] - columns[-1]
                 dropped.setdefault(benchmark.heading, []).append(point)
         stale = behind >= STALE_COMMITS or days >= STALE_DAYS
-        each = Gaps(node.name, node.anchor, behind, days, stale, dropped, node.total["failed"], history.dates[seen[-1]])
+        each = Gaps(
+            node.name,
+            node.anchor,
+            behind,
+            days,
+            stale,
+            dropped,
+            node.total["failed"],
+            history.dates[seen[-1]],
+        )
         if stale or dropped or each.failed:
             found.append(each)
-    return sorted(found, key=lambda each: (-each.behind, -each.failed, -len(each.dropped), each.name))
+    return sorted(
+        found, key=lambda each: (-each.behind, -each.failed, -len(each.dropped), each.name)
+    )

@@ -1,4 +1,5 @@
-"""What all pages share: templates, the content security policy, addresses. Names of any origin are shown as text."""
+"""What all pages share: templates, the content security policy, addresses. Names of any origin are
+shown as text."""
 
 from __future__ import annotations
 
@@ -19,9 +20,12 @@ from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.projection import asv_name
 from hpml_plugins.terminal import unturned
 
-#: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is written into each
-#: page, so that it holds on any web server. Text is escaped besides; the policy is the second wall.
-POLICY = "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'self'; img-src 'self'"
+#: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is
+#: written into each page, so that it holds on any web server. Text is escaped besides; the policy
+#: is the second wall.
+POLICY = (
+    "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'self'; img-src 'self'"
+)
 #: Of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
 
@@ -65,13 +69,29 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (asv_name, day, estimate, formatted, graph_link, history_link, numeric, reported, shown_unit, times)
-    made.globals |= {"policy": Markup(OURS), "pages": PAGES, **{each.__name__: each for each in functions}}
+    functions = (
+        asv_name,
+        day,
+        estimate,
+        formatted,
+        graph_link,
+        history_link,
+        numeric,
+        reported,
+        shown_unit,
+        times,
+    )
+    made.globals |= {
+        "policy": Markup(OURS),
+        "pages": PAGES,
+        **{each.__name__: each for each in functions},
+    }
     return made
 
 
 def graph_link(name: str, selection: Mapping[str, str]) -> str:
-    """The address of asv's own graph. selection: asv's parameters, and `p-NAME` for a benchmark's own."""
+    """The address of asv's own graph. selection: asv's parameters, and `p-NAME` for a benchmark's
+    own."""
     chosen = "&".join(f"{_quoted(key)}={_quoted(value)}" for key, value in selection.items())
     return f"asv.html#{_quoted(name)}" + (f"?{chosen}" if chosen else "")
 
@@ -87,12 +107,14 @@ def _quoted(text: str) -> str:
 
 
 def commit_links(url: str) -> str:
-    """What the address of a commit begins with: asv.conf.json's `show_commit_url`, "" where that is no web address."""
+    """What the address of a commit begins with: asv.conf.json's `show_commit_url`, "" where that is
+    no web address."""
     return url if urlsplit(url).scheme in ("http", "https") else ""
 
 
 def day(date: float, form: str = "%Y-%m-%d") -> str:
-    """The day of a commit or a Record: ms since 1970 as 2026-01-31, UTC; "unknown" for what no calendar has."""
+    """The day of a commit or a Record: ms since 1970 as 2026-01-31, UTC; "unknown" for what no
+    calendar has."""
     try:
         return datetime.datetime.fromtimestamp(date / 1000, datetime.UTC).strftime(form)
     except (ValueError, OverflowError, OSError):

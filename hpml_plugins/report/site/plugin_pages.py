@@ -1,4 +1,5 @@
-"""Writes `plugins.html` and one page per plugin, with its figures: charts that the browser draws, and their tables."""
+"""Writes `plugins.html` and one page per plugin, with its figures: charts that the browser draws,
+and their tables."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from hpml_plugins.report.tables import as_csv
 FOLDER = "figures"
 #: Vega, Vega-Lite and vegaEmbed as one script.
 LIBRARY = "vendor/vega.js"
-#: A state of a plugin's code: where it came from, its distribution, SHA-256 (shortened); how many Records it measured,
-#: and on which machines.
+#: A state of a plugin's code: where it came from, its distribution, SHA-256 (shortened); how many
+#: Records it measured, and on which machines.
 CodeState = tuple[str, str, str, int, str]
 
 
@@ -31,8 +32,8 @@ CodeState = tuple[str, str, str, int, str]
 class ShownFigure:
     """A figure on its page.
 
-    chart, picture, csv: addresses, or empty.  summary: what a chart says.  links: of each row, to the Records
-    that it rests on.
+    chart, picture, csv: addresses, or empty.  summary: what a chart says.  links: of each row, to
+    the Records that it rests on.
     """
 
     drawable: Drawable
@@ -66,7 +67,9 @@ def write_plugin_pages(
     problems: list[str] = []
     with ThreadPoolExecutor(1) as pool:  # bundling takes 1.5 s without holding Python's lock
         library = pool.submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
-        pages = [_page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error]
+        pages = [
+            _page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error
+        ]
         for page in pages:
             write_page(html_dir, "plugin.html", page.address, page=page, project=project)
         write_page(html_dir, "plugins.html", plugins=pages, project=project)
@@ -75,7 +78,9 @@ def write_plugin_pages(
     return pages, problems
 
 
-def _page(plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, problems: list[str]) -> PluginPage:
+def _page(
+    plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, problems: list[str]
+) -> PluginPage:
     name = plugin.entry.name
     try:
         figures = collect(plugin)
@@ -89,29 +94,41 @@ def _page(plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, probl
     for record in records:
         if record.plugin == name:
             found.setdefault(origin_of(record), []).append(record.machine)
-    origins = [(*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()]
+    origins = [
+        (*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()
+    ]
     return PluginPage(plugin, f"plugin-{name}.html", drawn, origins)
 
 
 def origin_of(record: Record) -> tuple[str, str, str]:
-    """Where the code of a Record came from: path or module, distribution with version, SHA-256 (shortened)."""
+    """Where the code of a Record came from: path or module, distribution with version, SHA-256
+    (shortened)."""
     source = record.source
-    declared = next((f"{kind} {source[kind]}" for kind in ("path", "module", "entry_point") if kind in source), "")
+    declared = next(
+        (f"{kind} {source[kind]}" for kind in ("path", "module", "entry_point") if kind in source),
+        "",
+    )
     distribution = f"{source.get('distribution', '')} {source.get('version', '')}".strip()
     return declared, distribution, source.get("sha256", "")[:12]
 
 
 def find_code_changes(history: History) -> list[str]:
-    """A line for each plugin whose files changed since the last commit that a machine measured, at equal versions.
+    """A line for each plugin whose files changed since the last commit that a machine measured, at
+    equal versions.
 
-    Of the newest published commit alone: a change that was said once is not said of every later site.
+    Of the newest published commit alone: a change that was said once is not said of every later
+    site.
     """
     newest = max(history.columns, default=-1)
     found: dict[str, dict[str, str]] = {}
     for benchmark in history.benchmarks:
         for line in benchmark.lines.values():
             measured = [each for each in line if each.code and each.status == "ok"]
-            if len(measured) > 1 and measured[-1].revision == newest and measured[-1].code != measured[-2].code:
+            if (
+                len(measured) > 1
+                and measured[-1].revision == newest
+                and measured[-1].code != measured[-2].code
+            ):
                 commit = history.commits[history.columns[measured[-2].revision]]
                 found.setdefault(benchmark.plugin, {})[benchmark.name] = commit
     return describe_code_changes(found)
@@ -122,7 +139,9 @@ def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
     figure, table = drawable.figure, drawable.table
     if not len(table):
         return ShownFigure(drawable, problem=str(drawable.error or ""))
-    csv, chart, picture = (f"{FOLDER}/{drawable.plugin}-{figure.name}.{form}" for form in ("csv", "js", "svg"))
+    csv, chart, picture = (
+        f"{FOLDER}/{drawable.plugin}-{figure.name}.{form}" for form in ("csv", "js", "svg")
+    )
     (html_dir / FOLDER).mkdir(exist_ok=True)
     (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
     of = drawable.origins.of

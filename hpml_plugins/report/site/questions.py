@@ -1,4 +1,5 @@
-"""Writes `questions.html`, and of each Markdown file of questions a page with the numbers and charts that it quotes."""
+"""Writes `questions.html`, and of each Markdown file of questions a page with the numbers and
+charts that it quotes."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _CHART = re.compile(r"<p>chart-of:([\w.-]+)</p>")
 
 @dataclass(frozen=True)
 class QuestionPage:
-    """One page. title: the file's first heading.  questions: the headings of the second level, with their anchors."""
+    """One page. title: the file's first heading.  questions: the headings of the second level, with
+    their anchors."""
 
     title: str
     address: str
@@ -36,14 +38,21 @@ class QuestionPage:
 
 
 def write_questions(
-    folder: Path, history: History, plugins: Sequence[PluginPage], html_dir: Path, project: str, problems: list[str]
+    folder: Path,
+    history: History,
+    plugins: Sequence[PluginPage],
+    html_dir: Path,
+    project: str,
+    problems: list[str],
 ) -> list[QuestionPage]:
     """Write a page of each file of the folder, and their list.
 
     problems: gets a line for each quote of what is not there.
     """
     shown = {
-        f"{each.drawable.plugin}.{each.drawable.figure.name}": (page, each) for page in plugins for each in page.figures
+        f"{each.drawable.plugin}.{each.drawable.figure.name}": (page, each)
+        for page in plugins
+        for each in page.figures
     }
     quotable = Quotable(history, [each.drawable for _, each in shown.values()])
 
@@ -57,14 +66,17 @@ def write_questions(
     written: list[QuestionPage] = []
     for path in sorted(folder.glob("*.md")):
         try:
-            markdown = fill(path.read_text(encoding="utf-8", errors="replace"), str(path), text, keep=False)
+            markdown = fill(
+                path.read_text(encoding="utf-8", errors="replace"), str(path), text, keep=False
+            )
         except HpmlError as error:  # words that are no quote
             problems.append(f"no page of questions: {error}")
             continue
         tokens = _parser().parse(markdown)
         headings = _name_headings(tokens)
         for cell in tokens:
-            if cell.attrs.pop("style", None) == "text-align:right":  # the policy allows no inline style
+            # the policy allows no inline style
+            if cell.attrs.pop("style", None) == "text-align:right":
                 cell.attrSet("class", "number")
         if tokens and tokens[0].tag == "h1":  # the template has the title
             del tokens[:3]
@@ -73,7 +85,9 @@ def write_questions(
         title = next((text for level, text, _ in headings if level == "h1"), path.stem)
         questions = {anchor: text for level, text, anchor in headings if level == "h2"}
         page = QuestionPage(title, f"questions-{path.stem}.html", questions)
-        write_page(html_dir, "question.html", page.address, page=page, body=Markup(body), project=project)
+        write_page(
+            html_dir, "question.html", page.address, page=page, body=Markup(body), project=project
+        )
         written.append(page)
     write_page(html_dir, "questions.html", written=written, project=project)
     return written
@@ -84,12 +98,19 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
-def _linked(quote: Quote, quotable: Quotable, shown: Mapping[str, tuple[PluginPage, ShownFigure]]) -> str:
-    """The text of a quote with links to what it rests on: the histories of its points, or else the figure."""
+def _linked(
+    quote: Quote, quotable: Quotable, shown: Mapping[str, tuple[PluginPage, ShownFigure]]
+) -> str:
+    """The text of a quote with links to what it rests on: the histories of its points, or else the
+    figure."""
     answer = quotable.answer(quote)
     if quote.kind == "figure":
         return f"\n\nchart-of:{quote.name}\n\n"
-    figure = f"{shown[quote.name][0].address}#{quote.name.partition('.')[2]}" if quote.name in shown else ""
+    figure = (
+        f"{shown[quote.name][0].address}#{quote.name.partition('.')[2]}"
+        if quote.name in shown
+        else ""
+    )
     if quote.kind == "table" and figure:
         return f"{_with_records(answer)}\n[The whole table, and its chart]({figure})\n"
     if answer.links and answer.links[0]:

@@ -1,8 +1,10 @@
-"""Changes of level over the history, and what got worse and did not recover: our page and the Atom feed.
+"""Changes of level over the history, and what got worse and did not recover: our page and the Atom
+feed.
 
-Levels, and how sure their differences are, come from `hpml_plugins.analysis.levels`. asv's own search for regressions
-takes every rise for one; here the direction of the metric decides, and two levels differ only where the variance
-between runs and cards does not explain it, corrected for how many levels of all series are compared.
+Levels, and how sure their differences are, come from `hpml_plugins.analysis.levels`. asv's own
+search for regressions takes every rise for one; here the direction of the metric decides, and two
+levels differ only where the variance between runs and cards does not explain it, corrected for how
+many levels of all series are compared.
 """
 
 from __future__ import annotations
@@ -43,15 +45,17 @@ from hpml_plugins.terminal import printable
 THRESHOLD = 0.02
 #: Smallest part by which a single value differs that is suspected.
 SUSPECTED = 0.05
-#: Readings that a level needs on either side of a change: two with intervals, or three. A single run that stands out
-#: has often been a busy machine; the next one tells.
+#: Readings that a level needs on either side of a change: two with intervals, or three. A single
+#: run that stands out has often been a busy machine; the next one tells.
 ENOUGH_WITH_INTERVAL, ENOUGH = 2, 3
 #: Of a series: the newest; and cards that are told apart. What a fit takes grows with the product.
 MOST_READINGS, MOST_CARDS = 2000, 64
 #: How many readings before the newest say what was usual.
 USUAL = 5
 #: What is known of values that were never repeated.
-UNKNOWN_SPREAD = Spread(UNKNOWN**2, UNKNOWN_FREEDOM, UNKNOWN**2 + UNKNOWN_CARDS**2, UNKNOWN_CARDS_FREEDOM)
+UNKNOWN_SPREAD = Spread(
+    UNKNOWN**2, UNKNOWN_FREEDOM, UNKNOWN**2 + UNKNOWN_CARDS**2, UNKNOWN_CARDS_FREEDOM
+)
 #: Largest share of what the page suspects that may be chance, corrected for all series.
 SUSPICION_RATE = 0.2
 #: How many of each kind the page lists, newest first; of one change the largest steps.
@@ -82,9 +86,10 @@ class Level(NamedTuple):
 class Change:
     """A change of level between two revisions.
 
-    last: the last revision of the old level.  first: the first known one of the new.  before, after: the levels.
-    verdict: "better", "worse", or "" where the metric has no direction.  steps: what it consists of, where that is
-    several changes.  drifts: whether it came steadily, over all revisions from last to first.
+    last: the last revision of the old level.  first: the first known one of the new.  before,
+    after: the levels. verdict: "better", "worse", or "" where the metric has no direction.  steps:
+    what it consists of, where that is several changes.  drifts: whether it came steadily, over all
+    revisions from last to first.
     """
 
     last: int
@@ -99,7 +104,9 @@ class Change:
     def wording(self) -> str:
         """`12 % higher`, `20 % lower`, `higher` where there is no share."""
         word = "higher" if self.after > self.before else "lower"
-        return f"{abs(self.after / self.before - 1) * 100:.3g} % {word}" if self.before > 0 else word
+        return (
+            f"{abs(self.after / self.before - 1) * 100:.3g} % {word}" if self.before > 0 else word
+        )
 
     @property
     def size(self) -> float:
@@ -111,7 +118,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Readings:
-    """One series: revisions, ascending, with a reading each.  left_out: why readings are not judged → how many."""
+    """One series: revisions, ascending, with a reading each.  left_out: why readings are not judged
+    → how many."""
 
     revisions: np.ndarray
     readings: Sequence[MeasuredValue]
@@ -126,7 +134,9 @@ class Readings:
         if len(kept) > MOST_READINGS:
             left_out[f"older than the newest {MOST_READINGS:,}"] = len(kept) - MOST_READINGS
             kept = kept[-MOST_READINGS:]
-        return cls(np.array([revision for revision, _ in kept]), [reading for _, reading in kept], left_out)
+        return cls(
+            np.array([revision for revision, _ in kept]), [reading for _, reading in kept], left_out
+        )
 
     @property
     def are_counts(self) -> bool:
@@ -134,21 +144,30 @@ class Readings:
         return all(reading.spread == EXACT for reading in self.readings)
 
     def series(self) -> ReadingSeries:
-        """For the statistics: logarithms; where a value is not above 0, shares of the median size."""
+        """For the statistics: logarithms; where a value is not above 0, shares of the median
+        size."""
         values = np.array([reading.value for reading in self.readings], float)
         if values.min() > 0:
             values = np.log(values)
         else:
             values = values / self._scale
         numbers: dict[str, int] = {}
-        cards = np.array([numbers.setdefault(reading.card, len(numbers)) for reading in self.readings])
+        cards = np.array(
+            [numbers.setdefault(reading.card, len(numbers)) for reading in self.readings]
+        )
         spreads = [reading.spread or UNKNOWN_SPREAD for reading in self.readings]
         newest = spreads[-1] if math.isfinite(spreads[-1].same_freedom) else UNKNOWN_SPREAD
         runs = np.array([max(spread.same_card, FLOOR**2) for spread in spreads])
         between = max(newest.any_card - newest.same_card, 0.0)
         freedom = newest.same_freedom
-        if len(numbers) > min(MOST_CARDS, len(values) / 2):  # hardly any comes again: cards are noise like another
-            runs, between, cards, freedom = runs + between, 0.0, np.zeros_like(cards), newest.any_freedom
+        # hardly any comes again: cards are noise like another
+        if len(numbers) > min(MOST_CARDS, len(values) / 2):
+            runs, between, cards, freedom = (
+                runs + between,
+                0.0,
+                np.zeros_like(cards),
+                newest.any_freedom,
+            )
         busy = np.array([reading.is_busy for reading in self.readings])
         return ReadingSeries(values, cards, runs, freedom, between, newest.any_freedom, busy=busy)
 
@@ -177,10 +196,19 @@ class Readings:
         for number, segment in enumerate(found.segments):
             if self._is_level(segment.first, segment.end):
                 begin, end = value(number, BEGIN), value(number, END)
-                fitted = np.geomspace(begin, end, segment.end - segment.first) if logarithmic else np.array([begin])
-                level = self._level(segment.first, segment.end, fitted, end if segment.drifts else None)
+                fitted = (
+                    np.geomspace(begin, end, segment.end - segment.first)
+                    if logarithmic
+                    else np.array([begin])
+                )
+                level = self._level(
+                    segment.first, segment.end, fitted, end if segment.drifts else None
+                )
                 # What may belong to either side is of neither.
-                first, last = int(self.revisions[starts[number][1]]), int(self.revisions[ends[number][0] - 1])
+                first, last = (
+                    int(self.revisions[starts[number][1]]),
+                    int(self.revisions[ends[number][0] - 1]),
+                )
                 levels.append(level._replace(first=first, last=max(first, last)))
                 numbers.append(number)
 
@@ -193,32 +221,48 @@ class Readings:
         values = [reading.value for reading in self.readings]
         starts = [0, *(at for at in range(1, len(values)) if values[at] != values[at - 1])]
         parts = itertools.pairwise((*starts, len(values)))
-        levels = [self._level(a, b, np.array([values[a]])) for a, b in parts if self._is_level(a, b)]
+        levels = [
+            self._level(a, b, np.array([values[a]])) for a, b in parts if self._is_level(a, b)
+        ]
         return Levels(levels, lambda old, new: float(levels[old[0]].value == levels[new[0]].value))
 
     def _is_level(self, first: int, end: int) -> bool:
         """Whether so many readings are a level: of one that stands out the next run tells."""
         estimates = (reading.estimate for reading in self.readings[first:end])
-        known = sum(estimate.low is not None and math.isfinite(estimate.low) for estimate in estimates)
+        known = sum(
+            estimate.low is not None and math.isfinite(estimate.low) for estimate in estimates
+        )
         counted = sum(reading.spread == EXACT for reading in self.readings[first:end])
         return known >= ENOUGH_WITH_INTERVAL or counted >= ENOUGH or end - first >= ENOUGH
 
-    def _level(self, first: int, end: int, fitted: np.ndarray, drifts_to: float | None = None) -> Level:
+    def _level(
+        self, first: int, end: int, fitted: np.ndarray, drifts_to: float | None = None
+    ) -> Level:
         values = np.array([reading.value for reading in self.readings[first:end]])
         scatter = float(np.mean(np.abs(values - fitted)))
-        return Level(int(self.revisions[first]), int(self.revisions[end - 1]), float(fitted[0]), scatter, drifts_to)
+        return Level(
+            int(self.revisions[first]),
+            int(self.revisions[end - 1]),
+            float(fitted[0]),
+            scatter,
+            drifts_to,
+        )
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a series, oldest first. p_value: of no difference between two: (number, BEGIN or END) of each."""
+    """The levels of a series, oldest first. p_value: of no difference between two: (number, BEGIN
+    or END) of each."""
 
     levels: Sequence[Level]
     p_value: Callable[[tuple[int, float], tuple[int, float]], float]
 
     def p_values(self) -> list[float]:
         """Of each level's end and the beginning of the next."""
-        return [self.p_value((number, END), (number + 1, BEGIN)) for number in range(len(self.levels) - 1)]
+        return [
+            self.p_value((number, END), (number + 1, BEGIN))
+            for number in range(len(self.levels) - 1)
+        ]
 
 
 def _why_left_out(reading: MeasuredValue, newest: MeasuredValue) -> str:
@@ -230,10 +274,11 @@ def _why_left_out(reading: MeasuredValue, newest: MeasuredValue) -> str:
 class MeasuredSeries:
     """One point of a metric on one machine, and its levels.
 
-    label: the point in words.  branch: of whose line, "" for the first.  certain: whether each level and the next
-    differ by more than runs and cards do, of all series that are asked at once.  lasting: likewise of the best level
-    and the newest.  drifting: likewise of the ends of each level that drifts.  judged: of how many readings the levels
-    are.  left_out: why others are not judged → how many.
+    label: the point in words.  branch: of whose line, "" for the first.  certain: whether each
+    level and the next differ by more than runs and cards do, of all series that are asked at once.
+    lasting: likewise of the best level and the newest.  drifting: likewise of the ends of each
+    level that drifts.  judged: of how many readings the levels are.  left_out: why others are not
+    judged → how many.
     """
 
     metric: TrackedMetric
@@ -254,7 +299,8 @@ class MeasuredSeries:
 
     @property
     def changes(self) -> list[Change]:
-        """Every change of level that is larger than the threshold and the scatter around both levels, oldest first."""
+        """Every change of level that is larger than the threshold and the scatter around both
+        levels, oldest first."""
         found = []
         for number, level in enumerate(self.levels):
             if level.end is not None and self.drifting.get(number):
@@ -267,15 +313,25 @@ class MeasuredSeries:
                     found.append(self._change(level.last, after.first, old, new))
         return found
 
-    def _change(self, last: int, first: int, before: float, after: float, *, drifts: bool = False) -> Change:
-        return Change(last, first, before, after, _verdict(before, after, self.metric.direction), drifts=drifts)
+    def _change(
+        self, last: int, first: int, before: float, after: float, *, drifts: bool = False
+    ) -> Change:
+        return Change(
+            last,
+            first,
+            before,
+            after,
+            _verdict(before, after, self.metric.direction),
+            drifts=drifts,
+        )
 
     @functools.cached_property
     def open(self) -> list[Change]:
-        """What the newest level is worse by than the best one, whole, if it is: one change, or none.
+        """What the newest level is worse by than the best one, whole, if it is: one change, or
+        none.
 
-        It may have come in several steps, or drifted: many small ones together may exceed the threshold. A benchmark
-        whose direction is not known has none: nobody can say.
+        It may have come in several steps, or drifted: many small ones together may exceed the
+        threshold. A benchmark whose direction is not known has none: nobody can say.
         """
         direction = self.metric.direction
         if not (self.levels and direction and self.lasting):
@@ -289,14 +345,20 @@ class MeasuredSeries:
         steps = self._steps(number, at)
         last, first = (steps[0].last, steps[-1].first) if steps else (best.last, newest.first)
         drifts = len(steps) == 1 and steps[0].drifts
-        return [Change(last, first, before, after, "worse", tuple(steps) if len(steps) > 1 else (), drifts)]
+        return [
+            Change(
+                last, first, before, after, "worse", tuple(steps) if len(steps) > 1 else (), drifts
+            )
+        ]
 
     def _steps(self, number: int, at: float) -> list[Change]:
         """The changes for the worse since an end of a level, oldest first."""
         found = []
         for place, level in enumerate(self.levels[number:], number):
             if level.end is not None and (place > number or at == BEGIN):
-                found.append(self._change(level.first, level.last, level.value, level.end, drifts=True))
+                found.append(
+                    self._change(level.first, level.last, level.value, level.end, drifts=True)
+                )
             if place + 1 < len(self.levels):
                 after = self.levels[place + 1]
                 found.append(self._change(level.last, after.first, level.ends[-1], after.value))
@@ -304,7 +366,8 @@ class MeasuredSeries:
 
 
 def best_level(levels: Sequence[Level], direction: str) -> tuple[int, float]:
-    """The best level of a series, and at which end of it, by a direction; of equal ones the newest."""
+    """The best level of a series, and at which end of it, by a direction; of equal ones the
+    newest."""
     ends = [
         (value, number, at)
         for number, level in enumerate(levels)
@@ -332,73 +395,118 @@ class Shift:
 def find_shifts(
     history: History, series: Sequence[MeasuredSeries], gaps: Sequence[Gaps] = ()
 ) -> tuple[dict[str, list[Shift]], Counter[str]]:
-    """Open regressions, improvements that lasted, and suspected ones of both, each in the order of pages.
+    """Open regressions, improvements that lasted, and suspected ones of both, each in the order of
+    pages.
 
     Also how many series nothing is suspected of, see `find_suspected`.
     """
-    worse = [Shift(each, change) for each in series for change in each.open if is_own(history, each, change)]
-    last = [Shift(each, change) for each in series for change in each.changes[-1:] if is_own(history, each, change)]
+    worse = [
+        Shift(each, change)
+        for each in series
+        for change in each.open
+        if is_own(history, each, change)
+    ]
+    last = [
+        Shift(each, change)
+        for each in series
+        for change in each.changes[-1:]
+        if is_own(history, each, change)
+    ]
     better = [shift for shift in last if shift.change.verdict == "better"]
-    suspected, left_out = find_suspected(history, {shift.series.place for shift in (*worse, *better)}, gaps)
+    suspected, left_out = find_suspected(
+        history, {shift.series.place for shift in (*worse, *better)}, gaps
+    )
     kinds = {
         "open regression": worse,
         "suspected regression": [shift for shift in suspected if shift.change.verdict == "worse"],
         "improvement": better,
         "suspected improvement": [shift for shift in suspected if shift.change.verdict == "better"],
     }
-    return {kind: sorted(found, key=operator.attrgetter("rank")) for kind, found in kinds.items()}, left_out
+    return {
+        kind: sorted(found, key=operator.attrgetter("rank")) for kind, found in kinds.items()
+    }, left_out
 
 
 def is_own(history: History, series: MeasuredSeries, change: Change) -> bool:
-    """Whether a change is of the series' own branch: what another took over from the first is said there."""
+    """Whether a change is of the series' own branch: what another took over from the first is said
+    there."""
     return not series.branch or change.first not in history.own
 
 
 def find_suspected(
     history: History, known: Container[tuple[str, str, str, str]], gaps: Sequence[Gaps] = ()
 ) -> tuple[list[Shift], Counter[str]]:
-    """Newest values that differ from what was usual by more than SUSPECTED and than runs and cards explain.
+    """Newest values that differ from what was usual by more than SUSPECTED and than runs and cards
+    explain.
 
-    Each is one reading, which the next run may confirm or not. Usual is the median of the USUAL readings before, or of
-    at least ENOUGH_WITH_INTERVAL: of two readings nothing tells which of them stands out. A series that is no longer
-    measured has no next run. Also returns how many series are left out as "old" or "young" for these two reasons, and
-    as "unclear" because the two values are not compared: a busy machine, a card that throttled.
+    Each is one reading, which the next run may confirm or not. Usual is the median of the USUAL
+    readings before, or of at least ENOUGH_WITH_INTERVAL: of two readings nothing tells which of
+    them stands out. A series that is no longer measured has no next run. Also returns how many
+    series are left out as "old" or "young" for these two reasons, and as "unclear" because the two
+    values are not compared: a busy machine, a card that throttled.
 
     known: `MeasuredSeries.place` of what is more than suspected.
     """
-    machines, of_machine = {machine.name: machine for machine in history.machines}, {gap.name: gap for gap in gaps}
+    machines, of_machine = (
+        {machine.name: machine for machine in history.machines},
+        {gap.name: gap for gap in gaps},
+    )
     asked: list[tuple[Values, Values, str]] = []
     shifts: list[Shift] = []
     left_out: Counter[str] = Counter()
     for metric in history.measured:
         for label, name, branch in places_of(metric) if metric.direction else ():
-            measured = (outcome for outcome, reading in reversed(metric.judged(label, name, branch)) if reading)
+            measured = (
+                outcome
+                for outcome, reading in reversed(metric.judged(label, name, branch))
+                if reading
+            )
             recent = list(itertools.islice(measured, USUAL + 1))
             series = MeasuredSeries(metric, label, machines[name], branch=branch)
-            if not recent or series.place in known or (branch and recent[0].revision in history.own):
+            if (
+                not recent
+                or series.place in known
+                or (branch and recent[0].revision in history.own)
+            ):
                 continue
             gap = of_machine.get(name)
-            dropped = [point for point, *_ in gap.dropped.get(metric.benchmark.heading, ())] if gap else []
-            gone, young = (gap and gap.stale) or label in dropped, len(recent) <= ENOUGH_WITH_INTERVAL
+            dropped = (
+                [point for point, *_ in gap.dropped.get(metric.benchmark.heading, ())]
+                if gap
+                else []
+            )
+            gone, young = (
+                (gap and gap.stale) or label in dropped,
+                len(recent) <= ENOUGH_WITH_INTERVAL,
+            )
             if gone or young:
                 left_out["old" if gone else "young"] += 1
                 continue
             newest, *before = (outcome.readings for outcome in recent)
-            usual = sorted(before, key=lambda readings: readings[metric.metric].value)[len(before) // 2]
+            usual = sorted(before, key=lambda readings: readings[metric.metric].value)[
+                len(before) // 2
+            ]
             old, new = usual[metric.metric].value, newest[metric.metric].value
             asked.append((usual, newest, metric.metric))
             verdict = _verdict(old, new, metric.direction)
-            shifts.append(Shift(series, Change(recent[1].revision, recent[0].revision, old, new, verdict)))
+            shifts.append(
+                Shift(series, Change(recent[1].revision, recent[0].revision, old, new, verdict))
+            )
     compared = compare_values(asked)
     left_out["unclear"] = sum(
-        bool(why_not_judged(old[name], new[name])) for old, new, name in asked if old[name].value != new[name].value
+        bool(why_not_judged(old[name], new[name]))
+        for old, new, name in asked
+        if old[name].value != new[name].value
     )
     left_out = +left_out
     chances = iter(correct([each.p for each in compared if each.p is not None]))
     suspected = [
         shift
         for shift, each in zip(shifts, compared, strict=True)
-        if each.p is not None and next(chances) < SUSPICION_RATE and each.ratio and abs(each.ratio - 1) > SUSPECTED
+        if each.p is not None
+        and next(chances) < SUSPICION_RATE
+        and each.ratio
+        and abs(each.ratio - 1) > SUSPECTED
     ]
     return suspected, left_out
 
@@ -411,8 +519,8 @@ def places_of(metric: TrackedMetric) -> Iterator[tuple[str, str, str]]:
             yield label, machine, branch
 
 
-#: What is asked about the levels of a series: whether a level and the next differ, whether a level drifts, and whether
-#: the newest differs from the best; the number of the level.
+#: What is asked about the levels of a series: whether a level and the next differ, whether a level
+#: drifts, and whether the newest differs from the best; the number of the level.
 Question = tuple[Literal["next", "drift", "lasting"], int]
 
 
@@ -425,21 +533,31 @@ def find_changes(history: History) -> list[MeasuredSeries]:
             line = [(at.revision, each) for at, each in metric.judged(label, name, branch) if each]
             readings = Readings.of(line)
             if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
-                found.append(ask(MeasuredSeries(metric, label, machines[name], branch=branch), readings))
-    certain = iter([p < ERROR_RATE for p in correct([p for _, asked in found for p in asked.values()])])
-    return [answer(series, {question: next(certain) for question in asked}) for series, asked in found]
+                found.append(
+                    ask(MeasuredSeries(metric, label, machines[name], branch=branch), readings)
+                )
+    certain = iter(
+        [p < ERROR_RATE for p in correct([p for _, asked in found for p in asked.values()])]
+    )
+    return [
+        answer(series, {question: next(certain) for question in asked}) for series, asked in found
+    ]
 
 
 def ask(series: MeasuredSeries, readings: Readings) -> tuple[MeasuredSeries, dict[Question, float]]:
     """The series with its levels, and the p-value of each question about them."""
     levels = readings.find_levels()
-    told = replace(series, levels=levels.levels, judged=len(readings.readings), left_out=readings.left_out)
+    told = replace(
+        series, levels=levels.levels, judged=len(readings.readings), left_out=readings.left_out
+    )
     return told, _questions(levels, series.metric.direction)
 
 
 def _questions(levels: Levels, direction: str) -> dict[Question, float]:
     """The p-value of each question; a series of one level asks once, in vain."""
-    asked: dict[Question, float] = {("next", number): p for number, p in enumerate(levels.p_values())}
+    asked: dict[Question, float] = {
+        ("next", number): p for number, p in enumerate(levels.p_values())
+    }
     for number, level in enumerate(levels.levels):
         if level.end is not None:
             asked["drift", number] = levels.p_value((number, BEGIN), (number, END))
@@ -453,7 +571,9 @@ def answer(series: MeasuredSeries, answers: Mapping[Question, bool]) -> Measured
     """The series with what is certain about its levels."""
     certain = [sure for (what, _), sure in answers.items() if what == "next"]
     drifting = {number: sure for (what, number), sure in answers.items() if what == "drift"}
-    return replace(series, certain=certain, drifting=drifting, lasting=answers.get(("lasting", 0), False))
+    return replace(
+        series, certain=certain, drifting=drifting, lasting=answers.get(("lasting", 0), False)
+    )
 
 
 def _verdict(old: float, new: float, direction: str) -> str:
@@ -468,21 +588,40 @@ def _exceeds(old: float, new: float, scatter: float) -> bool:
 
 
 def write_regressions(
-    shifts: Mapping[str, Sequence[Shift]], left_out: Mapping[str, int], series: Sequence[MeasuredSeries],
-    history: History, gaps: Sequence[Gaps], html_dir: Path, project: str, commit_url: str,
-) -> None:  # fmt: skip
-    """Write our page, with changes of every kind, and the Atom feed of the open regressions and of what is missing.
+    shifts: Mapping[str, Sequence[Shift]],
+    left_out: Mapping[str, int],
+    series: Sequence[MeasuredSeries],
+    history: History,
+    gaps: Sequence[Gaps],
+    html_dir: Path,
+    project: str,
+    commit_url: str,
+) -> None:
+    """Write our page, with changes of every kind, and the Atom feed of the open regressions and of
+    what is missing.
 
-    left_out: see `find_suspected`.  series: those that were looked at.  commit_url: see `page.commit_links`.
+    left_out: see `find_suspected`.  series: those that were looked at.  commit_url: see
+    `page.commit_links`.
     """
     judged = count_judged(history, series)
-    shown = {kind: [show_shift(each, history) for each in found[:LISTED]] for kind, found in shifts.items()}
+    shown = {
+        kind: [show_shift(each, history) for each in found[:LISTED]]
+        for kind, found in shifts.items()
+    }
     write_feed(html_dir / "regressions.xml", shown["open regression"], project, gaps, judged)
     totals = {kind: len(found) for kind, found in shifts.items()}
     write_page(
-        html_dir, "regressions.html", project=project, shown=shown, totals=totals, looked=len(series), judged=judged,
-        left_out=left_out, commit_url=commit_url, outside=history.left_out,
-    )  # fmt: skip
+        html_dir,
+        "regressions.html",
+        project=project,
+        shown=shown,
+        totals=totals,
+        looked=len(series),
+        judged=judged,
+        left_out=left_out,
+        commit_url=commit_url,
+        outside=history.left_out,
+    )
 
 
 def _where(series: MeasuredSeries) -> str:
@@ -493,12 +632,14 @@ def _where(series: MeasuredSeries) -> str:
 def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     """A change as pages and the feed word it.
 
-    commits: that of the change; the last before and the first after it where others lie between them.  identity: the
-    same whatever the numbers.
+    commits: that of the change; the last before and the first after it where others lie between
+    them.  identity: the same whatever the numbers.
     """
     series, change = shift.series, shift.change
     metric, machine = series.metric, series.machine.name
-    old, new = (history.commits[history.columns[revision]] for revision in (change.last, change.first))
+    old, new = (
+        history.commits[history.columns[revision]] for revision in (change.last, change.first)
+    )
     commits = [new] if change.first == change.last + 1 else [old, new]
     texts = metric.benchmark.points[series.label]
     selection = {"machine": machine, **({"branch": series.branch} if series.branch else {})}
@@ -524,18 +665,27 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
         "differences": "; ".join(map(str, differences(*records))) if len(records) == 2 else "",
         "link": history_link(metric.name, series.label),
         "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
-        "identity": [metric.name, series.label, machine, old, new, *([series.branch] if series.branch else [])],
+        "identity": [
+            metric.name,
+            series.label,
+            machine,
+            old,
+            new,
+            *([series.branch] if series.branch else []),
+        ],
     }
 
 
 def describe_steps(change: Change, history: History) -> str:
-    """How a change came, where it is not one step: `in 2 steps: 10 % higher at 1a2b3c4d, 5 % higher at 5e6f7a8b`."""
+    """How a change came, where it is not one step: `in 2 steps: 10 % higher at 1a2b3c4d, 5 % higher
+    at 5e6f7a8b`."""
     if change.drifts:
         return "a steady drift"
     if not change.steps:
         return ""
     told = [
-        f"{step.wording} {'up to' if step.drifts else 'at'} {history.commits[history.columns[step.first]][:8]}"
+        f"{step.wording} {'up to' if step.drifts else 'at'}"
+        f" {history.commits[history.columns[step.first]][:8]}"
         for step in sorted(change.steps, key=operator.attrgetter("size"), reverse=True)[:MOST_STEPS]
     ]
     more = ", …" if len(change.steps) > MOST_STEPS else ""
@@ -544,8 +694,8 @@ def describe_steps(change: Change, history: History) -> str:
 
 @dataclass(frozen=True)
 class Judged:
-    """How many values of a machine are judged. left_out: why others are not → how many.  last: its newest commit's
-    date, ms since 1970.
+    """How many values of a machine are judged. left_out: why others are not → how many.  last: its
+    newest commit's date, ms since 1970.
     """
 
     machine: str
@@ -564,7 +714,8 @@ class Judged:
 
 
 def count_judged(history: History, series: Iterable[MeasuredSeries]) -> list[Judged]:
-    """How many values each machine's series are judged by, in the order of machines' names; of the first branch."""
+    """How many values each machine's series are judged by, in the order of machines' names; of the
+    first branch."""
     found: dict[str, tuple[Counter[str], Counter[str]]] = {}
     for each in series:
         if not each.branch:
@@ -587,7 +738,9 @@ def _by_date(history: History) -> Counter[str]:
     for metric in history.measured:
         for label, machine in metric.benchmark.lines:
             line, judged = metric.line(label, machine), metric.judged(label, machine)
-            found[machine] += sum(bool(each) for _, each in line) - sum(bool(each) for _, each in judged)
+            found[machine] += sum(bool(each) for _, each in line) - sum(
+                bool(each) for _, each in judged
+            )
     return +found
 
 
@@ -598,11 +751,13 @@ def write_feed(
     gaps: Iterable[Gaps] = (),
     judged: Iterable[Judged] = (),
 ) -> None:
-    """The Atom feed, by asv's writer. XML has no way to write most control characters: they appear as escapes.
+    """The Atom feed, by asv's writer. XML has no way to write most control characters: they appear
+    as escapes.
 
-    judged: a machine of which values are not judged is an entry of its newest commit's day.
-    shown: see `show_shift`.  gaps: a machine that is stale, and each benchmark of which it has ceased to measure
-    points, is an entry of the day of the last measurement; a machine with failed points one of its newest commit's day.
+    judged: a machine of which values are not judged is an entry of its newest commit's day. shown:
+    see `show_shift`.  gaps: a machine that is stale, and each benchmark of which it has ceased to
+    measure points, is an entry of the day of the last measurement; a machine with failed points one
+    of its newest commit's day.
     """
     from asv import feed
 
@@ -612,21 +767,29 @@ def write_feed(
             title = "{change}: {title} {point}".format_map(texts).strip() + f" on {texts['where']}"
             words = {name: escape(text) for name, text in texts.items()}
             text = (
-                '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after ({change}), '
-                "in {range} of {day}.".format_map(words)
+                '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after'
+                " ({change}), in {range} of {day}.".format_map(words)
             )
             if texts.get("steps"):
                 text += " How it came: {steps}.".format_map(words)
             if texts["differences"]:
                 text += " What else differs: {differences}.".format_map(words)
-            yield entry(title, texts["link"], each["date"], list(map(printable, each["identity"])), text)
+            yield entry(
+                title, texts["link"], each["date"], list(map(printable, each["identity"])), text
+            )
         for gap in gaps:
             machine, link = printable(gap.name), f"nodes.html#{gap.anchor}"
             since = {"": gap.last} if gap.stale else {}
-            since |= {of: max(date for _, _, date, _ in points) for of, points in gap.dropped.items()}
+            since |= {
+                of: max(date for _, _, date, _ in points) for of, points in gap.dropped.items()
+            }
             for benchmark, date in since.items():
                 number = len(gap.dropped.get(benchmark, ()))
-                what = f"{formatting.counted(number, 'point')} of {printable(benchmark)} no longer" if number else "not"
+                what = (
+                    f"{formatting.counted(number, 'point')} of {printable(benchmark)} no longer"
+                    if number
+                    else "not"
+                )
                 title = f"{machine}: {what} measured since {day(date)}"
                 yield entry(title, link, date, ["missing", machine, printable(benchmark)])
             if gap.failed:
@@ -636,7 +799,12 @@ def write_feed(
         for count in judged:
             if count.left_out:
                 machine = printable(count.machine)
-                yield entry(f"{machine}: {count.wording}", "regressions.html", count.last, ["not judged", machine])
+                yield entry(
+                    f"{machine}: {count.wording}",
+                    "regressions.html",
+                    count.last,
+                    ["not judged", machine],
+                )
 
     def entry(title: str, link: str, date: float, identity: list[str], text: str = "") -> Any:
         when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
@@ -645,4 +813,6 @@ def write_feed(
 
     project = printable(project)
     title = f"{project} performance regressions"
-    feed.write_atom(str(path), list(entries()), title=title, author=project, address=f"{project}.asv")
+    feed.write_atom(
+        str(path), list(entries()), title=title, author=project, address=f"{project}.asv"
+    )

@@ -1,4 +1,5 @@
-"""What others report of GPU types, a list of its own on `gpus.html`. Nothing of ours is compared with it."""
+"""What others report of GPU types, a list of its own on `gpus.html`. Nothing of ours is compared
+with it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from typing import NamedTuple
 from hpml_plugins.model import formatting
 from hpml_plugins.published import ROWS, GpuType, ReportedFigure, gpu_types, reported_figures
 
-#: Row → the published peak that its rates are a share of. Attention has none: it is reported in several precisions.
+#: Row → the published peak that its rates are a share of. Attention has none: it is reported in
+#: several precisions.
 _PEAKS = {"copy": "bandwidth", "bf16_product": "bfloat16", "fp8_product": "fp8"}
 
 
@@ -24,11 +26,15 @@ class ReportedLine(NamedTuple):
 
 
 def reported() -> dict[str, list[ReportedLine]]:
-    """What others measured: row in words → figures, by GPU type in the order of `gpus.yaml`, the highest first."""
+    """What others measured: row in words → figures, by GPU type in the order of `gpus.yaml`, the
+    highest first."""
     types = {gpu.name: (place, gpu) for place, gpu in enumerate(gpu_types())}
-    figures = sorted(reported_figures(), key=lambda each: (types[each.gpu][0], -each.gpus, -each.value))
+    figures = sorted(
+        reported_figures(), key=lambda each: (types[each.gpu][0], -each.gpus, -each.value)
+    )
     return {
-        title: [_line(each, types[each.gpu][1]) for each in figures if each.row == row] for row, title in ROWS.items()
+        title: [_line(each, types[each.gpu][1]) for each in figures if each.row == row]
+        for row, title in ROWS.items()
     }
 
 

@@ -24,19 +24,26 @@ Entry = tuple[str, str, str, str]
 
 
 def write_search(
-    history: History, matrix: Matrix, nodes: Sequence[NodeCoverage], plugins: Sequence[PluginPage],
-    questions: Sequence[QuestionPage], html_dir: Path, project: str,
-) -> None:  # fmt: skip
+    history: History,
+    matrix: Matrix,
+    nodes: Sequence[NodeCoverage],
+    plugins: Sequence[PluginPage],
+    questions: Sequence[QuestionPage],
+    html_dir: Path,
+    project: str,
+) -> None:
     """Write the index and the page that searches it."""
-    write_data(html_dir, "search-index.js", index(_entries(matrix, nodes, plugins, questions), history))
+    write_data(
+        html_dir, "search-index.js", index(_entries(matrix, nodes, plugins, questions), history)
+    )
     write_page(html_dir, "search.html", project=project)
 
 
 def index(entries: Iterable[Entry], history: History) -> dict[str, Any]:
     """The index.
 
-    entries: what is not a benchmark.  benchmarks: [asv's name, title, plugin, which of `points`]; metrics of one
-    benchmark have the same points, which are spelled once.
+    entries: what is not a benchmark.  benchmarks: [asv's name, title, plugin, which of `points`];
+    metrics of one benchmark have the same points, which are spelled once.
     """
     points: dict[tuple[str, ...], int] = {}
     listed: list[tuple[str, str, str, int]] = []
@@ -44,7 +51,9 @@ def index(entries: Iterable[Entry], history: History) -> dict[str, Any]:
         benchmark = metric.benchmark
         known = {label for (label, _), line in benchmark.lines.items() if line}
         labels = tuple(label for label in benchmark.points if label and label in known)
-        listed.append((metric.name, metric.title, benchmark.plugin, points.setdefault(labels, len(points))))
+        listed.append(
+            (metric.name, metric.title, benchmark.plugin, points.setdefault(labels, len(points)))
+        )
     found = {"entries": list(entries), "points": list(points), "benchmarks": listed}
     if len(msgspec.json.encode(found)) > LARGEST:
         return {**found, "points": [[] for _ in points], "short": True}
@@ -52,12 +61,19 @@ def index(entries: Iterable[Entry], history: History) -> dict[str, Any]:
 
 
 def _entries(
-    matrix: Matrix, nodes: Iterable[NodeCoverage], plugins: Iterable[PluginPage], questions: Iterable[QuestionPage]
+    matrix: Matrix,
+    nodes: Iterable[NodeCoverage],
+    plugins: Iterable[PluginPage],
+    questions: Iterable[QuestionPage],
 ) -> Iterator[Entry]:
-    """Everything but benchmarks: pages, questions, plugins with their charts, GPU types, machines."""
+    """Everything but benchmarks: pages, questions, plugins with their charts, GPU types,
+    machines."""
     yield from (("page", *page) for page in PAGES)
     for each in questions:
-        yield from (("question", text, each.title, f"{each.address}#{name}") for name, text in each.questions.items())
+        yield from (
+            ("question", text, each.title, f"{each.address}#{name}")
+            for name, text in each.questions.items()
+        )
     for page in plugins:
         plugin = page.plugin.entry.name
         about = " ".join(f"{each.name} {each.description}" for each in page.plugin.benchmarks)
@@ -66,7 +82,14 @@ def _entries(
             yield "chart", figure.title, plugin, f"{page.address}#{figure.name}"
     for column in matrix.columns:
         label = column.hardware.label
-        yield "GPU type", label, " ".join(column.machines), f"gpus.html#base={quote(label, safe='')}"
+        yield (
+            "GPU type",
+            label,
+            " ".join(column.machines),
+            f"gpus.html#base={quote(label, safe='')}",
+        )
     for node in nodes:
-        facts = " ".join(value for name, value in node.facts if name in ("gpu", "cpu", "arch", "os"))
+        facts = " ".join(
+            value for name, value in node.facts if name in ("gpu", "cpu", "arch", "os")
+        )
         yield "machine", node.name, facts, f"nodes.html#{node.anchor}"

@@ -22,11 +22,15 @@ from hpml_plugins.report.site.search import write_search
 from hpml_plugins.store import CommitOrder
 
 
-def write_site(conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]], order: CommitOrder) -> list[str]:
-    """Write every page of ours into the folder that asv is publishing to; returns what went wrong, one line each.
+def write_site(
+    conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]], order: CommitOrder
+) -> list[str]:
+    """Write every page of ours into the folder that asv is publishing to; returns what went wrong,
+    one line each.
 
-    The first arguments are those that asv hands to a publisher.  declarations: benchmarks.json.  order: of the commits;
-    `asv publish RANGE` asks for a part of them. Raises HpmlError where the site would not work offline.
+    The first arguments are those that asv hands to a publisher.  declarations: benchmarks.json.
+    order: of the commits; `asv publish RANGE` asks for a part of them. Raises HpmlError where the
+    site would not work offline.
     """
     problems: list[str] = []
     html_dir, project = Path(conf.html_dir), str(conf.project)
@@ -36,7 +40,9 @@ def write_site(conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]],
     except HpmlError as error:
         problems.append(f"no pages of plugins: {error}")
     dates = {commit: float(repo.get_date(commit)) for commit in order}
-    history = read_history(Path(conf.results_dir), host, declarations, order, dates, problems.append)
+    history = read_history(
+        Path(conf.results_dir), host, declarations, order, dates, problems.append
+    )
     problems += find_code_changes(history)
     name_machines(history, declarations)
     matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
@@ -49,14 +55,18 @@ def write_site(conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]],
     gaps = nodes.find_gaps(history, found)
     shifts, left_out = regressions.find_shifts(history, series, gaps)
     write_history(history, series, html_dir, project, loading, commit_url)
-    regressions.write_regressions(shifts, left_out, series, history, gaps, html_dir, project, commit_url)
+    regressions.write_regressions(
+        shifts, left_out, series, history, gaps, html_dir, project, commit_url
+    )
     write_page(html_dir, "nodes.html", machines=found, project=project)
     plugins = host.load_all() if host else []
     pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
     questions = write_questions(FOLDER, history, pages, html_dir, project, problems)
     write_search(history, matrix, found, pages, questions, html_dir, project)
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
-    write_overview(history, matrix, headlines, verdicts, shifts, gaps, html_dir, project, commit_url)
+    write_overview(
+        history, matrix, headlines, verdicts, shifts, gaps, html_dir, project, commit_url
+    )
     write_summary(history, html_dir, project, regressions.count_judged(history, series))
     problems += [*faults, *(host.offers.problems if host else ())]
     return problems

@@ -1,4 +1,6 @@
-"""One file for a node without a network: the packages that it lacks, the repository with its history, an installer.
+"""One file for a node without a network: the packages that it lacks, the repository with its
+history, an installer.
 
-Two modules of it travel and run on a bare node, so they use the standard library only: `ask_node` and `install`.
+Two modules of it travel and run on a bare node, so they use the standard library only: `ask_node`
+and `install`.
 """

@@ -1,7 +1,8 @@
-"""What a bundle must know of a node: its Python, its C library, its packages. Standard library only.
+"""What a bundle must know of a node: its Python, its C library, its packages. Standard library
+only.
 
-`hpml bundle --ask` prints this file, to be run by the node's own Python. It runs on Pythons that are too old for
-the project, so that they are named as that and not met as a syntax error.
+`hpml bundle --ask` prints this file, to be run by the node's own Python. It runs on Pythons that
+are too old for the project, so that they are named as that and not met as a syntax error.
 """
 
 import json
@@ -13,12 +14,15 @@ import sys
 
 def ask():
     # type: () -> dict[str, object]
-    """The facts, as JSON can hold them. packages: normalised name → version, of what Python would import first."""
+    """The facts, as JSON can hold them. packages: normalised name → version, of what Python would
+    import first."""
     name = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
     return {
         "hpml_node": 1,
         "python": platform.python_version(),
-        "abi": "{}{}{}{}".format(name, sys.version_info[0], sys.version_info[1], getattr(sys, "abiflags", "")),
+        "abi": "{}{}{}{}".format(
+            name, sys.version_info[0], sys.version_info[1], getattr(sys, "abiflags", "")
+        ),
         "machine": platform.machine(),
         "libc": " ".join(platform.libc_ver()).strip(),  # "glibc 2.39"
         "packages": _packages(),
@@ -36,7 +40,8 @@ def _packages():
     found = {}  # type: dict[str, str]
     for each in distributions(path=path):
         name = re.sub("[-_.]+", "-", each.metadata["Name"] or "").lower()
-        if re.match(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", name):  # what a broken installation left has another
+        # what a broken installation left has another
+        if re.match(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", name):
             found.setdefault(name, each.version)
     return dict(sorted(found.items()))
 

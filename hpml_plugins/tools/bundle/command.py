@@ -1,4 +1,5 @@
-"""`hpml bundle`: one file with what a node without a network needs in addition to its own Python and torch."""
+"""`hpml bundle`: one file with what a node without a network needs in addition to its own Python
+and torch."""
 
 from __future__ import annotations
 
@@ -14,12 +15,24 @@ from hpml_plugins.terminal import say, warn
 
 @click.command("bundle")
 @click.option("--ask", is_flag=True, help="Print a script that reports what the node's Python has.")
-@click.option("--node", "file", type=click.Path(path_type=Path), metavar="JSON", help="The node's facts.")
+@click.option(
+    "--node", "file", type=click.Path(path_type=Path), metavar="JSON", help="The node's facts."
+)
 @click.option("--python", metavar="3.12", help="Instead of --node: its Python.")
 @click.option("--platform", metavar="TAG", help="With --python; default: manylinux_2_28_x86_64.")
-@click.option("--has", metavar="NAME[==VERSION],…", help="With --python; default: torch,torchvision.")
-@click.option("--with", "extra", multiple=True, metavar="REQUIREMENT", help="Carry this too, for plugins of your own.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default="hpml-bundle.sh", show_default=True)
+@click.option(
+    "--has", metavar="NAME[==VERSION],…", help="With --python; default: torch,torchvision."
+)
+@click.option(
+    "--with",
+    "extra",
+    multiple=True,
+    metavar="REQUIREMENT",
+    help="Carry this too, for plugins of your own.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="hpml-bundle.sh", show_default=True
+)
 @click.pass_obj
 def command(
     settings: Settings,
@@ -50,20 +63,27 @@ def command(
     if file:
         node = packages.read_node(file)
     else:
-        node = packages.assume_node(python or "", platform or packages.EXAMPLE, (has or "torch,torchvision").split(","))
+        node = packages.assume_node(
+            python or "", platform or packages.EXAMPLE, (has or "torch,torchvision").split(",")
+        )
 
     from hpml_plugins.tools.bundle.pack import make_bundle
 
     made = make_bundle(settings.registry.resolve().parent, node, output, extra)
     for warning in made.warnings:
         warn(warning)
-    say(f"for      Python {node.minor}, {node.machine}, {node.libc}, torch {node.packages.get('torch') or 'its own'}")
+    say(
+        f"for      Python {node.minor}, {node.machine}, {node.libc}, torch"
+        f" {node.packages.get('torch') or 'its own'}"
+    )
     say(f"carries  {_listed(made.carried)}")
     for name in [name for name in made.carried if name in node.packages]:
         say(f"         {name} {made.carried[name]} in place of {node.packages[name] or 'its own'}")
     say(f"keeps    {_listed(made.kept)}")
     history = made.history
-    say(f"history  {', '.join(history.branches)} at {history.commit[:8]}, {history.commits} commits")
+    say(
+        f"history  {', '.join(history.branches)} at {history.commit[:8]}, {history.commits} commits"
+    )
     say("", f"{output}  {output.stat().st_size / 1e6:.1f} MB; on the node:")
     say(f"    sh {shlex.quote(output.name)}")
     say("    hpml/asv run")

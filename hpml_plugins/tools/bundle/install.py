@@ -1,6 +1,8 @@
-"""On the node: check that the bundle fits it, check the repository out, write the commands. Standard library only.
+"""On the node: check that the bundle fits it, check the repository out, write the commands.
+Standard library only.
 
-install.sh has unpacked `site` (packages), `history.bundle` and `install`: this file, its manifest, the node's facts.
+install.sh has unpacked `site` (packages), `history.bundle` and `install`: this file, its manifest,
+the node's facts.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ ACTIVATE = """\
 export HPML_BUNDLE_SITE={site} ASV_PYTHONPATH={site} PYTHONUNBUFFERED=1
 export PYTHONPATH={site}:{repository}"${{PYTHONPATH:+:$PYTHONPATH}}"
 case :$PATH: in *:{here}:*) ;; *) export PATH={here}:"$PATH" ;; esac
-"""
+"""  # noqa: E501
 
 COMMAND = """\
 #!/bin/sh
@@ -42,7 +44,7 @@ git ls-files -z --others --exclude-standard -- results >>"$list"
 [ -s "$list" ] || {{ echo "pack-results: nothing was measured here yet" >&2; exit 2; }}
 tar czf "$file" --null -T "$list"
 echo "$file: at home, in the project's folder: tar xzf ${{file##*/}}"
-"""
+"""  # noqa: E501
 
 
 class Refused(Exception):
@@ -50,17 +52,29 @@ class Refused(Exception):
 
 
 def check(manifest: dict[str, Any], node: dict[str, Any], python: str) -> None:
-    """Raise Refused unless the node is what the bundle was made for. python: its path, for the message."""
+    """Raise Refused unless the node is what the bundle was made for. python: its path, for the
+    message."""
     if manifest["abi"] != node["abi"]:
         fix = "name another with --python PATH"
-        raise Refused(f"made for {manifest['abi']}, and {python} is {node['abi']} (Python {node['python']}); {fix}")
-    if manifest["machine"] != node["machine"] or _numbers(manifest["libc"]) > _numbers(node["libc"]):
+        raise Refused(
+            f"made for {manifest['abi']}, and {python} is {node['abi']} (Python {node['python']});"
+            f" {fix}"
+        )
+    if manifest["machine"] != node["machine"] or _numbers(manifest["libc"]) > _numbers(
+        node["libc"]
+    ):
         here = f"{node['machine']} with {node['libc'] or 'another C library'}"
         fix = "make one with this node's own facts"
-        raise Refused(f"made for {manifest['machine']} with {manifest['libc']}, and this node is {here}; {fix}")
+        raise Refused(
+            f"made for {manifest['machine']} with {manifest['libc']}, and this node is {here};"
+            f" {fix}"
+        )
     missing = [name for name in manifest["counts_on"] if name not in node["packages"]]
     if missing:
-        fix = "name the Python that has it with --python PATH, or make a bundle with this node's own facts"
+        fix = (
+            "name the Python that has it with --python PATH, or make a bundle with this node's own"
+            " facts"
+        )
         raise Refused(f"{python} has no {', '.join(missing)}; {fix}")
 
 
@@ -70,7 +84,8 @@ def install(here: Path, manifest: dict[str, Any], python: str) -> Path:
     _git("clone", "--quiet", "--branch", first, str(here / "history.bundle"), str(repository))
     for branch in others:
         _git("-C", str(repository), "branch", "--quiet", branch, f"origin/{branch}")
-    _git("-C", str(repository), "remote", "remove", "origin")  # the bundle's file, which is no place to fetch from
+    # the bundle's file, which is no place to fetch from
+    _git("-C", str(repository), "remote", "remove", "origin")
     words = {"here": here, "site": here / "site", "repository": repository, "python": python}
     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
     (here / "activate").write_text(ACTIVATE.format(**quoted))
@@ -84,7 +99,9 @@ def main() -> None:
     """Install into the folder named on the command line."""
     given = Path(sys.argv[1])
     here = given.resolve()
-    manifest, node = (json.loads((here / "install" / name).read_text()) for name in ("manifest.json", "node.json"))
+    manifest, node = (
+        json.loads((here / "install" / name).read_text()) for name in ("manifest.json", "node.json")
+    )
     try:
         check(manifest, node, sys.executable)
         repository = install(here, manifest, sys.executable)

@@ -1,4 +1,5 @@
-"""Making the file: the packages that the node lacks, the repository with its history, and an installer."""
+"""Making the file: the packages that the node lacks, the repository with its history, and an
+installer."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Bundle:
-    """What was made. carried: what it brings, kept: what it needs of the node's own, name → version."""
+    """What was made. carried: what it brings, kept: what it needs of the node's own, name →
+    version."""
 
     carried: Mapping[str, str]
     kept: Mapping[str, str]
@@ -31,7 +33,8 @@ class Bundle:
 
 
 def make_bundle(root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = ()) -> Bundle:
-    """Write the bundle of the project at `root` for this node. extra: requirements beyond the project's own.
+    """Write the bundle of the project at `root` for this node. extra: requirements beyond the
+    project's own.
 
     Raises HpmlError, and leaves no file, when it cannot be made.
     """
@@ -47,12 +50,18 @@ def make_bundle(root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = 
         own = packages.is_own(root)
         if not own:
             package = Path(hpml_plugins.__file__).parent
-            shutil.copytree(package, scratch / "site" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                package,
+                scratch / "site" / package.name,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
         manifest = {
             "abi": node.abi,
             "machine": node.machine,
             "libc": node.libc,
-            "counts_on": sorted({*kept, *(name for name in request.given if name in node.packages)}),
+            "counts_on": sorted(
+                {*kept, *(name for name in request.given if name in node.packages)}
+            ),
             "branches": history.branches,
             "commit": history.commit,
             "folder": "hpml-plugins" if own else "repository",
@@ -83,7 +92,9 @@ def _write(file: Path, scratch: Path) -> None:
                 archive.add(
                     scratch / name,
                     name,
-                    filter=lambda member: member.replace(uid=0, gid=0, uname="", gname="", deep=False),
+                    filter=lambda member: member.replace(
+                        uid=0, gid=0, uname="", gname="", deep=False
+                    ),
                 )
 
 
@@ -98,9 +109,12 @@ class PackedHistory:
 
 
 def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
-    """Pack these branches ("" and HEAD: the one checked out) and the tags. Raises UsageError when one is not there."""
+    """Pack these branches ("" and HEAD: the one checked out) and the tags. Raises UsageError when
+    one is not there."""
     if _ask(root, "rev-parse", "--git-dir") is None:
-        raise UsageError("not a git repository; results name commits, and asv checks them out", str(root))
+        raise UsageError(
+            "not a git repository; results name commits, and asv checks them out", str(root)
+        )
     if _ask(root, "rev-parse", "--is-shallow-repository") == "true":
         raise UsageError("the repository is a shallow clone; run git fetch --unshallow", str(root))
     own = _ask(root, "symbolic-ref", "--short", "HEAD") or "HEAD"
@@ -108,7 +122,8 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
     for name in names:
         if _ask(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}") is None:
             raise UsageError(
-                f"asv.conf.json names branch {name!r}, which is not here; git branch {name} COMMIT creates it",
+                f"asv.conf.json names branch {name!r}, which is not here; git branch {name} COMMIT"
+                " creates it",
                 str(root),
             )
     _ask(root, "bundle", "create", "-q", str(file), *names, "--tags", check=True)
@@ -116,9 +131,14 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
     warnings = []
     if changed := (_ask(root, "status", "--porcelain", check=True) or "").splitlines():
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        warnings.append(f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not travel")
+        warnings.append(
+            f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not"
+            " travel"
+        )
     if _ask(root, "rev-parse", "HEAD") != commit:
-        warnings.append(f"{names[0]} travels (asv.conf.json), not the commit that is checked out here")
+        warnings.append(
+            f"{names[0]} travels (asv.conf.json), not the commit that is checked out here"
+        )
     commits = int(_ask(root, "rev-list", "--count", commit, check=True) or 0)
     return PackedHistory(names, commit, commits, tuple(warnings))
 

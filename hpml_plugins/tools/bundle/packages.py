@@ -1,4 +1,5 @@
-"""Which packages a node needs, and their files: the node's facts, the project's requirements, resolved by uv."""
+"""Which packages a node needs, and their files: the node's facts, the project's requirements,
+resolved by uv."""
 
 from __future__ import annotations
 
@@ -28,18 +29,29 @@ EXAMPLE = "manylinux_2_28_x86_64"
 #: Gigabytes that belong to the node, with all that they bring, unless they are asked for.
 NODES_OWN = ("torch", "torchvision", "triton")
 #: What `asv run` does not need, so that a bundle does not carry it: pages are published elsewhere.
-NOT_ON_NODES = ("matplotlib", "markdown-it-py", "vl-convert-python", "js.jquery", "js.jquery_flot", "js.bootstrap")
+NOT_ON_NODES = (
+    "matplotlib",
+    "markdown-it-py",
+    "vl-convert-python",
+    "js.jquery",
+    "js.jquery_flot",
+    "js.bootstrap",
+)
 #: The glibc 2.x that uv knows by name (`uv pip compile --help`, --python-platform).
 _GLIBC_MINORS = (17, 28, *range(31, 41))
 #: What hpml-plugins runs with (pyproject.toml).
 LEAST_PYTHON = SpecifierSet(">=3.11")
-SOURCES = "it has only sources that must be compiled there; install it on the node, or leave out what needs it"
+SOURCES = (
+    "it has only sources that must be compiled there; install it on the node, or leave out what"
+    " needs it"
+)
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
     """What `ask_node` and `hpml doctor --json` print about a node's Python.
 
-    abi: cp312.  libc: "glibc 2.39", "" where it is another.  packages: name → version, "" where only the name is known.
+    abi: cp312.  libc: "glibc 2.39", "" where it is another.  packages: name → version, "" where
+    only the name is known.
     """
 
     hpml_node: int
@@ -62,7 +74,8 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 def read_node(path: Path) -> NodeFacts:
-    """Read a node's facts. Raises UsageError for anything else, and for a node that no bundle can be made for."""
+    """Read a node's facts. Raises UsageError for anything else, and for a node that no bundle can
+    be made for."""
     try:
         node = msgspec.json.decode(path.read_bytes(), type=NodeFacts)
     except OSError as error:
@@ -73,37 +86,50 @@ def read_node(path: Path) -> NodeFacts:
 
 
 def assume_node(python: str, platform: str, has: Iterable[str]) -> NodeFacts:
-    """The facts from a command line: `3.12`, `manylinux_2_28_x86_64`, names with or without `==VERSION`."""
+    """The facts from a command line: `3.12`, `manylinux_2_28_x86_64`, names with or without
+    `==VERSION`."""
     found = re.fullmatch(r"manylinux_(\d+)_(\d+)_(\w+)", platform)
     if not re.fullmatch(r"3\.\d+", python) or not found:
         raise UsageError(
             f"{python!r} on {platform!r} is not the Python and platform of a node; "
             f"for example --python 3.12 --platform {EXAMPLE}"
         )
-    packages = {str(canonicalize_name(name)): version for name, _, version in (one.partition("==") for one in has)}
+    packages = {
+        str(canonicalize_name(name)): version
+        for name, _, version in (one.partition("==") for one in has)
+    }
     abi = f"cp{python.replace('.', '')}"
-    return _usable(NodeFacts(1, python, abi, found[3], f"glibc {found[1]}.{found[2]}", packages), "")
+    return _usable(
+        NodeFacts(1, python, abi, found[3], f"glibc {found[1]}.{found[2]}", packages), ""
+    )
 
 
 def _usable(node: NodeFacts, where: str) -> NodeFacts:
     if not re.fullmatch(r"3\.\d{1,3}(\.\d+)?\S{0,20}", node.python):
-        raise UsageError(f"the node's Python is {node.python!r}; the project runs with Python 3", where)
+        raise UsageError(
+            f"the node's Python is {node.python!r}; the project runs with Python 3", where
+        )
     for name in node.packages:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,200}[A-Za-z0-9])?", name):
             raise UsageError(f"{name[:100]!r} is no name of a package; remove it", where)
     if not re.fullmatch(r"cp\d+", node.abi):
-        raise UsageError(f"the node's Python is {node.abi}; packages are built for standard CPython", where)
+        raise UsageError(
+            f"the node's Python is {node.abi}; packages are built for standard CPython", where
+        )
     if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):
         platform = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
         raise UsageError(
-            f"the node is {platform}; packages are built for x86_64 and aarch64 with glibc 2.17 or newer", where
+            f"the node is {platform}; packages are built for x86_64 and aarch64 with glibc 2.17 or"
+            " newer",
+            where,
         )
     return node
 
 
 @dataclass(frozen=True)
 class PackageRequest:
-    """What uv must resolve. preferred: name → version, used where allowed.  given: left to the node.
+    """What uv must resolve. preferred: name → version, used where allowed.  given: left to the
+    node.
 
     hashes: name==version → `--hash=…` of its files, as constraints.txt has them.
     """
@@ -118,42 +144,77 @@ class PackageRequest:
 def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
     """What the project at `root` needs on this node, by pyproject.toml and constraints.txt.
 
-    The extras that [tool.hpml] names for nodes are included; the packages that it says nodes do not need are left out.
-    extra: more requirements, which may name torch itself.
+    The extras that [tool.hpml] names for nodes are included; the packages that it says nodes do not
+    need are left out. extra: more requirements, which may name torch itself.
     Raises UsageError when the node's Python or torch is not one that the project runs with.
     """
     path = root / "pyproject.toml"
     table = _read_project(path)
     project = table.get("project", {})
-    needed = _requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)).specifier & LEAST_PYTHON
+    needed = (
+        _requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)).specifier
+        & LEAST_PYTHON
+    )
     if not needed.contains(node.python, prereleases=True):
         raise UsageError(f"the node has Python {node.python}; the project needs {needed}")
-    settings, extras = table.get("tool", {}).get("hpml", {}), project.get("optional-dependencies", {})
-    left_out = {canonicalize_name(name) for name in (*NOT_ON_NODES, *settings.get("not-on-nodes", ()))}
-    benchmarks = [text for name in settings.get("extras-on-nodes", ()) for text in extras.get(name, ())]
-    if not is_own(root):  # what builds its commits, and what hpml-plugins needs, which is carried too
+    settings, extras = (
+        table.get("tool", {}).get("hpml", {}),
+        project.get("optional-dependencies", {}),
+    )
+    left_out = {
+        canonicalize_name(name) for name in (*NOT_ON_NODES, *settings.get("not-on-nodes", ()))
+    }
+    benchmarks = [
+        text for name in settings.get("extras-on-nodes", ()) for text in extras.get(name, ())
+    ]
+    # what builds its commits, and what hpml-plugins needs, which is carried too
+    if not is_own(root):
         benchmarks += table.get("build-system", {}).get("requires", ())
-        benchmarks += [text for text in importlib.metadata.requires("hpml-plugins") or () if "extra ==" not in text]
+        benchmarks += [
+            text
+            for text in importlib.metadata.requires("hpml-plugins") or ()
+            if "extra ==" not in text
+        ]
     # the node environment builds each commit with pip, which a node's Python may lack
-    own = [_requirement(text, str(path)) for text in (*project.get("dependencies", ()), *benchmarks, "pip")]
+    own = [
+        _requirement(text, str(path))
+        for text in (*project.get("dependencies", ()), *benchmarks, "pip")
+    ]
     required = [(canonicalize_name(each.name), each) for each in own]
-    asked = [(canonicalize_name(each.name), each) for each in (_requirement(text, "--with") for text in extra)]
-    given = set() if "torch" in dict(asked) else {name for name in NODES_OWN if name not in dict(asked)}
+    asked = [
+        (canonicalize_name(each.name), each)
+        for each in (_requirement(text, "--with") for text in extra)
+    ]
+    given = (
+        set() if "torch" in dict(asked) else {name for name in NODES_OWN if name not in dict(asked)}
+    )
     if given:
         _check_torch(dict(required).get(canonicalize_name("torch")), node)
     no_torchvision = "torchvision" in given and "torchvision" not in node.packages
     # a package of unknown version is taken as it is
-    given |= {name for name, version in node.packages.items() if not version and name not in dict(asked)}
-    versions = {name: str(Version(version)) for name, version in node.packages.items() if _is_version(version)}
+    given |= {
+        name for name, version in node.packages.items() if not version and name not in dict(asked)
+    }
+    versions = {
+        name: str(Version(version))
+        for name, version in node.packages.items()
+        if _is_version(version)
+    }
     pins, hashes = _pins(root / "constraints.txt")
     preferred = {**pins, **versions}
     return PackageRequest(
         requirements=tuple(
-            str(each) for name, each in required + asked if name not in given | (left_out - dict(asked).keys())
+            str(each)
+            for name, each in required + asked
+            if name not in given | (left_out - dict(asked).keys())
         ),
         preferred={name: version for name, version in preferred.items() if name not in given},
         given=tuple(sorted(given)),
-        warnings=("the node has no torchvision: benchmarks that need it are skipped there",) if no_torchvision else (),
+        warnings=(
+            ("the node has no torchvision: benchmarks that need it are skipped there",)
+            if no_torchvision
+            else ()
+        ),
         hashes=hashes,
     )
 
@@ -164,28 +225,36 @@ def is_own(root: Path) -> bool:
 
 
 def _read_project(path: Path) -> dict[str, Any]:
-    """pyproject.toml; empty where a repository of another language, or with a setup.py, has none."""
+    """pyproject.toml; empty where a repository of another language, or with a setup.py, has
+    none."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         if isinstance(error, FileNotFoundError) and (path.parent / "registry.yaml").is_file():
             return {}
-        raise UsageError(f"{error.strerror}; run hpml bundle in the project's folder", str(path)) from None
+        raise UsageError(
+            f"{error.strerror}; run hpml bundle in the project's folder", str(path)
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"not a project: {error}", str(path)) from None
 
 
 def lacking(resolved: Mapping[str, str], node: NodeFacts) -> dict[str, str]:
-    """Those of the resolved packages, name → version, that the node has not in this version: what is carried."""
-    has = {name: Version(version) for name, version in node.packages.items() if _is_version(version)}
-    return {name: version for name, version in resolved.items() if has.get(name) != Version(version)}
+    """Those of the resolved packages, name → version, that the node has not in this version: what
+    is carried."""
+    has = {
+        name: Version(version) for name, version in node.packages.items() if _is_version(version)
+    }
+    return {
+        name: version for name, version in resolved.items() if has.get(name) != Version(version)
+    }
 
 
 def _check_torch(wanted: Requirement | None, node: NodeFacts) -> None:
     if "torch" not in node.packages:
         raise UsageError(
-            "the node has no torch, which a bundle does not carry: ask the Python that has it (load its module, name "
-            "its path), or carry gigabytes with --with torch"
+            "the node has no torch, which a bundle does not carry: ask the Python that has it (load"
+            " its module, name its path), or carry gigabytes with --with torch"
         )
     has = node.packages["torch"]
     # a vendor's 2.11.0a0+nv counts as 2.11.0
@@ -198,7 +267,9 @@ def _pins(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     lines = path.read_text().replace("\\\n", " ").splitlines() if path.is_file() else []
     pins: dict[str, str] = {}
     hashes: dict[str, str] = {}
-    for text, _, digests in (line.partition("--hash=") for line in lines if line.strip() and not line.startswith("#")):
+    for text, _, digests in (
+        line.partition("--hash=") for line in lines if line.strip() and not line.startswith("#")
+    ):
         found = _requirement(text.strip(), str(path))
         for spec in found.specifier:
             if spec.operator == "==":
@@ -224,12 +295,13 @@ def _is_version(text: str) -> bool:
 
 
 def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str, str]:
-    """The versions that the node needs, name → version. scratch: an empty folder; answer.txt in it has the hashes."""
+    """The versions that the node needs, name → version. scratch: an empty folder; answer.txt in it
+    has the hashes."""
     wanted, answer, given = scratch / "wanted.in", scratch / "answer.txt", scratch / "given.txt"
     wanted.write_text("\n".join(request.requirements))
     given.write_text("\n".join(request.given))
-    # uv keeps the versions of an output file that is already there, wherever the requirements allow it
-    # and their hashes; those of other versions are the index's
+    # uv keeps the versions of an output file that is already there, wherever the requirements allow
+    # it and their hashes; those of other versions are the index's
     pins = (f"{name}=={version}" for name, version in request.preferred.items())
     answer.write_text("\n".join(pin + request.hashes.get(pin, "") for pin in pins))
     options = ["--generate-hashes", "--no-header", "--no-annotate", "--excludes", str(given)]
@@ -238,21 +310,37 @@ def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str
 
 
 def unpack(packages: Mapping[str, str], node: NodeFacts, site: Path) -> None:
-    """Put these packages for the node's Python into the folder `site`; pure Python sources are built here.
+    """Put these packages for the node's Python into the folder `site`; pure Python sources are
+    built here.
 
     What `resolve` left beside it has the hashes, which every file must have.
     """
     wanted, answer = site.with_name("carried.txt"), site.with_name("answer.txt")
     wanted.write_text("\n".join(f"{name}=={version}" for name, version in packages.items()))
     site.mkdir()
-    options = ["--no-deps", "--link-mode", "copy", "--target", str(site), "--requirements", str(wanted)]
+    options = [
+        "--no-deps",
+        "--link-mode",
+        "copy",
+        "--target",
+        str(site),
+        "--requirements",
+        str(wanted),
+    ]
     hashes = ["--require-hashes", "--constraints", str(answer)]
     _uv("install", "--python", sys.executable, *options, *hashes, node=node)
     for wheel in site.glob("*.dist-info/WHEEL"):
-        tags = [line.partition(":")[2].strip() for line in wheel.read_text().splitlines() if line.startswith("Tag:")]
-        # uv refuses what does not fit the node, but takes a compiled wheel of this machine for any of the same Python
+        tags = [
+            line.partition(":")[2].strip()
+            for line in wheel.read_text().splitlines()
+            if line.startswith("Tag:")
+        ]
+        # uv refuses what does not fit the node, but takes a compiled wheel of this machine for any
+        # of the same Python
         if tags and all(tag.rpartition("-")[2].startswith("linux_") for tag in tags):
-            raise UsageError(f"{_no_wheel(wheel.parent.name.removesuffix('.dist-info'), node)}: {SOURCES}")
+            raise UsageError(
+                f"{_no_wheel(wheel.parent.name.removesuffix('.dist-info'), node)}: {SOURCES}"
+            )
     shutil.rmtree(site / "bin", ignore_errors=True)  # its scripts name this machine's Python
     (site / ".lock").unlink(missing_ok=True)
 
@@ -264,13 +352,20 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         found = shutil.which("uv")
     if not found:
-        raise UsageError("uv is not installed; it resolves the node's packages: python3 -m pip install uv")
+        raise UsageError(
+            "uv is not installed; it resolves the node's packages: python3 -m pip install uv"
+        )
     return found
 
 
 def _uv(action: str, *args: str, node: NodeFacts) -> None:
     minor = max(known for known in _GLIBC_MINORS if (2, known) <= node.glibc)
-    target = ["--python-version", node.minor, "--python-platform", f"{node.machine}-manylinux_2_{minor}"]
+    target = [
+        "--python-version",
+        node.minor,
+        "--python-platform",
+        f"{node.machine}-manylinux_2_{minor}",
+    ]
     done = subprocess.run(
         [find_uv(), "pip", action, "--quiet", *target, *args],
         env={**os.environ, "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"},
@@ -287,10 +382,18 @@ def explain(stderr: str, node: NodeFacts) -> str:
     lines = [line.strip() for line in stderr.splitlines()]
     causes = [line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")]
     errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
-    if fetched := next((line for line in [*errors, *causes] if line.startswith("Failed to fetch")), None):
-        return f"no package index answers ({fetched}); hpml bundle needs a network or a warm cache, the node does not"
+    if fetched := next(
+        (line for line in [*errors, *causes] if line.startswith("Failed to fetch")), None
+    ):
+        return (
+            f"no package index answers ({fetched}); hpml bundle needs a network or a warm cache,"
+            " the node does not"
+        )
     if wrong := next((line for line in causes if line.startswith("Hash mismatch")), None):
-        return f"{wrong}: the package index has another file than the one that was tried; make pins renews the hashes"
+        return (
+            f"{wrong}: the package index has another file than the one that was tried; make pins"
+            " renews the hashes"
+        )
     if errors and "uild" in errors[0] and "`" in errors[0]:
         return f"{_no_wheel(errors[0].split('`')[1], node)}: {SOURCES}"
     return f"no packages fit the node: {' '.join([*errors[:1], *causes[-1:]]) or stderr}"

@@ -1,4 +1,5 @@
-"""Checking a plugin before its numbers are trusted: `hpml check`, `hpml_plugins.testing.check_plugin`."""
+"""Checking a plugin before its numbers are trusted: `hpml check`,
+`hpml_plugins.testing.check_plugin`."""
 
 from hpml_plugins.tools.check.check import check, find_plugin
 

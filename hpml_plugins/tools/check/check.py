@@ -45,29 +45,41 @@ def find_plugin(name: str, registry: Path = Path("registry.yaml")) -> CheckedPlu
         if not Path(name).is_file():
             raise UsageError(f"{name}: no such file")
         path = Path(name).resolve()
-        return CheckedPlugin(PluginSource(plugin_name(path.stem), path=str(path)), str(here), file=name)
+        return CheckedPlugin(
+            PluginSource(plugin_name(path.stem), path=str(path)), str(here), file=name
+        )
     if name in importlib.metadata.entry_points(group=GROUP).names:
         return CheckedPlugin(PluginSource(plugin_name(name), entry_point=name), str(here))
     source = PluginSource(plugin_name(name), module=name)
     if not all(part.isidentifier() for part in name.split(".")) or not locate(source, here).file:
-        known = [entry.name for entry in read_registry(registry).plugins] if registry.is_file() else []
-        what = f"{name!r} is no plugin of {registry}, no file, no entry point and no module; {nearest(name, known)}"
+        known = (
+            [entry.name for entry in read_registry(registry).plugins] if registry.is_file() else []
+        )
+        what = (
+            f"{name!r} is no plugin of {registry}, no file, no entry point and no module;"
+            f" {nearest(name, known)}"
+        )
         raise UsageError(what)
     return CheckedPlugin(source, str(here))
 
 
-def check(plugin: CheckedPlugin, *, limit: float = 120.0, most: int | None = MOST_POINTS) -> Iterator[Finding]:
-    """Load the plugin twice in fresh processes, measure its points in another, and hold all of it to the rules.
+def check(
+    plugin: CheckedPlugin, *, limit: float = 120.0, most: int | None = MOST_POINTS
+) -> Iterator[Finding]:
+    """Load the plugin twice in fresh processes, measure its points in another, and hold all of it
+    to the rules.
 
-    limit: s for measuring points; those not reached are named.  most: points of each benchmark, None for all of them;
-    see `sample_points`. Nothing of the plugin is imported into this process.
+    limit: s for measuring points; those not reached are named.  most: points of each benchmark,
+    None for all of them; see `sample_points`. Nothing of the plugin is imported into this process.
     """
     loads = []
     for seed in ("1", "2"):
         code, output, errors = _run("load", plugin, PYTHONHASHSEED=seed, timeout=_LOADING)
         if code != 0:
             text = one_line(errors)[-300:]
-            yield Finding("loads", "broken", f"the process that imported it {code}: {text}".rstrip(": "))
+            yield Finding(
+                "loads", "broken", f"the process that imported it {code}: {text}".rstrip(": ")
+            )
             return
         loads.append(msgspec.json.decode(output, type=Loaded))
     yield from judge_loading(*loads)
@@ -76,23 +88,38 @@ def check(plugin: CheckedPlugin, *, limit: float = 120.0, most: int | None = MOS
     yield from judge_definition(loads[0], Path(plugin.folder, "results"))
     simulated = {} if detect_node().gpus else {"NUMBA_ENABLE_CUDASIM": "1"}
     options = [str(limit), *([] if most is None else [str(most)])]
-    code, output, errors = _run("points", plugin, *options, timeout=2 * limit + _LOADING, **simulated)
+    code, output, errors = _run(
+        "points", plugin, *options, timeout=2 * limit + _LOADING, **simulated
+    )
     tried = [msgspec.json.decode(line, type=Tried) for line in output.splitlines()]
     yield from judge_points(plugin, loads[0], tried, most)
     if code != 0:
         yield Finding("points", "broken", f"measuring them {code}: {one_line(errors)[-300:]}")
 
 
-def _run(task: str, plugin: CheckedPlugin, *args: str, timeout: float, **env: str) -> tuple[int | str, str, str]:
-    """Exit status (or how it ended, in words), the complete lines of stdout, and stderr of the worker."""
+def _run(
+    task: str, plugin: CheckedPlugin, *args: str, timeout: float, **env: str
+) -> tuple[int | str, str, str]:
+    """Exit status (or how it ended, in words), the complete lines of stdout, and stderr of the
+    worker."""
     spelled = msgspec.json.encode(plugin).decode()
     command = [sys.executable, "-m", "hpml_plugins.tools.check.worker", task, spelled, *args]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **env}
     try:
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            command, env=variables, capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired as stuck:
-        out = stuck.stdout if isinstance(stuck.stdout, str) else (stuck.stdout or b"").decode(errors="replace")
+        out = (
+            stuck.stdout
+            if isinstance(stuck.stdout, str)
+            else (stuck.stdout or b"").decode(errors="replace")
+        )
         return f"was not done after {timeout:g} s", out[: out.rfind("\n") + 1], ""
     if done.returncode == 0:
         return 0, done.stdout, done.stderr
-    return f"ended with exit status {done.returncode}", done.stdout[: done.stdout.rfind("\n") + 1], done.stderr
+    return (
+        f"ended with exit status {done.returncode}",
+        done.stdout[: done.stdout.rfind("\n") + 1],
+        done.stderr,
+    )

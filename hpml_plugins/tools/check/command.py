@@ -12,16 +12,30 @@ from hpml_plugins.tools.check.judging import MOST_POINTS
 
 @click.command("check")
 @click.argument("plugin")
-@click.option("--limit", type=Positive(), default=120.0, show_default=True, help="Seconds for measuring points.")
-@click.option("--all", "every", is_flag=True, help=f"Measure every point, not {MOST_POINTS} of each benchmark.")
+@click.option(
+    "--limit",
+    type=Positive(),
+    default=120.0,
+    show_default=True,
+    help="Seconds for measuring points.",
+)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help=f"Measure every point, not {MOST_POINTS} of each benchmark.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def command(settings: Settings, plugin: str, limit: float, every: bool, as_json: bool) -> int:
-    """Check PLUGIN: a name of the registry, a file, an entry point or a module. It is imported and measured.
+    """Check PLUGIN: a name of the registry, a file, an entry point or a module. It is imported and
+    measured.
 
     Exit status 1 when something must be fixed.
     """
     most = None if every else MOST_POINTS
-    broken = show_findings(check(find_plugin(plugin, settings.registry), limit=limit, most=most), as_json)
+    broken = show_findings(
+        check(find_plugin(plugin, settings.registry), limit=limit, most=most), as_json
+    )
     warn(f"{broken} to fix" if broken else "nothing to fix")
     return 1 if broken else 0

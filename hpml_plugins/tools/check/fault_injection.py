@@ -1,4 +1,5 @@
-"""Wrong results, to see whether a plugin's check notices: what it passes through `bench.result` is corrupted."""
+"""Wrong results, to see whether a plugin's check notices: what it passes through `bench.result` is
+corrupted."""
 
 from __future__ import annotations
 
@@ -10,14 +11,20 @@ Fault = Literal["off", "nan"]
 
 
 def corrupted(value: Any, fault: Fault) -> Any:
-    """A corrupted copy of a result: a number, text, bytes, a sequence, a mapping, a NumPy array or a torch tensor.
+    """A corrupted copy of a result: a number, text, bytes, a sequence, a mapping, a NumPy array or
+    a torch tensor.
 
-    Whole numbers, text and bytes have no NaN and are off for either fault. Raises TypeError for anything else.
+    Whole numbers, text and bytes have no NaN and are off for either fault. Raises TypeError for
+    anything else.
     """
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return float("nan") if fault == "nan" and isinstance(value, float) else value + type(value)(value * 0.1 + 1)
+        return (
+            float("nan")
+            if fault == "nan" and isinstance(value, float)
+            else value + type(value)(value * 0.1 + 1)
+        )
     if isinstance(value, str):
         return value + "?" if not value[:1].isdigit() else "9" + value
     if isinstance(value, bytes):
@@ -28,7 +35,10 @@ def corrupted(value: Any, fault: Fault) -> Any:
         return type(value)(corrupted(each, fault) for each in value)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return _array(value, fault)
-    raise TypeError(f"bench.result cannot corrupt a {type(value).__name__}; hand it the numbers that are checked")
+    raise TypeError(
+        f"bench.result cannot corrupt a {type(value).__name__}; hand it the numbers that are"
+        " checked"
+    )
 
 
 def _array(value: Any, fault: Fault) -> Any:

@@ -22,7 +22,8 @@ RESULT = "pass what is checked through bench.result(...), which `hpml check` cor
 
 
 class CheckedPlugin(msgspec.Struct, frozen=True):
-    """A plugin's source, and the folder that its path is relative to, which is also where results/ may be.
+    """A plugin's source, and the folder that its path is relative to, which is also where results/
+    may be.
 
     file: of a plugin that is in no registry, as `hpml run` takes it.
     """
@@ -33,7 +34,8 @@ class CheckedPlugin(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What loading gave. seconds: CPU time.  findings: what is wrong with the plugin as it stands in that process."""
+    """What loading gave. seconds: CPU time.  findings: what is wrong with the plugin as it stands
+    in that process."""
 
     error: str
     seconds: float
@@ -42,7 +44,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct):
-    """What a point did. imports: top-level modules of other distributions that the plugin's own files import.
+    """What a point did. imports: top-level modules of other distributions that the plugin's own
+    files import.
 
     programs: those that its files start.  results: how many values went through `bench.result`.
     """
@@ -53,10 +56,11 @@ class Observed(msgspec.Struct):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """One point measured. fault: which was injected, or "".  relaxed: without the GPUs that it asks for.
+    """One point measured. fault: which was injected, or "".  relaxed: without the GPUs that it asks
+    for.
 
-    unfinished: the check's time ended it and not its own timeout.  observed: of imports and programs those that its
-    `Requires` does not name; None where it never started.
+    unfinished: the check's time ended it and not its own timeout.  observed: of imports and
+    programs those that its `Requires` does not name; None where it never started.
     """
 
     record: Record
@@ -72,17 +76,25 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 def sample_points(grid: Grid, most: int | None = MOST_POINTS) -> list[Params]:
-    """The points of a grid that are measured, the smallest first; the same each time. most: None for all of them.
+    """The points of a grid that are measured, the smallest first; the same each time. most: None
+    for all of them.
 
-    The others take values of every parameter from its whole range: numbers ascending, the rest as declared. No more
-    are taken than the longest parameter has values.
+    The others take values of every parameter from its whole range: numbers ascending, the rest as
+    declared. No more are taken than the longest parameter has values.
     """
     ordered = {
-        name: sorted(values, key=natural_key) if all(str(value)[:1].isdigit() for value in values) else list(values)
+        name: (
+            sorted(values, key=natural_key)
+            if all(str(value)[:1].isdigit() for value in values)
+            else list(values)
+        )
         for name, values in grid.items()
     }
     if most is None:
-        return [dict(zip(ordered, values, strict=True)) for values in itertools.product(*ordered.values())]
+        return [
+            dict(zip(ordered, values, strict=True))
+            for values in itertools.product(*ordered.values())
+        ]
     count = min(most, max(map(len, ordered.values()), default=1))
     chosen = [
         {name: values[_spread(number, count, len(values))] for name, values in ordered.items()}
@@ -94,13 +106,15 @@ def sample_points(grid: Grid, most: int | None = MOST_POINTS) -> list[Params]:
 def points_to_try(most: int | None, *, relaxed: bool) -> int | None:
     """How many points of a benchmark are measured.
 
-    relaxed: without the GPU that it asks for, by a simulator that takes minutes for a large point: one.
+    relaxed: without the GPU that it asks for, by a simulator that takes minutes for a large point:
+    one.
     """
     return 1 if relaxed and most is not None else most
 
 
 def _spread(number: int, count: int, values: int) -> int:
-    """Which of `values` the point of this number takes: in turn where they are few, else evenly over all of them."""
+    """Which of `values` the point of this number takes: in turn where they are few, else evenly
+    over all of them."""
     return number % values if values < count else round(number * (values - 1) / max(count - 1, 1))
 
 
@@ -110,18 +124,32 @@ def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
         yield Finding("loads", "broken", first.error)
         return
     count = len(first.benchmarks)
-    yield Finding("loads", "ok", f"{count} benchmarks; names, units, directions, grids and signatures hold")
+    yield Finding(
+        "loads", "ok", f"{count} benchmarks; names, units, directions, grids and signatures hold"
+    )
     for benchmark in first.benchmarks:
         if not benchmark.description:
-            yield Finding(benchmark.name, "warning", "has no description", "Benchmark(..., description='one sentence')")
+            yield Finding(
+                benchmark.name,
+                "warning",
+                "has no description",
+                "Benchmark(..., description='one sentence')",
+            )
     seconds = min(first.seconds, second.seconds)
     if seconds > IMPORT_COST:
-        yield Finding("import", "warning", f"takes {seconds:.2f} s", f"stay below {IMPORT_COST} s: import in measure")
+        yield Finding(
+            "import",
+            "warning",
+            f"takes {seconds:.2f} s",
+            f"stay below {IMPORT_COST} s: import in measure",
+        )
     else:
         yield Finding("import", "ok", f"{seconds * 1e3:.0f} ms")
     yield from first.findings
     if first.benchmarks == second.benchmarks:
-        yield Finding("determinism", "ok", "the same names, versions, metrics and grids in two processes")
+        yield Finding(
+            "determinism", "ok", "the same names, versions, metrics and grids in two processes"
+        )
     else:
         differing = _difference(first.benchmarks, second.benchmarks)
         fix = "no sets, dates or random numbers in names, versions and grids"
@@ -139,19 +167,36 @@ def _difference(first: Sequence[Declared], second: Sequence[Declared]) -> str:
 
 
 def judge_definition(loaded: Loaded, results: Path) -> Iterator[Finding]:
-    """What asv recorded under the same version must have the same parameters, units and directions."""
+    """What asv recorded under the same version must have the same parameters, units and
+    directions."""
     file = results / "benchmarks.json"
     if not (recorded := read_object_or_empty(file)):
         yield Finding("version", "missing", f"no {file} to compare with: nothing was recorded yet")
         return
     for benchmark in loaded.benchmarks:
         same = {"benchmark": benchmark.name, "version": benchmark.version}
-        old = [each for each in recorded.values() if isinstance(each, dict) and same.items() <= each.items()]
+        old = [
+            each
+            for each in recorded.values()
+            if isinstance(each, dict) and same.items() <= each.items()
+        ]
         if changed := list(_changed(benchmark, old)):
-            fix = f"give {benchmark.name} another version than {benchmark.version!r}, or undo the change"
-            yield Finding("version", "broken", f"{benchmark.name}: {'; '.join(changed)} since it was recorded", fix)
+            fix = (
+                f"give {benchmark.name} another version than {benchmark.version!r}, or undo the"
+                " change"
+            )
+            yield Finding(
+                "version",
+                "broken",
+                f"{benchmark.name}: {'; '.join(changed)} since it was recorded",
+                fix,
+            )
         elif old:
-            yield Finding("version", "ok", f"{benchmark.name}: as recorded under version {benchmark.version!r}")
+            yield Finding(
+                "version",
+                "ok",
+                f"{benchmark.name}: as recorded under version {benchmark.version!r}",
+            )
 
 
 def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -164,11 +209,17 @@ def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterato
         elif now[name] != was and (now[name][0] != was[0] or None not in (now[name][1], was[1])):
             yield f"metric {name} was [{was[0]}, {was[1]}], is [{now[name][0]}, {now[name][1]}]"
     if recorded and (old_names := list(recorded[0].get("param_names", []))) != list(benchmark.grid):
-        yield f"parameters were {', '.join(old_names) or 'none'}, are {', '.join(benchmark.grid) or 'none'}"
+        yield (
+            f"parameters were {', '.join(old_names) or 'none'}, are"
+            f" {', '.join(benchmark.grid) or 'none'}"
+        )
 
 
-def judge_points(plugin: CheckedPlugin, loaded: Loaded, tried: Sequence[Tried], most: int | None) -> Iterator[Finding]:
-    """What measuring gave, whether the check noticed a corrupted result, and whether what was used was declared.
+def judge_points(
+    plugin: CheckedPlugin, loaded: Loaded, tried: Sequence[Tried], most: int | None
+) -> Iterator[Finding]:
+    """What measuring gave, whether the check noticed a corrupted result, and whether what was used
+    was declared.
 
     most: how many points were to be measured, see `sample_points`.
     """
@@ -182,7 +233,9 @@ def judge_points(plugin: CheckedPlugin, loaded: Loaded, tried: Sequence[Tried], 
         yield from _declared(benchmark.name, plain)
 
 
-def _measured(benchmark: Declared, plain: Sequence[Tried], name: str, chosen: int) -> Iterator[Finding]:
+def _measured(
+    benchmark: Declared, plain: Sequence[Tried], name: str, chosen: int
+) -> Iterator[Finding]:
     """name: what `hpml run` takes.  chosen: how many points were to be measured."""
     total = len(list(benchmark.points()))
     failed = [each for each in plain if each.status == "failed"]
@@ -193,12 +246,18 @@ def _measured(benchmark: Declared, plain: Sequence[Tried], name: str, chosen: in
             what = f"not tried: it wants a GPU, and without one {message}"
             yield Finding(benchmark.name, "warning", what, "check on a GPU node")
         else:
-            choices = "".join(f" -p {key}={spell_choice(value)}" for key, value in each.record.params.items())
+            choices = "".join(
+                f" -p {key}={spell_choice(value)}" for key, value in each.record.params.items()
+            )
             fix = f"`hpml --debug run {name}{choices}` shows what the point printed"
             yield Finding(benchmark.name, "broken", message, fix)
     if reasons := {each.record.reason for each in plain if each.status == "skipped"}:
         count = sum(each.status == "skipped" for each in plain)
-        yield Finding(benchmark.name, "missing", f"{count} points are skipped here: {'; '.join(sorted(reasons))}")
+        yield Finding(
+            benchmark.name,
+            "missing",
+            f"{count} points are skipped here: {'; '.join(sorted(reasons))}",
+        )
     measured = sum(each.status == "ok" for each in plain)
     left = chosen - sum(each.status != "unfinished" for each in plain)
     more = (
@@ -207,7 +266,12 @@ def _measured(benchmark: Declared, plain: Sequence[Tried], name: str, chosen: in
         else "; --all measures the others" * (measured < total)
     )
     if measured == 0 and any(each.status == "unfinished" for each in plain):
-        yield Finding(benchmark.name, "warning", "no point was done in the time", "hpml check --limit gives more")
+        yield Finding(
+            benchmark.name,
+            "warning",
+            "no point was done in the time",
+            "hpml check --limit gives more",
+        )
     elif measured:
         yield Finding(benchmark.name, "ok", f"{measured} of {total} points measured{more}")
 
@@ -217,22 +281,41 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
         return
     if unchecked := [each for each in plain if not each.record.checks]:
         what = f"{len(unchecked)} points were measured without any bench.check"
-        yield Finding(name, "broken", what, "bench.check(result agrees with a reference, 'what differs')")
+        yield Finding(
+            name, "broken", what, "bench.check(result agrees with a reference, 'what differs')"
+        )
         return
     faulty = {each.fault: each for each in tried if each.fault}
-    noticed = {fault: each.record.reason.startswith("check failed") for fault, each in faulty.items()}
+    noticed = {
+        fault: each.record.reason.startswith("check failed") for fault, each in faulty.items()
+    }
     if "nan" in noticed:
         if noticed["off"]:
             yield Finding(name, "ok", "its check fails for a corrupted result")
         elif faulty["off"].status != "ok":
-            what = f"a corrupted result ended otherwise than by its check: {faulty['off'].record.reason}"
+            what = (
+                "a corrupted result ended otherwise than by its check:"
+                f" {faulty['off'].record.reason}"
+            )
             yield Finding(name, "warning", what, RESULT)
         elif noticed["nan"]:
-            yield Finding(name, "warning", "its check notices NaN but not a result 10 % off", "tighten its tolerance")
+            yield Finding(
+                name,
+                "warning",
+                "its check notices NaN but not a result 10 % off",
+                "tighten its tolerance",
+            )
         else:
-            yield Finding(name, "broken", "its check passes for a corrupted result", "compare with a reference")
+            yield Finding(
+                name,
+                "broken",
+                "its check passes for a corrupted result",
+                "compare with a reference",
+            )
     elif faulty:
-        yield Finding(name, "warning", "whether its check notices a wrong result could not be tried", RESULT)
+        yield Finding(
+            name, "warning", "whether its check notices a wrong result could not be tried", RESULT
+        )
 
 
 def _declared(name: str, plain: Sequence[Tried]) -> Iterator[Finding]:
@@ -242,10 +325,17 @@ def _declared(name: str, plain: Sequence[Tried]) -> Iterator[Finding]:
     modules = sorted({module for each in observed for module in each.imports})
     programs = sorted({program for each in observed for program in each.programs})
     if modules:
-        fix = f"Requires(modules=({', '.join(map(repr, modules))},)), so that a node without is skipped"
-        yield Finding(name, "broken", f"imports {', '.join(modules)}, which it does not require", fix)
+        fix = (
+            f"Requires(modules=({', '.join(map(repr, modules))},)), so that a node without is"
+            " skipped"
+        )
+        yield Finding(
+            name, "broken", f"imports {', '.join(modules)}, which it does not require", fix
+        )
     if programs:
         fix = f"Requires(tools=({', '.join(map(repr, programs))},)), unless it skips by itself"
-        yield Finding(name, "warning", f"starts {', '.join(programs)}, which it does not require", fix)
+        yield Finding(
+            name, "warning", f"starts {', '.join(programs)}, which it does not require", fix
+        )
     if not modules and not programs:
         yield Finding(name, "ok", "all that it imports and starts is required")

@@ -1,4 +1,5 @@
-"""Run in a fresh process: load one plugin, or measure its points as they are and with faults; report it as JSON."""
+"""Run in a fresh process: load one plugin, or measure its points as they are and with faults;
+report it as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +32,14 @@ from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
 from hpml_plugins.tools.check.fault_injection import Fault, corrupted
-from hpml_plugins.tools.check.judging import CheckedPlugin, Loaded, Observed, Tried, points_to_try, sample_points
+from hpml_plugins.tools.check.judging import (
+    CheckedPlugin,
+    Loaded,
+    Observed,
+    Tried,
+    points_to_try,
+    sample_points,
+)
 from hpml_plugins.workloads.datasets import SOURCES
 
 HEAVY = (*SHARED, "pandas", "tensorflow", "jax")
@@ -54,7 +62,9 @@ def load(checked: CheckedPlugin) -> Loaded:
         "changes the working directory": Path.cwd() != folder,
         "changes environment variables": dict(os.environ) != variables,
         "starts threads": threading.active_count() > 1,
-        "handles signals": any(signal.getsignal(number) is not handler for number, handler in handlers.items()),
+        "handles signals": any(
+            signal.getsignal(number) is not handler for number, handler in handlers.items()
+        ),
     }
     if heavy := sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY)):
         effects[f"imports {', '.join(heavy)}"] = True
@@ -67,9 +77,15 @@ def load(checked: CheckedPlugin) -> Loaded:
     return Loaded(
         error=str(plugin.error or ""),
         seconds=seconds,
-        benchmarks=[Declared.of(each, PluginEntry(plugin.entry.name)) for each in plugin.benchmarks],
+        benchmarks=[
+            Declared.of(each, PluginEntry(plugin.entry.name)) for each in plugin.benchmarks
+        ],
         findings=[
-            *(Finding("import", "broken", f"{what} when loaded", in_measure) for what, seen in effects.items() if seen),
+            *(
+                Finding("import", "broken", f"{what} when loaded", in_measure)
+                for what, seen in effects.items()
+                if seen
+            ),
             *(Finding("hooks", "broken", problem) for problem in problems),
             *_constant_checks(checked),
         ],
@@ -77,7 +93,8 @@ def load(checked: CheckedPlugin) -> Loaded:
 
 
 def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
-    """Where the plugin's files call `….check(True, …)`, or with another constant, which checks nothing."""
+    """Where the plugin's files call `….check(True, …)`, or with another constant, which checks
+    nothing."""
     file = locate(checked.source, Path(checked.folder)).file
     if file is None:
         return
@@ -95,7 +112,8 @@ def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
 
 
 def try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Iterator[Tried]:
-    """The smallest point of each benchmark as it is and with faults; then others until `limit` s have passed.
+    """The smallest point of each benchmark as it is and with faults; then others until `limit` s
+    have passed.
 
     most: how many of each, see `sample_points`.
     """
@@ -103,7 +121,10 @@ def try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Iterat
     file = locate(checked.source, Path(checked.folder)).file or Path(checked.folder)
     node = detect_node()
     context = Context(node=node, plugin=checked.source.name, watch=False, plan=PLAN)
-    relaxed = {each.name: not node.gpus and _without_gpus(each).requires != each.requires for each in plugin.benchmarks}
+    relaxed = {
+        each.name: not node.gpus and _without_gpus(each).requires != each.requires
+        for each in plugin.benchmarks
+    }
     chosen = [
         (
             _without_gpus(each) if relaxed[each.name] else each,
@@ -142,7 +163,8 @@ def try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Iterat
 
 
 def _without_gpus(benchmark: Benchmark) -> Benchmark:
-    """Without its requirement of GPUs, so that it can be tried on a CPU or in numba's CUDA simulator."""
+    """Without its requirement of GPUs, so that it can be tried on a CPU or in numba's CUDA
+    simulator."""
     return replace(benchmark, requires=replace(benchmark.requires, gpus=0, gpu_memory=0))
 
 
@@ -158,7 +180,8 @@ def with_dependencies(modules: set[str]) -> set[str]:
 
 
 def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmark:
-    """The benchmark with a `measure` that injects the fault and adds what it observed as a warning of the Record."""
+    """The benchmark with a `measure` that injects the fault and adds what it observed as a warning
+    of the Record."""
 
     @functools.wraps(benchmark.measure)
     def measure(bench: Any, **params: Any) -> Any:
@@ -173,7 +196,9 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
             with observing(file, seen):
                 return benchmark.measure(bench, **params)
         finally:
-            seen.imports -= with_dependencies({module.partition(".")[0] for module in benchmark.requires.modules})
+            seen.imports -= with_dependencies(
+                {module.partition(".")[0] for module in benchmark.requires.modules}
+            )
             seen.programs -= {Path(tool).name for tool in benchmark.requires.tools}
             bench.warn(_MARK + msgspec.json.encode(seen).decode())
 
@@ -181,7 +206,10 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
 
 
 #: Modules through which a plugin starts a program: `subprocess`, and those of `Bench.run_program`.
-_STARTERS = ("subprocess", *(f"hpml_plugins.measure.{name}" for name in ("program", "sampling", "bench")))
+_STARTERS = (
+    "subprocess",
+    *(f"hpml_plugins.measure.{name}" for name in ("program", "sampling", "bench")),
+)
 
 
 @contextlib.contextmanager
@@ -199,9 +227,15 @@ def observing(file: Path, seen: Observed) -> Iterator[None]:
         path = Path(name or "/").resolve()
         return path == file or (not alone and path.is_relative_to(file.parent))
 
-    def observed_import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+    def observed_import(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
         module, top = plain_import(name, globals, locals, fromlist, level), name.partition(".")[0]
-        foreign = level == 0 and top not in ignored and not is_own(getattr(sys.modules.get(top), "__file__", None))
+        foreign = (
+            level == 0
+            and top not in ignored
+            and not is_own(getattr(sys.modules.get(top), "__file__", None))
+        )
         if foreign and is_own((globals or {}).get("__file__")):
             seen.imports.add(top)
         return module
@@ -215,7 +249,9 @@ def observing(file: Path, seen: Observed) -> Iterator[None]:
         program = str(args[0] or (args[1] or ["?"])[0])
         on_path = shutil.which(Path(program).name)
         # A file that is not on the PATH is the plugin's own: it brings it or has compiled it.
-        named = os.sep not in program or (on_path and Path(program).resolve() == Path(on_path).resolve())
+        named = os.sep not in program or (
+            on_path and Path(program).resolve() == Path(on_path).resolve()
+        )
         if is_own(frame.f_globals.get("__file__")) and program != sys.executable and named:
             seen.programs.add(Path(program).name)
 

@@ -1,4 +1,5 @@
-"""All nodes of all GPU types with one command: jobs for the targets of cluster.yaml, submitted to Slurm by submitit.
+"""All nodes of all GPU types with one command: jobs for the targets of cluster.yaml, submitted to
+Slurm by submitit.
 
 Without Slurm, and without a cluster.yaml, the same command measures here.
 """

@@ -1,4 +1,5 @@
-"""`hpml submit`: one job for each target of cluster.yaml, or a run here. `hpml jobs`: the state of these jobs."""
+"""`hpml submit`: one job for each target of cluster.yaml, or a run here. `hpml jobs`: the state of
+these jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 #: The profile of the same few points at every commit: the default where a registry has it.
 CORE = "core"
 _CLUSTER = click.option(
-    "--cluster", "file", type=click.Path(path_type=Path), help="The file of targets; default: cluster.yaml."
+    "--cluster",
+    "file",
+    type=click.Path(path_type=Path),
+    help="The file of targets; default: cluster.yaml.",
 )
 
 
@@ -27,12 +31,25 @@ _CLUSTER = click.option(
 @click.argument("names", nargs=-1, metavar="[TARGET]...")
 @_CLUSTER
 @click.option(
-    "--commits", default="", metavar="NEW|ALL|RANGE", help="Commits to measure; default: the newest of each branch."
+    "--commits",
+    default="",
+    metavar="NEW|ALL|RANGE",
+    help="Commits to measure; default: the newest of each branch.",
 )
-@click.option("--profile", help="The profile to measure; default: HPML_PROFILE, else core, else full.")
-@click.option("--bench", multiple=True, metavar="REGEX", help="Only these benchmarks, as asv run --bench.")
-@click.option("--skip-existing", is_flag=True, help="Continue after a job that was cancelled or lost: keep its points.")
-@click.option("--dry-run", is_flag=True, help="Print what would be given to sbatch; submit nothing.")
+@click.option(
+    "--profile", help="The profile to measure; default: HPML_PROFILE, else core, else full."
+)
+@click.option(
+    "--bench", multiple=True, metavar="REGEX", help="Only these benchmarks, as asv run --bench."
+)
+@click.option(
+    "--skip-existing",
+    is_flag=True,
+    help="Continue after a job that was cancelled or lost: keep its points.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would be given to sbatch; submit nothing."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def submit(
@@ -48,10 +65,10 @@ def submit(
 ) -> int:
     """Measure on each TARGET of cluster.yaml through Slurm, or here.
 
-    One job per TARGET runs `asv run` there. Without a TARGET the command shows what it would measure on all of
-    them, and asks first. Without a cluster.yaml it measures here, in this terminal, until it is done or
-    interrupted. A job that meets its time limit, or whose node is preempted or fails, is restarted and continues
-    where it stopped. Watch with `hpml jobs`.
+    One job per TARGET runs `asv run` there. Without a TARGET the command shows what it would
+    measure on all of them, and asks first. Without a cluster.yaml it measures here, in this
+    terminal, until it is done or interrupted. A job that meets its time limit, or whose node is
+    preempted or fails, is restarted and continues where it stopped. Watch with `hpml jobs`.
     """
     from hpml_plugins.asv import read_configuration
     from hpml_plugins.errors import UsageError
@@ -63,16 +80,24 @@ def submit(
 
     project = settings.registry.resolve().parent
     registry = read_registry(settings.registry)
-    profile = profile or os.environ.get(PROFILE_VARIABLE) or (CORE if CORE in registry.profiles else EVERYTHING)
+    profile = (
+        profile
+        or os.environ.get(PROFILE_VARIABLE)
+        or (CORE if CORE in registry.profiles else EVERYTHING)
+    )
     if profile not in registry.profiles:
         raise UsageError(f"no profile {profile!r}; there are {', '.join(registry.profiles)}")
     conf = read_configuration(project / "asv.conf.json")
     cluster = find_cluster(project, file)
-    request = RunRequest(str(project), str(project / conf.results_dir), profile, bench, skip_existing)
+    request = RunRequest(
+        str(project), str(project / conf.results_dir), profile, bench, skip_existing
+    )
     planned: list[tuple[Target, list[str]]] = []
     for target in cluster.choose(names):
         measured = submitting.measured_commits(project / conf.results_dir, target.machine_name)
-        chosen = submitting.commits_to_measure(project, [name or "" for name in conf.branches], commits, measured)
+        chosen = submitting.commits_to_measure(
+            project, [name or "" for name in conf.branches], commits, measured
+        )
         say(f"{'# ' * dry_run}{submitting.describe_plan(target, len(chosen), request)}")
         if dry_run and chosen:
             folder = submitting.new_folder(Path(cluster.jobs), target.name)
@@ -81,7 +106,9 @@ def submit(
             planned.append((target, chosen))
     if planned and not (names or yes) and not _confirm():
         return 0
-    failures = [_submit_one(target, chosen, request, Path(cluster.jobs)) for target, chosen in planned]
+    failures = [
+        _submit_one(target, chosen, request, Path(cluster.jobs)) for target, chosen in planned
+    ]
     return 1 if any(failures) else 0
 
 
@@ -90,12 +117,15 @@ def _confirm() -> bool:
     from hpml_plugins.errors import UsageError
 
     if not sys.stdin.isatty():
-        raise UsageError("no TARGET is named, so all of the above would be measured; name targets, or add --yes")
+        raise UsageError(
+            "no TARGET is named, so all of the above would be measured; name targets, or add --yes"
+        )
     return click.confirm("Measure this?")
 
 
 def _submit_one(target: Target, commits: list[str], request: RunRequest, jobs: Path) -> str:
-    """Submit one job, and wait for it where it runs here. Returns why something was not measured, "" where all was."""
+    """Submit one job, and wait for it where it runs here. Returns why something was not measured,
+    "" where all was."""
     from hpml_plugins.errors import UsageError
     from hpml_plugins.tools.cluster import submit as submitting
 
@@ -115,12 +145,26 @@ def _submit_one(target: Target, commits: list[str], request: RunRequest, jobs: P
 @click.command("jobs")
 @click.argument("names", nargs=-1, metavar="[TARGET|ID]...")
 @_CLUSTER
-@click.option("--tail", "lines", type=click.IntRange(0), default=0, metavar="N", help="Show N lines of each log.")
-@click.option("--cancel", "cancelling", is_flag=True, help="Cancel the named jobs that have not ended.")
+@click.option(
+    "--tail",
+    "lines",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Show N lines of each log.",
+)
+@click.option(
+    "--cancel", "cancelling", is_flag=True, help="Cancel the named jobs that have not ended."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
 def jobs(
-    settings: Settings, names: tuple[str, ...], file: Path | None, lines: int, cancelling: bool, as_json: bool
+    settings: Settings,
+    names: tuple[str, ...],
+    file: Path | None,
+    lines: int,
+    cancelling: bool,
+    as_json: bool,
 ) -> int:
     """Show the state of submitted jobs.
 
@@ -131,7 +175,10 @@ def jobs(
     from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
 
     cluster = find_cluster(settings.registry.resolve().parent, file)
-    found = [(job, {job.target, job.id, job.log.parent.name}) for job in find_jobs(Path(cluster.jobs), warn)]
+    found = [
+        (job, {job.target, job.id, job.log.parent.name})
+        for job in find_jobs(Path(cluster.jobs), warn)
+    ]
     for name in names:
         if not any(name in labels for _, labels in found):
             raise UsageError(f"no job of {name!r} in {cluster.jobs}")
@@ -150,8 +197,8 @@ def jobs(
         for job in chosen:
             share = f"{job.progress:4.0%}" if job.progress is not None else "   –"
             say(
-                f"{job.id or '–':8}  {job.target:{width}}  {job.state:9}  {share}  {job.attempts:5}  "
-                f"{job.node or '–':8}  {job.reason}".rstrip()
+                f"{job.id or '–':8}  {job.target:{width}}  {job.state:9}  {share}  {job.attempts:5}"
+                f"  {job.node or '–':8}  {job.reason}".rstrip()
             )
             for line in tail(job.log, lines):
                 say(f"    {line}")

@@ -21,19 +21,31 @@ FILE = "cluster.yaml"
 #: Characters that no value holds: values are put into a script, one line each.
 _BREAKING = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$(?!\n)", description="letters, digits, _ . and -")]
+Name = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$(?!\n)", description="letters, digits, _ . and -"),
+]
 
 
 class Python(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a job gets to the Python that has torch, in this order: modules, shell lines, then venv or container."""
+    """How a job gets to the Python that has torch, in this order: modules, shell lines, then venv
+    or container."""
 
     modules: Annotated[list[str], Meta(description="for `module load`")] = []
     setup: Annotated[list[str], Meta(description="lines of bash that run first")] = []
-    venv: Annotated[str, Meta(description="a virtual environment's folder, as the node sees it")] | None = None
-    container: (
-        Annotated[str, Meta(description="an Apptainer image; runs with --nv where GPUs are requested")] | None
+    venv: (
+        Annotated[str, Meta(description="a virtual environment's folder, as the node sees it")]
+        | None
     ) = None
-    command: Annotated[str, Meta(description="the Python itself; default: the one that submits")] | None = None
+    container: (
+        Annotated[
+            str, Meta(description="an Apptainer image; runs with --nv where GPUs are requested")
+        ]
+        | None
+    ) = None
+    command: (
+        Annotated[str, Meta(description="the Python itself; default: the one that submits")] | None
+    ) = None
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,13 +61,20 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     gpus: Annotated[int, Meta(ge=0, description="on each node")] | None = None
     cpus: Annotated[int, Meta(ge=1)] | None = None
     nodes: Annotated[int, Meta(ge=1)] = 1
-    side_by_side: Annotated[bool, Meta(description="a queue for each GPU of the node, each measuring a part")] = False
-    hours: Annotated[float, Meta(gt=0, le=MAX_HOURS, description="of each start, after which it is restarted")] = 24.0
+    side_by_side: Annotated[
+        bool, Meta(description="a queue for each GPU of the node, each measuring a part")
+    ] = False
+    hours: Annotated[
+        float, Meta(gt=0, le=MAX_HOURS, description="of each start, after which it is restarted")
+    ] = 24.0
     restarts: Annotated[int, Meta(ge=0, description="after the time limit, at most")] = 20
-    warning: Annotated[int, Meta(ge=1, description="s before the time limit at which the job stops by itself")] = 90
+    warning: Annotated[
+        int, Meta(ge=1, description="s before the time limit at which the job stops by itself")
+    ] = 90
     python: Python = Python()
     options: Annotated[
-        dict[str, str | int | bool], Meta(description="more options of sbatch, without the two hyphens")
+        dict[str, str | int | bool],
+        Meta(description="more options of sbatch, without the two hyphens"),
     ] = {}
 
     @property
@@ -65,7 +84,8 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file. jobs: a folder that the nodes share, for logs and states of jobs; once read, an absolute path."""
+    """The whole file. jobs: a folder that the nodes share, for logs and states of jobs; once read,
+    an absolute path."""
 
     version: Literal[1]
     targets: Annotated[list[Target], Meta(min_length=1)]
@@ -85,7 +105,8 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def find_cluster(project: Path, file: Path | None = None) -> Cluster:
-    """The targets of the named file or of the project's cluster.yaml; this machine where there is neither."""
+    """The targets of the named file or of the project's cluster.yaml; this machine where there is
+    neither."""
     path = file or project / FILE
     if file or path.exists():
         return read_cluster(path, project)
@@ -101,12 +122,17 @@ def read_cluster(path: Path, root: Path) -> Cluster:
     for index, target in enumerate(cluster.targets):
         for key, value in (("name", target.name), ("machine", target.machine_name)):
             if (other := first.setdefault((key, value), index)) != index:
-                what = f"{key} {value!r} is taken by {lines.at(('targets', other))}; one machine has one target"
+                what = (
+                    f"{key} {value!r} is taken by {lines.at(('targets', other))}; one machine has"
+                    " one target"
+                )
                 raise RegistryError(what, lines.at(("targets", index, key)))
         for key, what in _faults(target):
             raise RegistryError(what, lines.at(("targets", index, key)))
     if _BREAKING.search(str((within := cluster.within(root)).jobs)):
-        raise RegistryError("a folder with a line break in its name is no place for jobs", lines.at(("jobs",)))
+        raise RegistryError(
+            "a folder with a line break in its name is no place for jobs", lines.at(("jobs",))
+        )
     return within
 
 
@@ -124,7 +150,13 @@ def _faults(target: Target) -> Iterator[tuple[str, str]]:
     """(key, what is wrong with it), of all that the types do not say."""
     for key, value in msgspec.to_builtins(target).items():
         if any(_BREAKING.search(text) for text in _texts(value)):
-            yield key, f"{key} holds a line break or another control character, which a job's script cannot"
+            yield (
+                key,
+                (
+                    f"{key} holds a line break or another control character, which a job's script"
+                    " cannot"
+                ),
+            )
     for option in target.options:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", option):
             yield "options", f"{option!r} is no option of sbatch; write it without the two hyphens"

@@ -1,4 +1,5 @@
-"""What runs in a job, on the node: `asv run`, stopped in time, and continued when the job is started again.
+"""What runs in a job, on the node: `asv run`, stopped in time, and continued when the job is
+started again.
 
 Imported there by submitit, which unpickles an AsvRun by this module's name.
 """
@@ -25,9 +26,11 @@ from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file,
 
 #: `asv run`'s exit status when a benchmark failed.
 SOME_FAILED = 2
-#: s to wait for a machine that another process measures, such as an earlier start of this job that is still ending.
+#: s to wait for a machine that another process measures, such as an earlier start of this job that
+#: is still ending.
 PATIENCE = 180.0
-#: s to wait for the end that Slurm announces by SIGTERM: a job that ends by itself meanwhile is not queued again.
+#: s to wait for the end that Slurm announces by SIGTERM: a job that ends by itself meanwhile is not
+#: queued again.
 SIGTERM_WAIT = 600.0
 
 
@@ -55,7 +58,8 @@ class AsvRun:
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     def __call__(self) -> int:
-        """Run it. Returns asv's exit status; raises HpmlError with the reason when it could not measure."""
+        """Run it. Returns asv's exit status; raises HpmlError with the reason when it could not
+        measure."""
         attempts = self._report("running")
         try:
             status, reason = self._run(resume=attempts > 1)
@@ -77,15 +81,20 @@ class AsvRun:
         raise HpmlError(reason)
 
     def checkpoint(self) -> Any:
-        """Called by submitit when the time is nearly up, or the node is wanted by others: stop, and go on later."""
+        """Called by submitit when the time is nearly up, or the node is wanted by others: stop, and
+        go on later."""
         from submitit.helpers import DelayedSubmission
 
         self._kill()
-        self._report("paused", "its time is nearly up or the node is wanted for another job; it will continue")
+        self._report(
+            "paused",
+            "its time is nearly up or the node is wanted for another job; it will continue",
+        )
         return DelayedSubmission(type(self)(self.folder, self.machine, self.request))
 
     def command(self, commits: str = COMMITS, *, resume: bool = False) -> list[str]:
-        """The command. commits: a file of the job's folder.  resume: keep what an earlier attempt has measured."""
+        """The command. commits: a file of the job's folder.  resume: keep what an earlier attempt
+        has measured."""
         file = Path(self.folder, commits)
         words = [sys.executable, "-m", "asv", "run", f"HASHFILE:{file}", "--machine", self.machine]
         for pattern in self.request.bench:
@@ -100,9 +109,18 @@ class AsvRun:
         status = self._start(self.command(resume=resume), {REFUSAL_VARIABLE: str(refusal)}).wait()
         return status, refusal.read_text(encoding="utf-8") if refusal.exists() else ""
 
-    def _start(self, command: list[str], variables: Mapping[str, str] = {}, **streams: Any) -> subprocess.Popen[bytes]:
-        env = {**os.environ, "PYTHONUNBUFFERED": "1", "HPML_PROFILE": self.request.profile, **variables}
-        process = subprocess.Popen(command, cwd=self.request.project, env=env, preexec_fn=_prepare_asv, **streams)
+    def _start(
+        self, command: list[str], variables: Mapping[str, str] = {}, **streams: Any
+    ) -> subprocess.Popen[bytes]:
+        env = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "HPML_PROFILE": self.request.profile,
+            **variables,
+        }
+        process = subprocess.Popen(
+            command, cwd=self.request.project, env=env, preexec_fn=_prepare_asv, **streams
+        )
         self._running.append(process)
         return process
 
@@ -119,7 +137,8 @@ class AsvRun:
 
 
 def _prepare_asv() -> None:
-    """In asv's process, before it starts: it ends with this one, and leaves the warning before the end to it.
+    """In asv's process, before it starts: it ends with this one, and leaves the warning before the
+    end to it.
 
     The warning (SIGUSR2) goes to every process of the job.
     """

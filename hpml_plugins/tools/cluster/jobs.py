@@ -25,17 +25,26 @@ T = TypeVar("T", "JobOrder", "JobState")
 ORDER, STATE, COMMITS = "order.json", "state.json", "commits.txt"
 
 #: Slurm's states in which a job has not ended.
-_WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "SUSPENDED", "RESV_DEL_HOLD")
+_WAITING = (
+    "PENDING",
+    "REQUEUED",
+    "REQUEUE_HOLD",
+    "REQUEUE_FED",
+    "SPECIAL_EXIT",
+    "SUSPENDED",
+    "RESV_DEL_HOLD",
+)
 _RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING")
 #: Those of a job that ended by itself, and has reported how.
 _ENDED = ("COMPLETED", "FAILED")
-#: What a job reports about itself: asv runs, has measured everything, is paused and will be started again, was
-#: cancelled by the user, or stopped before it was done.
+#: What a job reports about itself: asv runs, has measured everything, is paused and will be started
+#: again, was cancelled by the user, or stopped before it was done.
 Phase = Literal["running", "done", "paused", "cancelled", "stopped"]
 
 
 class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was submitted. id: Slurm's, or the process that runs it here; "" when it was refused, with the problem."""
+    """What was submitted. id: Slurm's, or the process that runs it here; "" when it was refused,
+    with the problem."""
 
     target: str
     machine: str
@@ -61,10 +70,14 @@ def write_commits(path: Path, commits: Sequence[str]) -> None:
 
 def write_file(folder: Path, content: JobOrder | JobState) -> None:
     """Write the order or the state of a job's folder."""
-    atomic_write(folder / (ORDER if isinstance(content, JobOrder) else STATE), msgspec.json.encode(content))
+    atomic_write(
+        folder / (ORDER if isinstance(content, JobOrder) else STATE), msgspec.json.encode(content)
+    )
 
 
-def read_file(folder: Path, kind: type[T], on_damage: Callable[[str], None] | None = None) -> T | None:
+def read_file(
+    folder: Path, kind: type[T], on_damage: Callable[[str], None] | None = None
+) -> T | None:
     """The order, or the state that the job reported last; None where there is no readable one.
 
     on_damage: is given what is wrong with a link, a FIFO or the like, which is not read.
@@ -90,7 +103,8 @@ class SlurmState:
 
 
 class Job(JobOrder, frozen=True, kw_only=True, omit_defaults=False):
-    """A job as a user sees it. state: pending, running, done, failed, cancelled, lost.  progress: 0 to 1.
+    """A job as a user sees it. state: pending, running, done, failed, cancelled, lost.  progress: 0
+    to 1.
 
     log: the file of its output.
     """
@@ -105,7 +119,11 @@ class Job(JobOrder, frozen=True, kw_only=True, omit_defaults=False):
 
 def find_jobs(folder: Path, on_damage: Callable[[str], None] | None = None) -> list[Job]:
     """All jobs of a folder, the oldest first. on_damage: as of `read_file`."""
-    found = [(path, order) for path in sorted(folder.glob("*")) if (order := read_file(path, JobOrder, on_damage))]
+    found = [
+        (path, order)
+        for path in sorted(folder.glob("*"))
+        if (order := read_file(path, JobOrder, on_damage))
+    ]
     answers = ask_slurm([order.id for _, order in found if order.executor == "slurm" and order.id])
     return [describe_job(path, order, answers.get(order.id)) for path, order in found]
 
@@ -126,7 +144,9 @@ def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job
     )
 
 
-def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None, folder: Path) -> tuple[str, str]:
+def _state(
+    order: JobOrder, report: JobState | None, slurm: SlurmState | None, folder: Path
+) -> tuple[str, str]:
     """The state and its reason."""
     if not order.id:
         return "failed", order.problem
@@ -152,22 +172,31 @@ def _state(order: JobOrder, report: JobState | None, slurm: SlurmState | None, f
 
 
 def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
-    """What Slurm says of these jobs: its accounting, where there is one, and squeue, which knows the latest."""
+    """What Slurm says of these jobs: its accounting, where there is one, and squeue, which knows
+    the latest."""
     if not ids:
         return {}
     found = {}
-    accounted = _run("sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", "JobID,State,Reason,NodeList")
-    for line in accounted + _run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N"):
+    accounted = _run(
+        "sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", "JobID,State,Reason,NodeList"
+    )
+    for line in accounted + _run(
+        "squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N"
+    ):
         number, state, reason, nodes = f"{line}|||".split("|")[:4]
         # "CANCELLED by 0"
-        found[number] = SlurmState(state.partition(" ")[0], "" if reason == "None" else reason, nodes)
+        found[number] = SlurmState(
+            state.partition(" ")[0], "" if reason == "None" else reason, nodes
+        )
     return found
 
 
 def cancel(jobs: Iterable[Job]) -> list[Job]:
-    """Cancel those that have not ended; returns them. One that runs on another machine is named and left alone.
+    """Cancel those that have not ended; returns them. One that runs on another machine is named and
+    left alone.
 
-    Only a process that is certainly the job's is signalled: its number may be another program's by now.
+    Only a process that is certainly the job's is signalled: its number may be another program's by
+    now.
     """
     cancelled = []
     for job in jobs:
@@ -211,7 +240,8 @@ def _is_alive(order: JobOrder, folder: Path) -> bool:
 
 
 def _runs_here(number: str, folder: Path) -> bool:
-    """Whether that process is the one that submitit started for the job in this folder, of this user."""
+    """Whether that process is the one that submitit started for the job in this folder, of this
+    user."""
     place = Path("/proc", number)
     try:
         words = place.joinpath("cmdline").read_bytes().split(b"\0")
@@ -219,7 +249,9 @@ def _runs_here(number: str, folder: Path) -> bool:
     except OSError:
         return False
     is_submitit = any(word.startswith(b"submitit") for word in words)
-    names_folder = any(Path(os.fsdecode(word)).resolve() == folder.resolve() for word in words if b"/" in word)
+    names_folder = any(
+        Path(os.fsdecode(word)).resolve() == folder.resolve() for word in words if b"/" in word
+    )
     return bool(number) and is_ours and is_submitit and names_folder
 
 

@@ -1,4 +1,5 @@
-"""A job that measures on every GPU of its node at once: one `asv run` (a queue) per GPU, merged at the end."""
+"""A job that measures on every GPU of its node at once: one `asv run` (a queue) per GPU, merged at
+the end."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ INTERVAL = 0.2
 
 @dataclass(frozen=True)
 class Queue:
-    """One `asv run` beside others. gpu: its CUDA_VISIBLE_DEVICES.  shard: of the benchmarks, of `shards`."""
+    """One `asv run` beside others. gpu: its CUDA_VISIBLE_DEVICES.  shard: of the benchmarks, of
+    `shards`."""
 
     index: int
     gpu: str
@@ -44,12 +46,16 @@ class Queue:
     def describe(self) -> str:
         """What it measures, in words."""
         commits = counted(len(self.commits), "commit")
-        return commits if self.shards == 1 else f"part {self.shard + 1} of {self.shards} of the benchmarks of {commits}"
+        return (
+            commits
+            if self.shards == 1
+            else f"part {self.shard + 1} of {self.shards} of the benchmarks of {commits}"
+        )
 
 
 def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[Queue]:
-    """A queue for each GPU: whole commits in turn where there are enough for all, else all commits and a part of the
-    benchmarks each."""
+    """A queue for each GPU: whole commits in turn where there are enough for all, else all commits
+    and a part of the benchmarks each."""
     count = len(gpus)
     if len(commits) >= count:
         return [Queue(index, gpu, tuple(commits[index::count])) for index, gpu in enumerate(gpus)]
@@ -57,16 +63,20 @@ def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[Queue]:
 
 
 def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
-    """CUDA_VISIBLE_DEVICES of each queue: a GPU or MIG device of those that `environ` leaves, by its UUID, or by its
-    place in the node where NVML gives none.
+    """CUDA_VISIBLE_DEVICES of each queue: a GPU or MIG device of those that `environ` leaves, by
+    its UUID, or by its place in the node where NVML gives none.
 
-    Raises HpmlError where there is none, or where they are of several types: they share one machine's name.
+    Raises HpmlError where there is none, or where they are of several types: they share one
+    machine's name.
     """
     found = read_gpus()
     gpus = usable(found.gpus, environ.get("CUDA_VISIBLE_DEVICES"), found.slices)
     types = sorted({gpu.name for gpu in gpus})
     if len(types) > 1:
-        raise HpmlError(f"side_by_side: this node has GPUs of {len(types)} types ({', '.join(types)}); choose one type")
+        raise HpmlError(
+            f"side_by_side: this node has GPUs of {len(types)} types ({', '.join(types)}); choose"
+            " one type"
+        )
     if not gpus and QUEUES_VARIABLE in environ:
         return environ[QUEUES_VARIABLE].split(",")
     if not gpus:
@@ -78,19 +88,23 @@ def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
 def _irregular(folder: str, names: list[str]) -> list[str]:
     """The links, FIFOs and the like of a folder, which are not copied."""
     paths = [Path(folder, name) for name in names]
-    return [path.name for path in paths if path.is_symlink() or not (path.is_file() or path.is_dir())]
+    return [
+        path.name for path in paths if path.is_symlink() or not (path.is_file() or path.is_dir())
+    ]
 
 
 @dataclass
 class SideBySide(AsvRun):
     """`asv run` in a queue for each GPU.
 
-    Each queue has its own results in the job's folder, because one process writes a machine's results at a time. What a
-    queue that died has left is merged too.
+    Each queue has its own results in the job's folder, because one process writes a machine's
+    results at a time. What a queue that died has left is merged too.
     """
 
     def _run(self, *, resume: bool) -> tuple[int, str]:
-        queues = share_queues(Path(self.folder, COMMITS).read_text().split(), gpus_side_by_side(os.environ))
+        queues = share_queues(
+            Path(self.folder, COMMITS).read_text().split(), gpus_side_by_side(os.environ)
+        )
         with lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE) as lock:
             self._merge(lock)  # of an attempt that was killed
             for queue in queues:
@@ -114,10 +128,16 @@ class SideBySide(AsvRun):
         while any(alive):
             time.sleep(INTERVAL)
             alive = [process.poll() is None for process in self._running]
-            shares = [(read_progress(self._log(queue)) or 0.0) if alive[queue.index] else 1.0 for queue in queues]
+            shares = [
+                (read_progress(self._log(queue)) or 0.0) if alive[queue.index] else 1.0
+                for queue in queues
+            ]
             if shares != shown:
                 shown = shares
-                say(f"[{sum(shares) / len(shares):7.2%}] " + " ".join(f"{each:.0%}" for each in shares))
+                say(
+                    f"[{sum(shares) / len(shares):7.2%}] "
+                    + " ".join(f"{each:.0%}" for each in shares)
+                )
         return [process.returncode for process in self._running]
 
     def _start_queue(self, queue: Queue, resume: bool) -> None:
@@ -141,10 +161,13 @@ class SideBySide(AsvRun):
         """Copy what the machine has measured, for `--skip-existing`."""
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
         source = Path(self.request.results, self.machine)
-        shutil.copytree(source, self._folder(queue) / self.machine, dirs_exist_ok=True, ignore=_irregular)
+        shutil.copytree(
+            source, self._folder(queue) / self.machine, dirs_exist_ok=True, ignore=_irregular
+        )
 
     def _merge(self, lock: Lock) -> None:
-        """Merge what the queues have measured into the project's results, and remove the folders that were merged."""
+        """Merge what the queues have measured into the project's results, and remove the folders
+        that were merged."""
         for folder in sorted(Path(self.folder).glob("queue-*/")):
             try:
                 report = merge_results([folder], Path(self.request.results), locked=lock)
@@ -156,7 +179,9 @@ class SideBySide(AsvRun):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _outcome(self, queues: list[Queue], statuses: list[int]) -> tuple[int, str]:
-        failed = [pair for pair in zip(queues, statuses, strict=True) if pair[1] not in (0, SOME_FAILED)]
+        failed = [
+            pair for pair in zip(queues, statuses, strict=True) if pair[1] not in (0, SOME_FAILED)
+        ]
         if not failed:
             return max(statuses), ""
         if all(status == -signal.SIGTERM for status in statuses):
@@ -164,8 +189,16 @@ class SideBySide(AsvRun):
         reasons = []
         for queue, status in failed:
             lines = [line for line in tail(self._log(queue), 50) if line.startswith("hpml: ")]
-            how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            how = (
+                f"was ended by {signal.Signals(-status).name}"
+                if status < 0
+                else f"ended with status {status}"
+            )
             why = lines[-1].removeprefix("hpml: ") if lines else f"its log: {self._log(queue).name}"
-            reasons.append(f"{queue.name} (GPU {queue.gpu or 'none'}, {queue.describe()}) {how}: {why}")
-        kept = f"; what it measured and the other {len(queues) - len(failed)} queues' results are kept"
+            reasons.append(
+                f"{queue.name} (GPU {queue.gpu or 'none'}, {queue.describe()}) {how}: {why}"
+            )
+        kept = (
+            f"; what it measured and the other {len(queues) - len(failed)} queues' results are kept"
+        )
         return 1, "; ".join(reasons) + kept

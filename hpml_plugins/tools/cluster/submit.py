@@ -1,4 +1,5 @@
-"""Submitting: a job for each target, with the commits that its machine needs, to Slurm or to this machine."""
+"""Submitting: a job for each target, with the commits that its machine needs, to Slurm or to this
+machine."""
 
 from __future__ import annotations
 
@@ -24,19 +25,29 @@ from hpml_plugins.model import counted
 from hpml_plugins.terminal import one_line, say
 from hpml_plugins.tools.cluster.config import Target
 from hpml_plugins.tools.cluster.job import AsvRun, RunRequest
-from hpml_plugins.tools.cluster.jobs import COMMITS, JobOrder, describe_job, read_file, write_commits, write_file
+from hpml_plugins.tools.cluster.jobs import (
+    COMMITS,
+    JobOrder,
+    describe_job,
+    read_file,
+    write_commits,
+    write_file,
+)
 
 NEW, ALL = "NEW", "ALL"
 #: s within which a local job that was interrupted ends; submitit kills its processes after 1 s.
 CANCEL_WAIT = 10.0
 
 
-def commits_to_measure(root: Path, branches: Sequence[str], spec: str, measured: Iterable[str]) -> list[str]:
+def commits_to_measure(
+    root: Path, branches: Sequence[str], spec: str, measured: Iterable[str]
+) -> list[str]:
     """The commits, the newest of each branch first.
 
-    branches: as asv.conf.json names them; "" is the one checked out.  spec: "" for the heads of the branches, "ALL",
-    "NEW" (what came after the newest that the machine has measured), or what `git rev-list` understands, such as
-    main~5..main.  measured: as `measured_commits` gives them.  Raises UsageError for what git does not know.
+    branches: as asv.conf.json names them; "" is the one checked out.  spec: "" for the heads of the
+    branches, "ALL", "NEW" (what came after the newest that the machine has measured), or what `git
+    rev-list` understands, such as main~5..main.  measured: as `measured_commits` gives them.
+    Raises UsageError for what git does not know.
     """
     if spec not in ("", NEW, ALL):
         return _rev_list(root, spec)
@@ -64,7 +75,8 @@ def _rev_list(root: Path, spec: str) -> list[str]:
 
 
 def measured_commits(results: Path, machine: str) -> set[str]:
-    """The first eight letters of the commits that this machine has Records of, or asv's own results."""
+    """The first eight letters of the commits that this machine has Records of, or asv's own
+    results."""
     folder = results / machine
     return {path.name[:8] for path in (*folder.glob("records/*.jsonl"), *folder.glob("*-*.json"))}
 
@@ -79,18 +91,22 @@ def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
     return f"{title}, {benchmarks}, profile {request.profile}: {where}"
 
 
-def submit(target: Target, commits: Sequence[str], request: RunRequest, jobs: Path) -> tuple[Path, Any]:
-    """Submit one job. Returns its folder and submitit's job. What Slurm refuses is kept in the folder and raised."""
+def submit(
+    target: Target, commits: Sequence[str], request: RunRequest, jobs: Path
+) -> tuple[Path, Any]:
+    """Submit one job. Returns its folder and submitit's job. What Slurm refuses is kept in the
+    folder and raised."""
     local = target.executor == "local"
     if not local and (shutil.which("sbatch") is None or shutil.which("srun") is None):
         raise UsageError(
-            f"target {target.name!r} needs Slurm, and there is no sbatch and srun here; run this on a login node, or "
-            "give the target `executor: local`"
+            f"target {target.name!r} needs Slurm, and there is no sbatch and srun here; run this on"
+            " a login node, or give the target `executor: local`"
         )
     folder = new_folder(jobs, target.name)
     write_commits(folder / COMMITS, commits)
     if local:
-        # Started from a shell's background, a job would inherit that SIGINT is ignored, and could not be cancelled.
+        # Started from a shell's background, a job would inherit that SIGINT is ignored, and could
+        # not be cancelled.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     executor = (local_executor if local else slurm_executor)(target, request, folder)
     order = JobOrder(target.name, target.machine_name, target.executor, socket.gethostname())
@@ -110,7 +126,8 @@ def new_folder(jobs: Path, target: str) -> Path:
 
 
 def wait_here(folder: Path, job: Any) -> str:
-    """Wait for a local job and show its log meanwhile. What ends this process, except SIGKILL, ends the job first.
+    """Wait for a local job and show its log meanwhile. What ends this process, except SIGKILL, ends
+    the job first.
 
     Returns why something was not measured, "" where all was.
     """
@@ -147,9 +164,12 @@ class _ScriptWriter(SlurmExecutor):  # type: ignore[misc]
 def slurm_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     """submitit's Slurm executor for a target.
 
-    Jobs of one machine run one after the other (`singleton` of the job's name): two would write the same files.
+    Jobs of one machine run one after the other (`singleton` of the job's name): two would write the
+    same files.
     """
-    executor = _ScriptWriter(folder, max_num_timeout=target.restarts, python=python_command(target, request, folder))
+    executor = _ScriptWriter(
+        folder, max_num_timeout=target.restarts, python=python_command(target, request, folder)
+    )
     executor.update_parameters(
         job_name=f"hpml-{target.machine_name}",
         partition=target.partition,
@@ -216,8 +236,13 @@ def script(target: Target, request: RunRequest, folder: Path) -> str:
 
 def setup_lines(target: Target) -> list[str]:
     """The lines of bash before the Python: each must succeed, or the job ends with its message."""
-    lines = [f"module load {shlex.quote(name)}" for name in target.python.modules] + target.python.setup
-    return [f"{line} || {{ echo {shlex.quote('hpml: failed: ' + line)} >&2; exit 1; }}" for line in lines]
+    lines = [
+        f"module load {shlex.quote(name)}" for name in target.python.modules
+    ] + target.python.setup
+    return [
+        f"{line} || {{ echo {shlex.quote('hpml: failed: ' + line)} >&2; exit 1; }}"
+        for line in lines
+    ]
 
 
 def python_command(target: Target, request: RunRequest, folder: Path) -> str:
@@ -225,9 +250,20 @@ def python_command(target: Target, request: RunRequest, folder: Path) -> str:
     project, python = Path(request.project), target.python
     if python.container:
         words = ["apptainer", "exec", *(["--nv"] if target.gpus else [])]
-        words += [word for path in dict.fromkeys([project, folder.parent]) for word in ("--bind", str(path))]
-        words += ["--pwd", str(project), str(Path(project, python.container)), python.command or "python3"]
+        words += [
+            word
+            for path in dict.fromkeys([project, folder.parent])
+            for word in ("--bind", str(path))
+        ]
+        words += [
+            "--pwd",
+            str(project),
+            str(Path(project, python.container)),
+            python.command or "python3",
+        ]
         return shlex.join(words)
     if python.venv:
         return shlex.quote(str(Path(project, python.venv, "bin", "python")))
-    return shlex.join(shlex.split(python.command)) if python.command else shlex.quote(sys.executable)
+    return (
+        shlex.join(shlex.split(python.command)) if python.command else shlex.quote(sys.executable)
+    )

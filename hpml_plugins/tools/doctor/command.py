@@ -8,11 +8,19 @@ from hpml_plugins.cli import Settings, show_findings
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: the findings, and the facts that hpml bundle needs.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON: the findings, and the facts that hpml bundle needs.",
+)
 @click.pass_obj
 def command(settings: Settings, as_json: bool) -> int:
-    """Show what this node has, what is broken, and how to fix it. Exit status 1 when something is broken."""
+    """Show what this node has, what is broken, and how to fix it. Exit status 1 when something is
+    broken."""
     from hpml_plugins.tools.bundle.ask_node import ask
     from hpml_plugins.tools.doctor.diagnosis import diagnose
 
-    return 1 if show_findings(diagnose(settings.registry), as_json, ask() if as_json else None) else 0
+    return (
+        1 if show_findings(diagnose(settings.registry), as_json, ask() if as_json else None) else 0
+    )

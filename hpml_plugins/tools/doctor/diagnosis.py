@@ -1,4 +1,5 @@
-"""The checks behind `hpml doctor`. Libraries are imported in other processes: one that crashes is only a finding.
+"""The checks behind `hpml doctor`. Libraries are imported in other processes: one that crashes is
+only a finding.
 
 `traps` judges plain facts, so that each trap of GPU nodes is tested without such a node.
 """
@@ -29,36 +30,49 @@ from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
 from hpml_plugins.node import GLANCE, CpuWatch, describe_load, detect_node, machine_name, read_state
 from hpml_plugins.registry import read_registry
 
-#: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default: import it.
+#: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default:
+#: import it.
 _LIBRARIES = {
     "torch": (
-        "import torch; flags, cuda = torch._C._cuda_getArchFlags() or '', torch.version.cuda\n"
-        "what = f'{torch.__version__} CUDA {cuda}'\n"
-        "facts = dict(version=torch.__version__.split('+')[0], cuda=cuda or '', archs=flags.split())",
+        (
+            "import torch; flags, cuda = torch._C._cuda_getArchFlags() or '',"
+            " torch.version.cuda\nwhat = f'{torch.__version__} CUDA {cuda}'\nfacts ="
+            " dict(version=torch.__version__.split('+')[0], cuda=cuda or '', archs=flags.split())"
+        ),
         "pip install torch",
     ),
     # its compiled operators load into this torch; importing all of it takes 4 s of CPU time more
     "torchvision": (
-        "import importlib.metadata, importlib.util, pathlib, torch; what = importlib.metadata.version('torchvision')\n"
-        "for file in pathlib.Path(importlib.util.find_spec('torchvision').origin).parent.glob('_C*.so'):\n"
-        "    torch.ops.load_library(str(file))\n"
-        "torch.ops.torchvision.nms.default",
+        (
+            "import importlib.metadata, importlib.util, pathlib, torch; what ="
+            " importlib.metadata.version('torchvision')\nfor file in"
+            " pathlib.Path(importlib.util.find_spec('torchvision').origin).parent.glob('_C*.so'):\n"
+            "    torch.ops.load_library(str(file))\ntorch.ops.torchvision.nms.default"
+        ),
         "pip install torchvision (of torch's release)",
     ),
     "torch on GPU": (
-        "import itertools, torch; torch.ones(1, device='cuda').item(); what = torch.cuda.get_device_name()\n"
-        "pairs = list(itertools.permutations(range(torch.cuda.device_count()), 2))\n"
-        "facts = dict(peers=all(torch.cuda.can_device_access_peer(*pair) for pair in pairs) if pairs else None)",
+        (
+            "import itertools, torch; torch.ones(1, device='cuda').item(); what ="
+            " torch.cuda.get_device_name()\npairs ="
+            " list(itertools.permutations(range(torch.cuda.device_count()), 2))\nfacts ="
+            " dict(peers=all(torch.cuda.can_device_access_peer(*pair) for pair in pairs) if pairs"
+            " else None)"
+        ),
         "install a torch built for this driver's CUDA or an older one",
     ),
     "numba.cuda": (
         "import numba_cuda; from numba import cuda; cuda.jit; what = numba_cuda.__version__",
-        "pip install numba-cuda 'numpy<2.5' (numba-cuda 0.30 uses a function that NumPy 2.5 dropped)",
+        (
+            "pip install numba-cuda 'numpy<2.5' (numba-cuda 0.30 uses a function that NumPy 2.5"
+            " dropped)"
+        ),
     ),
 }
 #: The libraries of one group are checked by one process, in this order; the groups run at once.
 _GROUPS = (("torch", "torchvision"), ("numba", "asv", "fvcore", "matplotlib"))
-#: Checks libraries, [[name, code], …], and reports each as a line of JSON: [name, what, facts], [name, null, reason].
+#: Checks libraries, [[name, code], …], and reports each as a line of JSON: [name, what, facts],
+#: [name, null, reason].
 _WORKER = """
 import contextlib, json, os, sys
 out = sys.stdout
@@ -76,10 +90,13 @@ os._exit(0)  # what the libraries do at exit takes time
 #: Measuring does not need it, and a bundle does not carry it.
 _ONLY_TO_PUBLISH = "matplotlib"
 _TIMEOUT = 120.0
-#: The oldest compute capability that CUDA 13 builds for. Which builds of torch have older ones is in PyTorch's
-#: RELEASE.md, CUDA support matrix, and in pytorch/pytorch issues 172352 and 190385.
+#: The oldest compute capability that CUDA 13 builds for. Which builds of torch have older ones is
+#: in PyTorch's RELEASE.md, CUDA support matrix, and in pytorch/pytorch issues 172352 and 190385.
 OLDEST_OF_CUDA_13 = 7.5
-OLDER_TORCH = "a CUDA 12.6 build of torch (cu126), which exists up to torch 2.14 and has Maxwell, Pascal and Volta"
+OLDER_TORCH = (
+    "a CUDA 12.6 build of torch (cu126), which exists up to torch 2.14 and has Maxwell, Pascal and"
+    " Volta"
+)
 OLDEST_TORCH = "a CUDA 11 build of torch, 2.0 or older, the last with Kepler"
 #: DataLoader workers and NCCL share memory through it; containers often give 64 MiB.
 SMALLEST_SHM = 2**30
@@ -103,10 +120,17 @@ def diagnose(registry: Path) -> Iterator[Finding]:
     watch = CpuWatch()
     time.sleep(GLANCE)
     if load := describe_load(watch):
-        what = f"{load} ({', '.join(watch.largest(3)) or 'short-lived ones'}): times on the CPU are not comparable"
-        yield Finding("CPU", "warning", what, "wait for these processes, or end those that are yours")
+        what = (
+            f"{load} ({', '.join(watch.largest(3)) or 'short-lived ones'}): times on the CPU are"
+            " not comparable"
+        )
+        yield Finding(
+            "CPU", "warning", what, "wait for these processes, or end those that are yours"
+        )
     else:
-        yield Finding("CPU", "ok", f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs")
+        yield Finding(
+            "CPU", "ok", f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs"
+        )
     node = detect_node()
     groups = [list(group) for group in _GROUPS]
     if node.gpus:
@@ -124,7 +148,9 @@ def diagnose(registry: Path) -> Iterator[Finding]:
     first, *others = groups
     with ThreadPoolExecutor() as pool:
         running = [pool.submit(list, check_libraries(group)) for group in others]
-        for finding, facts in itertools.chain(check_libraries(first), *(each.result() for each in running)):
+        for finding, facts in itertools.chain(
+            check_libraries(first), *(each.result() for each in running)
+        ):
             yield finding
             torch = replace(torch, **facts)
     if node.gpus:
@@ -133,10 +159,14 @@ def diagnose(registry: Path) -> Iterator[Finding]:
 
 
 def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, Any]]]:
-    """A finding for each library, as it comes, and facts of it. One that crashes or hangs costs only itself."""
+    """A finding for each library, as it comes, and facts of it. One that crashes or hangs costs
+    only itself."""
     left = list(names)
     while left:
-        codes = [(name, _LIBRARIES.get(name, (f"import {name}; what = {name}.__version__",))[0]) for name in left]
+        codes = [
+            (name, _LIBRARIES.get(name, (f"import {name}; what = {name}.__version__",))[0])
+            for name in left
+        ]
         command = [sys.executable, "-c", _WORKER, json.dumps(codes)]
         started = time.monotonic()
         with (
@@ -148,14 +178,23 @@ def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, A
             for line in process.stdout or ():
                 name, what, facts = json.loads(line)
                 left.remove(name)
-                yield (Finding(name, "ok", what), facts) if what else (failed_library(name, facts), {})
+                yield (
+                    (Finding(name, "ok", what), facts)
+                    if what
+                    else (failed_library(name, facts), {})
+                )
             status = process.wait()
             ending.cancel()
             errors.seek(0)
             problem = (errors.read().strip().splitlines() or [f"exit status {status}"])[-1]
         if left:
             late = time.monotonic() - started >= _TIMEOUT
-            yield failed_library(left.pop(0), f"still importing after {_TIMEOUT:g} s" if late else problem), {}
+            yield (
+                failed_library(
+                    left.pop(0), f"still importing after {_TIMEOUT:g} s" if late else problem
+                ),
+                {},
+            )
 
 
 def failed_library(name: str, reason: str) -> Finding:
@@ -182,11 +221,22 @@ def _registry(path: Path) -> Iterator[Finding]:
 
 def _gpu(node: Node) -> Iterator[Finding]:
     if node.gpu_problem:
-        yield Finding("GPU", "broken", node.gpu_problem, "see nvidia-smi; the driver and its library must match")
+        yield Finding(
+            "GPU",
+            "broken",
+            node.gpu_problem,
+            "see nvidia-smi; the driver and its library must match",
+        )
     elif not node.gpus:
-        yield Finding("GPU", "missing", "none found; CPU benchmarks run, the others are skipped with the reason")
+        yield Finding(
+            "GPU",
+            "missing",
+            "none found; CPU benchmarks run, the others are skipped with the reason",
+        )
     else:
-        yield Finding("GPU", "ok", f"{node.num_gpu} × {node.gpu}, driver {node.driver} (CUDA {node.cuda})")
+        yield Finding(
+            "GPU", "ok", f"{node.num_gpu} × {node.gpu}, driver {node.driver} (CUDA {node.cuda})"
+        )
 
 
 def _tool(name: str, purpose: str, *, needed: bool = False) -> Finding:
@@ -199,8 +249,16 @@ def _tool(name: str, purpose: str, *, needed: bool = False) -> Finding:
 def _machine_file(node: Node) -> Finding:
     home = Path("~/.asv-machine.json").expanduser().parent
     if not os.access(home, os.W_OK):
-        return Finding("machine", "broken", f"{home} is not writable, and asv keeps its machines there", "set HOME")
-    what = f"results of this node are filed under {machine_name(node)!r} (asv run --machine NAME overrides this)"
+        return Finding(
+            "machine",
+            "broken",
+            f"{home} is not writable, and asv keeps its machines there",
+            "set HOME",
+        )
+    what = (
+        f"results of this node are filed under {machine_name(node)!r} (asv run --machine NAME"
+        " overrides this)"
+    )
     return Finding("machine", "ok", what)
 
 
@@ -210,7 +268,8 @@ def shared_memory() -> float:
 
 
 def counters_refused() -> bool:
-    """Whether the driver gives performance counters to root only, as it says itself, and this process is not root's."""
+    """Whether the driver gives performance counters to root only, as it says itself, and this
+    process is not root's."""
     try:
         text = Path("/proc/driver/nvidia/params").read_text()
     except OSError:
@@ -232,46 +291,68 @@ def traps(
     yield from _torch_build(node, torch)
     if counters_refused:
         fix = "modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0, or run as root"
-        yield Finding("ncu permission", "missing", "the driver gives performance counters to root only", fix)
+        yield Finding(
+            "ncu permission", "missing", "the driver gives performance counters to root only", fix
+        )
     if torch.peers is False:
         what = "the GPUs do not reach each other directly: NCCL goes through host memory"
-        yield Finding("peer access", "warning", what, "see nvidia-smi topo -m; in a virtual machine, ACS and the IOMMU")
+        yield Finding(
+            "peer access",
+            "warning",
+            what,
+            "see nvidia-smi topo -m; in a virtual machine, ACS and the IOMMU",
+        )
     if shm < SMALLEST_SHM:
-        what = f"{shm / 2**20:.0f} MiB; data loaders' workers and NCCL share through it and die when it is full"
+        what = (
+            f"{shm / 2**20:.0f} MiB; data loaders' workers and NCCL share through it and die when"
+            " it is full"
+        )
         fix = "docker run --shm-size=8g, or mount -o remount,size=8G /dev/shm"
         yield Finding("/dev/shm", "warning", what, fix)
     for number, gpu in enumerate(node.gpus):
         if gpu.mig:
             what = f"MIG is on: the MIG device {gpu.name} is measured, not the whole card"
-            yield Finding(f"GPU {number}", "warning", what, "nvidia-smi -mig 0, if nobody else uses the card")
+            yield Finding(
+                f"GPU {number}", "warning", what, "nvidia-smi -mig 0, if nobody else uses the card"
+            )
     for card in health:
         yield from _memory(card)
     for user in users:
         what = (
-            f"process {user.pid} holds {user.memory / 2**20:.0f} MiB of {user.gpu}, {user.utilization:.0%} utilised: "
-            "timings taken meanwhile are worthless"
+            f"process {user.pid} holds {user.memory / 2**20:.0f} MiB of {user.gpu},"
+            f" {user.utilization:.0%} utilised: timings taken meanwhile are worthless"
         )
-        yield Finding("busy GPU", "warning", what, f"wait for it, or kill {user.pid} if it is yours")
+        yield Finding(
+            "busy GPU", "warning", what, f"wait for it, or kill {user.pid} if it is yours"
+        )
 
 
 def _torch_build(node: Node, torch: TorchFacts) -> Iterator[Finding]:
     """Whether torch was built for CUDA, for one that the driver knows, and for these cards."""
     if torch.version and not torch.cuda:
         what = f"torch {torch.version} is built without CUDA, and this node has {node.gpu}"
-        yield Finding("torch build", "broken", what, f"install a torch built for CUDA {node.cuda} or older")
-    # Within one major version of CUDA an older driver runs a newer runtime (minor version compatibility).
+        yield Finding(
+            "torch build", "broken", what, f"install a torch built for CUDA {node.cuda} or older"
+        )
+    # Within one major version of CUDA an older driver runs a newer runtime (minor version
+    # compatibility).
     supported, needed = (int(version.partition(".")[0] or 0) for version in (node.cuda, torch.cuda))
     if node.cuda and needed > supported:
-        what = f"driver {node.driver} knows CUDA {node.cuda}, torch {torch.version} is built for CUDA {torch.cuda}"
-        yield Finding("driver", "broken", what, f"a newer driver, or a torch built for CUDA {supported}")
+        what = (
+            f"driver {node.driver} knows CUDA {node.cuda}, torch {torch.version} is built for CUDA"
+            f" {torch.cuda}"
+        )
+        yield Finding(
+            "driver", "broken", what, f"a newer driver, or a torch built for CUDA {supported}"
+        )
     digits = ["".join(filter(str.isdigit, arch)) for arch in torch.archs if arch.startswith("sm_")]
     oldest = min((float(f"{each[:-1]}.{each[-1]}") for each in digits), default=0.0)
     for gpu in {gpu.name: gpu for gpu in node.gpus}.values():
         own = float(gpu.capability or 0)
         if torch.cuda and 0 < own < oldest:
             what = (
-                f"compute capability {gpu.capability}, and torch {torch.version} (CUDA {torch.cuda}) has code for "
-                f"{oldest} and newer only"
+                f"compute capability {gpu.capability}, and torch {torch.version} (CUDA"
+                f" {torch.cuda}) has code for {oldest} and newer only"
             )
             newer = "a torch whose build names this card's capability"
             fix = OLDEST_TORCH if own < 5 else OLDER_TORCH if own < OLDEST_OF_CUDA_13 else newer
@@ -281,9 +362,17 @@ def _torch_build(node: Node, torch: TorchFacts) -> Iterator[Finding]:
 def _memory(card: GpuHealth) -> Iterator[Finding]:
     if card.remap_failed:
         what = f"the {card.gpu} has a failing row of memory and none left to replace it"
-        yield Finding("GPU memory", "broken", what, "take the card out of service: nvidia-smi -q -d ROW_REMAPPER")
+        yield Finding(
+            "GPU memory",
+            "broken",
+            what,
+            "take the card out of service: nvidia-smi -q -d ROW_REMAPPER",
+        )
     elif card.uncorrected or card.remap_pending:
-        what = f"the {card.gpu} had {card.uncorrected} errors that ECC could not correct since the driver was loaded"
+        what = (
+            f"the {card.gpu} had {card.uncorrected} errors that ECC could not correct since the"
+            " driver was loaded"
+        )
         what += ", and rows wait to be replaced" * card.remap_pending
         fix = "nvidia-smi --gpu-reset when nobody uses it; see nvidia-smi -q -d ECC,ROW_REMAPPER"
         yield Finding("GPU memory", "warning", what, fix)

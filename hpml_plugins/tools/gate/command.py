@@ -24,7 +24,15 @@ from hpml_plugins.store import Lock, append_record
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
-from hpml_plugins.tools.gate.sides import BASE, HEAD, Rounds, Sides, build_sides, find_commits, measure_sides
+from hpml_plugins.tools.gate.sides import (
+    BASE,
+    HEAD,
+    Rounds,
+    Sides,
+    build_sides,
+    find_commits,
+    measure_sides,
+)
 from hpml_plugins.tools.gate.verdicts import Gate, judge
 
 #: Rounds of each side from which the variance is estimated, and so the number of rounds.
@@ -36,16 +44,20 @@ REFUSED, UNDECIDED = 1, 3
 
 
 class Budgets:
-    """The slow-down that each metric is allowed: `--budget 5 --budget attention=2 --budget attention.memory=1`.
+    """The slow-down that each metric is allowed: `--budget 5 --budget attention=2 --budget
+    attention.memory=1`.
 
-    entries: of the registry, whose `gate` says the same. The most specific name counts; of one name, the option does.
+    entries: of the registry, whose `gate` says the same. The most specific name counts; of one
+    name, the option does.
     """
 
     def __init__(self, words: Sequence[str], entries: Sequence[PluginEntry] = ()) -> None:
         self._default, self._named, self._asked = 0.05, dict[str, float](), set[str]()
         for benchmark, budgets in (item for entry in entries for item in entry.gate.items()):
             if isinstance(budgets, dict):
-                self._named |= {f"{benchmark}.{metric}": percent / 100 for metric, percent in budgets.items()}
+                self._named |= {
+                    f"{benchmark}.{metric}": percent / 100 for metric, percent in budgets.items()
+                }
             else:
                 self._named[benchmark] = budgets / 100
         for word in words:
@@ -56,7 +68,8 @@ class Budgets:
                 percent = -1.0
             if not 0 < percent < 1000:
                 raise UsageError(
-                    f"--budget {word!r} is not PERCENT or NAME=PERCENT, above 0; for example 5 or attention=2"
+                    f"--budget {word!r} is not PERCENT or NAME=PERCENT, above 0; for example 5 or"
+                    " attention=2"
                 )
             if name:
                 self._named[name] = percent / 100
@@ -74,22 +87,52 @@ class Budgets:
         }
 
     def refuse_unknown(self, benchmarks: Iterable[Declared]) -> None:
-        """Raise UsageError for an option whose name is neither one of these benchmarks nor a metric of one."""
-        known = [name for each in benchmarks for name in (each.name, *(f"{each.name}.{m.name}" for m in each.metrics))]
+        """Raise UsageError for an option whose name is neither one of these benchmarks nor a metric
+        of one."""
+        known = [
+            name
+            for each in benchmarks
+            for name in (each.name, *(f"{each.name}.{m.name}" for m in each.metrics))
+        ]
         if unknown := self._asked.difference(known):
-            raise UsageError(f"--budget: no benchmark or metric {min(unknown)!r}; {nearest(min(unknown), known)}")
+            raise UsageError(
+                f"--budget: no benchmark or metric {min(unknown)!r}; {nearest(min(unknown), known)}"
+            )
 
 
 @click.command("gate")
 @click.argument("base", metavar="BASE")
-@click.option("--bench", multiple=True, metavar="REGEX", help="Only benchmarks with this in their name.")
+@click.option(
+    "--bench", multiple=True, metavar="REGEX", help="Only benchmarks with this in their name."
+)
 @click.option("--profile", help="Only the points of this profile.")
-@click.option("--budget", "budgets", multiple=True, metavar="[NAME=]PERCENT", help="Allowed slow-down; default: 5.")
-@click.option("--rounds", "most", type=click.IntRange(PILOT, 1000), default=MOST, show_default=True, help="At most.")
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="[NAME=]PERCENT",
+    help="Allowed slow-down; default: 5.",
+)
+@click.option(
+    "--rounds",
+    "most",
+    type=click.IntRange(PILOT, 1000),
+    default=MOST,
+    show_default=True,
+    help="At most.",
+)
 @click.option("--fail-ambiguous", is_flag=True, help="Exit status 3 where something is undecided.")
-@click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write a report for a pull request.")
+@click.option(
+    "--markdown",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a report for a pull request.",
+)
 @click.option("--page", default="", help="The address of the published site, for the report.")
-@click.option("--record", type=click.Path(path_type=Path, dir_okay=False), help="Append all Records to this file.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append all Records to this file.",
+)
 @click.pass_obj
 def command(
     settings: Settings,
@@ -105,9 +148,10 @@ def command(
 ) -> int:
     """Refuse what is checked out here if it is slower than BASE.
 
-    BASE is a branch or commit; its newest commit that is also in the history of HEAD is built and measured in turns
-    with what is checked out, uncommitted changes included. Each metric that is significantly worse, by more than its
-    budget, is a reason to refuse. Exit status: 0 passed, 1 refused, 2 error, 3 undecided with --fail-ambiguous.
+    BASE is a branch or commit; its newest commit that is also in the history of HEAD is built and
+    measured in turns with what is checked out, uncommitted changes included. Each metric that is
+    significantly worse, by more than its budget, is a reason to refuse. Exit status: 0 passed, 1
+    refused, 2 error, 3 undecided with --fail-ambiguous.
     """
     Budgets(budgets)  # a wrong one is refused before anything is built
     if page and urlsplit(page).scheme not in ("http", "https"):
@@ -117,7 +161,9 @@ def command(
             re.compile(pattern)
         except re.error as error:
             raise UsageError(f"--bench {pattern!r} is not a regular expression: {error}") from None
-    files = {name: path.absolute() for name, path in (("markdown", markdown), ("record", record)) if path}
+    files = {
+        name: path.absolute() for name, path in (("markdown", markdown), ("record", record)) if path
+    }
     for path in files.values():
         path.parent.mkdir(parents=True, exist_ok=True)
     os.chdir(settings.registry.resolve().parent)
@@ -130,14 +176,26 @@ def command(
         raise plugin.error or AssertionError
     allowed = Budgets(budgets, prepared.host.registry.enabled)
     allowed.refuse_unknown(prepared.host.benchmarks())
-    with Lock(Path(conf.env_dir, "gate.lock")), build_sides(conf, prepared, commits, bench) as sides:
-        say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {counted(len(sides.prepared.tasks), 'point')}")
+    with (
+        Lock(Path(conf.env_dir, "gate.lock")),
+        build_sides(conf, prepared, commits, bench) as sides,
+    ):
+        say(
+            f"{commits.name(HEAD)} against {commits.name(BASE)}:"
+            f" {counted(len(sides.prepared.tasks), 'point')}"
+        )
         rounds = _measure(sides, allowed, most)
         result = _judge(
-            sides, rounds, allowed, GateResult(commits, sides.prepared.suite.node, sides.prepared.suite.machine)
+            sides,
+            rounds,
+            allowed,
+            GateResult(commits, sides.prepared.suite.node, sides.prepared.suite.machine),
         )
     words = ["hpml", "gate", base, *(word for name in bench for word in ("--bench", name))]
-    words += [*(["--profile", profile] if profile else []), *(word for text in budgets for word in ("--budget", text))]
+    words += [
+        *(["--profile", profile] if profile else []),
+        *(word for text in budgets for word in ("--budget", text)),
+    ]
     words += ["--rounds", str(most)] if most != MOST else []
     result.again, result.page, result.most = shlex.join(words), page, most
     for each in itertools.chain(*rounds.values()) if "record" in files else ():
@@ -159,8 +217,12 @@ def _measure(sides: Sides, allowed: Budgets, most: int) -> Rounds:
     pilots = {number: rounds[number, BASE][0] for number in numbers if _compared(rounds, number)}
     asked = {number: allowed.of(pilot) for number, pilot in pilots.items()}
     comparisons = sum(map(len, asked.values()))
-    needed = {number: gate.rounds_needed(pilots[number], asked[number], comparisons) for number in pilots}
-    measure_sides(sides, {number: min(max(count, PILOT), most) for number, count in needed.items()}, rounds)
+    needed = {
+        number: gate.rounds_needed(pilots[number], asked[number], comparisons) for number in pilots
+    }
+    measure_sides(
+        sides, {number: min(max(count, PILOT), most) for number, count in needed.items()}, rounds
+    )
     return rounds
 
 

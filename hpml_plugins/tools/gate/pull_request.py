@@ -19,9 +19,10 @@ _ORDER = {"refused": 0, "undecided": 1, "within": 2}
 
 @dataclass
 class GateResult:
-    """What was measured. broken: points that the head fails and the base does not, with the reason.  left_out: the
-    reason of other points that were not compared → how many.  rounds: the fewest and the most.  most: that were
-    allowed.  again: the command that repeats it.  page: where the history is shown, "" where that is not known.
+    """What was measured. broken: points that the head fails and the base does not, with the reason.
+    left_out: the reason of other points that were not compared → how many.  rounds: the fewest and
+    the most.  most: that were allowed.  again: the command that repeats it.  page: where the
+    history is shown, "" where that is not known.
     """
 
     commits: Commits
@@ -53,12 +54,20 @@ class GateResult:
         parts += [f"{len(self.broken)} broken"] if self.broken else []
         parts += [f"{counts['undecided']} undecided"] if counts["undecided"] else []
         parts += [f"{counts['within']} within the budget"] if counts["within"] else []
-        return f"{'refused' if self.refused else 'passed'}: {', '.join(parts) or 'nothing was compared'}"
+        return (
+            f"{'refused' if self.refused else 'passed'}:"
+            f" {', '.join(parts) or 'nothing was compared'}"
+        )
 
     @property
     def shown(self) -> list[GatedValue]:
-        """What is listed: all but what is the same or changed less than the budget for the worse, worst first."""
-        found = [each for each in self.values if each.outcome != "within" or each.difference.verdict == "BETTER"]
+        """What is listed: all but what is the same or changed less than the budget for the worse,
+        worst first."""
+        found = [
+            each
+            for each in self.values
+            if each.outcome != "within" or each.difference.verdict == "BETTER"
+        ]
         return sorted(found, key=lambda each: (_ORDER[each.outcome], -(each.slower or 0)))
 
     def table(self) -> Table:
@@ -80,27 +89,40 @@ class GateResult:
     def describe(self) -> Iterator[str]:
         """Where and how it was measured, and how small a slow-down would have been found."""
         node = self.node
-        hardware = f"{node.num_gpu} × {node.gpu}, driver {node.driver}" if node.gpus else f"no GPU, {node.cpu}"
+        hardware = (
+            f"{node.num_gpu} × {node.gpu}, driver {node.driver}"
+            if node.gpus
+            else f"no GPU, {node.cpu}"
+        )
         yield f"Measured on {self.machine}: {hardware}."
         least, most = self.rounds
         yield (
-            f"{least if least == most else f'{least} to {most}'} rounds of each point and side in new processes, base "
-            "and head in turns in random order."
+            f"{least if least == most else f'{least} to {most}'} rounds of each point and side in"
+            " new processes, base and head in turns in random order."
         )
         finds = [each.finds for each in self.values]
         if finds:
             worst, short = max(finds), sum(each.finds > each.budget for each in self.values)
             if not math.isfinite(worst):
-                yield "How small a slow-down is found cannot be told: too little is known of how some values vary."
+                yield (
+                    "How small a slow-down is found cannot be told: too little is known of how some"
+                    " values vary."
+                )
             else:
                 size = f"{100 * worst:.0f}" if worst > 0.1 else f"{100 * worst:.2g}"
-                yield f"A slow-down of {size} % in any one value is found in {100 * POWER:.0f} of 100 cases."
+                yield (
+                    f"A slow-down of {size} % in any one value is found in {100 * POWER:.0f} of 100"
+                    " cases."
+                )
             if short and math.isfinite(worst):
                 yield (
-                    f"For {short} of {len(finds)} values that is more than the budget: {self.most} rounds (--rounds) "
-                    "do not reach the power that was planned."
+                    f"For {short} of {len(finds)} values that is more than the budget: {self.most}"
+                    " rounds (--rounds) do not reach the power that was planned."
                 )
-        yield from (f"Not compared: {reason} ({counted(count, 'point')})." for reason, count in self.left_out.items())
+        yield from (
+            f"Not compared: {reason} ({counted(count, 'point')})."
+            for reason, count in self.left_out.items()
+        )
         yield from (f"Broken: {line}" for line in self.broken)
 
 
@@ -110,7 +132,9 @@ def spell_change(value: GatedValue) -> str:
         return value.difference.wording(value.unit) or "–"
     text = f"{100 * (value.slower - 1):+.1f} %"
     return (
-        f"{text} ({' to '.join(f'{100 * (bound - 1):+.1f}' for bound in value.interval)})" if value.interval else text
+        f"{text} ({' to '.join(f'{100 * (bound - 1):+.1f}' for bound in value.interval)})"
+        if value.interval
+        else text
     )
 
 
@@ -126,7 +150,10 @@ def as_comment(result: GateResult) -> str:
     lines = [
         f"### Benchmarks {result.headline}",
         "",
-        f"`{commits.name(HEAD)}` against `{commits.name(BASE)}`, the newest commit that both branches share.",
+        (
+            f"`{commits.name(HEAD)}` against `{commits.name(BASE)}`, the newest commit that both"
+            " branches share."
+        ),
         "",
         *([as_markdown(result.table())] if result.shown else []),
         *(f"- {_plain(line)}" for line in result.describe()),

@@ -1,4 +1,5 @@
-"""Building two commits with asv's own environments, and measuring their points in turns, in random order."""
+"""Building two commits with asv's own environments, and measuring their points in turns, in random
+order."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ SIDES = ("base", "head")
 
 @dataclass(frozen=True)
 class Commits:
-    """What is compared. base, head: hashes.  uncommitted: whether head is the work tree with what is not committed.
+    """What is compared. base, head: hashes.  uncommitted: whether head is the work tree with what
+    is not committed.
 
     top: of the checkout, whose git repository alone has that commit.
     """
@@ -43,20 +45,29 @@ class Commits:
 
     def name(self, side: int) -> str:
         """For readers: `1a2b3c4d`, or `the work tree`."""
-        return "the work tree" if side == HEAD and self.uncommitted else (self.base, self.head)[side][:8]
+        return (
+            "the work tree"
+            if side == HEAD and self.uncommitted
+            else (self.base, self.head)[side][:8]
+        )
 
 
 def find_commits(folder: Path, base: str, results: str) -> Commits:
     """The newest commit that HEAD and `base` share, and what is checked out here.
 
-    A work tree with changes is put into a commit of its own that no branch has: tracked files, and untracked ones that
-    git does not ignore, without the folder of results. Raises UsageError where there is nothing to compare.
+    A work tree with changes is put into a commit of its own that no branch has: tracked files, and
+    untracked ones that git does not ignore, without the folder of results. Raises UsageError where
+    there is nothing to compare.
     """
     top = Path(_git(folder, "rev-parse", "--show-toplevel"))
     head = _git(top, "rev-parse", "--verify", "-q", "HEAD", fault="nothing is committed here yet")
     unknown = f"{base!r} is no branch, tag or commit here; git fetch gets those of a remote"
-    named = _git(top, "rev-parse", "--verify", "-q", "--end-of-options", f"{base}^{{commit}}", fault=unknown)
-    found = _git(top, "merge-base", head, named, fault=f"no commit of HEAD's history is in {base!r}")
+    named = _git(
+        top, "rev-parse", "--verify", "-q", "--end-of-options", f"{base}^{{commit}}", fault=unknown
+    )
+    found = _git(
+        top, "merge-base", head, named, fault=f"no commit of HEAD's history is in {base!r}"
+    )
     kept = (folder / results).resolve()
     excluded = [f":(exclude,literal){kept.relative_to(top)}"] if kept.is_relative_to(top) else []
     with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
@@ -66,7 +77,9 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
         tree = _git(top, "write-tree", **index)
     if uncommitted := tree != _git(top, "rev-parse", "HEAD^{tree}"):
         who = ["-c", "user.name=hpml gate", "-c", "user.email=gate@localhost"]
-        head = _git(top, *who, "commit-tree", tree, "-p", head, "-m", "the work tree, for hpml gate")
+        head = _git(
+            top, *who, "commit-tree", tree, "-p", head, "-m", "the work tree, for hpml gate"
+        )
     if head == found:
         raise UsageError(f"{base!r} has all that is checked out here: there is nothing to compare")
     return Commits(found, head, uncommitted, top)
@@ -75,7 +88,9 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
 def _git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
     env = {**os.environ, **variables}
     try:
-        done = subprocess.run(["git", *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", *words], cwd=folder, env=env, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         raise UsageError("git is not installed; a gate compares commits") from None
     if done.returncode:
@@ -86,8 +101,9 @@ def _git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
 class Sides:
     """The packages of both commits, and what measures a round of a point of one of them.
 
-    prepared: the suite and its points.  Each round of each side has a new process, from which that of every point is
-    forked: what is fixed for the lifetime of a process, such as addresses and hash seeds, differs from round to round.
+    prepared: the suite and its points.  Each round of each side has a new process, from which that
+    of every point is forked: what is fixed for the lifetime of a process, such as addresses and
+    hash seeds, differs from round to round.
     """
 
     def __init__(self, conf: Any, prepared: Prepared, environments: Sequence[Any]) -> None:
@@ -111,7 +127,9 @@ class Sides:
         name = f"{task.entry['name']}-{task.number}" if task.entry["params"] else task.entry["name"]
         with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
             result = str(Path(scratch, "result"))
-            output, _ = self._spawners[side].run(name, "{}", "None", result, task.entry["timeout"], scratch)
+            output, _ = self._spawners[side].run(
+                name, "{}", "None", result, task.entry["timeout"], scratch
+            )
         record = take_record(self.prepared.scratch, key)
         if record is None and output.strip():
             warn(f"{SIDES[side]}: {output.strip().splitlines()[-1]}")
@@ -120,7 +138,9 @@ class Sides:
     def _start(self, side: int) -> Any:
         from asv.runner import get_spawner
 
-        spawner = get_spawner(self._environments[side], self._conf.benchmark_dir, self._conf.launch_method)
+        spawner = get_spawner(
+            self._environments[side], self._conf.benchmark_dir, self._conf.launch_method
+        )
         spawner.preimport()
         return spawner
 
@@ -133,8 +153,11 @@ class Sides:
 
 
 @contextmanager
-def build_sides(conf: Any, prepared: Prepared, commits: Commits, bench: Sequence[str]) -> Iterator[Sides]:
-    """Build both commits and find the points to measure. bench: regular expressions, as of `asv run --bench`.
+def build_sides(
+    conf: Any, prepared: Prepared, commits: Commits, bench: Sequence[str]
+) -> Iterator[Sides]:
+    """Build both commits and find the points to measure. bench: regular expressions, as of `asv run
+    --bench`.
 
     Raises HpmlError where a commit does not build, and where nothing is selected.
     """
@@ -158,19 +181,31 @@ def build_sides(conf: Any, prepared: Prepared, commits: Commits, bench: Sequence
             environment.create()
             environment.install_project(own, repository, commit)
             environments.append(environment)
-        found = Benchmarks.discover(conf, repository, environments[HEAD:], [commits.head], regex=list(bench) or None)
+        found = Benchmarks.discover(
+            conf, repository, environments[HEAD:], [commits.head], regex=list(bench) or None
+        )
     except ProcessError as error:
         said = (error.stderr or error.stdout or str(error)).strip().splitlines()
-        what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[len(environments)]
+        what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[
+            len(environments)
+        ]
         # not pip's own summaries
-        causes = [line.strip() for line in said if re.search(r"[Ee]rror: (?!subprocess-exited|metadata-gen)", line)]
-        raise HpmlError(f"{what}: {causes[0] if causes else 'what is printed above says why'}") from None
+        causes = [
+            line.strip()
+            for line in said
+            if re.search(r"[Ee]rror: (?!subprocess-exited|metadata-gen)", line)
+        ]
+        raise HpmlError(
+            f"{what}: {causes[0] if causes else 'what is printed above says why'}"
+        ) from None
     except UserError as error:
         raise HpmlError(describe(error)) from None
     narrow(found, prepared.suite.benchmarks)
     prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
     if not prepared.tasks:
-        raise UsageError("no benchmark is selected; hpml list shows the benchmarks and what this node skips")
+        raise UsageError(
+            "no benchmark is selected; hpml list shows the benchmarks and what this node skips"
+        )
     sides = Sides(conf, prepared, environments)
     try:
         yield sides
@@ -182,9 +217,11 @@ Rounds = dict[tuple[int, int], list[Record]]
 
 
 def measure_sides(sides: Sides, wanted: dict[int, int], rounds: Rounds) -> None:
-    """Measure until each point has the wanted number of rounds on both sides, in random order; adds to `rounds`.
+    """Measure until each point has the wanted number of rounds on both sides, in random order; adds
+    to `rounds`.
 
-    wanted: number of the task → rounds.  A point that one side fails or lacks gets no further round on either.
+    wanted: number of the task → rounds.  A point that one side fails or lacks gets no further round
+    on either.
     """
     tasks = sides.prepared.tasks
     while pending := sorted(
@@ -193,9 +230,11 @@ def measure_sides(sides: Sides, wanted: dict[int, int], rounds: Rounds) -> None:
         for side in (BASE, HEAD)
         if len(rounds.setdefault((number, side), [])) < count and not _stopped(rounds, number)
     ):
-        # The sampling budget covers the planned rounds of one run, so more rounds are measured as a new run.
+        # The sampling budget covers the planned rounds of one run, so more rounds are measured as a
+        # new run.
         planned = [
-            min(tasks[number].declared.rounds, wanted[number] - len(rounds[number, side])) for number, side in pending
+            min(tasks[number].declared.rounds, wanted[number] - len(rounds[number, side]))
+            for number, side in pending
         ]
         chosen: list[tuple[Declared, Params]] = [
             (msgspec.structs.replace(tasks[number].declared, rounds=count), tasks[number].params)
@@ -217,10 +256,16 @@ def measure_sides(sides: Sides, wanted: dict[int, int], rounds: Rounds) -> None:
 def _no_record(task: Task) -> Record:
     declared = task.declared
     return Record(
-        benchmark=declared.benchmark, plugin=declared.plugin.name, version=declared.version, params=dict(task.params),
-        status="skipped", reason="the commit gives no Record of it",
-    )  # fmt: skip
+        benchmark=declared.benchmark,
+        plugin=declared.plugin.name,
+        version=declared.version,
+        params=dict(task.params),
+        status="skipped",
+        reason="the commit gives no Record of it",
+    )
 
 
 def _stopped(rounds: Rounds, number: int) -> bool:
-    return any(each.status != "ok" for side in (BASE, HEAD) for each in rounds.get((number, side), ()))
+    return any(
+        each.status != "ok" for side in (BASE, HEAD) for each in rounds.get((number, side), ())
+    )

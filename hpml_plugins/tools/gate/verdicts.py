@@ -1,4 +1,5 @@
-"""From the rounds of both sides to verdicts: variances, how many rounds a power needs, and what is refused."""
+"""From the rounds of both sides to verdicts: variances, how many rounds a power needs, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ Outcome = Literal["refused", "undecided", "within"]
 class GatedValue:
     """One metric of one point on both sides. budget: the slow-down that is allowed, 0.05 for 5 %.
 
-    difference: of head against base, with its verdict.  slower, low, high: how many times worse head is, and its 95 %
-    interval; None where there is no ratio.  finds: the smallest slow-down that these rounds find nine times in ten.
+    difference: of head against base, with its verdict.  slower, low, high: how many times worse
+    head is, and its 95 % interval; None where there is no ratio.  finds: the smallest slow-down
+    that these rounds find nine times in ten.
     """
 
     benchmark: str
@@ -60,11 +62,15 @@ class GatedValue:
 
     @property
     def outcome(self) -> Outcome:
-        """refused: significantly worse, and by more than the budget; any rise from 0 is.  within: it is not worse by
-        more than that, as far as the interval reaches.  undecided: neither."""
+        """refused: significantly worse, and by more than the budget; any rise from 0 is.  within:
+        it is not worse by more than that, as far as the interval reaches.  undecided: neither."""
         limit = 1 + self.budget
         if self.slower is None:
-            without_ratio: dict[str, Outcome] = {"WORSE": "refused", "AMBIGUOUS": "undecided", "BOUND": "undecided"}
+            without_ratio: dict[str, Outcome] = {
+                "WORSE": "refused",
+                "AMBIGUOUS": "undecided",
+                "BOUND": "undecided",
+            }
             return without_ratio.get(self.difference.verdict, "within")
         if self.difference.verdict == "WORSE" and self.slower > limit:
             return "refused"
@@ -74,8 +80,9 @@ class GatedValue:
 class Gate:
     """The spreads of what both sides measured, and what follows from them.
 
-    rounds: of all points of both sides, not joined.  Rounds of one side repeat one another; the sides take turns within
-    minutes, so no difference between days or cards is added, and what else used the CPUs disturbed both.
+    rounds: of all points of both sides, not joined.  Rounds of one side repeat one another; the
+    sides take turns within minutes, so no difference between days or cards is added, and what else
+    used the CPUs disturbed both.
     """
 
     def __init__(self, rounds: Sequence[Record]) -> None:
@@ -96,10 +103,11 @@ class Gate:
         return value
 
     def rounds_needed(self, record: Record, budgets: Mapping[str, float], comparisons: int) -> int:
-        """How many rounds of each side find a slow-down of the budget in any one metric with probability POWER.
+        """How many rounds of each side find a slow-down of the budget in any one metric with
+        probability POWER.
 
-        budgets: of its metrics.  comparisons: how many values are judged at once: the correction for that asks for
-        ERROR_RATE / comparisons where one of them alone differs.
+        budgets: of its metrics.  comparisons: how many values are judged at once: the correction
+        for that asks for ERROR_RATE / comparisons where one of them alone differs.
         """
         needed = [1]
         for metric, budget in budgets.items():
@@ -107,7 +115,10 @@ class Gate:
             if spread is not None and spread != EXACT:
                 # variance_of_median is proportional to 1 / (n + ½)
                 variance = variance_of_median(spread.same_card, 1) * 1.5
-                count = 2 * variance * (_deviations(spread, comparisons) / math.log1p(budget)) ** 2 - 0.5
+                count = (
+                    2 * variance * (_deviations(spread, comparisons) / math.log1p(budget)) ** 2
+                    - 0.5
+                )
                 needed.append(math.ceil(min(count, 1e6)))
         return max(needed)
 
@@ -117,9 +128,12 @@ def _undisturbed(record: Record) -> Record:
 
 
 def _deviations(spread: Spread, comparisons: int) -> float:
-    """How many standard deviations a difference needs in order to be found with probability POWER."""
+    """How many standard deviations a difference needs in order to be found with probability
+    POWER."""
     freedom = spread.same_freedom
-    return float(stdtrit(freedom, 1 - ERROR_RATE / 2 / max(comparisons, 1)) + stdtrit(freedom, POWER))
+    return float(
+        stdtrit(freedom, 1 - ERROR_RATE / 2 / max(comparisons, 1)) + stdtrit(freedom, POWER)
+    )
 
 
 def smallest_found(base: MeasuredValue, head: MeasuredValue, comparisons: int) -> float:
@@ -136,7 +150,9 @@ def smallest_found(base: MeasuredValue, head: MeasuredValue, comparisons: int) -
 Sided = tuple[Sequence[Record], Sequence[Record]]
 
 
-def judge(points: Sequence[tuple[str, Sided]], budgets: Sequence[Mapping[str, float]]) -> list[GatedValue]:
+def judge(
+    points: Sequence[tuple[str, Sided]], budgets: Sequence[Mapping[str, float]]
+) -> list[GatedValue]:
     """Verdicts on all metrics that have a budget, corrected for how many there are.
 
     points: the point as text, and the rounds of base and of head.
@@ -145,13 +161,28 @@ def judge(points: Sequence[tuple[str, Sided]], budgets: Sequence[Mapping[str, fl
     asked = []
     for (point, (base, head)), allowed in zip(points, budgets, strict=True):
         common = sorted(base[0].metrics.keys() & head[0].metrics.keys())
-        of_base, of_head = ({name: gate.value(side, name) for name in common} for side in (base, head))
-        asked += [(point, base[0], of_base, of_head, name, allowed[name]) for name in common if name in allowed]
+        of_base, of_head = (
+            {name: gate.value(side, name) for name in common} for side in (base, head)
+        )
+        asked += [
+            (point, base[0], of_base, of_head, name, allowed[name])
+            for name in common
+            if name in allowed
+        ]
     judged = compare_values([(of_base, of_head, name) for _, _, of_base, of_head, name, _ in asked])
     return [
         GatedValue(
-            record.benchmark, point, name, record.metrics[name].unit, of_base[name], of_head[name], difference, limit,
+            record.benchmark,
+            point,
+            name,
+            record.metrics[name].unit,
+            of_base[name],
+            of_head[name],
+            difference,
+            limit,
             smallest_found(of_base[name], of_head[name], len(asked)),
         )
-        for (point, record, of_base, of_head, name, limit), difference in zip(asked, judged, strict=True)
-    ]  # fmt: skip
+        for (point, record, of_base, of_head, name, limit), difference in zip(
+            asked, judged, strict=True
+        )
+    ]

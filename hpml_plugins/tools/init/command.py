@@ -31,29 +31,39 @@ CI = {
 
 
 def find_package(folder: Path) -> tuple[str, str] | None:
-    """The package that pip builds from this folder: its name, and where its source is ("", "src"); None without one.
+    """The package that pip builds from this folder: its name, and where its source is ("", "src");
+    None without one.
 
     Of several, the one that is named like the project comes first, then the first by name.
     """
     if not any((folder / name).is_file() for name in BUILDS):
         return None
     try:
-        named = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+        named = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+            "name"
+        ]
     except (OSError, ValueError, KeyError, TypeError):
         named = folder.name
     wanted = re.sub(r"[-_.]+", "_", str(named)).lower()
     found = []
     for source in ("", "src", "python"):
         packages = [path.parent.name for path in sorted((folder / source).glob("*/__init__.py"))]
-        modules = [path.stem for path in sorted((folder / source).glob("*.py")) if path.stem.lower() == wanted]
-        names = [name for name in packages + modules if name.isidentifier() and name not in NOT_PACKAGES]
+        modules = [
+            path.stem
+            for path in sorted((folder / source).glob("*.py"))
+            if path.stem.lower() == wanted
+        ]
+        names = [
+            name for name in packages + modules if name.isidentifier() and name not in NOT_PACKAGES
+        ]
         found += [(name.lower() != wanted, name, source) for name in names]
     return (min(found)[1], min(found)[2]) if found else None
 
 
 @dataclass
 class Writer:
-    """Writes files of a repository. wrote, left: what was written, and what was there already, a line each."""
+    """Writes files of a repository. wrote, left: what was written, and what was there already, a
+    line each."""
 
     folder: Path
     wrote: list[str] = field(default_factory=list)
@@ -71,7 +81,9 @@ class Writer:
 
     def fill(self, place: str, template: str, **values: str) -> bool:
         """The same with a template of this package."""
-        made = Environment(loader=PackageLoader("hpml_plugins", "tools/init"), undefined=StrictUndefined)
+        made = Environment(
+            loader=PackageLoader("hpml_plugins", "tools/init"), undefined=StrictUndefined
+        )
         return self.write(place, made.get_template(template).render(**values).rstrip("\n") + "\n")
 
     def append_lines(self, place: str, lines: list[str]) -> None:
@@ -86,7 +98,8 @@ class Writer:
 
 
 def make_configuration(folder: Path, top: Path, *, package: bool, html: str) -> dict[str, object]:
-    """A new asv.conf.json. top: the repository's folder.  package: whether commits have one that pip builds."""
+    """A new asv.conf.json. top: the repository's folder.  package: whether commits have one that
+    pip builds."""
     branch = _git(folder, "symbolic-ref", "--short", "--quiet", "HEAD")
     below = folder.relative_to(top).as_posix()
     nothing: list[str] = []
@@ -97,7 +110,11 @@ def make_configuration(folder: Path, top: Path, *, package: bool, html: str) -> 
         **({"repo_subdir": below} if below != "." else {}),
         "branches": [branch or "HEAD"],
         "environment_type": "node",
-        **({} if package else {f"{what}_command": nothing for what in ("build", "install", "uninstall")}),
+        **(
+            {}
+            if package
+            else {f"{what}_command": nothing for what in ("build", "install", "uninstall")}
+        ),
         "plugins": [PLUGIN],
         "launch_method": "forkserver",
         "benchmark_dir": "benchmarks",
@@ -109,9 +126,11 @@ def make_configuration(folder: Path, top: Path, *, package: bool, html: str) -> 
 
 
 def extend_configuration(file: Path) -> str:
-    """The text of an asv.conf.json with our plugin added, its comments kept; the same text where it has it.
+    """The text of an asv.conf.json with our plugin added, its comments kept; the same text where it
+    has it.
 
-    Raises UsageError with the line to add where the file cannot be extended, or could not be read afterwards.
+    Raises UsageError with the line to add where the file cannot be extended, or could not be read
+    afterwards.
     """
     by_hand = UsageError(f'cannot be extended; add to it: "plugins": ["{PLUGIN}"]', str(file))
     try:
@@ -149,7 +168,9 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[Writer, str]:
     """Write every file. Returns what was written, and the name of the benchmark to start with."""
     writer, package = Writer(folder), find_package(folder)
     existing = folder / CONFIGURATION
-    if (before := existing.is_file()) and (extended := extend_configuration(existing)) != existing.read_text("utf-8"):
+    if (before := existing.is_file()) and (
+        extended := extend_configuration(existing)
+    ) != existing.read_text("utf-8"):
         atomic_write(existing, extended.encode())
         writer.wrote.append(f"{CONFIGURATION}: the plugin {PLUGIN}; all else is as it was")
     elif before:
@@ -165,9 +186,14 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[Writer, str]:
     writer.fill(path, f"{plugin}.py.jinja", package=name, source=f' / "{source}"' if source else "")
     writer.fill("registry.yaml", "registry.yaml.jinja", plugin=plugin, path=path)
     _write_suite(writer, Path(conf.benchmark_dir))
-    ignored = [f"/{Path(part).as_posix()}/" for part in (conf.env_dir, conf.html_dir) if not Path(part).is_absolute()]
+    ignored = [
+        f"/{Path(part).as_posix()}/"
+        for part in (conf.env_dir, conf.html_dir)
+        if not Path(part).is_absolute()
+    ]
     locks = [
-        f"/{Path(conf.results_dir).as_posix()}/**/{name}" for name in ("*.lock", ".lock", ".*-owner", ".*.partial")
+        f"/{Path(conf.results_dir).as_posix()}/**/{name}"
+        for name in ("*.lock", ".lock", ".*-owner", ".*.partial")
     ]
     writer.append_lines(".gitignore", [*ignored, *locks, "/cluster-jobs/", "__pycache__/"])
     if ci:
@@ -176,7 +202,8 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[Writer, str]:
 
 
 def _write_suite(writer: Writer, benchmarks: Path) -> None:
-    """The module that asv finds our benchmarks in: of its own where an asv user has a package of benchmarks already."""
+    """The module that asv finds our benchmarks in: of its own where an asv user has a package of
+    benchmarks already."""
     places = [(benchmarks / name).as_posix() for name in ("__init__.py", "hpml_suite.py")]
     if place := _free(writer, places, "hpml_plugins.suite"):
         writer.fill(place, "suite.py.jinja", parents=".parent" * len(benchmarks.parts))
@@ -194,7 +221,8 @@ def _write_ci(writer: Writer, top: Path, ci: str) -> None:
 
 
 def _free(writer: Writer, places: list[str], ours: str) -> str | None:
-    """The first of these places where no file is; None where one of them has what is to be written: the text `ours`."""
+    """The first of these places where no file is; None where one of them has what is to be written:
+    the text `ours`."""
     there = [place for place in places if (writer.folder / place).exists()]
     for place in there:
         if ours in (writer.folder / place).read_text(encoding="utf-8", errors="replace"):
@@ -205,7 +233,9 @@ def _free(writer: Writer, places: list[str], ours: str) -> str | None:
 
 def _git(folder: Path, *words: str) -> str:
     try:
-        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, check=True
+        ).stdout.strip()
     except FileNotFoundError:
         raise UsageError("git is not installed; results name commits") from None
     except subprocess.CalledProcessError:
@@ -213,17 +243,25 @@ def _git(folder: Path, *words: str) -> str:
 
 
 @click.command("init")
-@click.option("--ci", type=click.Choice(list(CI)), help="Also write a file that runs `hpml gate` on a runner of yours.")
+@click.option(
+    "--ci",
+    type=click.Choice(list(CI)),
+    help="Also write a file that runs `hpml gate` on a runner of yours.",
+)
 def command(ci: str | None) -> int:
     """Prepare the git repository of this folder to measure its own commits.
 
-    Writes registry.yaml, asv.conf.json, benchmarks/__init__.py, a first benchmark and lines of .gitignore. A file that
-    is there already is named and left as it is; the asv.conf.json of an asv suite gets one entry more. Asks nothing.
+    Writes registry.yaml, asv.conf.json, benchmarks/__init__.py, a first benchmark and lines of
+    .gitignore. A file that is there already is named and left as it is; the asv.conf.json of an asv
+    suite gets one entry more. Asks nothing.
     """
     folder = Path.cwd()
     top = _git(folder, "rev-parse", "--show-toplevel")
     if not top:
-        raise UsageError("not a git repository; results name commits: git init, then commit something", str(folder))
+        raise UsageError(
+            "not a git repository; results name commits: git init, then commit something",
+            str(folder),
+        )
     writer, plugin = write_all(folder, Path(top), ci)
     for line in writer.left:
         warn(f"{line}; left as it is")

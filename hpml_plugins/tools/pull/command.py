@@ -1,4 +1,5 @@
-"""`hpml pull ADDRESS --as NAME`: merge the results of another repository; their machines get the name in front."""
+"""`hpml pull ADDRESS --as NAME`: merge the results of another repository; their machines get the
+name in front."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ LIMIT = 600.0
 
 
 class Import:
-    """The results of a source as they are merged: every machine is `NAME.machine`. skipped: what was left out, a line
-    each."""
+    """The results of a source as they are merged: every machine is `NAME.machine`. skipped: what
+    was left out, a line each."""
 
     def __init__(self, name: str, into: Path, scratch: Path) -> None:
         self.skipped: list[str] = []
@@ -51,7 +52,11 @@ class Import:
         """Copy a results folder, with the machines renamed."""
         for path in sorted(source.rglob("*")):
             place = path.relative_to(source)
-            if path.is_dir() or not PLACES.fullmatch(place.as_posix()) or place.parts[0].startswith("."):
+            if (
+                path.is_dir()
+                or not PLACES.fullmatch(place.as_posix())
+                or place.parts[0].startswith(".")
+            ):
                 continue
             try:
                 if place.suffix == ".jsonl":
@@ -62,12 +67,15 @@ class Import:
                     self._json(place, read_object(path))
             except HpmlError as error:
                 self.skipped.append(str(error))
-        for machine, node in {each.machine: each.node for each in past_rounds(self._scratch)}.items():
+        for machine, node in {
+            each.machine: each.node for each in past_rounds(self._scratch)
+        }.items():
             if not path_in(self._scratch, machine, MACHINE).exists():
                 self._facts(machine, node)
 
     def _records(self, path: Path, place: Path) -> None:
-        """Lines that are Records of this machine; what is none, or refused, is named with its place in the source."""
+        """Lines that are Records of this machine; what is none, or refused, is named with its place
+        in the source."""
         open_result(path, MAX_RECORDS).close()
         renamed, lines = self._renamed(place.parts[0]), []
 
@@ -94,7 +102,8 @@ class Import:
         self._write(place, json.dumps(found).encode())
 
     def _declarations(self, found: Mapping[str, Any]) -> None:
-        """Those of benchmarks that are not declared here: a source changes no definition of ours."""
+        """Those of benchmarks that are not declared here: a source changes no definition of
+        ours."""
         ours = read_object_or_empty(self._into / DECLARATIONS)
         new = {name: entry for name, entry in found.items() if name not in ours}
         self._write(Path(DECLARATIONS), json.dumps({**new, "version": 2}).encode())
@@ -111,7 +120,11 @@ class Import:
         return f"{self._name}.{machine}"
 
     def _write(self, place: Path, data: bytes) -> None:
-        parts = place.parts if len(place.parts) == 1 else (self._renamed(place.parts[0]), *place.parts[1:])
+        parts = (
+            place.parts
+            if len(place.parts) == 1
+            else (self._renamed(place.parts[0]), *place.parts[1:])
+        )
         target = path_in(self._scratch, *parts)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
@@ -123,7 +136,8 @@ class _Late(BaseException):
 
 @contextmanager
 def limited_time(seconds: float, address: str) -> Iterator[None]:
-    """End what takes longer, however slowly an address answers. Raises HpmlError. Only for the main thread."""
+    """End what takes longer, however slowly an address answers. Raises HpmlError. Only for the main
+    thread."""
 
     def end(*_: object) -> NoReturn:
         raise _Late
@@ -133,7 +147,9 @@ def limited_time(seconds: float, address: str) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         yield
     except _Late:
-        raise HpmlError(f"not read within {seconds:g} s; nothing was merged; --limit allows more", address) from None
+        raise HpmlError(
+            f"not read within {seconds:g} s; nothing was merged; --limit allows more", address
+        ) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -141,24 +157,36 @@ def limited_time(seconds: float, address: str) -> Iterator[None]:
 
 @click.command("pull")
 @click.argument("address")
-@click.option("--as", "name", required=True, metavar="NAME", help="What the source is called on all pages.")
 @click.option(
-    "--into", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where to merge them."
+    "--as", "name", required=True, metavar="NAME", help="What the source is called on all pages."
+)
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Where to merge them.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 @click.option(
-    "--limit", type=Positive(), default=LIMIT, show_default=True, help="Time to get and read all of it, in seconds."
+    "--limit",
+    type=Positive(),
+    default=LIMIT,
+    show_default=True,
+    help="Time to get and read all of it, in seconds.",
 )
 def command(address: str, name: str, into: Path, dry_run: bool, limit: float) -> int:
     """Merge the results of another repository.
 
-    ADDRESS is a git repository, of which the results in its newest commit are read, a folder, or a site that
-    hpml-plugins published (https://…), which offers the newest 100 Records of each point. Its machine
-    h200-x1 is NAME.h200-x1 here. Pulling again adds what is new. No code of the source is run or stored. Exit status 1
-    when something was left out.
+    ADDRESS is a git repository, of which the results in its newest commit are read, a folder, or a
+    site that hpml-plugins published (https://…), which offers the newest 100 Records of each point.
+    Its machine h200-x1 is NAME.h200-x1 here. Pulling again adds what is new. No code of the source
+    is run or stored. Exit status 1 when something was left out.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name):
-        raise UsageError(f"--as {name!r}: use lower-case letters, digits and -, such as 'other-lab'")
+        raise UsageError(
+            f"--as {name!r}: use lower-case letters, digits and -, such as 'other-lab'"
+        )
     with tempfile.TemporaryDirectory(prefix="hpml-pull-") as scratch:
         renamed = Path(scratch, "renamed")
         renamed.mkdir()
@@ -167,6 +195,7 @@ def command(address: str, name: str, into: Path, dry_run: bool, limit: float) ->
             found.add(fetch_results(address, Path(scratch), found.skipped.append))
         report = merge_results([renamed], into, dry_run=dry_run)
     for line in [*report.conflicts, *found.skipped, *report.skipped]:
-        warn(line.replace(f"{renamed}/", "").replace(f"{scratch}/", ""))  # names of this command's own copies
+        # names of this command's own copies
+        warn(line.replace(f"{renamed}/", "").replace(f"{scratch}/", ""))
     say(*report.describe())
     return 1 if found.skipped or report.skipped else 0

@@ -1,7 +1,8 @@
-"""Getting results from an address: files of a git repository's newest commit, a folder, or a published site.
+"""Getting results from an address: files of a git repository's newest commit, a folder, or a
+published site.
 
-Nothing of them is run: git checks nothing out, and a site's files are read as JSON. What they hold is read by the
-readers that every file of results goes through.
+Nothing of them is run: git checks nothing out, and a site's files are read as JSON. What they hold
+is read by the readers that every file of results goes through.
 """
 
 from __future__ import annotations
@@ -16,15 +17,28 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
-from hpml_plugins.store import DECLARATIONS, MAX_FILE, OnDamage, decode, find_results, path_in, record_file
+from hpml_plugins.store import (
+    DECLARATIONS,
+    MAX_FILE,
+    OnDamage,
+    decode,
+    find_results,
+    path_in,
+    record_file,
+)
 from hpml_plugins.terminal import warn
 
-#: The places of a results folder that are read: declarations, facts and asv's results of machines, Records.
+#: The places of a results folder that are read: declarations, facts and asv's results of machines,
+#: Records.
 PLACES = re.compile(rf"{re.escape(DECLARATIONS)}|[^/]+/[^/]+\.json|[^/]+/records/[^/]+\.jsonl")
 #: s without an answer; of a site, files and B at most.
 TIMEOUT, MOST_FILES, MOST_BYTES = 60.0, 100_000, 1 << 30
 #: Transports that git may use, and what keeps it from running anything of the repository.
-_SAFE = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
+_SAFE = {
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+}
 _NO_HOOKS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
 #: Keys that a published site adds to asv's declarations.
 _OF_THE_SITE = ("hpml_machines", "hpml_selected")
@@ -36,23 +50,39 @@ def is_site(address: str) -> bool:
 
 
 def fetch_results(address: str, scratch: Path, on_damage: OnDamage) -> Path:
-    """A folder of results with what is there. on_damage: is given what is left out. Raises HpmlError for nothing."""
+    """A folder of results with what is there. on_damage: is given what is left out. Raises
+    HpmlError for nothing."""
     if is_site(address):
         return read_site(address.rstrip("/"), scratch, on_damage)
     folder = Path(address)
     if folder.is_dir() and not (folder / "HEAD").is_file():  # which a bare repository has
         return find_results(folder)
-    return read_repository(str(folder.resolve()) if folder.exists() else address, scratch, on_damage)
+    return read_repository(
+        str(folder.resolve()) if folder.exists() else address, scratch, on_damage
+    )
 
 
 def read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
-    """The files of `results` in the newest commit, written one by one: no checkout, so no filter and no hook runs."""
+    """The files of `results` in the newest commit, written one by one: no checkout, so no filter
+    and no hook runs."""
     clone, results = scratch / "clone", scratch / "cloned"
     _git(
-        scratch, "clone", "--quiet", "--depth=1", "--no-checkout", "--no-tags", "--template=", "--", address, str(clone)
+        scratch,
+        "clone",
+        "--quiet",
+        "--depth=1",
+        "--no-checkout",
+        "--no-tags",
+        "--template=",
+        "--",
+        address,
+        str(clone),
     )
     listed = _git(clone, "ls-tree", "-r", "-l", "-z", "HEAD").decode(errors="replace")
-    names = {path: entry.split() for entry, _, path in (line.partition("\t") for line in listed.split("\0") if line)}
+    names = {
+        path: entry.split()
+        for entry, _, path in (line.partition("\t") for line in listed.split("\0") if line)
+    }
     places = (re.match(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl$", path) for path in names)
     top = min((place[1] for place in places if place), key=len, default="")
     found = read = 0
@@ -82,7 +112,9 @@ def read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
 def _git(folder: Path, *words: str) -> bytes:
     env = {**os.environ, **_SAFE}
     try:
-        return subprocess.run(["git", *_NO_HOOKS, *words], cwd=folder, env=env, capture_output=True, check=True).stdout
+        return subprocess.run(
+            ["git", *_NO_HOOKS, *words], cwd=folder, env=env, capture_output=True, check=True
+        ).stdout
     except FileNotFoundError:
         raise UsageError("git is not installed") from None
     except subprocess.CalledProcessError as error:
@@ -91,7 +123,8 @@ def _git(folder: Path, *words: str) -> bytes:
 
 
 def read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
-    """The newest Records of each point that a published site offers, and what it declares, as a folder of results."""
+    """The newest Records of each point that a published site offers, and what it declares, as a
+    folder of results."""
     results = scratch / "site"
     summary, index = (_object(address, name) for name in ("summary.json", "index.json"))
     count = summary.get("record_files")
@@ -104,13 +137,18 @@ def read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
         text = _get(address, name)
         read += len(text)
         if read > MOST_BYTES:
-            raise HpmlError(f"more than {MOST_BYTES / 1e9:g} GB of Records; clone its repository instead", address)
+            raise HpmlError(
+                f"more than {MOST_BYTES / 1e9:g} GB of Records; clone its repository instead",
+                address,
+            )
         start, end = text.find(b"{"), text.rfind(b"}")
         try:
             shown = json.loads(text[start : end + 1])["records"]
             offered = [line for each in shown for line in each["lines"]]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise HpmlError(f"not a file of Records: {describe(error)}", f"{address}/{name}") from None
+            raise HpmlError(
+                f"not a file of Records: {describe(error)}", f"{address}/{name}"
+            ) from None
         for line in offered:
             try:
                 place = _place(results, line)
@@ -134,7 +172,8 @@ def read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
 
 
 def _place(results: Path, line: Any) -> Path:
-    """Where a Record stands in a folder of results. Raises ValueError, HpmlError or RecursionError for no Record."""
+    """Where a Record stands in a folder of results. Raises ValueError, HpmlError or RecursionError
+    for no Record."""
     if not isinstance(line, str):
         raise ValueError("not a line of text")
     record = decode(line.encode())
@@ -152,7 +191,8 @@ def _object(address: str, name: str) -> dict[str, Any]:
 
 
 def _get(address: str, name: str) -> bytes:
-    """A file of a site. Raises HpmlError where it is not there or larger than a file of results may be."""
+    """A file of a site. Raises HpmlError where it is not there or larger than a file of results may
+    be."""
     try:
         with urllib.request.urlopen(f"{address}/{name}", timeout=TIMEOUT) as answer:
             found: bytes = answer.read(MAX_FILE + 1)

@@ -1,4 +1,5 @@
-"""The fixture and its lines in pytest's summary. Every `pytest` imports this where hpml-plugins is installed."""
+"""The fixture and its lines in pytest's summary. Every `pytest` imports this where hpml-plugins is
+installed."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ if TYPE_CHECKING:
     from hpml_plugins.tools.pytest_bench.session import BenchSession, TestBench
 
 _SESSION = "_hpml_session"
-#: Property of a test: a line of the summary. A process of pytest-xdist sends it with the test's report.
+#: Property of a test: a line of the summary. A process of pytest-xdist sends it with the test's
+#: report.
 _LINE = "hpml"
 
 
@@ -22,7 +24,8 @@ def bench(request: Any) -> TestBench:
         numbers = list(range(10_000, 0, -1))
         bench.time(lambda: sorted(numbers))
 
-    `bench.time` and `bench.measure` return the Record. --hpml-save stores it; --hpml-fail fails a test that is worse.
+    `bench.time` and `bench.measure` return the Record. --hpml-save stores it; --hpml-fail fails a
+    test that is worse.
     """
     from hpml_plugins.tools.pytest_bench.session import BenchSession, TestBench
 
@@ -32,7 +35,9 @@ def bench(request: Any) -> TestBench:
     session: BenchSession = getattr(config, _SESSION)
     callspec = getattr(node, "callspec", None)
     params = dict(callspec.params) if callspec else {}
-    return TestBench(session, node.nodeid, params, lambda line: node.user_properties.append((_LINE, line)))
+    return TestBench(
+        session, node.nodeid, params, lambda line: node.user_properties.append((_LINE, line))
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

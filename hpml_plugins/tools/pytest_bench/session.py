@@ -82,17 +82,31 @@ class BenchSession:
 
     def compare(self, record: Record) -> list[tuple[str, str]]:
         """(line, verdict) of each metric, against the current Record of the point."""
-        same = [each for each in self.stored if (each.benchmark, each.point) == (record.benchmark, record.point)]
+        same = [
+            each
+            for each in self.stored
+            if (each.benchmark, each.point) == (record.benchmark, record.point)
+        ]
         order = commit_order(self.root, self.results)
         before = current_records(same, order)
-        left_out = describe_outside(order.outside(each.commit for each in same), "what is checked out")
+        left_out = describe_outside(
+            order.outside(each.commit for each in same), "what is checked out"
+        )
         variability = Variability([*self.stored, record])
         new = variability.values(record)
         found = []
         for name, metric in record.metrics.items():
             value = quantity(metric.median, metric.unit)
             if not before or name not in before[0].metrics:
-                found.append((f"{name} {value}, nothing stored to compare with{left_out and f'; {left_out}'}", ""))
+                found.append(
+                    (
+                        (
+                            f"{name} {value}, nothing stored to compare"
+                            f" with{left_out and f'; {left_out}'}"
+                        ),
+                        "",
+                    )
+                )
                 continue
             old = variability.values(before[0])
             difference = compare_values([(old, new, name)])[0]
@@ -100,7 +114,9 @@ class BenchSession:
             since = before[0].commit[:8] or "uncommitted"
             against = f"{quantity(old[name].value, metric.unit)} at {since}"
             undecided = difference.verdict == "BOUND"
-            verdict = f"undecided, {difference.wording(metric.unit)}" if undecided else difference.verdict
+            verdict = (
+                f"undecided, {difference.wording(metric.unit)}" if undecided else difference.verdict
+            )
             found.append((f"{name} {value}{ratio} {against}: {verdict}", difference.verdict))
         return found
 
@@ -118,7 +134,8 @@ class BenchSession:
 
 
 class TestBench:
-    """The fixture `bench`: measures once, in processes of their own, forked from this one, one for each round.
+    """The fixture `bench`: measures once, in processes of their own, forked from this one, one for
+    each round.
 
     report: called with a line for each metric.
     """
@@ -126,19 +143,30 @@ class TestBench:
     __test__ = False
 
     def __init__(
-        self, session: BenchSession, nodeid: str, params: Mapping[str, object], report: Callable[[str], object]
+        self,
+        session: BenchSession,
+        nodeid: str,
+        params: Mapping[str, object],
+        report: Callable[[str], object],
     ) -> None:
         self._session = session
         self._report = report
         self._nodeid = nodeid
         self._measured = False
         self._params = {
-            name: value if isinstance(value, str | int | float | bool) else str(value) for name, value in params.items()
+            name: value if isinstance(value, str | int | float | bool) else str(value)
+            for name, value in params.items()
         }
 
-    def time(self, step: Callable[[], object], *, name: str = "time", version: str = "1", **options: Any) -> Record:
+    def time(
+        self, step: Callable[[], object], *, name: str = "time", version: str = "1", **options: Any
+    ) -> Record:
         """Measure the time of one call of `step`, s. options: of `Bench.time`, such as `budget`."""
-        return self.measure(lambda bench: {name: bench.time(step, name=name, **options)}, {name: "s"}, version=version)
+        return self.measure(
+            lambda bench: {name: bench.time(step, name=name, **options)},
+            {name: "s"},
+            version=version,
+        )
 
     def measure(
         self,
@@ -149,21 +177,32 @@ class TestBench:
         version: str = "1",
         timeout: float = 60.0,
     ) -> Record:
-        """Measure what `function(bench)` returns, as the `measure` of a plugin: metric → Samples or number.
+        """Measure what `function(bench)` returns, as the `measure` of a plugin: metric → Samples or
+        number.
 
-        metrics: name → unit, of which less is better, or a Metric.  gpus: that it needs; on a node without one it is
-        measured on the CPU.  What uses CUDA must be made inside the function: a process that has opened CUDA cannot be
-        forked.  version: another one when what is measured changes, not when it gets faster.
-        Fails the test where the function raises, crashes or takes longer than `timeout`, s. A test is one benchmark:
-        raises UsageError when it has been measured already.
+        metrics: name → unit, of which less is better, or a Metric.  gpus: that it needs; on a node
+        without one it is measured on the CPU.  What uses CUDA must be made inside the function: a
+        process that has opened CUDA cannot be forked.  version: another one when what is measured
+        changes, not when it gets faster. Fails the test where the function raises, crashes or takes
+        longer than `timeout`, s. A test is one benchmark: raises UsageError when it has been
+        measured already.
         """
         if self._measured:
-            raise UsageError("a test is one benchmark: several metrics are one bench.measure, other steps other tests")
+            raise UsageError(
+                "a test is one benchmark: several metrics are one bench.measure, other steps other"
+                " tests"
+            )
         self._measured = True
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
-            raise UsageError("CUDA was opened in the process of the tests; make what needs it inside bench.measure")
-        declared = [each if isinstance(each, Metric) else Metric(name, each, "lower") for name, each in metrics.items()]
+            raise UsageError(
+                "CUDA was opened in the process of the tests; make what needs it inside"
+                " bench.measure"
+            )
+        declared = [
+            each if isinstance(each, Metric) else Metric(name, each, "lower")
+            for name, each in metrics.items()
+        ]
         benchmark = Benchmark(
             self._benchmark_name(),
             _with_parameters(function, list(self._params)),
@@ -194,12 +233,22 @@ class TestBench:
     def _measure_rounds(self, benchmark: Benchmark, scratch: Path) -> list[Record]:
         session = self._session
         context = Context(
-            node=session.node, plugin=PLUGIN, machine=session.machine, commit=session.commit, run=session.run,
-            environment=f"pytest-py{'.'.join(platform.python_version_tuple()[:2])}", plan=SamplingPlan(),
-            rounds=ROUNDS, scratch=scratch,
-            # what the tests measure is the repository's code: another commit, or an uncommitted one, is no repetition
-            source={"test": self._nodeid.partition("[")[0], "package": session.commit or session.run},
-        )  # fmt: skip
+            node=session.node,
+            plugin=PLUGIN,
+            machine=session.machine,
+            commit=session.commit,
+            run=session.run,
+            environment=f"pytest-py{'.'.join(platform.python_version_tuple()[:2])}",
+            plan=SamplingPlan(),
+            rounds=ROUNDS,
+            scratch=scratch,
+            # what the tests measure is the repository's code: another commit, or an uncommitted
+            # one, is no repetition
+            source={
+                "test": self._nodeid.partition("[")[0],
+                "package": session.commit or session.run,
+            },
+        )
         rounds: list[Record] = []
         while len(rounds) < ROUNDS and (not rounds or rounds[-1].status == "ok"):
             rounds.append(measure_point(benchmark, self._params, context))
@@ -214,8 +263,11 @@ class TestBench:
         return slug if slug[:1].isalpha() else f"test_{slug}"
 
 
-def _with_parameters(function: Callable[[Bench], Mapping[str, Any]], names: list[str]) -> Callable[..., Any]:
-    """A `measure` that has the test's parameters as arguments: the test's function knows them already."""
+def _with_parameters(
+    function: Callable[[Bench], Mapping[str, Any]], names: list[str]
+) -> Callable[..., Any]:
+    """A `measure` that has the test's parameters as arguments: the test's function knows them
+    already."""
 
     def measure(bench: Bench, **params: object) -> Mapping[str, Any]:
         return function(bench)

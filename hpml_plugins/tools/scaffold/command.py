@@ -28,15 +28,21 @@ _PACKAGE = {
 def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
     """Write the plugin into a folder; returns its file or its package's folder.
 
-    Raises UsageError for a name that no plugin can have, and where something is in the way: nothing is overwritten.
+    Raises UsageError for a name that no plugin can have, and where something is in the way: nothing
+    is overwritten.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise UsageError(f"{name!r} cannot name a plugin; use lower-case letters, digits and _, such as 'row_sum'")
+        raise UsageError(
+            f"{name!r} cannot name a plugin; use lower-case letters, digits and _, such as"
+            " 'row_sum'"
+        )
     target = folder / (f"{name}.py" if single_file else f"hpml-{name.replace('_', '-')}")
     if target.exists():
         raise UsageError(f"{target} already exists; remove it or choose another name")
     files = {"": "benchmark.py.jinja"} if single_file else _PACKAGE
-    templates = Environment(loader=PackageLoader("hpml_plugins", "tools/scaffold"), undefined=StrictUndefined)
+    templates = Environment(
+        loader=PackageLoader("hpml_plugins", "tools/scaffold"), undefined=StrictUndefined
+    )
     for place, template in files.items():
         file = target / place.format(name=name) if place else target
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -46,9 +52,11 @@ def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
 
 
 def register(registry: Path, line: str) -> None:
-    """Append an entry to the registry, as text: comments and layout stay. Raises RegistryError where that is no entry.
+    """Append an entry to the registry, as text: comments and layout stay. Raises RegistryError
+    where that is no entry.
 
-    The file is replaced in one step once the result is known to be valid; the error says which line to write by hand.
+    The file is replaced in one step once the result is known to be valid; the error says which line
+    to write by hand.
     """
     read_registry(registry)
     empty = re.sub(r"(?m)^plugins: *\[ *\] *$", "plugins:", registry.read_text(encoding="utf-8"))
@@ -68,17 +76,25 @@ def register(registry: Path, line: str) -> None:
 @click.command("new")
 @click.argument("name")
 @click.option("--single-file", is_flag=True, help="One file instead of a package.")
-@click.option("--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Where to write it.")
+@click.option(
+    "--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Where to write it."
+)
 @click.option("--register", "registering", is_flag=True, help="Add its line to the registry.")
 @click.pass_obj
-def command(settings: Settings, name: str, single_file: bool, folder: Path, registering: bool) -> int:
+def command(
+    settings: Settings, name: str, single_file: bool, folder: Path, registering: bool
+) -> int:
     """Write a working plugin NAME to start from.
 
     It is a package with an entry point, a test and a README, or a single file.
     """
     written = write_plugin(name, folder, single_file=single_file)
     source = os.path.relpath(written, settings.registry.parent)
-    line = f"- {{name: {name}, path: {source}}}" if single_file else f"- {{name: {name}, entry_point: {name}}}"
+    line = (
+        f"- {{name: {name}, path: {source}}}"
+        if single_file
+        else f"- {{name: {name}, entry_point: {name}}}"
+    )
     say(f"wrote {written}")
     if registering:
         register(settings.registry, line)

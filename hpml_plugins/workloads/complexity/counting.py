@@ -1,4 +1,5 @@
-"""The cost of one forward pass of one input through a model: in total, by layer and by operator. Nothing is timed."""
+"""The cost of one forward pass of one input through a model: in total, by layer and by operator.
+Nothing is timed."""
 
 from __future__ import annotations
 
@@ -23,11 +24,12 @@ FLOP_PER_MULTIPLY_ADD = 2
 class Work:
     """Operations added up.
 
-    calls: how many operations.  multiply_adds: of convolutions, linear layers, matrix products and attention.  apart:
-    fvcore's count of what is not made of them (normalisation, pooling).  activations, activation_bytes: size of the
-    results in new memory.  bytes: of every tensor, weights included, that an operator reads or writes, each once per
-    operator, as if nothing were fused or cached.  counted: False where an operator without a formula is among them.
-    operators: their names.
+    calls: how many operations.  multiply_adds: of convolutions, linear layers, matrix products and
+    attention.  apart: fvcore's count of what is not made of them (normalisation, pooling).
+    activations, activation_bytes: size of the results in new memory.  bytes: of every tensor,
+    weights included, that an operator reads or writes, each once per operator, as if nothing were
+    fused or cached.  counted: False where an operator without a formula is among them. operators:
+    their names.
     """
 
     calls: int = 0
@@ -60,11 +62,12 @@ class Work:
 class ModelCount:
     """What one forward pass of one input (a batch of one, eval mode) through a model costs.
 
-    operations: in order.  total: all of them.  layers: path of a module → its own operations without its children's,
-    so that they add up to the total.  layer_types, layer_parameters: path → class, and numbers in its own parameters,
-    shared ones once.  operators: fvcore's name → sum.  parameters: numbers in all parameters.  torch_flops: the same
-    pass by torch's own flop_counter.  published_multiply_adds: torchvision's, rounded to 1 M, for this size of image;
-    None where it has none.
+    operations: in order.  total: all of them.  layers: path of a module → its own operations
+    without its children's, so that they add up to the total.  layer_types, layer_parameters: path →
+    class, and numbers in its own parameters, shared ones once.  operators: fvcore's name → sum.
+    parameters: numbers in all parameters.  torch_flops: the same pass by torch's own flop_counter.
+    published_multiply_adds: torchvision's, rounded to 1 M, for this size of image; None where it
+    has none.
     """
 
     model: str
@@ -87,13 +90,15 @@ class ModelCount:
 def count_model(model: str) -> ModelCount:
     """Count one forward pass of one input through `model`, spelled as for `build_model`.
 
-    Raises HpmlError as `build_model` does, for a model that cannot be traced, and where fvcore does not import.
+    Raises HpmlError as `build_model` does, for a model that cannot be traced, and where fvcore does
+    not import.
     """
     import torch
 
     name = parse_model_name(model)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # OpenMP's threads, once used, do not survive the fork into a point's process
+    # OpenMP's threads, once used, do not survive the fork into a point's process
+    torch.set_num_threads(1)
     try:
         network, example = build_model(model)
         operations, torchs = count(name, network, example)
@@ -104,10 +109,15 @@ def count_model(model: str) -> ModelCount:
     by_operator: dict[str, Work] = {}
     total = Work()
     for operation in operations:
-        for work in (total, by_layer[operation.layer], by_operator.setdefault(operation.name, Work())):
+        for work in (
+            total,
+            by_layer[operation.layer],
+            by_operator.setdefault(operation.name, Work()),
+        ):
             work.add(operation)
     layer_parameters = dict.fromkeys(modules, 0)
-    for path, parameter in network.named_parameters():  # a shared one for the first module that has it
+    # a shared one for the first module that has it
+    for path, parameter in network.named_parameters():
         layer_parameters[path.rpartition(".")[0]] += parameter.numel()
     return ModelCount(
         model=model,
@@ -119,20 +129,29 @@ def count_model(model: str) -> ModelCount:
         operators=by_operator,
         parameters=sum(parameter.numel() for parameter in network.parameters()),
         torch_flops=torchs,
-        published_multiply_adds=None if name.is_factory else published_multiply_adds(name.name, int(example.shape[-1])),
+        published_multiply_adds=None
+        if name.is_factory
+        else published_multiply_adds(name.name, int(example.shape[-1])),
     )
 
 
 def count(name: ModelName, network: Any, example: Any) -> tuple[list[Operation], int]:
-    """The operations of one pass, and torch's own FLOP count of it. Raises HpmlError if it cannot be traced."""
+    """The operations of one pass, and torch's own FLOP count of it. Raises HpmlError if it cannot
+    be traced."""
     try:
         # shapes alone decide the path through torchvision's models: nothing need be computed twice
-        return trace(network, example), torchs_flops(network, example, "cpu" if name.is_factory else "meta")
+        return trace(network, example), torchs_flops(
+            network, example, "cpu" if name.is_factory else "meta"
+        )
     except ImportError as error:
-        raise HpmlError(f"models are counted by fvcore, which does not import: {error} (pip install fvcore)") from error
+        raise HpmlError(
+            f"models are counted by fvcore, which does not import: {error} (pip install fvcore)"
+        ) from error
     except Exception as error:
         shape = "x".join(map(str, example.shape))
-        raise HpmlError(f"model {name.name!r} cannot be traced on {name.dtype} {shape}: {describe(error)}") from error
+        raise HpmlError(
+            f"model {name.name!r} cannot be traced on {name.dtype} {shape}: {describe(error)}"
+        ) from error
 
 
 def torchs_flops(network: Any, example: Any, device: str) -> int:
@@ -140,11 +159,22 @@ def torchs_flops(network: Any, example: Any, device: str) -> int:
     import torch
     from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-    # on a CPU attention has a name that torch 2.11's registry lacks; FlopCounterMode wraps custom formulas itself
+    # on a CPU attention has a name that torch 2.11's registry lacks; FlopCounterMode wraps custom
+    # formulas itself
     aten = torch.ops.aten
-    on_cpu, usual = aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention
+    on_cpu, usual = (
+        aten._scaled_dot_product_flash_attention_for_cpu,
+        aten._scaled_dot_product_flash_attention,
+    )
     missing = {} if on_cpu in flop_registry else {on_cpu: flop_registry[usual].__wrapped__}
-    with unfused_attention(), torch.no_grad(), FlopCounterMode(display=False, custom_mapping=missing) as counter:
-        tensors = {name: each.to(device) for name, each in (*network.named_parameters(), *network.named_buffers())}
+    with (
+        unfused_attention(),
+        torch.no_grad(),
+        FlopCounterMode(display=False, custom_mapping=missing) as counter,
+    ):
+        tensors = {
+            name: each.to(device)
+            for name, each in (*network.named_parameters(), *network.named_buffers())
+        }
         torch.func.functional_call(network, tensors, (example.to(device),))
     return int(counter.get_total_flops())

@@ -1,4 +1,5 @@
-"""Models by name: torchvision's classifiers and `module:factory`, built without initialising weights."""
+"""Models by name: torchvision's classifiers and `module:factory`, built without initialising
+weights."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any, cast
 
 from hpml_plugins.errors import HpmlError, describe, nearest
 
-#: Models with auxiliary classifiers, which serve training only: neither their work nor their parameters are counted.
+#: Models with auxiliary classifiers, which serve training only: neither their work nor their
+#: parameters are counted.
 AUXILIARY = ("googlenet", "inception_v3")
 USUAL_SIZE = 224
 
@@ -18,8 +20,8 @@ USUAL_SIZE = 224
 class ModelName:
     """`resnet50`, `resnet50@3x320x320`, `package.module:factory@int64:128`.
 
-    name: torchvision's, or `module:factory`.  shape: of one input without the batch, None for the model's usual shape.
-    dtype: torch's name of the input's type.
+    name: torchvision's, or `module:factory`.  shape: of one input without the batch, None for the
+    model's usual shape. dtype: torch's name of the input's type.
     """
 
     name: str
@@ -34,10 +36,13 @@ class ModelName:
 
 def parse_model_name(text: str) -> ModelName:
     """Parse a model's name as a grid spells it. Raises HpmlError where it cannot be parsed."""
-    found = re.fullmatch(r"(?P<name>\w+|[\w.]+:[\w.]+)(@((?P<dtype>[a-z]\w*):)?(?P<shape>\d+(x\d+)*))?", text)
+    found = re.fullmatch(
+        r"(?P<name>\w+|[\w.]+:[\w.]+)(@((?P<dtype>[a-z]\w*):)?(?P<shape>\d+(x\d+)*))?", text
+    )
     if not found:
         raise HpmlError(
-            f"model {text!r} is neither a torchvision name nor module:factory, nor one with @3x224x224 after it"
+            f"model {text!r} is neither a torchvision name nor module:factory, nor one with"
+            " @3x224x224 after it"
         )
     shape = tuple(map(int, found["shape"].split("x"))) if found["shape"] else None
     return ModelName(found["name"], shape, found["dtype"] or "float32")
@@ -46,9 +51,10 @@ def parse_model_name(text: str) -> ModelName:
 def build_model(model: str) -> tuple[Any, Any]:
     """The model in eval mode on the CPU, and one input of zeros, a batch of one.
 
-    model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the shape of one input.
-    The weights of torchvision's models are uninitialised memory. Classifiers with auxiliary heads come without them.
-    Raises HpmlError for an unknown model, a factory that fails and a dtype that torch lacks.
+    model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the
+    shape of one input. The weights of torchvision's models are uninitialised memory. Classifiers
+    with auxiliary heads come without them. Raises HpmlError for an unknown model, a factory that
+    fails and a dtype that torch lacks.
     """
     import torch
 
@@ -62,13 +68,17 @@ def build_model(model: str) -> tuple[Any, Any]:
 
 
 def image_size(name: str) -> int:
-    """Side of the square image, px: the smallest that the metadata of the model's weights names, usually 224."""
+    """Side of the square image, px: the smallest that the metadata of the model's weights names,
+    usually 224."""
     return min((size for size, _ in _weights(name)), default=USUAL_SIZE)
 
 
 def published_multiply_adds(name: str, size: int) -> float | None:
-    """Multiply-adds that torchvision publishes for an image of this side, or None. They are rounded to 1 M."""
-    return next((weights.meta["_ops"] * 1e9 for side, weights in _weights(name) if side == size), None)
+    """Multiply-adds that torchvision publishes for an image of this side, or None. They are rounded
+    to 1 M."""
+    return next(
+        (weights.meta["_ops"] * 1e9 for side, weights in _weights(name) if side == size), None
+    )
 
 
 def _build_from_factory(name: str) -> Any:
@@ -83,14 +93,18 @@ def _build_from_factory(name: str) -> Any:
     except Exception as error:
         raise HpmlError(f"model {name!r}: the factory raised {describe(error)}") from error
     if not isinstance(model, torch.nn.Module):
-        raise HpmlError(f"model {name!r}: the factory returned a {type(model).__name__}, not a torch.nn.Module")
+        raise HpmlError(
+            f"model {name!r}: the factory returned a {type(model).__name__}, not a torch.nn.Module"
+        )
     return model.cpu().eval()
 
 
 def _build_classifier(name: str) -> Any:
-    """Not on "meta": torch's tracer cannot run convolutions there, and a few models compute while they are built.
+    """Not on "meta": torch's tracer cannot run convolutions there, and a few models compute while
+    they are built.
 
-    torch.nn.init does nothing meanwhile: drawing VGG's 144 M normal numbers costs seconds, and counts depend on shapes.
+    torch.nn.init does nothing meanwhile: drawing VGG's 144 M normal numbers costs seconds, and
+    counts depend on shapes.
     """
     from unittest import mock
 
@@ -102,7 +116,9 @@ def _build_classifier(name: str) -> Any:
 
     require_classifier(name)
     without = {"aux_logits": False, "init_weights": False} if name in AUXILIARY else {}
-    initialisers = [each for each in dir(torch.nn.init) if each.endswith("_") and not each.startswith("_")]
+    initialisers = [
+        each for each in dir(torch.nn.init) if each.endswith("_") and not each.startswith("_")
+    ]
     with mock.patch.multiple(torch.nn.init, **dict.fromkeys(initialisers, cast(Any, keep))):
         return models.get_model(name, weights=None, **without).eval()
 
@@ -120,4 +136,6 @@ def _weights(name: str) -> list[tuple[int, Any]]:
     from torchvision import models
 
     require_classifier(name)
-    return [(weights.transforms().crop_size[0], weights) for weights in models.get_model_weights(name)]
+    return [
+        (weights.transforms().crop_size[0], weights) for weights in models.get_model_weights(name)
+    ]

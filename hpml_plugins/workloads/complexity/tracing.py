@@ -1,4 +1,5 @@
-"""The operations of one forward pass, as fvcore sees them: a model and an input in, plain values out.
+"""The operations of one forward pass, as fvcore sees them: a model and an input in, plain values
+out.
 
 The one module that uses fvcore, whose last release is of 2022 and which needs torch.jit.
 """
@@ -12,9 +13,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-#: fvcore's names of the operators that are sums of products; it counts one multiply-add of them as 1.
+#: fvcore's names of the operators that are sums of products; it counts one multiply-add of them as
+#: 1.
 MULTIPLY_ADD = frozenset(
-    {"conv", "linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "einsum", "scaled_dot_product_attention"}
+    {
+        "conv",
+        "linear",
+        "addmm",
+        "mm",
+        "bmm",
+        "baddbmm",
+        "matmul",
+        "einsum",
+        "scaled_dot_product_attention",
+    }
 )
 
 
@@ -22,18 +34,23 @@ def _aten(*lists: str) -> frozenset[str]:
     return frozenset(f"aten::{name}" for names in lists for name in names.split())
 
 
-#: Operators that read and write no memory of tensors: views, sizes, and what is the identity in eval mode. `reshape`,
-#: `contiguous`, `flatten` and `to` copy where the memory layout requires it; they are taken for views.
+#: Operators that read and write no memory of tensors: views, sizes, and what is the identity in
+#: eval mode. `reshape`, `contiguous`, `flatten` and `to` copy where the memory layout requires it;
+#: they are taken for views.
 WITHOUT_TRAFFIC = _aten(
     """alias chunk contiguous detach expand expand_as flatten narrow permute reshape select slice split split_with_sizes
-    squeeze t tensor_split to transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as movedim swapaxes""",
-    "Int Bool Float ScalarImplicit dim is_floating_point numel size empty new_empty floor_divide remainder",
+    squeeze t tensor_split to transpose type_as unbind unflatten unsqueeze unsqueeze_ view view_as movedim swapaxes""",  # noqa: E501
+    "Int Bool Float ScalarImplicit dim is_floating_point numel size empty new_empty floor_divide"
+    " remainder",
     "dropout dropout_ feature_dropout alpha_dropout feature_alpha_dropout",
 )
-#: Operators that move, create or mask data, or compute a shape. Every other operator without a formula is reported.
+#: Operators that move, create or mask data, or compute a shape. Every other operator without a
+#: formula is reported.
 WITHOUT_ARITHMETIC = WITHOUT_TRAFFIC | _aten(
-    "cat clone copy_ gather index index_put_ index_select pad constant_pad_nd roll stack repeat embedding",
-    "arange fill_ full full_like masked_fill masked_fill_ new_full new_ones new_zeros ones zero_ zeros zeros_like",
+    "cat clone copy_ gather index index_put_ index_select pad constant_pad_nd roll stack repeat"
+    " embedding",
+    "arange fill_ full full_like masked_fill masked_fill_ new_full new_ones new_zeros ones zero_"
+    " zeros zeros_like",
     "__and__ bitwise_not eq ge gt le lt ne nonzero where",
 )
 
@@ -42,10 +59,11 @@ WITHOUT_ARITHMETIC = WITHOUT_TRAFFIC | _aten(
 class Operation:
     """One call of an operator in one forward pass.
 
-    layer: path of the module whose `forward` called it, "" for the model's own.  name: fvcore's name, such as "conv".
-    multiply_adds: 0 where it is not made of them.  apart: fvcore's count of what is not (normalisation, pooling).
-    counted: whether there is a formula, or the operator does no arithmetic.  activations, activation_bytes: size of the
-    results in new memory.  bytes: of the tensors it reads and writes.
+    layer: path of the module whose `forward` called it, "" for the model's own.  name: fvcore's
+    name, such as "conv". multiply_adds: 0 where it is not made of them.  apart: fvcore's count of
+    what is not (normalisation, pooling). counted: whether there is a formula, or the operator does
+    no arithmetic.  activations, activation_bytes: size of the results in new memory.  bytes: of the
+    tensors it reads and writes.
     """
 
     layer: str
@@ -59,9 +77,11 @@ class Operation:
 
 
 def trace(model: Any, example: Any) -> list[Operation]:
-    """The operations of one forward pass of `model` on the tensor `example`, in order, by torch's tracer.
+    """The operations of one forward pass of `model` on the tensor `example`, in order, by torch's
+    tracer.
 
-    Raises ImportError where fvcore, or what it needs of torch, is missing, and whatever the model raises.
+    Raises ImportError where fvcore, or what it needs of torch, is missing, and whatever the model
+    raises.
     """
     with warnings.catch_warnings(), unfused_attention():
         warnings.simplefilter("ignore")  # torch.jit is deprecated, and fvcore needs it
@@ -80,7 +100,8 @@ def trace(model: Any, example: Any) -> list[Operation]:
 
 @contextmanager
 def unfused_attention() -> Iterator[None]:
-    """In eval mode torch fuses a whole nn.MultiheadAttention into one operator whose inner shapes are unknown."""
+    """In eval mode torch fuses a whole nn.MultiheadAttention into one operator whose inner shapes
+    are unknown."""
     import torch
 
     before = torch.backends.mha.get_fastpath_enabled()
@@ -91,8 +112,11 @@ def unfused_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def attention_multiply_adds(batch_heads: int, queries: int, keys: int, key_size: int, value_size: int) -> int:
-    """Multiply-adds of scaled dot-product attention: Q Kᵀ and its product with V; the softmax is not counted.
+def attention_multiply_adds(
+    batch_heads: int, queries: int, keys: int, key_size: int, value_size: int
+) -> int:
+    """Multiply-adds of scaled dot-product attention: Q Kᵀ and its product with V; the softmax is
+    not counted.
 
     batch_heads: batch · heads.  ViT-B/16, one layer: 12 · 197 · 197 · (64 + 64) = 59,610,624.
     Source: torch/utils/flop_counter.py, sdpa_flop_count, which counts 2 FLOP each.
@@ -101,21 +125,24 @@ def attention_multiply_adds(batch_heads: int, queries: int, keys: int, key_size:
 
 
 def batched_product_multiply_adds(left: Sequence[int], right: Sequence[int]) -> int:
-    """Multiply-adds of a batch of matrix products, shapes (b, n, k) and (b, k, m): b · n · k · m."""
+    """Multiply-adds of a batch of matrix products, shapes (b, n, k) and (b, k, m): b · n · k ·
+    m."""
     return math.prod(left) * right[-1]
 
 
 def einsum_multiply_adds(equation: str, shapes: Sequence[Sequence[int]]) -> int:
     """Multiply-adds of an einsum of two tensors: one for each combination of all its indices.
 
-    equation: such as "bij,bjk->bik".  shapes: of the two.  With sizes 2, 3, 4, 5: 2 · 3 · 4 · 5 = 120.
-    Raises NotImplementedError for another number of tensors, whose count depends on the order of the products, and for
-    an ellipsis.
+    equation: such as "bij,bjk->bik".  shapes: of the two.  With sizes 2, 3, 4, 5: 2 · 3 · 4 · 5 =
+    120. Raises NotImplementedError for another number of tensors, whose count depends on the order
+    of the products, and for an ellipsis.
     """
     indices = equation.replace(" ", "").partition("->")[0].split(",")
     if len(shapes) != 2 or len(indices) != 2 or "." in equation:
         raise NotImplementedError(f"einsum {equation!r}")
-    pairs = (zip(letters, shape, strict=True) for letters, shape in zip(indices, shapes, strict=True))
+    pairs = (
+        zip(letters, shape, strict=True) for letters, shape in zip(indices, shapes, strict=True)
+    )
     return math.prod({index: size for sizes in pairs for index, size in sizes}.values())
 
 
@@ -125,16 +152,22 @@ def _handles() -> Mapping[str, Any]:
 
     def attention(inputs: list[Any], outputs: list[Any]) -> int:
         query, key, value = (_sizes(values) for values in inputs[:3])
-        return attention_multiply_adds(math.prod(query[:-2]), query[-2], key[-2], key[-1], value[-1])
+        return attention_multiply_adds(
+            math.prod(query[:-2]), query[-2], key[-2], key[-1], value[-1]
+        )
 
     def einsum(inputs: list[Any], outputs: list[Any]) -> int:
-        return einsum_multiply_adds(inputs[0].toIValue(), [_sizes(value) for value in inputs[1].node().inputs()])
+        return einsum_multiply_adds(
+            inputs[0].toIValue(), [_sizes(value) for value in inputs[1].node().inputs()]
+        )
 
     return {
         **_DEFAULT_SUPPORTED_OPS,
         "aten::scaled_dot_product_attention": attention,
         "aten::einsum": einsum,
-        "aten::baddbmm": lambda inputs, outputs: batched_product_multiply_adds(_sizes(inputs[1]), _sizes(inputs[2])),
+        "aten::baddbmm": lambda inputs, outputs: batched_product_multiply_adds(
+            _sizes(inputs[1]), _sizes(inputs[2])
+        ),
     }
 
 
@@ -166,7 +199,8 @@ def _read(node: Any, handles: Mapping[str, Any]) -> Operation | None:
 
 
 def _count(node: Any, kind: str, handles: Mapping[str, Any]) -> dict[str, float] | None:
-    """{fvcore's name: count}; None without a formula, or where the formula does not handle this form of the call."""
+    """{fvcore's name: count}; None without a formula, or where the formula does not handle this
+    form of the call."""
     if kind not in handles:
         return None
     try:
@@ -177,15 +211,21 @@ def _count(node: Any, kind: str, handles: Mapping[str, Any]) -> dict[str, float]
 
 
 def _only_scalars(node: Any) -> bool:
-    """Whether all its tensors are single numbers: the model's arithmetic with sizes, which is traced too."""
-    tensors = [value for value in (*node.inputs(), *node.outputs()) if value.type().kind() == "TensorType"]
-    return bool(tensors) and all(value.isCompleteTensor() and not value.type().sizes() for value in tensors)
+    """Whether all its tensors are single numbers: the model's arithmetic with sizes, which is
+    traced too."""
+    tensors = [
+        value for value in (*node.inputs(), *node.outputs()) if value.type().kind() == "TensorType"
+    ]
+    return bool(tensors) and all(
+        value.isCompleteTensor() and not value.type().sizes() for value in tensors
+    )
 
 
 def _tensors(values: Any) -> Iterator[tuple[int, int]]:
     """(elements, B per element) of each traced tensor, of a list those that it was made of.
 
-    Single numbers are left out: they may be numbers of the Python code, which versions of torch trace differently.
+    Single numbers are left out: they may be numbers of the Python code, which versions of torch
+    trace differently.
     """
     for value in values:
         if value.isCompleteTensor():

@@ -1,6 +1,8 @@
-"""Data sets: where they are searched for, how they are read, what a benchmark gets. Importing loads no torch.
+"""Data sets: where they are searched for, how they are read, what a benchmark gets. Importing loads
+no torch.
 
-A built-in plugin: registry.yaml names this module, and other plugins bring data sets by the same hook.
+A built-in plugin: registry.yaml names this module, and other plugins bring data sets by the same
+hook.
 """
 
 from collections.abc import Iterable

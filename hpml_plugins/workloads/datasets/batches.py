@@ -1,4 +1,5 @@
-"""Iteration over a data set: the order of an epoch, the share of each rank, and batches on the device."""
+"""Iteration over a data set: the order of an epoch, the share of each rank, and batches on the
+device."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import torch
 
 from hpml_plugins.errors import HpmlError
 
-#: Epochs per seed. torch's DistributedSampler adds seed and epoch: there epoch 1 of seed 0 is epoch 0 of seed 1.
+#: Epochs per seed. torch's DistributedSampler adds seed and epoch: there epoch 1 of seed 0 is epoch
+#: 0 of seed 1.
 _EPOCHS = 100_003
 
 
@@ -22,9 +24,9 @@ def epoch_seed(seed: int, epoch: int) -> int:
 def rank_share(order: Any, rank: int, ranks: int, *, even: bool) -> Any:
     """Every ranks-th of an epoch's order, as DistributedSampler does it. The shares are disjoint.
 
-    even: all ranks get equally many, and up to ranks − 1 samples are left out: training needs it, because a rank with
-    one more step waits forever. Otherwise the shares cover everything: testing needs that; DistributedSampler would
-    repeat some.
+    even: all ranks get equally many, and up to ranks − 1 samples are left out: training needs it,
+    because a rank with one more step waits forever. Otherwise the shares cover everything: testing
+    needs that; DistributedSampler would repeat some.
     """
     if not 0 <= rank < ranks:
         raise HpmlError(f"rank {rank} of {ranks} does not exist")
@@ -35,11 +37,11 @@ def rank_share(order: Any, rank: int, ranks: int, *, even: bool) -> Any:
 class Batches:
     """One epoch of batches (images, labels), gathered on the device where the images are.
 
-    size: images per batch, on each rank.  seed, rank, ranks: as for `epoch_seed` and `rank_share`; drop_last makes the
-    shares even and leaves out a last small batch.
+    size: images per batch, on each rank.  seed, rank, ranks: as for `epoch_seed` and `rank_share`;
+    drop_last makes the shares even and leaves out a last small batch.
 
-    The order is drawn on the CPU: an epoch is the same on every device. Without `set_epoch` every epoch is the same
-    one. Raises HpmlError when a rank's share has not one batch.
+    The order is drawn on the CPU: an epoch is the same on every device. Without `set_epoch` every
+    epoch is the same one. Raises HpmlError when a rank's share has not one batch.
     """
 
     images: Any
@@ -56,7 +58,9 @@ class Batches:
     def __post_init__(self) -> None:
         share = len(rank_share(range(len(self.labels)), self.rank, self.ranks, even=self.drop_last))
         if self.size < 1 or not share or (self.drop_last and self.size > share):
-            raise HpmlError(f"no batch of {self.size} can be made of the {share} images of this rank")
+            raise HpmlError(
+                f"no batch of {self.size} can be made of the {share} images of this rank"
+            )
         self._count = share // self.size if self.drop_last else -(-share // self.size)
 
     def __len__(self) -> int:
@@ -70,6 +74,8 @@ class Batches:
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, self.epoch))
         n, device = len(self.labels), self.labels.device
         order = torch.randperm(n, generator=generator) if self.shuffle else torch.arange(n)
-        mine = rank_share(order, self.rank, self.ranks, even=self.drop_last).to(device, non_blocking=True)
+        mine = rank_share(order, self.rank, self.ranks, even=self.drop_last).to(
+            device, non_blocking=True
+        )
         for batch in mine[: self._count * self.size].split(self.size):
             yield self.images[batch], self.labels[batch]

@@ -1,4 +1,5 @@
-"""The built-in data sets: read by torchvision's loaders from a local folder, and scikit-learn's digits."""
+"""The built-in data sets: read by torchvision's loaders from a local folder, and scikit-learn's
+digits."""
 
 from __future__ import annotations
 
@@ -11,22 +12,38 @@ from typing import Any
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.workloads.datasets.source import Arrays, DataSource
 
-#: The four files of the MNIST format, plain as torchvision leaves them, or packed as they are published.
-IDX_FILES = tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
-#: B of the largest of them: a header, and 60,000 images of 28×28. What is longer is not read into memory.
+#: The four files of the MNIST format, plain as torchvision leaves them, or packed as they are
+#: published.
+IDX_FILES = tuple(
+    f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")
+)
+#: B of the largest of them: a header, and 60,000 images of 28×28. What is longer is not read into
+#: memory.
 LARGEST_IDX = 16 + 60_000 * 28 * 28
 #: In torchvision's order, which is also the alphabet's and so ImageFolder's.
-CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR10_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
 #: Of each class of the digits, this share is for testing.
 DIGITS_TEST_SHARE = 0.2
 DIGITS_SEED = 0
 
 
 def read_digits(file: Path) -> Arrays:
-    """1,797 handwritten digits, 8×8, grey levels 0 to 16 spread over 0 to 255; split by `split_by_class`.
+    """1,797 handwritten digits, 8×8, grey levels 0 to 16 spread over 0 to 255; split by
+    `split_by_class`.
 
-    The file is scikit-learn's own and is read as its load_digits does, which would take 2 s to import.
-    Raises HpmlError when it does not hold rows of 64 levels and a digit.
+    The file is scikit-learn's own and is read as its load_digits does, which would take 2 s to
+    import. Raises HpmlError when it does not hold rows of 64 levels and a digit.
     """
     import numpy as np
 
@@ -41,7 +58,8 @@ def read_digits(file: Path) -> Arrays:
 
 
 def split_by_class(labels: Any, share: float, seed: int) -> Any:
-    """Which samples are for testing: of each class the share of its samples, rounded down. A bool array.
+    """Which samples are for testing: of each class the share of its samples, rounded down. A bool
+    array.
 
     By NumPy's RandomState, whose stream is frozen: every version of NumPy gives the same split.
     """
@@ -63,10 +81,11 @@ def scikit_learn_root() -> tuple[Path, ...]:
 
 
 def read_idx(folder: Path, loader: str) -> Arrays:
-    """MNIST or Fashion-MNIST from its four idx files, plain or packed. loader: torchvision's, which has the classes.
+    """MNIST or Fashion-MNIST from its four idx files, plain or packed. loader: torchvision's, which
+    has the classes.
 
-    An idx file is four bytes, the last of which is the number of dimensions, the sizes as 32-bit numbers, and the data.
-    Source: yann.lecun.com/exdb/mnist.
+    An idx file is four bytes, the last of which is the number of dimensions, the sizes as 32-bit
+    numbers, and the data. Source: yann.lecun.com/exdb/mnist.
     """
     import numpy as np
 
@@ -75,7 +94,10 @@ def read_idx(folder: Path, loader: str) -> Arrays:
         with plain.open("rb") if plain.is_file() else gzip.open(folder / f"{name}.gz") as file:
             content = file.read(LARGEST_IDX + 1)
         if len(content) > LARGEST_IDX:
-            raise HpmlError(f"{folder}: {name} is longer than {LARGEST_IDX} B, the largest file of this data set")
+            raise HpmlError(
+                f"{folder}: {name} is longer than {LARGEST_IDX} B, the largest file of this"
+                " data set"
+            )
         if content[:4] != bytes([0, 0, 8, dimensions]):
             raise HpmlError(f"{folder}: {name} is no idx file of bytes in {dimensions} dimensions")
         sizes = np.frombuffer(content, ">i4", dimensions, offset=4)
@@ -97,7 +119,8 @@ def read_cifar10(folder: Path) -> Arrays:
 
 
 def read_cifar10_jpeg(folder: Path) -> Arrays:
-    """CIFAR-10 as JPEG files in class folders, by torchvision's ImageFolder. Lossy: not to be named CIFAR-10.
+    """CIFAR-10 as JPEG files in class folders, by torchvision's ImageFolder. Lossy: not to be named
+    CIFAR-10.
 
     Raises HpmlError naming the folder or file that is wrong.
     """
@@ -112,7 +135,9 @@ def _read_images(folder: Path) -> tuple[Any, Any]:
     files = ImageFolder(str(folder), transform=pil_to_tensor)
     if tuple(files.classes) != CIFAR10_CLASSES:
         wrong = sorted(set(files.classes) ^ set(CIFAR10_CLASSES))
-        raise HpmlError(f"{folder}: its class folders are not the 10 wanted: {', '.join(wrong[:5])}")
+        raise HpmlError(
+            f"{folder}: its class folders are not the 10 wanted: {', '.join(wrong[:5])}"
+        )
     images = np.empty((len(files), 3, 32, 32), dtype=np.uint8)
     for number, (path, _) in enumerate(files.samples):
         try:
@@ -137,7 +162,8 @@ def download(root: Path, loader: str) -> None:
 
 
 def find_folder(root: Path, places: tuple[str, ...], names: tuple[str, ...]) -> Path | None:
-    """The first of these folders under the root that holds files or folders of these names, each plain or as .gz."""
+    """The first of these folders under the root that holds files or folders of these names, each
+    plain or as .gz."""
     for folder in (root / place for place in places):
         if all((folder / name).exists() or (folder / f"{name}.gz").is_file() for name in names):
             return folder
@@ -146,7 +172,14 @@ def find_folder(root: Path, places: tuple[str, ...], names: tuple[str, ...]) -> 
 
 def find_digits(root: Path) -> Path | None:
     """scikit-learn's file of the digits, in its own folder or copied into a root."""
-    return next((file for file in (root / "digits.csv.gz", root / "digits/digits.csv.gz") if file.is_file()), None)
+    return next(
+        (
+            file
+            for file in (root / "digits.csv.gz", root / "digits/digits.csv.gz")
+            if file.is_file()
+        ),
+        None,
+    )
 
 
 #: Their functions can be pickled: ranks get the data sets from the process that starts them.
@@ -171,12 +204,18 @@ _BUILT_IN = (
         )
         for name, loader, otherwise in (
             ("mnist", "MNIST", ""),
-            ("fashion-mnist", "FashionMNIST", ", or on Debian apt-get install dataset-fashion-mnist"),
+            (
+                "fashion-mnist",
+                "FashionMNIST",
+                ", or on Debian apt-get install dataset-fashion-mnist",
+            ),
         )
     ),
     DataSource(
         name="cifar10",
-        find=partial(find_folder, places=("cifar-10-batches-py",), names=("batches.meta", "test_batch")),
+        find=partial(
+            find_folder, places=("cifar-10-batches-py",), names=("batches.meta", "test_batch")
+        ),
         read=read_cifar10,
         looks_for="cifar-10-batches-py/",
         how_to_get="hpml data get cifar10, or hpml data add cifar-10-python.tar.gz --name cifar10",

@@ -18,12 +18,23 @@ from hpml_plugins.cli import Settings
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.model import quantity, use_sources
 from hpml_plugins.terminal import say, warn
-from hpml_plugins.workloads.datasets.source import DATA_VARIABLE, DataSource, cache, roots, source_of, sources
+from hpml_plugins.workloads.datasets.source import (
+    DATA_VARIABLE,
+    DataSource,
+    cache,
+    roots,
+    source_of,
+    sources,
+)
 
-#: An archive that unpacks to more than this many times its size, or times SMALLEST, B, is made to fill the disk. Images
-#: and tables unpack to 1 to 20 times theirs, gzip at most to 1,032 times.
+#: An archive that unpacks to more than this many times its size, or times SMALLEST, B, is made to
+#: fill the disk. Images and tables unpack to 1 to 20 times theirs, gzip at most to 1,032 times.
 LARGEST_RATIO, SMALLEST = 100, 1 << 18
-_PACKED: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+_PACKED: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": lzma.open,
+}
 
 
 @click.group("data", invoke_without_command=True)
@@ -38,7 +49,9 @@ def command(context: click.Context) -> int:
 
 @command.command("get")
 @click.argument("name")
-@click.option("--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache.")
+@click.option(
+    "--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache."
+)
 def get(name: str, root: Path | None) -> int:
     """Download NAME with torchvision's loader, which checks its MD5."""
     say(f"{name} is in {download(name, root or cache() / 'data')}")
@@ -47,8 +60,12 @@ def get(name: str, root: Path | None) -> int:
 
 @command.command("add")
 @click.argument("archive", type=click.Path(path_type=Path))
-@click.option("--name", default="", help="The data set; default: the archive's name without endings.")
-@click.option("--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache.")
+@click.option(
+    "--name", default="", help="The data set; default: the archive's name without endings."
+)
+@click.option(
+    "--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache."
+)
 def add(archive: Path, name: str, root: Path | None) -> int:
     """Unpack ARCHIVE, a .tar, .tar.gz or .tar.xz that holds a data set."""
     say(f"unpacked into {unpack(archive, root or cache() / 'data', name)}")
@@ -100,9 +117,17 @@ def _list() -> None:
             say(f"{name:{width}}  unread   {reason}")
         else:
             copy = decoded_copy(name, path)
-            kept = f"; decoded, {quantity(copy.stat().st_size, 'B')} in {copy}" if copy.exists() else ""
+            kept = (
+                f"; decoded, {quantity(copy.stat().st_size, 'B')} in {copy}"
+                if copy.exists()
+                else ""
+            )
             say(f"{name:{width}}  here     {path}{kept}")
-    say("", f"looked in: {', '.join(str(root) for root in roots())} ({DATA_VARIABLE} puts others in front)")
+    say(
+        "",
+        f"looked in: {', '.join(str(root) for root in roots())} ({DATA_VARIABLE} puts others in"
+        " front)",
+    )
 
 
 def _numbers(values: tuple[float, ...]) -> str:
@@ -128,12 +153,14 @@ def download(name: str, root: Path) -> Path:
 
 
 def unpack(archive: Path, root: Path, name: str = "") -> Path:
-    """Unpack an archive of a data set into a root, completely or not at all. Returns the data set's path.
+    """Unpack an archive of a data set into a root, completely or not at all. Returns the data set's
+    path.
 
-    name: of the data set; the archive's, without its endings, when left out.  Members that would land outside, links
-    and devices are refused, and what unpacks to more than LARGEST_RATIO times its size. It is read to its end, so that
-    a wrong checksum is noticed. Raises UsageError for a name or file that is none, or a data set that is there already,
-    HpmlError for an archive that is damaged or holds something else.
+    name: of the data set; the archive's, without its endings, when left out.  Members that would
+    land outside, links and devices are refused, and what unpacks to more than LARGEST_RATIO times
+    its size. It is read to its end, so that a wrong checksum is noticed. Raises UsageError for a
+    name or file that is none, or a data set that is there already, HpmlError for an archive that is
+    damaged or holds something else.
     """
     source = _source(name or archive.name.partition(".")[0])
     if source.unpack_to is None:
@@ -144,7 +171,9 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
         raise UsageError(f"{source.name} is in {there} already; remove that first")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".adding-", dir=root, ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(
+            prefix=".adding-", dir=root, ignore_cleanup_errors=True
+        ) as scratch:
             with tempfile.TemporaryFile(dir=scratch) as content:
                 _decompress(archive, content)
                 with tarfile.open(fileobj=content, mode="r:") as tar:
@@ -154,11 +183,14 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
             target = root / unpacked.relative_to(scratch)
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.is_dir():  # something else, for find did not know it
-                raise UsageError(f"{target} exists and is not a complete {source.name}; remove it first")
+                raise UsageError(
+                    f"{target} exists and is not a complete {source.name}; remove it first"
+                )
             shutil.move(unpacked, target)
     except HpmlError:
         raise
-    except Exception as error:  # tarfile's, and those of zlib and lzma, which have no base of their own
+    # tarfile's, and those of zlib and lzma, which have no base of their own
+    except Exception as error:
         raise HpmlError(f"{archive}: cannot be unpacked into {root}: {describe(error)}") from error
     return target
 
@@ -171,7 +203,8 @@ def _source(name: str) -> DataSource:
 
 
 def _decompress(archive: Path, content: IO[bytes]) -> None:
-    """Write what gzip, bzip2 or xz has packed, or the archive itself, to its end, where the checksum is.
+    """Write what gzip, bzip2 or xz has packed, or the archive itself, to its end, where the
+    checksum is.
 
     Raises TarError as soon as it is longer than LARGEST_RATIO times the archive.
     """
@@ -183,24 +216,33 @@ def _decompress(archive: Path, content: IO[bytes]) -> None:
         while chunk := packed.read(1 << 20):
             content.write(chunk)
             if content.tell() > most:
-                raise tarfile.TarError(f"it unpacks to more than {most} B, {LARGEST_RATIO} times its size")
+                raise tarfile.TarError(
+                    f"it unpacks to more than {most} B, {LARGEST_RATIO} times its size"
+                )
     content.seek(0)
 
 
 def _require_end(content: IO[bytes], position: int) -> None:
-    """Raise TarError unless two or more blocks of zeros, and nothing else, stand behind the last member."""
+    """Raise TarError unless two or more blocks of zeros, and nothing else, stand behind the last
+    member."""
     content.seek(position)
-    if any(map(any, iter(lambda: content.read(1 << 20), b""))) or content.tell() - position < 2 * tarfile.BLOCKSIZE:
+    if (
+        any(map(any, iter(lambda: content.read(1 << 20), b"")))
+        or content.tell() - position < 2 * tarfile.BLOCKSIZE
+    ):
         raise tarfile.TarError("it is damaged or cut off: no end behind the last whole member")
 
 
 def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """tarfile's own filter, and no links: no data set needs one, and every known way out of that filter used one.
+    """tarfile's own filter, and no links: no data set needs one, and every known way out of that
+    filter used one.
 
     Nor holes, which make a file of any size from a few bytes.
     """
     if member.issym() or member.islnk() or member.issparse():
-        raise tarfile.TarError(f"{member.name!r} is a {'file with holes' if member.issparse() else 'link'}")
+        raise tarfile.TarError(
+            f"{member.name!r} is a {'file with holes' if member.issparse() else 'link'}"
+        )
     return tarfile.data_filter(member, folder)
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Images and their labels. images: (N, C, H, W), uint8 as loaded.  labels: int64 (N,). Both on one device."""
+    """Images and their labels. images: (N, C, H, W), uint8 as loaded.  labels: int64 (N,). Both on
+    one device."""
 
     images: Any
     labels: Any
@@ -30,7 +31,8 @@ class Split:
         return Split(self.images.to(device), self.labels.to(device))
 
     def take(self, n: int, seed: int = 0) -> Split:
-        """n of the samples with the classes balanced: no class has one more than another that had more to give.
+        """n of the samples with the classes balanced: no class has one more than another that had
+        more to give.
 
         In their original order. Raises HpmlError when there are fewer than n, or n is below 1.
         """
@@ -48,7 +50,8 @@ class Split:
         return Split(self.images[chosen], self.labels[chosen])
 
     def batches(self, size: int, **options: Any) -> Batches:
-        """Batches made on the device where the images are. options: see `Batches`. `set_epoch` before each epoch."""
+        """Batches made on the device where the images are. options: see `Batches`. `set_epoch`
+        before each epoch."""
         from hpml_plugins.workloads.datasets.batches import Batches
 
         return Batches(self.images, self.labels, size, **options)
@@ -58,8 +61,9 @@ class Split:
 class DataSet:
     """Images in classes, for training and for testing.
 
-    classes: the labels' names.  mean, std: of each channel over the training images, values from 0 to 1.
-    fingerprint: SHA-256 of the whole data set as loaded.  part: which subset was taken, in words; empty for all.
+    classes: the labels' names.  mean, std: of each channel over the training images, values from 0
+    to 1. fingerprint: SHA-256 of the whole data set as loaded.  part: which subset was taken, in
+    words; empty for all.
     """
 
     name: str
@@ -78,17 +82,21 @@ class DataSet:
         return int(channels), int(height), int(width)
 
     def take(self, train: int | None, test: int | None, seed: int = 0) -> DataSet:
-        """A part of it with the classes balanced, for quick runs; None takes all. mean and std stay those of all."""
+        """A part of it with the classes balanced, for quick runs; None takes all. mean and std stay
+        those of all."""
         train, test = train or len(self.train), test or len(self.test)
         part = f"{train} + {test} by seed {seed}"
-        return replace(self, train=self.train.take(train, seed), test=self.test.take(test, seed), part=part)
+        return replace(
+            self, train=self.train.take(train, seed), test=self.test.take(test, seed), part=part
+        )
 
     def to(self, device: Any) -> DataSet:
         """The same on another device."""
         return replace(self, train=self.train.to(device), test=self.test.to(device))
 
     def normalized(self, dtype: Any = None) -> DataSet:
-        """The same with images of this dtype (float32 when left out): values from 0 to 1, less the mean, by the std."""
+        """The same with images of this dtype (float32 when left out): values from 0 to 1, less the
+        mean, by the std."""
         return replace(
             self,
             train=replace(self.train, images=self.normalize(self.train.images, dtype)),
@@ -96,12 +104,17 @@ class DataSet:
         )
 
     def normalize(self, images: Any, dtype: Any = None) -> Any:
-        """uint8 images (N, C, H, W) or (C, H, W) as this dtype, float32 when left out, with mean 0 and deviation 1."""
+        """uint8 images (N, C, H, W) or (C, H, W) as this dtype, float32 when left out, with mean 0
+        and deviation 1."""
         import torch
 
         if images.dtype != torch.uint8:
-            raise HpmlError(f"images are {images.dtype} already, not uint8: they are normalised once")
-        mean, std = torch.tensor([self.mean, self.std], dtype=torch.float32, device=images.device)[:, :, None, None]
+            raise HpmlError(
+                f"images are {images.dtype} already, not uint8: they are normalised once"
+            )
+        mean, std = torch.tensor([self.mean, self.std], dtype=torch.float32, device=images.device)[
+            :, :, None, None
+        ]
         # A channel without any deviation has nothing to be scaled.
         scale = torch.where(std > 0, 1 / (255 * std), torch.ones_like(std))
         return ((images - 255 * mean) * scale).to(dtype or torch.float32)

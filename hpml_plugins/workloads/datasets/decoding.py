@@ -1,6 +1,8 @@
-"""From the files of a data set to a DataSet: read, checked, fingerprinted, and decoded once for all processes.
+"""From the files of a data set to a DataSet: read, checked, fingerprinted, and decoded once for all
+processes.
 
-A decoded copy is one file of torch.save's in the user's cache, mapped into memory; written atomically.
+A decoded copy is one file of torch.save's in the user's cache, mapped into memory; written
+atomically.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ FORMAT = 3
 
 
 def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> DataSet:
-    """The data set at `path`, from its decoded copy or else decoded now. Raises HpmlError when it is damaged."""
+    """The data set at `path`, from its decoded copy or else decoded now. Raises HpmlError when it
+    is damaged."""
     copy = decoded_copy(source.name, path)
     with ExitStack() as locked:
         with suppress(HpmlError):  # without a lock several processes may decode at once
@@ -36,7 +39,11 @@ def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> Dat
             progress(f"decoding {source.name} from {path}")
             data = to_data_set(source.name, read(source, path))
             problem = _write_copy(copy, data)
-            kept = f"not kept: {problem}" if problem else f"kept, {quantity(copy.stat().st_size, 'B')} in {copy}"
+            kept = (
+                f"not kept: {problem}"
+                if problem
+                else f"kept, {quantity(copy.stat().st_size, 'B')} in {copy}"
+            )
             progress(f"{source.name}: decoded copy {kept}")
     return data
 
@@ -51,7 +58,9 @@ def read(source: DataSource, path: Path) -> Arrays:
     except Exception as error:  # whatever the libraries raise for damaged files
         fault = error.what if isinstance(error, HpmlError) else f"{path}: {describe(error)}"
     if fault:
-        raise HpmlError(f"data set {source.name} is damaged: {fault} (remove it, then {source.how_to_get})")
+        raise HpmlError(
+            f"data set {source.name} is damaged: {fault} (remove it, then {source.how_to_get})"
+        )
     return arrays
 
 
@@ -63,20 +72,27 @@ def _fault(arrays: Arrays) -> str:
     ):
         if images.ndim != 4 or images.dtype != "uint8" or labels.dtype != "int64":
             return (
-                f"{part} images are {images.dtype} {images.shape}, labels {labels.dtype}, not uint8 (N, C, H, W), int64"
+                f"{part} images are {images.dtype} {images.shape}, labels {labels.dtype}, not uint8"
+                " (N, C, H, W), int64"
             )
         if len(images) != len(labels):
             return f"{len(images)} {part} images and {len(labels)} labels"
         if not images.size:
             return f"no {part} images"
         if labels.min() < 0 or labels.max() >= len(arrays.classes):
-            return f"{part} labels from {labels.min()} to {labels.max()} for {len(arrays.classes)} classes"
+            return (
+                f"{part} labels from {labels.min()} to {labels.max()} for {len(arrays.classes)}"
+                " classes"
+            )
         shapes.add(images.shape[1:])
-    return "" if len(shapes) == 1 else f"training and test images of different shape: {sorted(shapes)}"
+    return (
+        "" if len(shapes) == 1 else f"training and test images of different shape: {sorted(shapes)}"
+    )
 
 
 def to_data_set(name: str, arrays: Arrays) -> DataSet:
-    """The arrays as tensors, with their fingerprint and the training images' mean and deviation of each channel."""
+    """The arrays as tensors, with their fingerprint and the training images' mean and deviation of
+    each channel."""
     from torch import from_numpy
 
     mean, std = channel_statistics(arrays.train_images)
@@ -86,7 +102,8 @@ def to_data_set(name: str, arrays: Arrays) -> DataSet:
 
 
 def fingerprint(arrays: Arrays) -> str:
-    """SHA-256 over the classes, shapes and values: the same for the same data, however they were stored."""
+    """SHA-256 over the classes, shapes and values: the same for the same data, however they were
+    stored."""
     held = [arrays.train_images, arrays.train_labels, arrays.test_images, arrays.test_labels]
     digest = hashlib.sha256(json.dumps([arrays.classes, [array.shape for array in held]]).encode())
     for array in held:
@@ -97,7 +114,8 @@ def fingerprint(arrays: Arrays) -> str:
 def channel_statistics(images: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation (of the population) of each channel, of values from 0 to 1.
 
-    images: uint8 (N, C, H, W), NumPy or torch. Exact until the last division: the 256 values are counted.
+    images: uint8 (N, C, H, W), NumPy or torch. Exact until the last division: the 256 values are
+    counted.
     """
     import torch
 
@@ -113,14 +131,18 @@ def channel_statistics(images: Any) -> tuple[tuple[float, ...], tuple[float, ...
 
 
 def decoded_copy(name: str, path: Path) -> Path:
-    """The file of the decoded copy: identified by the path, and by names, sizes and modification times of its files."""
+    """The file of the decoded copy: identified by the path, and by names, sizes and modification
+    times of its files."""
     state = [FORMAT, *sorted(_files(path))]
-    place, version = (_short(data) for data in (os.fsencode(path.absolute()), json.dumps(state).encode()))
+    place, version = (
+        _short(data) for data in (os.fsencode(path.absolute()), json.dumps(state).encode())
+    )
     return cache() / "decoded" / f"{name}-{place}-{version}.pt"
 
 
 def _read_copy(file: Path) -> DataSet | None:
-    """The data set, its tensors mapped and copied on write; None where there is no complete copy."""
+    """The data set, its tensors mapped and copied on write; None where there is no complete
+    copy."""
     import torch
 
     try:

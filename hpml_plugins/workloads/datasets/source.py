@@ -1,4 +1,5 @@
-"""DataSource: how one data set is found, read and obtained. A plain value; the built-in ones are in `builtin`."""
+"""DataSource: how one data set is found, read and obtained. A plain value; the built-in ones are in
+`builtin`."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ SYSTEM = (Path("/usr/share/datasets"),)
 
 @dataclass(frozen=True)
 class Arrays:
-    """A data set as NumPy arrays. images: uint8 (N, C, H, W).  labels: int64 (N,), below len(classes)."""
+    """A data set as NumPy arrays. images: uint8 (N, C, H, W).  labels: int64 (N,), below
+    len(classes)."""
 
     train_images: Array
     train_labels: Array
@@ -40,11 +42,13 @@ class Arrays:
 class DataSource:
     """Where a data set may be under a root, and how it is read.
 
-    name: as in a grid.  find: the data set's file or folder under a root, or None; looks at file names only, because it
-    is called before any point is measured.  read: reads what `find` returned; may raise whatever its libraries raise.
-    looks_for: what `find` looks for, in words.  how_to_get: how a user gets it, a command.  modules: what `read`
-    imports.  download: fetches it into a root, where a library can.  unpack_to: the folder under a root into which an
-    archive of it is unpacked, "." for the root itself, None where no archive is known.  extra_roots: more roots.
+    name: as in a grid.  find: the data set's file or folder under a root, or None; looks at file
+    names only, because it is called before any point is measured.  read: reads what `find`
+    returned; may raise whatever its libraries raise. looks_for: what `find` looks for, in words.
+    how_to_get: how a user gets it, a command.  modules: what `read` imports.  download: fetches it
+    into a root, where a library can.  unpack_to: the folder under a root into which an archive of
+    it is unpacked, "." for the root itself, None where no archive is known.  extra_roots: more
+    roots.
     """
 
     name: str
@@ -72,10 +76,14 @@ class DataSource:
             return None
 
     def why_missing(self) -> str:
-        """Why it cannot be loaded here, where it was searched for and how to get it; empty when it can."""
+        """Why it cannot be loaded here, where it was searched for and how to get it; empty when it
+        can."""
         missing = [module for module in self.modules if importlib.util.find_spec(module) is None]
         if missing:
-            return f"data set {self.name} needs module {', '.join(missing)} (pip install {' '.join(missing)})"
+            return (
+                f"data set {self.name} needs module {', '.join(missing)} (pip install"
+                f" {' '.join(missing)})"
+            )
         if self.path():
             return ""
         places = ", ".join(str(root) for root in self._roots())
@@ -87,9 +95,9 @@ class DataSource:
     def load(self, progress: Callable[[str], None]) -> DataSet:
         """The data set; nothing is downloaded. progress: called with what takes time.
 
-        Decoded images are kept in the user's cache and mapped into memory from there, so that any number of processes
-        may call this at once: one decodes, the others wait for it, and all share the pages.  Raises HpmlError where it
-        is missing or damaged.
+        Decoded images are kept in the user's cache and mapped into memory from there, so that any
+        number of processes may call this at once: one decodes, the others wait for it, and all
+        share the pages.  Raises HpmlError where it is missing or damaged.
         """
         from hpml_plugins.workloads.datasets.decoding import load
 
@@ -104,9 +112,11 @@ class DataSource:
 
 
 def load_data(name: str, *, say: Callable[[str], None] = lambda text: None) -> DataSet:
-    """The data set of this name, found on this machine: without a Bench, or in the process of a rank.
+    """The data set of this name, found on this machine: without a Bench, or in the process of a
+    rank.
 
-    say: called with what takes time.  Raises HpmlError where it is missing or damaged, UsageError for an unknown name.
+    say: called with what takes time.  Raises HpmlError where it is missing or damaged, UsageError
+    for an unknown name.
     """
     loaded: DataSet = source_of(name).load(say)
     return loaded
@@ -129,16 +139,20 @@ def source_of(name: str) -> Any:
 
 def roots() -> tuple[Path, ...]:
     """The folders that may hold data sets, in the order in which they are searched."""
-    named = [_absolute(part) for part in os.environ.get(DATA_VARIABLE, "").split(os.pathsep) if part]
+    named = [
+        _absolute(part) for part in os.environ.get(DATA_VARIABLE, "").split(os.pathsep) if part
+    ]
     return tuple(dict.fromkeys([*named, cache() / "data", *SYSTEM]))
 
 
 def cache() -> Path:
-    """The user's cache by the XDG rules; in it `data` holds what `hpml data` got, and `decoded` the decoded copies."""
+    """The user's cache by the XDG rules; in it `data` holds what `hpml data` got, and `decoded` the
+    decoded copies."""
     base = os.environ.get("XDG_CACHE_HOME", "")  # counts as not set where it is not absolute
     return (Path(base) if Path(base).is_absolute() else _absolute("~/.cache")) / "hpml"
 
 
 def _absolute(path: str) -> Path:
-    """The absolute path, `~` resolved. For a user without a home `~` stays, and nothing is found there."""
+    """The absolute path, `~` resolved. For a user without a home `~` stays, and nothing is found
+    there."""
     return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111  (Path.expanduser raises)

@@ -35,12 +35,21 @@ def load(tmp_path: Path) -> Load:
     return load
 
 
-def record(size: int, seconds: float, *, machine: str = "m", commit: str = "", started: float = 0.0) -> Record:
+def record(
+    size: int, seconds: float, *, machine: str = "m", commit: str = "", started: float = 0.0
+) -> Record:
     metric = MetricSamples("s", "lower", [seconds, seconds, 100.0])
     return Record(
-        benchmark="toy", plugin="toy", version="1", params={"size": size}, status="ok", metrics={"time": metric},
-        machine=machine, commit=commit, started=started,
-    )  # fmt: skip
+        benchmark="toy",
+        plugin="toy",
+        version="1",
+        params={"size": size},
+        status="ok",
+        metrics={"time": metric},
+        machine=machine,
+        commit=commit,
+        started=started,
+    )
 
 
 RECORDS = [record(10, 1e-6), record(1000, 5e-5), record(10, 2e-6, machine="n|2")]
@@ -59,7 +68,10 @@ def test_a_table_of_records_has_machine_parameters_and_medians() -> None:
     table = Table.of_records(RECORDS, "time", "bandwidth")
     assert next(table.rows()) == {"machine": "m", "size": 10, "time": 1e-6, "bandwidth": None}
     assert table.units == {"time": "s"}
-    assert {machine: len(rows) for (machine,), rows in table.groups("machine").items()} == {"m": 2, "n|2": 1}
+    assert {machine: len(rows) for (machine,), rows in table.groups("machine").items()} == {
+        "m": 2,
+        "n|2": 1,
+    }
 
 
 def test_tables_are_spelled_with_units_for_readers_and_in_full_for_programs() -> None:
@@ -71,7 +83,10 @@ def test_tables_are_spelled_with_units_for_readers_and_in_full_for_programs() ->
 
 def test_numbers_without_unit_are_shown_as_chosen_or_to_four_digits() -> None:
     table = Table({"rate": [0.001, 10], "share": [0.49952860291162493, None]})
-    assert [line.split() for line in as_text(table).splitlines()[1:]] == [["0.001", "0.4995"], ["10", "–"]]
+    assert [line.split() for line in as_text(table).splitlines()[1:]] == [
+        ["0.001", "0.4995"],
+        ["10", "–"],
+    ]
     assert as_csv(table).splitlines()[1] == "0.001,0.49952860291162493"
 
 
@@ -80,7 +95,9 @@ def test_the_newest_record_of_a_point_is_of_the_newest_commit_not_the_one_measur
     new_commit = record(10, 1.0, commit="bbb", started=100)
     again = record(10, 2.0, commit="bbb", started=150)
     unknown_commit = record(10, 7.0, commit="zzz", started=300)
-    found = current_records([new_commit, again, old_commit_measured_later, unknown_commit], {"aaa": 0, "bbb": 1})
+    found = current_records(
+        [new_commit, again, old_commit_measured_later, unknown_commit], {"aaa": 0, "bbb": 1}
+    )
     assert found == [again]
 
 
@@ -96,14 +113,19 @@ def test_records_without_a_number_do_not_stand_for_a_point_and_each_version_is_o
 @pytest.mark.parametrize("name", ["over_size", "freely"])
 def test_figures_of_a_plugin_become_files(load: Load, name: str) -> None:
     plugin = load(DRAWN)
-    drawables = {drawable.figure.name: drawable for drawable in tabulate(plugin, collect(plugin), RECORDS)}
+    drawables = {
+        drawable.figure.name: drawable for drawable in tabulate(plugin, collect(plugin), RECORDS)
+    }
     assert {len(drawable.table) for drawable in drawables.values()} == {3}
     assert render(drawables["numbers"], "svg") is None
     svg, png, pdf = (render(drawables[name], form) or b"" for form in ("svg", "png", "pdf"))
-    texts = {node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
+    texts = {
+        node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    }
     assert {"size", "m", "n|2"} <= texts
     assert {"time", "10 µs"} <= texts or "time in s" in texts
-    assert name == "over_size" or svg == render(drawables[name], "svg")  # Vega numbers its clips on and on
+    # Vega numbers its clips on and on
+    assert name == "over_size" or svg == render(drawables[name], "svg")
     assert png.startswith(b"\x89PNG")
     assert pdf.startswith(b"%PDF")
 
@@ -111,17 +133,24 @@ def test_figures_of_a_plugin_become_files(load: Load, name: str) -> None:
 def test_a_free_picture_holds_no_character_that_xml_may_not(load: Load) -> None:
     plugin = load(DRAWN)
     (freely,) = [
-        one for one in tabulate(plugin, collect(plugin), [record(10, 1e-6, machine="a\x0cb")]) if one.figure.draw
+        one
+        for one in tabulate(plugin, collect(plugin), [record(10, 1e-6, machine="a\x0cb")])
+        if one.figure.draw
     ]
     assert b"ab" in (render(freely, "svg") or b"")
 
 
 def test_series_columns_panels_and_sizes_follow_from_the_table() -> None:
     chart = line_chart(
-        Axis("size", "size", "B", log=True, base=2), Axis("time", "time", "s"), ("machine", "{size} B"), panel="machine"
+        Axis("size", "size", "B", log=True, base=2),
+        Axis("time", "time", "s"),
+        ("machine", "{size} B"),
+        panel="machine",
     )
     one = complete(chart, Table.of_records(RECORDS[:2], "time"))
-    three = complete(chart, Table.of_records([*RECORDS, record(10, float("nan"), machine="odd.one[1]")], "time"))
+    three = complete(
+        chart, Table.of_records([*RECORDS, record(10, float("nan"), machine="odd.one[1]")], "time")
+    )
     assert (one["columns"], three["columns"]) == (1, 2)
     assert one["spec"]["width"] > three["spec"]["width"]
     (point,) = [layer for layer in three["spec"]["layer"] if "shape" in layer["encoding"]]
@@ -133,14 +162,20 @@ def test_series_columns_panels_and_sizes_follow_from_the_table() -> None:
 def test_rows_that_lack_a_number_have_no_entry_in_the_legend() -> None:
     chart = line_chart(Axis("size", "size"), Axis("time", "time", "s"), "machine")
     made = complete(chart, Table({"size": [1, 2], "time": [1.0, None], "machine": ["a", "b"]}))
-    domains = [layer["encoding"]["color"]["scale"]["domain"] for layer in made["layer"] if "color" in layer["encoding"]]
+    domains = [
+        layer["encoding"]["color"]["scale"]["domain"]
+        for layer in made["layer"]
+        if "color" in layer["encoding"]
+    ]
     assert domains == [["a"], ["a"]]
 
 
 def test_known_gpu_types_and_counts_are_told_apart_with_and_without_colour() -> None:
     found = [look(re.sub(r"\(\w+ \)\?", "", each.patterns[0])) for each in gpu_types()]
     assert len(set(found)) == len(found)
-    assert all(a != b for one, other in itertools.pairwise(found) for a, b in zip(one, other, strict=True))
+    assert all(
+        a != b for one, other in itertools.pairwise(found) for a, b in zip(one, other, strict=True)
+    )
     counts = [look("NVIDIA H200", gpus) for gpus in (1, 2, 4, 8)]
     assert len({each.colour for each in counts}) == 1
     assert len({each.marker for each in counts}) == 4
@@ -159,7 +194,10 @@ def test_a_gpu_type_looks_the_same_in_every_chart_whichever_others_there_are(loa
         chart = next(one.chart for one in tabulate(plugin, collect(plugin), records) if one.chart)
         points = next(layer["encoding"] for layer in chart["layer"] if "shape" in layer["encoding"])
         ranges = {name: points[name]["scale"] for name in ("color", "shape")}
-        return {name: dict(zip(each["domain"], each["range"], strict=True)) for name, each in ranges.items()}
+        return {
+            name: dict(zip(each["domain"], each["range"], strict=True))
+            for name, each in ranges.items()
+        }
 
     alone, beside = scales([h200]), scales([*others, h200])
     assert (alone["color"]["z"], alone["shape"]["z"]) == look("NVIDIA H200", 2)
@@ -168,9 +206,15 @@ def test_a_gpu_type_looks_the_same_in_every_chart_whichever_others_there_are(loa
     assert len(set(twins["color"].values())) == 1
     assert len(set(twins["shape"].values())) == 2
     cards = line_chart(Axis("size", "size"), Axis("time", "time", "s"), ("card", "data"))
-    rows = [{"size": 1, "time": 1.0, "card": card, "data": "d"} for card in ("NVIDIA L4", "V100, published")]
+    rows = [
+        {"size": 1, "time": 1.0, "card": card, "data": "d"}
+        for card in ("NVIDIA L4", "V100, published")
+    ]
     made = complete(cards, Table.of(rows), looks={"NVIDIA L4": look("NVIDIA L4")})
-    assert made["layer"][0]["encoding"]["color"]["scale"]["range"] == [look("NVIDIA L4").colour, GREY]
+    assert made["layer"][0]["encoding"]["color"]["scale"]["range"] == [
+        look("NVIDIA L4").colour,
+        GREY,
+    ]
 
 
 def test_a_figure_is_read_by_its_table_s_docstring_unless_it_has_a_caption() -> None:
@@ -186,16 +230,27 @@ def test_a_figure_is_read_by_its_table_s_docstring_unless_it_has_a_caption() -> 
 
 def test_a_figure_has_a_chart_or_draws_freely() -> None:
     with pytest.raises(HpmlError, match="'both' has a chart and draws freely"):
-        Figure("both", "Both", ("toy",), lambda records: Table({}), {"mark": "bar"}, draw=lambda sheet, table: None)
+        Figure(
+            "both",
+            "Both",
+            ("toy",),
+            lambda records: Table({}),
+            {"mark": "bar"},
+            draw=lambda sheet, table: None,
+        )
     with pytest.raises(HpmlError, match="chart must be a Vega-Lite specification"):
         Figure("old", "Old", ("toy",), lambda records: Table({}), lambda sheet, table: None)  # type: ignore[arg-type]
 
 
 def test_a_table_can_be_selected_extended_filtered_and_sorted() -> None:
     table = Table({"a": [2, None, 1], "b": [0.5, 1.5, 2.5]}, {"b": "s"})
-    assert table.select("a", time="b") == Table({"a": [2, None, 1], "time": [0.5, 1.5, 2.5]}, {"time": "s"})
+    assert table.select("a", time="b") == Table(
+        {"a": [2, None, 1], "time": [0.5, 1.5, 2.5]}, {"time": "s"}
+    )
     assert table.sorted("a").columns["a"] == [None, 1, 2]
-    double = table.filtered(lambda row: row["b"] > 1).extended(lambda row: {"c": 2 * row["b"]}, {"c": "s"})
+    double = table.filtered(lambda row: row["b"] > 1).extended(
+        lambda row: {"c": 2 * row["b"]}, {"c": "s"}
+    )
     assert double == Table({"a": [None, 1], "b": [1.5, 2.5], "c": [3.0, 5.0]}, {"b": "s", "c": "s"})
 
 
@@ -205,7 +260,9 @@ def test_a_table_of_a_series_has_its_units_and_what_more_is_known_of_the_record(
     series = {"curve": Series({"time": [0.1, 0.2]}, {"time": "s"})}
     one = msgspec.structs.replace(RECORDS[0], series=series)
     table = Table.of_series([one, RECORDS[1]], "curve", "size", more=lambda record: {"n": 1})
-    assert list(table.rows()) == [{"machine": "m", "size": 10, "n": 1, "time": t} for t in (0.1, 0.2)]
+    assert list(table.rows()) == [
+        {"machine": "m", "size": 10, "n": 1, "time": t} for t in (0.1, 0.2)
+    ]
     assert table.units == {"time": "s"}
 
 
@@ -219,27 +276,42 @@ def test_the_interval_of_a_metric_is_that_of_its_estimate() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('("toy",), table, CHART', '("other",), table, CHART', "'over_size' of plugin 'toy' is drawn from 'other'"),
+        (
+            '("toy",), table, CHART',
+            '("other",), table, CHART',
+            "'over_size' of plugin 'toy' is drawn from 'other'",
+        ),
         ('Figure("numbers"', 'Figure("over_size"', "two figures called 'over_size'"),
         (
             '    return [\n        Figure("over',
             '    return [\n        7, Figure("over',
             "toy.py:27: hpml_figures of plugin 'toy': returned int, not a list of Figure values",
         ),
-        ("def hpml_figures():", "def hpml_figures():\n    1 / 0", "hpml_figures of plugin 'toy': ZeroDivisionError"),
+        (
+            "def hpml_figures():",
+            "def hpml_figures():\n    1 / 0",
+            "hpml_figures of plugin 'toy': ZeroDivisionError",
+        ),
     ],
 )
-def test_a_plugin_whose_figures_cannot_be_is_told_why(load: Load, old: str, new: str, message: str) -> None:
+def test_a_plugin_whose_figures_cannot_be_is_told_why(
+    load: Load, old: str, new: str, message: str
+) -> None:
     with pytest.raises(HpmlError, match=message):
         collect(load(DRAWN.replace(old, new)))
 
 
 def test_a_table_that_raises_costs_its_own_figure_and_is_named(load: Load) -> None:
-    broken = DRAWN.replace("def table(records):", "def broken(records):\n    1 / 0\n\ndef table(records):")
+    broken = DRAWN.replace(
+        "def table(records):", "def broken(records):\n    1 / 0\n\ndef table(records):"
+    )
     plugin = load(broken.replace('("toy",), table)', '("toy",), broken)'))
     chart, numbers, _ = tabulate(plugin, collect(plugin), RECORDS)
     assert len(chart.table) == 3
-    assert str(numbers.error) == "figure 'numbers' of plugin 'toy': ZeroDivisionError: division by zero"
+    assert (
+        str(numbers.error)
+        == "figure 'numbers' of plugin 'toy': ZeroDivisionError: division by zero"
+    )
 
 
 def test_a_figure_says_which_of_its_points_are_sustained_rates(load: Load) -> None:
@@ -253,7 +325,9 @@ def test_a_figure_says_which_of_its_points_are_sustained_rates(load: Load) -> No
 
 
 def test_of_a_table_with_nothing_to_draw_there_is_no_chart() -> None:
-    figure = Figure("bare", "Bare", ("toy",), lambda records: Table({}), draw=lambda sheet, table: None)
+    figure = Figure(
+        "bare", "Bare", ("toy",), lambda records: Table({}), draw=lambda sheet, table: None
+    )
     assert render(Drawable("toy", figure, Table({"a": [1]})), "svg") is None
 
 
@@ -262,7 +336,9 @@ def test_a_chart_that_raises_is_named() -> None:
         raise KeyError("launch")
 
     figure = Figure("broken", "Broken", ("toy",), lambda records: Table({}), draw=draw)
-    with pytest.raises(HpmlError, match="figure 'broken' of plugin 'toy' cannot be drawn: KeyError: 'launch'"):
+    with pytest.raises(
+        HpmlError, match="figure 'broken' of plugin 'toy' cannot be drawn: KeyError: 'launch'"
+    ):
         render(Drawable("toy", figure, Table({"a": [1]})), "svg")
 
 
@@ -274,7 +350,10 @@ def test_a_chart_that_raises_is_named() -> None:
         {"layer": [{"hconcat": [{"config": {"point": {"href": "//evil.example"}}}]}]},
         {"mark": {"type": "image", "url": "//evil.example/x.png"}},
         {"data": {"url": "//evil.example/x.json"}, "mark": "point"},
-        {"transform": [{"lookup": "a", "from": {"data": {"url": "x"}, "key": "a"}}], "mark": "point"},
+        {
+            "transform": [{"lookup": "a", "from": {"data": {"url": "x"}, "key": "a"}}],
+            "mark": "point",
+        },
         {
             "$schema": "https://vega.github.io/schema/vega/v6.json",
             "marks": [{"encode": {"update": {"href": {"value": "x"}}}}],
@@ -283,12 +362,21 @@ def test_a_chart_that_raises_is_named() -> None:
 )
 def test_a_chart_leads_nowhere(chart: dict[str, Any]) -> None:
     figure = Figure("out", "Out", ("toy",), lambda records: Table({}), chart)
-    with pytest.raises(HpmlError, match=r"figure 'out' of plugin 'toy' cannot be drawn: a chart has no '(href|url)'"):
+    with pytest.raises(
+        HpmlError,
+        match=r"figure 'out' of plugin 'toy' cannot be drawn: a chart has no '(href|url)'",
+    ):
         render(Drawable("toy", figure, Table({"a": [1]})), "svg")
 
 
 def test_a_column_may_be_called_url_and_what_vega_embed_would_read_of_a_chart_is_left_out() -> None:
-    settings = {"embedOptions": {"actions": True, "editorUrl": "//evil.example", "patch": "//evil.example/p.json"}}
+    settings = {
+        "embedOptions": {
+            "actions": True,
+            "editorUrl": "//evil.example",
+            "patch": "//evil.example/p.json",
+        }
+    }
     made = complete({"mark": "point", "usermeta": settings}, Table({"url": ["x"], "href": ["y"]}))
     assert made["data"]["values"] == [{"url": "x", "href": "y"}]
     assert "evil" not in str(made)
@@ -306,7 +394,7 @@ def test_a_free_picture_leads_nowhere() -> None:
 def test_a_plugin_of_figures_and_no_benchmarks_loads(load: Load) -> None:
     plugin = load(
         "from hpml_plugins import hookimpl\n\n@hookimpl\ndef hpml_figures():\n    return []\n"
-    )  # fmt: skip
+    )
     assert plugin.error is None
     assert collect(plugin) == []
 
@@ -326,7 +414,7 @@ METRICS = [Metric("time", "s", "lower", "of one call"), Metric("share", "1", Non
 def hpml_benchmarks():
     return [Benchmark("swept", swept, METRICS, {"size": [1, 10, 100], "kind": ["a", "b"]}),
             Benchmark("named", swept, METRICS, {"size": [1], "kind": ["a", "b"]}), Benchmark("alone", alone, METRICS)]
-"""
+"""  # noqa: E501
 
 
 def test_benchmarks_without_a_figure_have_a_default_one_for_each_metric(load: Load) -> None:
@@ -334,22 +422,41 @@ def test_benchmarks_without_a_figure_have_a_default_one_for_each_metric(load: Lo
     metrics = {"time": MetricSamples("s", "lower", [1e-3, 2e-3, 3e-3])}
     records = [
         msgspec.structs.replace(
-            record(10, 1.0, machine=machine), benchmark=benchmark.name, params=params, metrics=metrics
+            record(10, 1.0, machine=machine),
+            benchmark=benchmark.name,
+            params=params,
+            metrics=metrics,
         )
         for machine in ("m", "n")
         for benchmark in plugin.benchmarks
         for params in benchmark.points()
     ]
     found = {made.figure.name: made for made in tabulate(plugin, collect(plugin), records)}
-    assert list(found) == [f"{name}_{metric}" for name in ("swept", "named", "alone") for metric in ("time", "share")]
+    assert list(found) == [
+        f"{name}_{metric}" for name in ("swept", "named", "alone") for metric in ("time", "share")
+    ]
     assert {name: len(made.table) for name, made in found.items() if "time" in name} == {
-        "swept_time": 12, "named_time": 4, "alone_time": 2,
-    }  # fmt: skip
-    assert not any(len(made.table) for name, made in found.items() if "share" in name)  # nowhere measured
-    assert list(found["swept_time"].table.columns) == ["machine", "size", "kind", "time", "time_low", "time_high"]
+        "swept_time": 12,
+        "named_time": 4,
+        "alone_time": 2,
+    }
+    # nowhere measured
+    assert not any(len(made.table) for name, made in found.items() if "share" in name)
+    assert list(found["swept_time"].table.columns) == [
+        "machine",
+        "size",
+        "kind",
+        "time",
+        "time_low",
+        "time_high",
+    ]
     assert found["swept_time"].figure.caption.startswith("Of one call. Lower is better.")
     texts = {
-        name: {node.text for node in ElementTree.fromstring(render(made, "svg") or b"").iter() if node.text}
+        name: {
+            node.text
+            for node in ElementTree.fromstring(render(made, "svg") or b"").iter()
+            if node.text
+        }
         for name, made in found.items()
         if len(made.table)
     }
@@ -362,7 +469,9 @@ def test_a_benchmark_with_a_figure_of_the_plugin_has_no_default_one(load: Load) 
     assert [figure.name for figure in collect(load(DRAWN))] == ["over_size", "numbers", "freely"]
 
 
-def test_a_site_without_the_script_that_draws_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_without_the_script_that_draws_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import vl_convert
 
     from hpml_plugins.report.site.plugin_pages import write_plugin_pages

@@ -24,7 +24,9 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
-HOW_TO = "get one with `apt-get install chromium` (Debian's package) or `playwright install chromium`"
+HOW_TO = (
+    "get one with `apt-get install chromium` (Debian's package) or `playwright install chromium`"
+)
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +67,8 @@ class Site:
     loading: set[Any] = field(default_factory=set)
 
     def open(self, path: str) -> Any:
-        """The tab with this page once nothing is being loaded. Playwright's "networkidle" takes half a second more."""
+        """The tab with this page once nothing is being loaded. Playwright's "networkidle" takes
+        half a second more."""
         self.tab.goto(f"{self.address}/{path}", wait_until="load")
         quiet = 0
         while quiet < 3:
@@ -120,11 +123,17 @@ def _watch(site: Site) -> None:
     site.tab.on("requestfailed", failed)
     site.tab.on("pageerror", lambda error: site.troubles.append(f"error: {error}"))
     site.tab.on("console", said)
-    site.tab.on("dialog", lambda dialog: (site.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    site.tab.on(
+        "dialog",
+        lambda dialog: (site.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()),
+    )
 
 
 def read_data(html_dir: Path, address: str) -> Any:
-    """What a page's script reads at this address: the file is a call of hpml.put with the address and the value."""
-    found = json.loads("[" + (html_dir / address).read_text().removeprefix("hpml.put(").removesuffix(")") + "]")
+    """What a page's script reads at this address: the file is a call of hpml.put with the address
+    and the value."""
+    found = json.loads(
+        "[" + (html_dir / address).read_text().removeprefix("hpml.put(").removesuffix(")") + "]"
+    )
     assert found[0] == address
     return found[1]

@@ -1,4 +1,5 @@
-"""A published site in which every text that a plugin, a machine or a commit can set is a hostile one."""
+"""A published site in which every text that a plugin, a machine or a commit can set is a hostile
+one."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def fails(text):
     def table(records):
         raise ValueError(text)
     return table
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -75,17 +76,22 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
     _references(made.folder)
     conf = json.loads((made.folder / "asv.conf.json").read_text())
     conf |= {
-        "project": TEXTS[0] + TEXTS[3], "project_url": "javascript:alert(70)",
-        "show_commit_url": "javascript:alert(71)//", "branches": ["main", REFERENCES[0]],
-    }  # fmt: skip
+        "project": TEXTS[0] + TEXTS[3],
+        "project_url": "javascript:alert(70)",
+        "show_commit_url": "javascript:alert(71)//",
+        "branches": ["main", REFERENCES[0]],
+    }
     (made.folder / "asv.conf.json").write_text(json.dumps(conf))
-    (made.folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    (made.folder / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
+    )
     (made.folder / "toy.py").write_text(PLUGIN.format(texts=TEXTS))
     benchmarks = _benchmarks(made.results)
     for number in range(len(TEXTS)):
         _machine(made, number, benchmarks)
         append_record(
-            record_file(made.results, f"m{number}", made.commits[-1][0]), _record(number, made.commits[-1][0])
+            record_file(made.results, f"m{number}", made.commits[-1][0]),
+            _record(number, made.commits[-1][0]),
         )
     said = made.publish()
     yield Hostile(made.html, said, tuple(benchmarks))
@@ -97,7 +103,14 @@ def text(number: int) -> str:
 
 def _references(folder: Path) -> None:
     def git(*arguments: str) -> None:
-        who = ("-c", "user.name=" + TEXTS[3], "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+        who = (
+            "-c",
+            "user.name=" + TEXTS[3],
+            "-c",
+            "user.email=test@localhost",
+            "-c",
+            "commit.gpgsign=false",
+        )
         subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
 
     # The last commit's subject and tags; branches at the same commit.
@@ -116,22 +129,36 @@ def _benchmarks(results: Path) -> dict[str, Any]:
     for number, each in enumerate(TEXTS):
         named = number % 4 == 0 and len(each) < 60 and not set("/.(\x1b") & set(each)
         name = f"group {each}.track_{each}" if named else f"group{number % 7}.b{number}.track_y"
-        ours = {} if number % 3 else {"benchmark": text(number + 6), "metric": text(number + 7), "direction": "lower"}
+        ours = (
+            {}
+            if number % 3
+            else {"benchmark": text(number + 6), "metric": text(number + 7), "direction": "lower"}
+        )
         made[name] = benchmark(
             name,
             {text(number + 1): [text(number + 2), text(number + 3)]},
-            pretty_name=each, unit=text(number + 4), code=text(number + 5), plugin=text(number + 8),
-            si_unit=text(number + 9), **ours,
-        )  # fmt: skip
+            pretty_name=each,
+            unit=text(number + 4),
+            code=text(number + 5),
+            plugin=text(number + 8),
+            si_unit=text(number + 9),
+            **ours,
+        )
     write_json(str(results / "benchmarks.json"), made, Benchmarks.api_version)
     return made
 
 
 def _machine(made: Project, number: int, benchmarks: dict[str, Any]) -> None:
     facts = {
-        **H200, "machine": f"m{number}", "gpu": text(number), "cpu": text(number + 1), "os": text(number + 2),
-        "arch": text(number + 3), "ram": text(number + 4), text(number + 5): text(number + 6),
-    }  # fmt: skip
+        **H200,
+        "machine": f"m{number}",
+        "gpu": text(number),
+        "cpu": text(number + 1),
+        "os": text(number + 2),
+        "arch": text(number + 3),
+        "ram": text(number + 4),
+        text(number + 5): text(number + 6),
+    }
     wanted = list(benchmarks)[number : number + 2]
     for day in range(3):
         values = {name: [[1.0 + day + i / 100 for i in range(20)], 2.0 + day] for name in wanted}
@@ -140,15 +167,29 @@ def _machine(made: Project, number: int, benchmarks: dict[str, Any]) -> None:
 
 def _record(number: int, commit: str) -> Record:
     node = {
-        "os": text(number), "driver": text(number + 1), "gpu_problem": text(number + 2), "cuda": text(number + 3),
-        "gpus": [{"name": text(number + 4), "links": text(number + 5)}], "facts": {text(number + 6): text(number)},
-    }  # fmt: skip
+        "os": text(number),
+        "driver": text(number + 1),
+        "gpu_problem": text(number + 2),
+        "cuda": text(number + 3),
+        "gpus": [{"name": text(number + 4), "links": text(number + 5)}],
+        "facts": {text(number + 6): text(number)},
+    }
     skipped: dict[str, Any] = {"status": "skipped", "reason": text(number)}
     metrics = {"time": MetricSamples("s", "lower", [1.0])}
     measured: dict[str, Any] = {"status": "ok", "metrics": metrics, "warnings": [text(number + 1)]}
     return Record(
-        benchmark=f"toy{number % 2}", plugin="toy", version="1", params={"size": text(number)},
-        **(measured if number % 2 else skipped), machine=f"m{number}", commit=commit, node=node,
+        benchmark=f"toy{number % 2}",
+        plugin="toy",
+        version="1",
+        params={"size": text(number)},
+        **(measured if number % 2 else skipped),
+        machine=f"m{number}",
+        commit=commit,
+        node=node,
         packages={text(number + 3): text(number + 4)},
-        source={"path": text(number), "distribution": text(number + 1), "version": text(number + 2)},
-    )  # fmt: skip
+        source={
+            "path": text(number),
+            "distribution": text(number + 1),
+            "version": text(number + 2),
+        },
+    )

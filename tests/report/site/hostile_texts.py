@@ -1,7 +1,8 @@
-"""Texts of the well-known shapes that make a page run a script where text is taken for something else.
+"""Texts of the well-known shapes that make a page run a script where text is taken for something
+else.
 
-Each that runs says so by `alert`. Sources: OWASP, Cross Site Scripting Filter Evasion Cheat Sheet and CSV Injection;
-HTML Living Standard, parsing states.
+Each that runs says so by `alert`. Sources: OWASP, Cross Site Scripting Filter Evasion Cheat Sheet
+and CSV Injection; HTML Living Standard, parsing states.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ SCRIPTS: tuple[str, ...] = (
     "<noscript><p title='</noscript><img src=x onerror=alert(30)>'>",
     "<p style='background:url(javascript:alert(31))'>",
     # out of an attribute, out of an element whose content is not HTML, out of a comment
-    "\" onmouseover=alert(32) x=\"",
+    '" onmouseover=alert(32) x="',
     "' onfocus=alert(33) autofocus x='",
-    "\"><svg onload=alert(34)>",
+    '"><svg onload=alert(34)>',
     "` onerror=alert(35) x=`",
     "</script><script>alert(36)</script>",
     "</style><script>alert(37)</script>",
@@ -55,9 +56,9 @@ SCRIPTS: tuple[str, ...] = (
     "--><script>alert(40)</script><!--",
     "]]><script>alert(41)</script><![CDATA[",
     # data in a script, templates, addresses
-    "\"};alert(42);//",
+    '"};alert(42);//',
     "';alert(43);'",
-    "</script><!--<script>{\"a\": \"alert(44)\"}",
+    '</script><!--<script>{"a": "alert(44)"}',
     "${alert(45)}",
     "{{constructor.constructor('alert(46)')()}}",
     "{% for x in ().__class__.__base__.__subclasses__() %}{{x}}{% endfor %}",
@@ -73,7 +74,7 @@ SCRIPTS: tuple[str, ...] = (
     "&#x3c;img src=x onerror=alert(52)&#x3e;",
     "+ADw-script+AD4-alert(53)+ADw-/script+AD4-",
     # formulas of spreadsheets
-    "=HYPERLINK(\"//evil.example\",\"x\")",
+    '=HYPERLINK("//evil.example","x")',
     "@SUM(1+1)*cmd|' /C calc'!A0",
     "-2+3+cmd|' /C calc'!A0",
     "+1+1",
@@ -84,26 +85,27 @@ SCRIPTS: tuple[str, ...] = (
     f"\u2066\u202e\u2067{_ZERO}\ufeff",
     "a\u0301\u0488" * 20,
     "\x1b]0;title\x07\x08",
-)  # fmt: skip
+)
 
-#: What leads a reader to another host, which no policy of a page can forbid: the text itself must not become markup.
+#: What leads a reader to another host, which no policy of a page can forbid: the text itself must
+#: not become markup.
 LEADING = (
     "<a href=//evil.example/a style='position:fixed;top:0;left:0;width:100%;height:100%'>x</a>",
     "<!--><meta http-equiv=refresh content='0;url=//evil.example/b'>-->",
     "<!-- --!><meta http-equiv=refresh content='0;url=//evil.example/c'>",
-)  # fmt: skip
+)
 
 TEXTS = SCRIPTS + LEADING
 
 #: Those that are names of git references.
 REFERENCES = (
     "<svg/onload=alert(60)>",
-    "\"><img/src=x/onerror=alert(61)>",
+    '"><img/src=x/onerror=alert(61)>',
     "</script><script>alert(62)</script>",
     "'onmouseover='alert(63)",
     "\u202eright-to-left",
     "${alert(64)}",
-)  # fmt: skip
+)
 
 
 def in_address(text: str) -> str:

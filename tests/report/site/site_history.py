@@ -1,4 +1,5 @@
-"""A small history: Records, and the result files that asv reads: three commits, three machines, four benchmarks."""
+"""A small history: Records, and the result files that asv reads: three commits, three machines,
+four benchmarks."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ Sample = float | Sequence[float] | None
 AddResult = Callable[..., Any]
 
 
-def benchmark(name: str, params: Mapping[str, Sequence[object]] | None = None, **more: object) -> dict[str, Any]:
+def benchmark(
+    name: str, params: Mapping[str, Sequence[object]] | None = None, **more: object
+) -> dict[str, Any]:
     """One entry of benchmarks.json."""
     grid = params or {}
     return {
@@ -60,7 +63,9 @@ def benchmark(name: str, params: Mapping[str, Sequence[object]] | None = None, *
     }
 
 
-def ours(plugin: str, name: str, metric: str, unit: str, direction: str, **params: Sequence[object]) -> dict[str, Any]:
+def ours(
+    plugin: str, name: str, metric: str, unit: str, direction: str, **params: Sequence[object]
+) -> dict[str, Any]:
     """One entry of benchmarks.json with the keys that our generated benchmarks add."""
     return benchmark(
         f"{name}.track_{metric}",
@@ -75,8 +80,18 @@ def ours(plugin: str, name: str, metric: str, unit: str, direction: str, **param
     )
 
 
-TIME = ours("numba_cuda", "vector_add", "time", "s", "lower", n=[1000, 1000000], mode=["plain", "fast"])
-BANDWIDTH = ours("numba_cuda", "vector_add", "bandwidth", "B/s", "higher", n=[1000, 1000000], mode=["plain", "fast"])
+TIME = ours(
+    "numba_cuda", "vector_add", "time", "s", "lower", n=[1000, 1000000], mode=["plain", "fast"]
+)
+BANDWIDTH = ours(
+    "numba_cuda",
+    "vector_add",
+    "bandwidth",
+    "B/s",
+    "higher",
+    n=[1000, 1000000],
+    mode=["plain", "fast"],
+)
 FLOP = ours("fvcore", "resnet50", "flop", "FLOP", "none")
 FOREIGN = benchmark("foreign.track_score", {"path": [NASTY, "a/b & c"]}, unit="points")
 BENCHMARKS = {each["name"]: each for each in (TIME, BANDWIDTH, FLOP, FOREIGN)}
@@ -101,7 +116,8 @@ def write_result(
     code: str = "",
     packages: Mapping[str, str] | None = None,
 ) -> Any:
-    """What a run leaves: Records of the benchmarks that are ours, and of others one result file, as asv writes it."""
+    """What a run leaves: Records of the benchmarks that are ours, and of others one result file, as
+    asv writes it."""
     from asv.machine import Machine
     from asv.results import Results
     from asv.util import write_json
@@ -111,8 +127,12 @@ def write_result(
         if not is_ours(benchmarks[name]):
             result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
     result.save(str(folder))
-    write_json(str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version)
-    for record in records_of(machine["machine"], commit, values, benchmarks, started, environment, code, packages):
+    write_json(
+        str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version
+    )
+    for record in records_of(
+        machine["machine"], commit, values, benchmarks, started, environment, code, packages
+    ):
         path = record_file(folder, record.machine, commit)
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as file:  # also what no reader takes
@@ -178,9 +198,12 @@ def records_of(
 
 
 def read(
-    results: Path, benchmarks: Mapping[str, dict[str, Any]] = BENCHMARKS, dates: Mapping[str, float] | None = None
+    results: Path,
+    benchmarks: Mapping[str, dict[str, Any]] = BENCHMARKS,
+    dates: Mapping[str, float] | None = None,
 ) -> History:
-    """The history of these commits (commit → its date, ms), oldest first. A damaged line is an error."""
+    """The history of these commits (commit → its date, ms), oldest first. A damaged line is an
+    error."""
     dates = dates or {}
     revisions = {commit: place for place, commit in enumerate(dates)}
 
@@ -192,7 +215,8 @@ def read(
 
 def _as_asv_returns(samples: Sequence[Sample]) -> SimpleNamespace:
     lists = [list(each) if isinstance(each, Sequence) else None for each in samples]
-    # asv's runner hands over a number for every point that gave samples; Results replaces it by their median.
+    # asv's runner hands over a number for every point that gave samples; Results replaces it by
+    # their median.
     numbers = [each[0] if isinstance(each, Sequence) else each for each in samples]
     return SimpleNamespace(
         result=numbers,
@@ -228,7 +252,8 @@ def around(middle: float, spread: float = 0.02) -> list[float]:
 
 
 class Project:
-    """A folder with a repository of a few commits, asv.conf.json and results: what `asv publish` starts from."""
+    """A folder with a repository of a few commits, asv.conf.json and results: what `asv publish`
+    starts from."""
 
     def __init__(self, folder: Path, days: int) -> None:
         from asv.benchmarks import Benchmarks
@@ -241,12 +266,23 @@ class Project:
         (folder / "hpml_plugins").symlink_to(ROOT / "hpml_plugins")
         (folder / "registry.yaml").write_text("version: 1\nplugins: []\n")
         conf = {
-            "version": 1, "project": "hpml-plugins", "repo": ".", "branches": ["main"], "project_url": "#",
-            "show_commit_url": "#", "plugins": [".hpml_plugins.asv"],
-        }  # fmt: skip
+            "version": 1,
+            "project": "hpml-plugins",
+            "repo": ".",
+            "branches": ["main"],
+            "project_url": "#",
+            "show_commit_url": "#",
+            "plugins": [".hpml_plugins.asv"],
+        }
         (folder / "asv.conf.json").write_text(json.dumps(conf))
 
-    def add(self, machine: Mapping[str, str], day: int, values: Mapping[str, Sequence[Sample]], **more: Any) -> None:
+    def add(
+        self,
+        machine: Mapping[str, str],
+        day: int,
+        values: Mapping[str, Sequence[Sample]],
+        **more: Any,
+    ) -> None:
         """A result of the commit of this day, counted from 0."""
         write_result(self.results, machine, *self.commits[day], values, **more)
 
@@ -278,7 +314,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _a_plugin_that_draws(made.folder, made.commits[-1][0])
     left_out = {name: [NAN] * len(values) for name, values in _measured(1.0).items()}
     made.add(LAPTOP, 2, {**left_out, FLOP["name"]: [8.2e9], FOREIGN["name"]: [None, 3.0]})
-    (made.folder / "gpu-prices.yaml").write_text("currency: USD\nprices: {NVIDIA H200: 4, NVIDIA A100: 1}\n")
+    (made.folder / "gpu-prices.yaml").write_text(
+        "currency: USD\nprices: {NVIDIA H200: 4, NVIDIA A100: 1}\n"
+    )
     made.publish()
     return made.html
 
@@ -291,13 +329,24 @@ def _a_plugin_that_draws(folder: Path, commit: str) -> None:
     for size, seconds, warnings in ((10, 2e-6, []), (1000, 3.5e-5, WARNINGS)):
         metrics = {"time": MetricSamples("s", "lower", [seconds])}
         record = Record(
-            benchmark="toy", plugin="toy", version="1", params={"size": size}, status="ok", metrics=metrics,
-            machine=WILD, commit=commit, warnings=warnings,
-        )  # fmt: skip
+            benchmark="toy",
+            plugin="toy",
+            version="1",
+            params={"size": size},
+            status="ok",
+            metrics=metrics,
+            machine=WILD,
+            commit=commit,
+            warnings=warnings,
+        )
         append_record(record_file(folder / "results", WILD, commit), record)
-    append_record(record_file(folder / "results", WILD, commit), wrong := replace(record, started=9.0))
+    append_record(
+        record_file(folder / "results", WILD, commit), wrong := replace(record, started=9.0)
+    )
     append_record(record_file(folder / "results", WILD, commit), retract(wrong, RETRACTED))
-    (folder / "results" / WILD / "machine.json").write_text(json.dumps({"machine": WILD, "version": 1}))
+    (folder / "results" / WILD / "machine.json").write_text(
+        json.dumps({"machine": WILD, "version": 1})
+    )
 
 
 def _measured(factor: float) -> dict[str, list[Sample]]:
@@ -318,9 +367,21 @@ def _repository(folder: Path, days: int) -> list[tuple[str, int]]:
     def git(*arguments: str, day: int = 1) -> str:
         date = f"2026-01-{day:02}T12:00:00+00:00"
         environment = {**os.environ, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-        who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+        who = (
+            "-c",
+            "user.name=test",
+            "-c",
+            "user.email=test@localhost",
+            "-c",
+            "commit.gpgsign=false",
+        )
         ran = subprocess.run(
-            ["git", *who, *arguments], cwd=folder, env=environment, check=True, capture_output=True, text=True
+            ["git", *who, *arguments],
+            cwd=folder,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
         )
         return ran.stdout.strip()
 

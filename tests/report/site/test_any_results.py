@@ -36,18 +36,30 @@ def test_results_of_several_folders_are_published_without_project_and_repository
     assert done.returncode == 0, done.stderr
     first, last = (project.commits[day][0] for day in (0, 3))
     assert commits_of(tmp_path / "html") == [first, MISSING, last]
-    assert {place for _, place in read_data(tmp_path / "html", "history/index.js")["places"]} == {"node1", "node2"}
-    assert FOREIGN["name"] in json.loads((tmp_path / "html" / "index.json").read_text())["benchmarks"]
+    assert {place for _, place in read_data(tmp_path / "html", "history/index.js")["places"]} == {
+        "node1",
+        "node2",
+    }
+    assert (
+        FOREIGN["name"] in json.loads((tmp_path / "html" / "index.json").read_text())["benchmarks"]
+    )
     assert "ordered by their dates" in done.stdout + done.stderr
     assert not (tmp_path / "results").exists() and not list(project.folder.glob("html"))
     refused = hpml("publish", "--results", str(other), "HEAD~2..HEAD")
-    assert (refused.returncode, "hpml: a range of commits needs a repository" in refused.stderr) == (2, True)
+    assert (
+        refused.returncode,
+        "hpml: a range of commits needs a repository" in refused.stderr,
+    ) == (2, True)
 
 
-def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_said(project: Any) -> None:
+def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_said(
+    project: Any,
+) -> None:
     project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
     project.add(H200, 2, {FOREIGN["name"]: [1.5, 2.0]})
-    write_result(project.results, H200, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]})
+    write_result(
+        project.results, H200, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]}
+    )
     said = project.publish()
     assert f"1 of 3 commits are not in the repository, shown by date: {MISSING[:8]}" in said
     first, last = (project.commits[day][0] for day in (0, 2))
@@ -56,29 +68,44 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
     assert line["values"] == [1.0, 1.25, 1.5]
     index = json.loads((project.html / "index.json").read_text())
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
-    of_asv = [index["revision_to_hash"][str(revision)] for revision, *_ in json.loads(graph.read_text())]
+    of_asv = [
+        index["revision_to_hash"][str(revision)] for revision, *_ in json.loads(graph.read_text())
+    ]
     assert of_asv == [first, MISSING, last]
 
 
 @pytest.mark.parametrize(("start", "shown"), [("main~5", False), ("main", True)])
-def test_results_of_a_merged_commit_are_shown_where_it_was_up_to_date(project: Any, start: str, shown: bool) -> None:
+def test_results_of_a_merged_commit_are_shown_where_it_was_up_to_date(
+    project: Any, start: str, shown: bool
+) -> None:
     for words in (
-        f"checkout -q -b side {start}", "commit -q --allow-empty -m side", "checkout -q main", "merge -q --no-ff side",
-    ):  # fmt: skip
+        f"checkout -q -b side {start}",
+        "commit -q --allow-empty -m side",
+        "checkout -q main",
+        "merge -q --no-ff side",
+    ):
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", *who, *words.split()], cwd=project.folder, check=True, capture_output=True)
+        subprocess.run(
+            ["git", *who, *words.split()], cwd=project.folder, check=True, capture_output=True
+        )
     command = ["git", "rev-parse", "side"]
-    merged = subprocess.run(command, cwd=project.folder, check=True, capture_output=True, text=True).stdout.strip()
+    merged = subprocess.run(
+        command, cwd=project.folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
     project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
     project.add(H200, 2, {FOREIGN["name"]: [1.5, 2.0]})
-    write_result(project.results, H200, merged, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]})
+    write_result(
+        project.results, H200, merged, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]}
+    )
     said = project.publish()
     assert "not in the repository" not in said
     assert (f"1 of 3 commits are not on the line of main, left out: {merged[:8]}" in said) != shown
     first, last = (project.commits[day][0] for day in (0, 2))
     assert commits_of(project.html) == [first, last, *[merged] * shown]
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
-    assert [value**2 for _, value in json.loads(graph.read_text())] == pytest.approx([2, 3, *[2.5] * shown])
+    assert [value**2 for _, value in json.loads(graph.read_text())] == pytest.approx(
+        [2, 3, *[2.5] * shown]
+    )
 
 
 def test_no_result_file_is_read_where_the_repository_has_every_commit(
@@ -93,7 +120,9 @@ def test_no_result_file_is_read_where_the_repository_has_every_commit(
     monkeypatch.chdir(project.folder)
     project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
     stored_history.show_missing_commits(Config.load("asv.conf.json"))
-    write_result(project.results, H200, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]})
+    write_result(
+        project.results, H200, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]}
+    )
     with pytest.raises(AssertionError, match="was read"):
         stored_history.show_missing_commits(Config.load("asv.conf.json"))
 
@@ -102,7 +131,9 @@ def test_no_result_file_is_read_where_the_repository_has_every_commit(
 def test_a_configuration_with_which_asv_would_work_without_us_is_refused(
     hpml: Hpml, tmp_path: Path, plugins: list[str]
 ) -> None:
-    (tmp_path / "asv.conf.json").write_text(json.dumps({"version": 1, "repo": ".", "plugins": plugins}))
+    (tmp_path / "asv.conf.json").write_text(
+        json.dumps({"version": 1, "repo": ".", "plugins": plugins})
+    )
     done = hpml("publish")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

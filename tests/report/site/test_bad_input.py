@@ -34,7 +34,15 @@ def test_half_written_and_foreign_files_are_named_and_the_rest_is_published(proj
     (project.results / "other" / "machine.json").write_text('{"machine": ')
     (project.results / "other" / "x.json").write_text(good)
     said = project.publish()
-    for name in ("half.json", "list.json", "null.json", "bytes.json", "shape.json", "text.json", "other"):
+    for name in (
+        "half.json",
+        "list.json",
+        "null.json",
+        "bytes.json",
+        "shape.json",
+        "text.json",
+        "other",
+    ):
         assert name in said, said
     assert "8.200 GFLOP" in (project.html / "gpus.html").read_text()
 
@@ -43,7 +51,9 @@ def test_a_benchmark_whose_name_no_file_can_have_is_left_out(project: Any) -> No
     measured, declared = ({**TIME, "name": letter * 300} for letter in "ab")
     known = {**BENCHMARKS, measured["name"]: measured, declared["name"]: declared}
     (project.results / "benchmarks.json").write_text(json.dumps({**known, "version": 2}))
-    project.add(H200, 0, {FLOP["name"]: [8.2e9], measured["name"]: [1.0, 2.0, 3.0, 4.0]}, benchmarks=known)
+    project.add(
+        H200, 0, {FLOP["name"]: [8.2e9], measured["name"]: [1.0, 2.0, 3.0, 4.0]}, benchmarks=known
+    )
     said = project.publish()
     assert said.count("is no declaration of a benchmark; left out") == 2
     assert "8.200 GFLOP" in (project.html / "gpus.html").read_text()
@@ -63,18 +73,24 @@ def test_a_result_file_of_ours_is_never_read_back(project: Any) -> None:
     """Records are the truth: what asv's file says of a benchmark of ours does not appear."""
     project.add(H200, 0, {FLOP["name"]: [8.2e9]})
     project.publish()
-    (written,) = (path for path in (project.results / "node1").glob("*.json") if path.name != "machine.json")
+    (written,) = (
+        path for path in (project.results / "node1").glob("*.json") if path.name != "machine.json"
+    )
     written.write_text(written.read_text().replace("8200000000", "7100000000"))
     project.publish()
     page = (project.html / "gpus.html").read_text()
     assert "8.200 GFLOP" in page and "7.1" not in page
 
 
-def test_an_unknown_commit_a_machine_without_gpu_and_a_removed_benchmark_are_survived(project: Any) -> None:
+def test_an_unknown_commit_a_machine_without_gpu_and_a_removed_benchmark_are_survived(
+    project: Any,
+) -> None:
     project.add(H200, 0, {FLOP["name"]: [1e9]})
     project.commits.append(("f" * 40, 86_400_000))
     project.add(H200, -1, {FLOP["name"]: [5e9]})
-    bare = {key: value for key, value in H200.items() if key not in ("gpu", "num_gpu")} | {"machine": "bare"}
+    bare = {key: value for key, value in H200.items() if key not in ("gpu", "num_gpu")} | {
+        "machine": "bare"
+    }
     project.add(bare, 1, {FLOP["name"]: [2e9]})
     gone = benchmark("gone.track_x")
     project.add(H200, 2, {"gone.track_x": [1.0]}, benchmarks={**BENCHMARKS, "gone.track_x": gone})
@@ -112,9 +128,11 @@ def test_wild_names_are_text_and_no_file_leaves_the_folder(project: Any) -> None
         project.add(machine, 0, {each: [1.0] for each in wild}, benchmarks=wild)
     project.publish()
     after = {path for path in project.folder.parent.rglob("*") if project.html not in path.parents}
-    assert {path.name for path in after - before} <= {"html", *(f"m{n}" for n in range(7)), "machine.json"} | {
-        path.name for path in after if project.results in path.parents
-    }
+    assert {path.name for path in after - before} <= {
+        "html",
+        *(f"m{n}" for n in range(7)),
+        "machine.json",
+    } | {path.name for path in after if project.results in path.parents}
     for page in project.html.glob("*.html"):
         assert "<script>alert" not in page.read_text(), page
     assert "&lt;script&gt;alert(1)" in (project.html / "gpus.html").read_text()

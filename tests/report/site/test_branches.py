@@ -1,4 +1,5 @@
-"""A branch is a line: Records of commits outside of it are in no answer about it, and each answer says so.
+"""A branch is a line: Records of commits outside of it are in no answer about it, and each answer
+says so.
 
 Git's ancestry decides, not dates. `branches` has the repositories.
 """
@@ -40,11 +41,19 @@ from hpml_plugins.report.site import gpu_types
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.overview import find_cards
 from hpml_plugins.report.site.regressions import find_changes, find_shifts
-from hpml_plugins.store import CommitOrder, Standing, commit_order, current_records, project, read_records
+from hpml_plugins.store import (
+    CommitOrder,
+    Standing,
+    commit_order,
+    current_records,
+    project,
+    read_records,
+)
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 Case = Callable[[Project], None]
-#: Of these the commits are not known to be outside: they stand behind the line, where there is nothing of it.
+#: Of these the commits are not known to be outside: they stand behind the line, where there is
+#: nothing of it.
 NOT_KNOWN = (rebased_and_gone, unknown_to_the_repository, uncommitted)
 
 
@@ -103,21 +112,32 @@ def test_what_is_left_out_is_counted(made: Project, case: Case) -> None:
     else:
         words = ["left out"]
     assert [text.partition(":")[0] for text in history.left_out] == words
-    assert all(f"{count} Record" in text and f" of {count} commit" in text for text in history.left_out)
+    assert all(
+        f"{count} Record" in text and f" of {count} commit" in text for text in history.left_out
+    )
 
 
 def test_the_step_of_main_is_found_and_nothing_else(made: Project) -> None:
     _, history, _ = read(made)
     shifts, _ = find_shifts(history, find_changes(history))
-    found = [(kind, shift.series.machine.name, shift.change.first) for kind in shifts for shift in shifts[kind]]
-    step = history.columns and list(history.columns)[history.commits.index(made.commits[f"main {STEP}"])]
+    found = [
+        (kind, shift.series.machine.name, shift.change.first)
+        for kind in shifts
+        for shift in shifts[kind]
+    ]
+    step = (
+        history.columns
+        and list(history.columns)[history.commits.index(made.commits[f"main {STEP}"])]
+    )
     assert sorted(found) == [("open regression", machine, step) for machine in MACHINES]
 
 
 def test_the_current_record_is_that_of_main(made: Project) -> None:
     order, history, _ = read(made)
     for current in (current_records(read_records(made.results), order), history.current()):
-        assert [(record.machine, record.median("time")) for record in current] == [(name, SLOW) for name in MACHINES]
+        assert [(record.machine, record.median("time")) for record in current] == [
+            (name, SLOW) for name in MACHINES
+        ]
 
 
 def test_two_equal_machines_compare_as_equal(made: Project) -> None:
@@ -143,7 +163,10 @@ def test_the_badge_counts_the_last_two_commits_of_main(made: Project, tmp_path: 
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["verdicts"] == {"WORSE": 0, "BETTER": 0, "BOUND": 0, "AMBIGUOUS": 0, "SAME": 2}
     assert summary["branch"] == "main"
-    assert summary["left_out"] == {"records": history.outside.total(), "commits": sorted(history.outside)}
+    assert summary["left_out"] == {
+        "records": history.outside.total(),
+        "commits": sorted(history.outside),
+    }
 
 
 def test_a_quote_is_of_main_unless_it_names_a_commit(made: Project) -> None:
@@ -152,10 +175,17 @@ def test_a_quote_is_of_main_unless_it_names_a_commit(made: Project) -> None:
     options = {"machine": MACHINES[1], "show": "value"}
     assert known.answer(Quote("value", "toy.time", options, "x.md:1")).text == "1.300 s"
     for commit in filter(None, made.beside):
-        assert known.answer(Quote("value", "toy.time", {**options, "commit": commit[:8]}, "x.md:1")).text == "2.000 s"
+        assert (
+            known.answer(
+                Quote("value", "toy.time", {**options, "commit": commit[:8]}, "x.md:1")
+            ).text
+            == "2.000 s"
+        )
 
 
-def test_a_machine_that_measured_other_commits_alone_has_no_answer_and_it_says_why(tmp_path: Path) -> None:
+def test_a_machine_that_measured_other_commits_alone_has_no_answer_and_it_says_why(
+    tmp_path: Path,
+) -> None:
     made = make(tmp_path, unmerged)
     made.measure(made.commits["topic 4"], OTHER, ("node-c",), beside=True)
     project(made.results)
@@ -163,26 +193,33 @@ def test_a_machine_that_measured_other_commits_alone_has_no_answer_and_it_says_w
     assert {machine for _, machine in metric.benchmark.lines} == set(MACHINES)
     assert "node-c" not in {record.machine for record in history.current()}
     with pytest.raises(
-        HpmlError, match=r"no Record; left out: 6 Records of 5 commits that are not on the line of main"
+        HpmlError,
+        match=r"no Record; left out: 6 Records of 5 commits that are not on the line of main",
     ):
         Quotable(history, []).answer(Quote("value", "toy.time", {"machine": "node-c"}, "x.md:1"))
     records = list(read_records(made.results))
     sides = [Side("machine", name) for name in (MACHINES[0], "node-c")]
     assert compare(*sides, records, order, Variability(records)) == ([], [])
     named = Side("commit", made.commits["topic 4"])
-    (found,), _ = compare(Side("commit", made.commits["main 7"]), named, records, order, Variability(records))
+    (found,), _ = compare(
+        Side("commit", made.commits["main 7"]), named, records, order, Variability(records)
+    )
     assert found.b.value == OTHER  # a commit that is named is meant
 
 
 def test_each_branch_that_is_listed_has_a_line(tmp_path: Path) -> None:
     made = make(tmp_path, unmerged)
     _, history, metric = read(made, "main", "topic")
-    assert [value.value for _, value in metric.line("", MACHINES[1]) if value] == [FAST] * STEP + [SLOW] * STEP
+    assert [value.value for _, value in metric.line("", MACHINES[1]) if value] == [FAST] * STEP + [
+        SLOW
+    ] * STEP
     topic = [value.value for _, value in metric.line("", MACHINES[1], "topic") if value]
     assert topic == [FAST] * 3 + [OTHER] * 5  # what it took over from main, and its own
     assert not metric.line("", MACHINES[0], "topic")  # which measured none of its commits
     shifts, _ = find_shifts(history, find_changes(history))
-    found = sorted((shift.series.branch, shift.series.machine.name) for shift in shifts["open regression"])
+    found = sorted(
+        (shift.series.branch, shift.series.machine.name) for shift in shifts["open regression"]
+    )
     assert found == [("", MACHINES[0]), ("", MACHINES[1]), ("topic", MACHINES[1])]
 
 
@@ -193,7 +230,9 @@ def test_what_a_branch_took_over_is_not_said_again(tmp_path: Path) -> None:
     _, history, metric = read(made, "main", "topic")
     assert len(metric.line("", MACHINES[1], "topic")) == 13
     shifts, _ = find_shifts(history, find_changes(history))
-    regressions = {(each.series.branch, round(each.change.after, 3)) for each in shifts["open regression"]}
+    regressions = {
+        (each.series.branch, round(each.change.after, 3)) for each in shifts["open regression"]
+    }
     assert regressions == {("", SLOW), ("topic", OTHER)}
 
 
@@ -246,38 +285,57 @@ def test_a_branch_that_only_the_remote_has_is_found_there(tmp_path: Path) -> Non
 def test_of_a_branch_that_is_nowhere_it_says_what_took_its_place(tmp_path: Path) -> None:
     made = make(tmp_path, unmerged)
     order = commit_order(made.folder, made.results, ["trunk"])
-    assert order.problems == ["the repository has no branch 'trunk'; used instead: what is checked out"]
+    assert order.problems == [
+        "the repository has no branch 'trunk'; used instead: what is checked out"
+    ]
     assert list(order) == [made.commits[f"main {number}"] for number in range(8)]
 
 
 @pytest.mark.parametrize("branches", [("main",), ("main", "topic")])
-def test_the_published_site_has_the_step_of_main(tmp_path: Path, hpml: Hpml, branches: tuple[str, ...]) -> None:
+def test_the_published_site_has_the_step_of_main(
+    tmp_path: Path, hpml: Hpml, branches: tuple[str, ...]
+) -> None:
     made = make(tmp_path, merged_from_an_older_state)
     (made.folder / "asv.conf.json").write_text(
-        json.dumps({
-            "version": 1, "project": "made", "repo": ".", "branches": branches, "plugins": [".hpml_plugins.asv"],
-            "environment_type": "node", "results_dir": "results", "html_dir": "html",
-        })
-    )  # fmt: skip
+        json.dumps(
+            {
+                "version": 1,
+                "project": "made",
+                "repo": ".",
+                "branches": branches,
+                "plugins": [".hpml_plugins.asv"],
+                "environment_type": "node",
+                "results_dir": "results",
+                "html_dir": "html",
+            }
+        )
+    )
     done = hpml("publish")
     assert done.returncode == 0, done.stderr
     html = made.folder / "html"
     titles = re.findall(r"<title[^>]*>([^<]*)<", (html / "regressions.xml").read_text())
-    assert sum("30 % higher" in title and "branch" not in title for title in titles) == len(MACHINES)
+    assert sum("30 % higher" in title and "branch" not in title for title in titles) == len(
+        MACHINES
+    )
     point = read_data(html, "history/0/0.js")
     assert [line["branch"] for line in point["lines"]] == ["", "", *branches[1:]]
     text, alone = "5 Records of 5 commits that are not on the line of main", branches == ("main",)
     assert text in (html / "index.html").read_text()
-    assert (text in (html / "regressions.html").read_text()) == alone  # else they are on the line of topic
+    # else they are on the line of topic
+    assert (text in (html / "regressions.html").read_text()) == alone
     assert (text in point["outside"]) == alone
     graphs = (html / "graphs").glob("*/**/toy.track_time.json")
-    lengths = sorted(len(json.loads(graph.read_text())) for graph in graphs if "summary" not in graph.parts)
+    lengths = sorted(
+        len(json.loads(graph.read_text())) for graph in graphs if "summary" not in graph.parts
+    )
     assert lengths == ([9, 9] if alone else [3, 8, 9, 9])
 
 
 def test_compare_says_what_it_leaves_out(tmp_path: Path, hpml: Hpml) -> None:
     made = make(tmp_path, unmerged)
-    (made.folder / "asv.conf.json").write_text('{"version": 1, "repo": ".", "branches": ["main"]}  // asv\'s')
+    (made.folder / "asv.conf.json").write_text(
+        '{"version": 1, "repo": ".", "branches": ["main"]}  // asv\'s'
+    )
     done = hpml("compare", "--all", *MACHINES)
     assert "1 values of 1 points: 1 SAME" in done.stdout
     assert "5 Records of 5 commits that are not on the line of main (" in done.stderr
@@ -289,7 +347,9 @@ def test_compare_says_what_it_leaves_out(tmp_path: Path, hpml: Hpml) -> None:
     assert "the repository has no branch 'nowhere'" in wrong.stderr
 
 
-def test_a_commit_that_the_repository_lacks_counts_where_there_is_nothing_else(tmp_path: Path) -> None:
+def test_a_commit_that_the_repository_lacks_counts_where_there_is_nothing_else(
+    tmp_path: Path,
+) -> None:
     made = make(tmp_path, unknown_to_the_repository)
     made.measure(UNKNOWN, OTHER, ("node-c",))
     project(made.results)

@@ -1,4 +1,5 @@
-"""The published site as a reader's browser shows it: complete offline, and its parts do what they promise."""
+"""The published site as a reader's browser shows it: complete offline, and its parts do what they
+promise."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ EVERYTHING = "gpus.html#" + urlencode(
 
 
 def cell(tab: Any, group: str, point: str, column: str) -> Any:
-    """The cell of gpus.html in the group with this title, the row of this point and the column of this GPU type."""
+    """The cell of gpus.html in the group with this title, the row of this point and the column of
+    this GPU type."""
     row = tab.locator(f'#matrix tr.row[data-metric="{group}"]')
     row = row.filter(has=tab.get_by_role("rowheader", name=point, exact=True))
     place = heads(tab).index(column) - 1
@@ -129,7 +131,10 @@ def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> 
         tab.get_by_role("link", name="How long?", exact=True).click()
         tab.get_by_role("link", name=text, exact=True).click()
         assert records().startswith(f"toy · time: {point}")
-    for page, table in (("questions-000.html", "article table"), ("plugin-toy.html", "#numbers table")):
+    for page, table in (
+        ("questions-000.html", "article table"),
+        ("plugin-toy.html", "#numbers table"),
+    ):
         tab = site.open(page)
         link = tab.locator(f"{table} tbody tr", has_text="35.00 µs").get_by_role("link")
         commit = link.inner_text()
@@ -178,22 +183,30 @@ def test_without_script_a_plugin_s_page_has_its_tables(published: Path, browser:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_charts_are_drawn_in_the_ink_of_the_page(published: Path, browser: Any, scheme: str) -> None:
+def test_charts_are_drawn_in_the_ink_of_the_page(
+    published: Path, browser: Any, scheme: str
+) -> None:
     with served(published, browser, color_scheme=scheme) as made:
         tab = made.open("plugin-toy.html")
         tab.locator("#toy-over_size[data-drawn] svg").wait_for()
         title = tab.locator("#toy-over_size .role-axis-title text").first
-        assert title.get_attribute("fill") == tab.evaluate("() => getComputedStyle(document.body).color")
+        assert title.get_attribute("fill") == tab.evaluate(
+            "() => getComputedStyle(document.body).color"
+        )
 
 
 def test_a_cell_leads_to_its_history_and_on_to_asv_s_graph_of_that_point(site: Site) -> None:
     tab = site.open("gpus.html#open=vector_add")
-    cell(tab, "vector_add · time", "n=1000000, mode=fast", "NVIDIA H200 ×1").get_by_role("link").click()
+    cell(tab, "vector_add · time", "n=1000000, mode=fast", "NVIDIA H200 ×1").get_by_role(
+        "link"
+    ).click()
     tab.wait_for_url("**/history.html#vector_add.track_time?*")
     tab.locator("#chart svg .line").first.wait_for(state="attached")
     assert tab.locator("h1").inner_text() == "vector_add · time: n=1000000, mode=fast"
     assert tab.locator("#chart .line").count() == 2
-    rows = [row.locator("th, td").all_inner_texts() for row in tab.locator("#numbers tbody tr").all()]
+    rows = [
+        row.locator("th, td").all_inner_texts() for row in tab.locator("#numbers tbody tr").all()
+    ]
     assert [row[:3] for row in rows] == [
         ["NVIDIA A100 ×2", "node2", "8.000 ms ± 3.9 %"],
         ["NVIDIA H200 ×1", "node1", "6.000 ms ± 3.9 %"],
@@ -206,11 +219,16 @@ def test_a_cell_leads_to_its_history_and_on_to_asv_s_graph_of_that_point(site: S
     assert {"1000000", "fast"} <= {text.strip().strip("'") for text in selected}
 
 
-def test_the_history_is_read_by_keyboard_and_another_point_has_an_address_of_its_own(site: Site) -> None:
+def test_the_history_is_read_by_keyboard_and_another_point_has_an_address_of_its_own(
+    site: Site,
+) -> None:
     tab = site.open("history.html#vector_add.track_time?n%3D1000%2C%20mode%3Dplain")
     tab.locator("#chart svg").focus()
     tab.keyboard.press("Home")
-    assert "of 2026-01-01: NVIDIA A100 ×2 20.00 µs; NVIDIA H200 ×1 10.00 µs" in tab.locator("#reading").inner_text()
+    assert (
+        "of 2026-01-01: NVIDIA A100 ×2 20.00 µs; NVIDIA H200 ×1 10.00 µs"
+        in tab.locator("#reading").inner_text()
+    )
     tab.keyboard.press("End")
     assert "NVIDIA H200 ×1 15.00 µs" in tab.locator("#reading").inner_text()
     tab.get_by_label("Point").select_option("n=1000, mode=fast")
@@ -222,14 +240,22 @@ def test_the_history_is_read_by_keyboard_and_another_point_has_an_address_of_its
     assert "No benchmark no.such.benchmark has results" in tab.locator("#facts").inner_text()
 
 
-def test_a_value_s_warnings_and_a_point_s_retracted_records_are_shown_where_the_value_is(site: Site) -> None:
+def test_a_value_s_warnings_and_a_point_s_retracted_records_are_shown_where_the_value_is(
+    site: Site,
+) -> None:
     tab = site.open("history.html#toy.track_time?size%3D1000")
-    (row,) = [row.locator("th, td").all_inner_texts() for row in tab.locator("#numbers tbody tr").all()]
+    (row,) = [
+        row.locator("th, td").all_inner_texts() for row in tab.locator("#numbers tbody tr").all()
+    ]
     assert row[2] == "35.00 µs ± 6.1 % ⚠"
     assert tab.locator("#numbers abbr").get_attribute("title") == "\n".join(WARNINGS)
-    (row,) = [row.locator("th, td").all_inner_texts() for row in tab.locator("#retracted tbody tr").all()]
+    (row,) = [
+        row.locator("th, td").all_inner_texts() for row in tab.locator("#retracted tbody tr").all()
+    ]
     assert row[1:] == ["unknown", WILD, RETRACTED]
-    assert tab.get_by_role("heading", name="Retracted: measured, and known to be wrong").is_visible()
+    assert tab.get_by_role(
+        "heading", name="Retracted: measured, and known to be wrong"
+    ).is_visible()
     site.open("history.html#toy.track_time?size%3D10")
     tab.locator("h1", has_text=re.compile("size=10$")).wait_for()
     assert tab.locator("#numbers abbr, #retracted tbody tr, #retracted-title:visible").count() == 0
@@ -240,8 +266,13 @@ def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
     laptop = tab.locator("section").filter(has=tab.get_by_role("heading", name="laptop"))
     row = laptop.locator("tr").filter(has=tab.get_by_role("rowheader", name="vector_add"))
     assert "needs 1 GPU, this node has no GPU" in row.inner_text()
-    # 1 point of FLOP and 1 of FOREIGN; 4 of vector_add skipped; 1 of FOREIGN failed; 2 of toy never run
-    total = tab.locator("table").first.locator("tr").filter(has=tab.get_by_role("rowheader", name="laptop"))
+    # 1 point of FLOP and 1 of FOREIGN; 4 of vector_add skipped; 1 of FOREIGN failed; 2 of toy never
+    # run
+    total = (
+        tab.locator("table")
+        .first.locator("tr")
+        .filter(has=tab.get_by_role("rowheader", name="laptop"))
+    )
     assert total.locator("td.number").all_inner_texts() == ["1", "2", "4", "1", "2"]
 
 
@@ -266,7 +297,11 @@ def test_first_only_the_rows_that_both_types_share_and_one_metric_a_benchmark(si
     tab = site.open("gpus.html")
     assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD", "NVIDIA H200 ×1", "per USD", "per watt"]
     titles = tab.locator("#matrix tr.group th > a")
-    assert titles.all_inner_texts() == ["foreign.track_score", "resnet50 · flop", "vector_add · bandwidth"]
+    assert titles.all_inner_texts() == [
+        "foreign.track_score",
+        "resnet50 · flop",
+        "vector_add · bandwidth",
+    ]
     assert tab.locator("#count").inner_text() == "7 of 13 points"
     button = tab.get_by_role("button", name="4 more rows: other metrics and points of vector_add")
     button.focus()
@@ -297,17 +332,29 @@ def test_an_address_of_one_gpu_type_shows_it_beside_that_with_most_in_common(sit
 
 def heads(tab: Any) -> list[str]:
     tab.locator("#box:not([aria-busy])").wait_for()  # what was chosen last is loaded and shown
-    return [text.split("\n")[0].strip() for text in tab.locator("#matrix thead th:visible").all_inner_texts()]
+    return [
+        text.split("\n")[0].strip()
+        for text in tab.locator("#matrix thead th:visible").all_inner_texts()
+    ]
 
 
-def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rates_alone(site: Site) -> None:
+def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rates_alone(
+    site: Site,
+) -> None:
     tab = site.open(EVERYTHING)
     # Nobody publishes the power of a card called "NVIDIA A100", and no GPU has no price.
     assert heads(tab)[1:] == [
-        "NVIDIA A100 ×2", "per USD", "NVIDIA H200 ×1", "per USD", "per watt", "no GPU (Xeon W)", "unknown",
-    ]  # fmt: skip
+        "NVIDIA A100 ×2",
+        "per USD",
+        "NVIDIA H200 ×1",
+        "per USD",
+        "per watt",
+        "no GPU (Xeon W)",
+        "unknown",
+    ]
     row = cell(tab, "vector_add · time", "n=1000, mode=plain", "NVIDIA H200 ×1").locator("..")
-    # H200: 15 µs at 4 USD/h; A100 ×2, the base: 20 µs at 2 × 1 USD/h. 1.33 times as fast at twice the price.
+    # H200: 15 µs at 4 USD/h; A100 ×2, the base: 20 µs at 2 × 1 USD/h. 1.33 times as fast at twice
+    # the price.
     price = row.locator("td.price")
     assert price.nth(0).inner_text().split("\n") == ["11.11 nUSD", "base"]
     assert price.nth(1).inner_text().split("\n") == ["16.67 nUSD", "0.67×"]
@@ -333,15 +380,13 @@ def test_a_metric_without_a_direction_is_ranked_nowhere(site: Site) -> None:
     assert not re.search(r"better|worse|[▲▼]", tab.locator("#facts").inner_text())
     tab = site.open("asv.html#/summarylist")
     tab.locator("#summarylist-body table:visible").wait_for()
-    classes = tab.evaluate(
-        """() => new Promise(done => {
+    classes = tab.evaluate("""() => new Promise(done => {
             const rows = ['resnet50.track_flop', 'vector_add.track_time'].map(name => '<tr><td><a href="#' + name +
                 '">b</a></td><td class="change positive-change">+9%</td></tr>').join('');
             const table = $('<table><tbody>' + rows + '</tbody></table>');
             $('#summarylist-body').append(table);
             setTimeout(() => done(table.find('.change').get().map(td => td.className)), 0);
-        })"""
-    )
+        })""")  # noqa: E501
     assert classes == ["change", "change positive-change"]
 
 
@@ -375,17 +420,23 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
         return [" ".join(text.split()) for text in tab.locator("#search-list a").all_inner_texts()]
 
     tab.keyboard.press("s")
-    tab.wait_for_function("() => performance.getEntriesByName(new URL('search-index.js', location).href).length === 1")
+    tab.wait_for_function(
+        "() => performance.getEntriesByName(new URL('search-index.js', location).href).length === 1"
+    )
     assert found("xeon laptop") == ["no GPU (Xeon W) GPU type", "laptop machine"]
-    assert found("toy against") == ["Time against size chart · toy", "Time against size, drawn freely chart · toy"]
+    assert found("toy against") == [
+        "Time against size chart · toy",
+        "Time against size, drawn freely chart · toy",
+    ]
     assert found("toy size=10") == ["toy · time: size=10 point", "toy · time: size=1000 point"]
     assert found("h200 gpu type") == ["NVIDIA H200 ×1 GPU type"]
     assert found("how long toys") == ["How long? question"]
     assert found("no such thing") == []
     assert f"foreign.track_score: path={NASTY} point" in found("<script>")
     assert found("BANDWIDTH n=1000,") == [
-        "vector_add · bandwidth: n=1000, mode=plain point", "vector_add · bandwidth: n=1000, mode=fast point",
-    ]  # fmt: skip
+        "vector_add · bandwidth: n=1000, mode=plain point",
+        "vector_add · bandwidth: n=1000, mode=fast point",
+    ]
     assert asked.count("search-index.js") == 1
 
 
@@ -396,7 +447,9 @@ def test_the_search_is_used_by_keyboard_and_leads_where_it_says(site: Site) -> N
     tab.locator("#search-list a").first.wait_for()
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("ArrowDown")
-    assert tab.evaluate("document.activeElement.textContent").startswith("vector_add · time: n=1000000, mode=fast")
+    assert tab.evaluate("document.activeElement.textContent").startswith(
+        "vector_add · time: n=1000000, mode=fast"
+    )
     tab.keyboard.press("Escape")
     assert tab.evaluate("document.activeElement.id") == "search"
     assert tab.locator("#found").is_hidden()
@@ -428,7 +481,9 @@ def test_the_slash_key_goes_to_the_search(site: Site) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
     if not AXE.is_file():
-        unavailable(f"no axe-core in {AXE.parent}: sh tests/get-tools.sh fetches it from the npm registry")
+        unavailable(
+            f"no axe-core in {AXE.parent}: sh tests/get-tools.sh fetches it from the npm registry"
+        )
     site.tab.emulate_media(color_scheme=scheme)
     asv_s = (f"asv.html#{page}" for page in ("", "/summarylist", "vector_add.track_time"))
     for page in (*OURS, "history.html#vector_add.track_time", EVERYTHING, *asv_s, "error.html"):
@@ -446,10 +501,12 @@ def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
 
 def test_a_machine_s_facts_are_text_in_asv_s_tooltips(site: Site) -> None:
     tab = site.open("asv.html#/summarylist")
-    tab.wait_for_url("**sort=**")  # asv's script has sorted the table; it builds the buttons again then
+    # asv's script has sorted the table; it builds the buttons again then
+    tab.wait_for_url("**sort=**")
     tip = tab.locator(".tooltip-inner")
     for _ in range(100):
-        tab.mouse.move(0, 0)  # a tooltip comes when the pointer enters: not of a button that was built beneath it
+        # a tooltip comes when the pointer enters: not of a button that was built beneath it
+        tab.mouse.move(0, 0)
         tab.locator("#summarylist-navigation .btn", has_text="laptop").hover()
         tab.wait_for_timeout(300)
         if tip.is_visible():
@@ -461,8 +518,7 @@ def test_a_machine_s_facts_are_text_in_asv_s_tooltips(site: Site) -> None:
 def test_bars_of_several_series_stand_side_by_side(site: Site) -> None:
     tab = site.open("asv.html#vector_add.track_time?x-axis=mode&machine=node1")
     tab.wait_for_function(PAINTED, arg="#main-graph canvas.flot-base")
-    drawn = tab.evaluate(
-        """() => {
+    drawn = tab.evaluate("""() => {
             const bars = {show: true, barWidth: 0.3, align: 'center'};
             const data = [[['a', 1], ['b', 2]], [['a', 3], ['b', 4]], [['a', 5]]];
             const place = $('<div style="width: 400px; height: 300px">').appendTo('body');
@@ -472,22 +528,19 @@ def test_bars_of_several_series_stand_side_by_side(site: Site) -> None:
                 const size = s.datapoints.pointsize;
                 return s.datapoints.points.filter((_, i) => i % size === 0).map(x => Math.round(x * 100) / 100);
             });
-        }"""
-    )
+        }""")  # noqa: E501
     assert drawn == [[0.3, 1.3], [0, 1], [-0.3]]
 
 
 def test_a_single_series_of_bars_stays_in_its_place(site: Site) -> None:
     tab = site.open("asv.html")
-    drawn = tab.evaluate(
-        """() => {
+    drawn = tab.evaluate("""() => {
             const place = $('<div style="width: 400px; height: 300px">').appendTo('body');
             const series = [{data: [['a', 1], ['b', 2]], bars: {order: 1}}];
             const options = {series: {bars: {show: true, barWidth: 0.6, align: 'center'}}, xaxis: {mode: 'categories'}};
             const data = $.plot(place, series, options).getData()[0].datapoints;
             return data.points.filter((_, i) => i % data.pointsize === 0);
-        }"""
-    )
+        }""")  # noqa: E501
     assert drawn == [0, 1]
 
 
@@ -498,7 +551,9 @@ def test_the_benchmark_list_sorts_when_a_header_is_clicked(site: Site) -> None:
     table.locator("th.asc", has_text="Benchmark").wait_for()
     ascending = names.all_inner_texts()
     assert len(ascending) == 11
-    assert ascending == tab.evaluate("names => names.slice().sort((a, b) => a.localeCompare(b))", ascending)
+    assert ascending == tab.evaluate(
+        "names => names.slice().sort((a, b) => a.localeCompare(b))", ascending
+    )
     table.locator("th", has_text="Benchmark").click()
     table.locator("th.desc", has_text="Benchmark").wait_for()
     assert names.all_inner_texts() == ascending[::-1]
@@ -514,34 +569,36 @@ def test_the_benchmark_list_sorts_when_a_header_is_clicked(site: Site) -> None:
 def test_asv_s_navbar_of_several_lines_covers_nothing(site: Site, page: str, width: int) -> None:
     site.tab.set_viewport_size({"width": width, "height": 800})
     tab = site.open(f"asv.html#{'/' * (page != 'vector_add.track_time')}{page}")
-    tab.wait_for_function(
-        """() => {
+    tab.wait_for_function("""() => {
             const bottom = document.getElementById('nav').getBoundingClientRect().bottom;
             const panes = [...document.querySelectorAll('body > div, body > div > div')].filter(
                 pane => getComputedStyle(pane).position === 'absolute' && pane.getClientRects().length
             );
             return panes.length && panes.every(pane => pane.getBoundingClientRect().top >= bottom - 1);
-        }"""
-    )
+        }""")  # noqa: E501
 
 
 def test_a_header_sorts_by_the_caller_s_own_comparison(site: Site) -> None:
     tab = site.open("asv.html")
-    told = tab.evaluate(
-        """() => new Promise(done => {
+    told = tab.evaluate("""() => new Promise(done => {
             const rows = ['1.5x', '10x', '2x'].map(text => '<tr><td>' + text + '</td></tr>').join('');
             const table = $('<table><thead><tr><th data-sort="factor">F</th></tr></thead><tbody>' + rows + '</table>');
             table.stupidtable({factor: (a, b) => parseFloat(a) - parseFloat(b)});
             table.on('aftertablesort', (event, data) =>
                 done([data.column, data.direction, table.find('td').get().map(td => td.textContent)]));
             table.find('th').stupidsort('desc');
-        })"""
-    )
+        })""")  # noqa: E501
     assert told == [0, "desc", ["10x", "2x", "1.5x"]]
 
 
 def test_our_md5_is_md5(site: Site) -> None:
-    texts = ["", "abc", "é" * 40, *("x" * length for length in (55, 56, 63, 64, 119, 120)), "vector_add,null," * 99]
+    texts = [
+        "",
+        "abc",
+        "é" * 40,
+        *("x" * length for length in (55, 56, 63, 64, 119, 120)),
+        "vector_add,null," * 99,
+    ]
     hashes = site.open("asv.html").evaluate("texts => texts.map(text => md5(text))", texts)
     assert hashes == [hashlib.md5(text.encode()).hexdigest() for text in texts]
 
@@ -560,7 +617,11 @@ def test_cells_show_the_newest_number_with_unit_and_interval(site: Site) -> None
 
 def test_names_with_markup_are_text_and_a_failure_is_named(site: Site) -> None:
     tab = site.open(EVERYTHING)
-    assert cell(tab, "foreign.track_score", f"path={NASTY}", "no GPU (Xeon W)").inner_text().startswith("failed")
+    assert (
+        cell(tab, "foreign.track_score", f"path={NASTY}", "no GPU (Xeon W)")
+        .inner_text()
+        .startswith("failed")
+    )
 
 
 def test_another_base_changes_the_ratios_and_stays_in_the_address(site: Site) -> None:
@@ -571,14 +632,20 @@ def test_another_base_changes_the_ratios_and_stays_in_the_address(site: Site) ->
         return str(shown.locator(".ratio").inner_text())
 
     # A100: 2 times the time of H200's first commit, H200's last one is 1.5 times it.
-    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == ("base", "▲ 1.33×, better")
+    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == (
+        "base",
+        "▲ 1.33×, better",
+    )
     assert ratio("bandwidth", "NVIDIA H200 ×1") == "▲ 1.33×, better"
     # The mean is geometric, over the points that both have.
     group = tab.locator("#matrix tr.group").filter(has_text="vector_add · time")
     assert group.locator("td:not(.per)").all_inner_texts() == ["", "1.33× mean of 4 points"]
     tab.get_by_label("Base").select_option("NVIDIA H200 ×1")
     tab.wait_for_url("**#base=*")
-    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == ("▼ 0.75×, worse", "base")
+    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == (
+        "▼ 0.75×, worse",
+        "base",
+    )
     assert ratio("bandwidth", "NVIDIA A100 ×2") == "▼ 0.75×, worse"
     tab.reload()
     assert ratio("time", "NVIDIA A100 ×2") == "▼ 0.75×, worse"
@@ -589,10 +656,16 @@ def test_another_base_changes_the_ratios_and_stays_in_the_address(site: Site) ->
 def test_the_page_s_script_spells_ratios_as_the_commands_do(site: Site) -> None:
     tab = site.open("gpus.html#group=vector_add")
     times = [10 ** (i / 7) for i in range(-35, 35)]
-    words = {"b": "▲ {}×, better", "w": "▼ {}×, worse", "s": "= {}×, same", "r": "? {}×, undecided",
-             "a": "? {}×, no verdict"}  # fmt: skip
+    words = {
+        "b": "▲ {}×, better",
+        "w": "▼ {}×, worse",
+        "s": "= {}×, same",
+        "r": "? {}×, undecided",
+        "a": "? {}×, no verdict",
+    }
     letters = [list(words)[place % 5] for place in range(len(times))]
-    # The page's data, with other values of the first row: 1 for the base, and each of these for the other.
+    # The page's data, with other values of the first row: 1 for the base, and each of these for the
+    # other.
     shown = tab.evaluate(
         """async ([times, letters]) => {
             const [a, b, verdicts] = await Promise.all(
@@ -611,7 +684,10 @@ def test_the_page_s_script_spells_ratios_as_the_commands_do(site: Site) -> None:
         }""",
         [times, letters],
     )
-    expected = [words[letter].format(display.times(each)) for each, letter in zip(times, letters, strict=True)]
+    expected = [
+        words[letter].format(display.times(each))
+        for each, letter in zip(times, letters, strict=True)
+    ]
     assert shown == [*expected, "? different problems"]
 
 
@@ -628,7 +704,9 @@ def test_the_filter_leaves_the_rows_that_have_every_word(site: Site) -> None:
     assert (rows.count(), tab.locator("#count").inner_text()) == (0, "0 of 13 points")
 
 
-def test_a_large_table_opens_from_the_disk_and_only_rows_in_view_are_made(large_page: Path, browser: Any) -> None:
+def test_a_large_table_opens_from_the_disk_and_only_rows_in_view_are_made(
+    large_page: Path, browser: Any
+) -> None:
     tab = browser.new_page(viewport={"width": 1280, "height": 800})
     troubles: list[str] = []
     tab.on("pageerror", lambda error: troubles.append(str(error)))
@@ -636,10 +714,16 @@ def test_a_large_table_opens_from_the_disk_and_only_rows_in_view_are_made(large_
     tab.on("requestfailed", lambda request: troubles.append(request.url.rsplit("/", 1)[1]))
     tab.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
     tab.goto(large_page.as_uri())
-    table, box, rows = tab.locator("#matrix"), tab.locator("#box"), tab.locator("#matrix tr[aria-rowindex]")
+    table, box, rows = (
+        tab.locator("#matrix"),
+        tab.locator("#box"),
+        tab.locator("#matrix tr[aria-rowindex]"),
+    )
     tab.locator("tr.row").first.wait_for()
-    assert {"column-0.js", "column-1.js", "column-2.js"} - set(asked) == {"column-2.js"}  # the third is not shown
-    assert table.get_attribute("aria-rowcount") == "251"  # 50 benchmarks, their 200 points, and the head
+    # the third is not shown
+    assert {"column-0.js", "column-1.js", "column-2.js"} - set(asked) == {"column-2.js"}
+    # 50 benchmarks, their 200 points, and the head
+    assert table.get_attribute("aria-rowcount") == "251"
     assert 10 < rows.count() < 60
     # By keyboard to the end; every row is seen on the way.
     box.focus()
@@ -666,18 +750,22 @@ def test_a_large_table_opens_from_the_disk_and_only_rows_in_view_are_made(large_
     tab.close()
 
 
-def test_only_the_cells_of_the_columns_in_view_are_in_the_document(tmp_path: Path, browser: Any) -> None:
+def test_only_the_cells_of_the_columns_in_view_are_in_the_document(
+    tmp_path: Path, browser: Any
+) -> None:
     page = make_page(tmp_path, 16, 5)
     data = read_data(page.parent, "gpus/rows.js")
     labels = [label for label, *_ in data["columns"]]
     tab = browser.new_page(viewport={"width": 800, "height": 700})
     tab.goto(
-        f"{page.as_uri()}#{urlencode([('base', labels[0]), ('watts', 'no'), *(('type', label) for label in labels)])}"
+        f"{page.as_uri()}#{urlencode([('base', labels[0]), ('watts', 'no'), *(('type', label) for label in labels)])}"  # noqa: E501
     )
     row = tab.locator("#matrix tr.row").first
     row.wait_for()
     assert (
-        tab.locator("#matrix thead th").count() == 1 + 16 == int(tab.locator("#matrix").get_attribute("aria-colcount"))
+        tab.locator("#matrix thead th").count()
+        == 1 + 16
+        == int(tab.locator("#matrix").get_attribute("aria-colcount"))
     )
     assert row.locator("td:not(.gap)").count() < 10
     row.locator("td a").first.focus()
@@ -717,12 +805,20 @@ def make_page(tmp_path: Path, machines: int, benchmarks: int) -> Path:
 
 
 def test_the_harness_measures_the_page(large_page: Path, browser: Any) -> None:
-    code = "import sys, pathlib; from hpml_plugins.plugins.harness.publish import measure_page as m; "
+    code = (
+        "import sys, pathlib; from hpml_plugins.plugins.harness.publish import measure_page as m; "
+    )
     command = [sys.executable, "-c", f"{code}print(m(pathlib.Path(sys.argv[1])))", str(large_page)]
-    found = ast.literal_eval(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    found = ast.literal_eval(
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    )
     assert set(found) == {metric.name for metric in GPU_PAGE.metrics}
     assert 0 < found["first_paint"] <= found["interactive"]
-    assert sum(path.stat().st_size for path in large_page.parent.glob("gpus/*-1.js")) < found["bytes"] < 250_000
+    assert (
+        sum(path.stat().st_size for path in large_page.parent.glob("gpus/*-1.js"))
+        < found["bytes"]
+        < 250_000
+    )
 
 
 def test_data_that_cannot_be_loaded_are_named(large_page: Path, browser: Any) -> None:
@@ -734,17 +830,24 @@ def test_data_that_cannot_be_loaded_are_named(large_page: Path, browser: Any) ->
     tab.close()
 
 
-def test_without_script_the_page_has_a_plain_table_of_shared_headlines(published: Path, browser: Any) -> None:
+def test_without_script_the_page_has_a_plain_table_of_shared_headlines(
+    published: Path, browser: Any
+) -> None:
     with served(published, browser, java_script_enabled=False) as made:
         tab = made.open("gpus.html")
         assert tab.locator("tr.row:visible").count() == 7
-        assert tab.locator("tr.group:visible a").all_inner_texts()[1:] == ["resnet50 · flop", "vector_add · bandwidth"]
+        assert tab.locator("tr.group:visible a").all_inner_texts()[1:] == [
+            "resnet50 · flop",
+            "vector_add · bandwidth",
+        ]
         assert tab.locator("#matrix:visible, #controls:visible").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_table_scrolls_in_its_own_box_on_every_screen(site: Site, scheme: str, width: int) -> None:
+def test_the_table_scrolls_in_its_own_box_on_every_screen(
+    site: Site, scheme: str, width: int
+) -> None:
     site.tab.set_viewport_size({"width": width, "height": 800})
     site.tab.emulate_media(color_scheme=scheme)
     tab = site.open("gpus.html")

@@ -30,10 +30,14 @@ def compared(levels: list[Level], direction: str, p_values: Sequence[float] = ()
     certain = [p <= 0.01 for p in p_values] or [True] * (len(levels) - 1)
     drifting = {number: True for number, level in enumerate(levels) if level.end is not None}
     machine = Machine(Hardware(0, "H200", "1"), "m")
-    return MeasuredSeries(metric, "", machine, levels, certain, lasting=all(certain), drifting=drifting)
+    return MeasuredSeries(
+        metric, "", machine, levels, certain, lasting=all(certain), drifting=drifting
+    )
 
 
-def still_worse(levels: list[Level], direction: str, p_values: Sequence[float] = ()) -> list[Change]:
+def still_worse(
+    levels: list[Level], direction: str, p_values: Sequence[float] = ()
+) -> list[Change]:
     """The open regressions."""
     return compared(levels, direction, p_values).open
 
@@ -44,9 +48,17 @@ SPREAD = Spread(0.01**2, 20.0, 0.03**2, 5.0)
 
 def reading(value: float, card: str = "A", spread: Spread | None = SPREAD) -> MeasuredValue:
     return MeasuredValue(
-        value=value, low=value, high=value, count=7, direction="lower", physics=Physics.NEVER_THROTTLED,
-        code="code", card=card, started=0.0, spread=spread,
-    )  # fmt: skip
+        value=value,
+        low=value,
+        high=value,
+        count=7,
+        direction="lower",
+        physics=Physics.NEVER_THROTTLED,
+        code="code",
+        card=card,
+        started=0.0,
+        spread=spread,
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +71,9 @@ def reading(value: float, card: str = "A", spread: Spread | None = SPREAD) -> Me
         ("", (1.0, 1.5), False),  # nobody said which is better
     ],
 )
-def test_what_is_worse_depends_on_the_direction(direction: str, levels: tuple[float, float], worse: bool) -> None:
+def test_what_is_worse_depends_on_the_direction(
+    direction: str, levels: tuple[float, float], worse: bool
+) -> None:
     found = still_worse(steps(*levels), direction)
     assert bool(found) == worse
     if found:
@@ -68,10 +82,17 @@ def test_what_is_worse_depends_on_the_direction(direction: str, levels: tuple[fl
         assert (change.before, change.after) == pytest.approx(levels)
 
 
-@pytest.mark.parametrize(("direction", "levels"), [("lower", (1.0, 1.5, 1.0)), ("higher", (1.5, 1.0, 1.5))])
-def test_what_was_made_good_again_is_a_change_and_no_regression(direction: str, levels: tuple[float, ...]) -> None:
+@pytest.mark.parametrize(
+    ("direction", "levels"), [("lower", (1.0, 1.5, 1.0)), ("higher", (1.5, 1.0, 1.5))]
+)
+def test_what_was_made_good_again_is_a_change_and_no_regression(
+    direction: str, levels: tuple[float, ...]
+) -> None:
     assert still_worse(steps(*levels), direction) == []
-    assert [change.verdict for change in compared(steps(*levels), direction).changes] == ["worse", "better"]
+    assert [change.verdict for change in compared(steps(*levels), direction).changes] == [
+        "worse",
+        "better",
+    ]
 
 
 def test_a_regression_that_was_made_good_in_part_is_against_the_best_level_since() -> None:
@@ -92,8 +113,12 @@ def test_a_change_smaller_than_the_threshold_or_the_scatter_does_not_count() -> 
     assert not still_worse(steps(1.0, 1.4, scatter=0.5), "lower")
 
 
-@pytest.mark.parametrize(("direction", "levels"), [("lower", (1.0, 1.015, 1.03)), ("higher", (1.0, 0.985, 0.97))])
-def test_small_steps_that_add_up_are_one_regression_told_whole(direction: str, levels: tuple[float, ...]) -> None:
+@pytest.mark.parametrize(
+    ("direction", "levels"), [("lower", (1.0, 1.015, 1.03)), ("higher", (1.0, 0.985, 0.97))]
+)
+def test_small_steps_that_add_up_are_one_regression_told_whole(
+    direction: str, levels: tuple[float, ...]
+) -> None:
     (change,) = still_worse(steps(*levels), direction)
     assert (change.before, change.after, change.last, change.first) == (levels[0], levels[2], 9, 20)
     assert [(step.last, step.first) for step in change.steps] == [(9, 10), (19, 20)]
@@ -109,7 +134,13 @@ def test_a_regression_is_against_the_best_level_also_where_it_was_worse_before()
 def test_a_drift_is_told_from_end_to_end(direction: str, end: float) -> None:
     drift = [Level(0, 39, 1.0, 0.003, end)]
     (change,) = still_worse(drift, direction)
-    assert (change.before, change.after, change.last, change.first, change.drifts) == (1.0, end, 0, 39, True)
+    assert (change.before, change.after, change.last, change.first, change.drifts) == (
+        1.0,
+        end,
+        0,
+        39,
+        True,
+    )
     assert [each.wording for each in compared(drift, direction).changes] == [change.wording]
     other = {"lower": "higher", "higher": "lower"}[direction]
     assert still_worse(drift, other) == []
@@ -124,21 +155,34 @@ def test_levels_at_and_below_zero_are_compared_too() -> None:
 
 @pytest.mark.parametrize(
     ("intervals", "revisions", "counts"),
-    [([0, 1, 10, 11], [0, 1, 10, 11], True), ([0, 1, 10], [0, 1, 10], False), ([], [0, 1, 2, 10, 11, 12], True),
-     ([], [0, 1, 10, 11], False)],
-)  # fmt: skip
+    [
+        ([0, 1, 10, 11], [0, 1, 10, 11], True),
+        ([0, 1, 10], [0, 1, 10], False),
+        ([], [0, 1, 2, 10, 11, 12], True),
+        ([], [0, 1, 10, 11], False),
+    ],
+)
 def test_a_single_run_that_stands_out_is_no_change_yet(
     intervals: list[int], revisions: list[int], counts: bool
 ) -> None:
     # a reading without interval: asv's own, of one sample
-    found = [reading(1.0 if r < 10 else 1.5, spread=SPREAD if r in intervals else None) for r in revisions]
+    found = [
+        reading(1.0 if r < 10 else 1.5, spread=SPREAD if r in intervals else None)
+        for r in revisions
+    ]
     levels = list(Readings(np.array(revisions), found).find_levels().levels)
     assert bool(still_worse(levels, "lower")) == counts
 
 
 def test_values_sampled_while_the_card_throttled_are_not_compared_with_settled_ones() -> None:
     line = [
-        (n, replace(reading(1.0 if n < 5 else 1.1), physics=Physics.THROTTLED if n < 5 else Physics.SUSTAINED))
+        (
+            n,
+            replace(
+                reading(1.0 if n < 5 else 1.1),
+                physics=Physics.THROTTLED if n < 5 else Physics.SUSTAINED,
+            ),
+        )
         for n in range(10)
     ]
     assert Readings.of(line).revisions.tolist() == [5, 6, 7, 8, 9]
@@ -147,7 +191,10 @@ def test_values_sampled_while_the_card_throttled_are_not_compared_with_settled_o
 
 
 def test_what_is_left_out_is_counted_by_its_reason() -> None:
-    line = [(n, replace(reading(1.0), physics=Physics.THROTTLED) if n < 11 else reading(1.0)) for n in range(16)]
+    line = [
+        (n, replace(reading(1.0), physics=Physics.THROTTLED) if n < 11 else reading(1.0))
+        for n in range(16)
+    ]
     assert Readings.of(line).left_out == {"one side throttled": 11}
 
 
@@ -180,8 +227,12 @@ def test_counts_differ_by_any_difference() -> None:
 
 def test_values_not_above_zero_have_levels_too() -> None:
     dice = random.Random(1)
-    values = [-1.0 + dice.gauss(0, 0.01) for _ in range(8)] + [-2.0 + dice.gauss(0, 0.01) for _ in range(8)]
-    levels = Readings(np.arange(16), [reading(value, spread=None) for value in values]).find_levels()
+    values = [-1.0 + dice.gauss(0, 0.01) for _ in range(8)] + [
+        -2.0 + dice.gauss(0, 0.01) for _ in range(8)
+    ]
+    levels = Readings(
+        np.arange(16), [reading(value, spread=None) for value in values]
+    ).find_levels()
     assert [round(level.value) for level in levels.levels] == [-1, -2]
     assert max(levels.p_values()) < 0.01
 
@@ -195,7 +246,8 @@ def test_a_single_run_between_two_levels_does_not_hide_the_change() -> None:
 
 
 def test_commits_that_only_an_unknown_card_measured_may_be_of_either_level() -> None:
-    # card C measured 10 and 11 alone and may be as much slower by itself: the range of the change holds them
+    # card C measured 10 and 11 alone and may be as much slower by itself: the range of the change
+    # holds them
     cards, values = "AABBAABBAA" + "CC" + "AABBAA", [1.0] * 10 + [1.02] * 2 + [1.03] * 6
     found = [reading(value, card) for value, card in zip(values, cards, strict=True)]
     levels = Readings(np.arange(18), found).find_levels()

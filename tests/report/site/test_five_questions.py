@@ -1,4 +1,5 @@
-"""What a newcomer asks, each answered within three clicks from the first page, on phones and desks, light and dark."""
+"""What a newcomer asks, each answered within three clicks from the first page, on phones and desks,
+light and dark."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ def test_five_questions_are_answered_within_three_clicks(
         tab.locator("#numbers tbody tr").first.wait_for()
         assert "B/s" in tab.locator("#numbers").inner_text()
         # How is that repeated?
-        assert tab.get_by_text("hpml run vector_add").or_(tab.get_by_text("asv run --bench")).first.is_visible()
+        assert (
+            tab.get_by_text("hpml run vector_add")
+            .or_(tab.get_by_text("asv run --bench"))
+            .first.is_visible()
+        )
         # Is this node normal?
         site.open("index.html")
         tab.get_by_role("link", name="Nodes", exact=True).click()
@@ -50,4 +55,5 @@ def test_five_questions_are_answered_within_three_clicks(
         for page in ("index.html", "gpus.html", "history.html", "nodes.html", "plugin-toy.html"):
             site.open(page)
             assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), page
-        assert [each for each in site.troubles if "swallow.ico" not in each] == []  # an icon that a click interrupted
+        # an icon that a click interrupted
+        assert [each for each in site.troubles if "swallow.ico" not in each] == []

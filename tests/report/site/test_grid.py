@@ -9,7 +9,9 @@ from browsing import served
 from site_history import H200, TIME
 
 
-def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(project: Any, browser: Any) -> None:
+def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(
+    project: Any, browser: Any
+) -> None:
     for day in range(3):
         project.add(H200, day, {TIME["name"]: [1e-3, 1e-2, 1e-1, 1.0]})
     project.publish()
@@ -35,6 +37,6 @@ def test_a_benchmark_of_one_commit_is_a_dot(project: Any, browser: Any) -> None:
         blue = """canvas => {
             const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
             return pixels.some((value, i) => i % 4 === 2 && value > 100 && pixels[i - 2] < 100 && pixels[i + 1] > 0);
-        }"""
+        }"""  # noqa: E501
         assert box.locator("canvas.flot-base").evaluate(blue)
     assert not site.troubles

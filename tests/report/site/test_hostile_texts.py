@@ -1,4 +1,5 @@
-"""Text stays text: a corpus of script-bearing texts in all that others can set, walked page by page in Chromium."""
+"""Text stays text: a corpus of script-bearing texts in all that others can set, walked page by page
+in Chromium."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from hostile_texts import SCRIPTS, TEXTS, in_address
 from hpml_plugins.report.site.asv_page import ASVS, policy_tag
 from hpml_plugins.report.site.page import OURS
 
-#: What no text may have made: handlers, scripts of no file of ours, frames, addresses that run something.
+#: What no text may have made: handlers, scripts of no file of ours, frames, addresses that run
+#: something.
 MADE_BY_TEXT = """() => {
     const found = [];
     for (const element of document.querySelectorAll('*')) {
@@ -36,7 +38,7 @@ MADE_BY_TEXT = """() => {
         }
     }
     return found;
-}"""
+}"""  # noqa: E501
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +66,8 @@ def walk(site: Site, hostile: Hostile) -> tuple[int, int]:
         site.tab.goto(f"{site.address}/{page}", wait_until="load")
         if "#" in page:
             site.tab.wait_for_timeout(150)  # what asv's pages fetch by themselves
-        for details in site.tab.locator("#runs:visible").all():  # a point's Records, read when they are opened
+        # a point's Records, read when they are opened
+        for details in site.tab.locator("#runs:visible").all():
             details.evaluate("details => { details.open = true; }")
             site.tab.wait_for_timeout(100)
         tips += point_at_everything(site.tab) if page.startswith("asv.html") else 0
@@ -76,26 +79,25 @@ def walk(site: Site, hostile: Hostile) -> tuple[int, int]:
 def faults(site: Site) -> list[str]:
     """What ran, was refused by the policy or broke a script.
 
-    Not: icons not yet loaded when the next page was opened, and graphs whose file asv's page does not find under the
-    address that it makes of these names.
+    Not: icons not yet loaded when the next page was opened, and graphs whose file asv's page does
+    not find under the address that it makes of these names.
     """
     return [
         line
         for line in site.troubles
-        if not line.startswith(("failed: ", "console: Failed to load resource")) and "/graphs/" not in line
+        if not line.startswith(("failed: ", "console: Failed to load resource"))
+        and "/graphs/" not in line
     ]
 
 
 def point_at_everything(tab: Any) -> int:
     """What a pointer over each of asv's buttons, names and graphs brings up, without moving one."""
     return int(
-        tab.evaluate(
-            """() => {
+        tab.evaluate("""() => {
                 const all = Array.from(document.querySelectorAll('*')).filter(e => $(e).data('bs.tooltip'));
                 all.forEach(e => { $(e).tooltip('show'); });
                 return all.length;
-            }"""
-        )
+            }""")  # noqa: E501
     )
 
 
@@ -115,20 +117,28 @@ def test_nothing_runs_where_a_browser_ignores_the_policy(hostile: Hostile, brows
 
 
 def test_the_policies_alone_stop_every_script(tmp_path: Path, browser: Any) -> None:
-    """As if nothing were escaped: each text raw in a page of its own. Without a policy most of them run."""
+    """As if nothing were escaped: each text raw in a page of its own. Without a policy most of them
+    run."""
     ran: dict[str, set[int]] = {}
     for name, policy in {"none": "", "ours": OURS, "asvs": ASVS}.items():
         folder = tmp_path / name
         folder.mkdir()
         for number, each in enumerate(SCRIPTS):
-            head = f"<!doctype html><html><head><meta charset=utf-8>{policy_tag(policy) if policy else ''}</head>"
-            (folder / f"{number}.html").write_text(f"{head}<body><p title='{each}'>{each}</p></body>")
+            head = (
+                "<!doctype html><html><head><meta"
+                f" charset=utf-8>{policy_tag(policy) if policy else ''}</head>"
+            )
+            (folder / f"{number}.html").write_text(
+                f"{head}<body><p title='{each}'>{each}</p></body>"
+            )
         ran[name] = set()
         with served(folder, browser) as site:
             for number in range(len(SCRIPTS)):
                 site.troubles.clear()
                 site.tab.goto(f"{site.address}/{number}.html", wait_until="load")
-                site.tab.evaluate("document.querySelectorAll('a, button').forEach(e => e.click && e.click())")
+                site.tab.evaluate(
+                    "document.querySelectorAll('a, button').forEach(e => e.click && e.click())"
+                )
                 site.tab.wait_for_timeout(20)
                 if any(line.startswith(("dialog", "another host")) for line in site.troubles):
                     ran[name].add(number)
@@ -136,14 +146,19 @@ def test_the_policies_alone_stop_every_script(tmp_path: Path, browser: Any) -> N
     assert ran["ours"] == ran["asvs"] == set()
 
 
-def test_every_page_has_a_policy_before_anything_that_it_rules(hostile: Hostile, published: Path) -> None:
+def test_every_page_has_a_policy_before_anything_that_it_rules(
+    hostile: Hostile, published: Path
+) -> None:
     for folder in (hostile.html, published):
         for page in folder.rglob("*.html"):
             text = page.read_text()
             assert text.count('http-equiv="Content-Security-Policy"') == 1, page
             before = text[: text.index('http-equiv="Content-Security-Policy"')]
             assert not re.search(r"<(script|link|style|img|title)\b", before), page
-            assert "'unsafe-inline'" not in text[len(before) :].partition("script-src")[2].partition(";")[0]
+            assert (
+                "'unsafe-inline'"
+                not in text[len(before) :].partition("script-src")[2].partition(";")[0]
+            )
 
 
 def test_charts_and_the_feed_hold_no_script(hostile: Hostile) -> None:
@@ -153,7 +168,13 @@ def test_charts_and_the_feed_hold_no_script(hostile: Hostile) -> None:
         if "vendor" in path.parts:
             continue
         for element in ElementTree.parse(path).iter():
-            assert element.tag.rpartition("}")[2] not in ("script", "foreignObject", "animate", "set", "iframe")
+            assert element.tag.rpartition("}")[2] not in (
+                "script",
+                "foreignObject",
+                "animate",
+                "set",
+                "iframe",
+            )
             for name, value in element.attrib.items():
                 assert not name.startswith("on"), path
                 if name.endswith("href"):

@@ -18,7 +18,15 @@ from site_history import read
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.report.reading import History, hardware_of
-from hpml_plugins.report.site.gpu_types import Cell, Costs, Matrix, build, column_data, judge, rows_data
+from hpml_plugins.report.site.gpu_types import (
+    Cell,
+    Costs,
+    Matrix,
+    build,
+    column_data,
+    judge,
+    rows_data,
+)
 from hpml_plugins.report.site.page import fill, graph_link, history_link
 from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.asv_results import direction_of, unit_of
@@ -30,14 +38,34 @@ DAY = 86_400_000
 DATES = {OLD: DAY, NEW: 2 * DAY}
 
 TIME = {
-    "name": "softmax.track_time", "benchmark": "softmax", "metric": "time", "plugin": "p", "direction": "lower",
-    "si_unit": "s", "unit": "seconds", "type": "track", "version": "1", "params": [["64", "256"]],
+    "name": "softmax.track_time",
+    "benchmark": "softmax",
+    "metric": "time",
+    "plugin": "p",
+    "direction": "lower",
+    "si_unit": "s",
+    "unit": "seconds",
+    "type": "track",
+    "version": "1",
+    "params": [["64", "256"]],
     "param_names": ["cols"],
-}  # fmt: skip
-RATE = {**TIME, "name": "softmax.track_rate", "metric": "rate", "direction": "higher", "si_unit": "B/s", "unit": "B/s"}
+}
+RATE = {
+    **TIME,
+    "name": "softmax.track_rate",
+    "metric": "rate",
+    "direction": "higher",
+    "si_unit": "B/s",
+    "unit": "B/s",
+}
 FOREIGN = {
-    "name": "other.track_x", "type": "track", "unit": "unit", "version": "1", "params": [], "param_names": [],
-}  # fmt: skip
+    "name": "other.track_x",
+    "type": "track",
+    "unit": "unit",
+    "version": "1",
+    "params": [],
+    "param_names": [],
+}
 BENCHMARKS: dict[str, dict[str, Any]] = {each["name"]: each for each in (TIME, RATE, FOREIGN)}  # type: ignore[misc]
 
 Add = Callable[..., Any]
@@ -76,7 +104,10 @@ def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[]
     add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002], FOREIGN["name"]: [7.0]})
     add(A100, OLD, DAY, {TIME["name"]: [0.004, 0.005]})
     made = matrix()
-    assert [column.hardware.label for column in made.columns] == ["NVIDIA A100 ×1", "NVIDIA H200 ×1"]
+    assert [column.hardware.label for column in made.columns] == [
+        "NVIDIA A100 ×1",
+        "NVIDIA H200 ×1",
+    ]
     assert [(group.metric.benchmark.heading, group.metric.metric) for group in made.groups] == [
         ("other.track_x", "value"),
         ("softmax", "time"),
@@ -92,7 +123,9 @@ def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[]
     assert "1 commit, 2 machines," in page and ">cols=64</a>" in page
 
 
-def test_the_newest_commit_wins_whatever_order_the_files_have(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_the_newest_commit_wins_whatever_order_the_files_have(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, NEW, 2 * DAY, {FOREIGN["name"]: [2.0]}, started=1)
     add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]}, started=99)
     assert cells(matrix())[0][0].text == "2"
@@ -109,13 +142,17 @@ def test_machines_with_the_same_gpus_share_a_column_and_the_one_that_ran_last_wi
     assert "on node9" in cells(made)[0][0].title
 
 
-def test_a_point_that_a_partial_run_left_out_keeps_its_older_result(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_a_point_that_a_partial_run_left_out_keeps_its_older_result(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     add(H200, NEW, 2 * DAY, {TIME["name"]: [0.003, NAN]})
     assert [row[0].text for row in cells(matrix())] == ["3.000 ms", "2.000 ms"]
 
 
-def test_a_skipped_point_and_a_failed_one_are_told_apart(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_a_skipped_point_and_a_failed_one_are_told_apart(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [NAN, None]})
     add(A100, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     made = matrix()
@@ -125,7 +162,11 @@ def test_a_skipped_point_and_a_failed_one_are_told_apart(add: Add, matrix: Calla
     assert (failed.text, failed.status) == ("failed", "failed")
     data = column_data(made, 1)
     assert len(rate.rows) == 1  # nobody measured a rate; of the point that failed nobody can
-    assert (data["status"], data["values"], data["texts"]) == ("fsf", [None] * 3, ["failed", "–", "failed"])
+    assert (data["status"], data["values"], data["texts"]) == (
+        "fsf",
+        [None] * 3,
+        ["failed", "–", "failed"],
+    )
 
 
 def test_a_point_that_nobody_measured_has_no_row(add: Add, matrix: Callable[[], Matrix]) -> None:
@@ -134,48 +175,84 @@ def test_a_point_that_nobody_measured_has_no_row(add: Add, matrix: Callable[[], 
     assert [row.cells[0].text for row in group.rows] == ["2.000 ms"]
 
 
-def test_a_benchmark_that_failed_at_every_point_is_shown_as_failed(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_a_benchmark_that_failed_at_every_point_is_shown_as_failed(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [None, None]})
     assert [row[0].text for row in cells(matrix())] == ["failed", "failed"]
 
 
-def test_a_newer_failure_is_not_hidden_by_an_older_number(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_a_newer_failure_is_not_hidden_by_an_older_number(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]})
     add(H200, NEW, 2 * DAY, {FOREIGN["name"]: [None]})
     assert cells(matrix())[0][0].text == "failed"
 
 
-def test_a_point_that_the_grid_did_not_have_yet_did_not_fail(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_a_point_that_the_grid_did_not_have_yet_did_not_fail(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     narrow = {TIME["name"]: {**TIME, "params": [["64"]]}}
     add(H200, OLD, DAY, {TIME["name"]: [0.001]}, benchmarks=narrow)
     assert [row.point for row in matrix().groups[0].rows] == ["cols=64"]
 
 
 def test_a_result_of_another_version_does_not_count(add: Add, matrix: Callable[[], Matrix]) -> None:
-    add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]}, benchmarks={FOREIGN["name"]: {**FOREIGN, "version": "0"}})
+    add(
+        H200,
+        OLD,
+        DAY,
+        {FOREIGN["name"]: [1.0]},
+        benchmarks={FOREIGN["name"]: {**FOREIGN, "version": "0"}},
+    )
     assert matrix().groups == ()
 
 
-def test_the_base_is_the_first_of_the_gpu_types_with_most_in_common(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_the_base_is_the_first_of_the_gpu_types_with_most_in_common(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(A100, NEW, DAY, {TIME["name"]: [0.004, NAN]})
     add(H200, NEW, DAY, {TIME["name"]: [0.001, 0.002]})
-    add(machine("laptop", gpu="none", num_gpu="0", cpu="Xeon"), NEW, DAY, {
-        TIME["name"]: [0.1, 0.2], RATE["name"]: [5.0, 6.0], FOREIGN["name"]: [7.0],
-    })  # fmt: skip
+    add(
+        machine("laptop", gpu="none", num_gpu="0", cpu="Xeon"),
+        NEW,
+        DAY,
+        {
+            TIME["name"]: [0.1, 0.2],
+            RATE["name"]: [5.0, 6.0],
+            FOREIGN["name"]: [7.0],
+        },
+    )
     made = matrix()
-    assert made.columns[made.base].hardware.label == "NVIDIA A100 ×1"  # the CPU has more, but is no GPU
+    # the CPU has more, but is no GPU
+    assert made.columns[made.base].hardware.label == "NVIDIA A100 ×1"
 
 
 def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matrix]) -> None:
     add(A100, NEW, DAY, {TIME["name"]: [0.004, 0.005]})
-    add(machine("laptop", gpu="none", cpu="Xeon"), NEW, DAY, {FOREIGN["name"]: [7.0], RATE["name"]: [5.0, 6.0]})
+    add(
+        machine("laptop", gpu="none", cpu="Xeon"),
+        NEW,
+        DAY,
+        {FOREIGN["name"]: [7.0], RATE["name"]: [5.0, 6.0]},
+    )
     assert [(group.metric.benchmark.heading, group.metric.metric) for group in matrix().groups] == [
-        ("softmax", "rate"), ("softmax", "time"), ("other.track_x", "value"),
-    ]  # fmt: skip
+        ("softmax", "rate"),
+        ("softmax", "time"),
+        ("other.track_x", "value"),
+    ]
 
 
-def test_the_two_gpu_types_with_most_in_common_are_chosen_first(add: Add, matrix: Callable[[], Matrix]) -> None:
-    add({**H200, "num_gpu": "2", "machine": "two"}, NEW, DAY, {TIME["name"]: [1.0, 2.0], FOREIGN["name"]: [7.0]})
+def test_the_two_gpu_types_with_most_in_common_are_chosen_first(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
+    add(
+        {**H200, "num_gpu": "2", "machine": "two"},
+        NEW,
+        DAY,
+        {TIME["name"]: [1.0, 2.0], FOREIGN["name"]: [7.0]},
+    )
     add(H200, NEW, DAY, {TIME["name"]: [0.001, 0.002], FOREIGN["name"]: [7.0]})
     add(A100, NEW, DAY, {TIME["name"]: [0.004, NAN]})
     add(machine("odd", gpu="NVIDIA L4", num_gpu="1"), NEW, DAY, {RATE["name"]: [5.0, 6.0]})
@@ -190,8 +267,16 @@ def test_the_two_gpu_types_with_most_in_common_are_chosen_first(add: Add, matrix
     assert "2.000 ms" not in page and "L4" not in page
 
 
-def test_the_headline_is_a_rate_else_a_time_else_what_has_a_direction(add_result: Add, tmp_path: Path) -> None:
-    size = {**TIME, "name": "softmax.track_a_size", "metric": "size", "direction": "none", "si_unit": "1"}
+def test_the_headline_is_a_rate_else_a_time_else_what_has_a_direction(
+    add_result: Add, tmp_path: Path
+) -> None:
+    size = {
+        **TIME,
+        "name": "softmax.track_a_size",
+        "metric": "size",
+        "direction": "none",
+        "si_unit": "1",
+    }
     share = {**RATE, "name": "softmax.track_b_share", "metric": "share", "si_unit": "1"}
     benchmarks = {str(each["name"]): each for each in (size, share, TIME)}
     add_result(H200, OLD, DAY, {name: [1.0, 2.0] for name in benchmarks}, benchmarks=benchmarks)
@@ -202,11 +287,20 @@ def test_the_headline_is_a_rate_else_a_time_else_what_has_a_direction(add_result
 
     assert order() == ["time", "share", "size"]
     benchmarks[str(RATE["name"])] = RATE
-    add_result(H200, OLD, DAY, {name: [1.0, 2.0] for name in benchmarks}, benchmarks=benchmarks, started=9.0)
+    add_result(
+        H200,
+        OLD,
+        DAY,
+        {name: [1.0, 2.0] for name in benchmarks},
+        benchmarks=benchmarks,
+        started=9.0,
+    )
     assert order() == ["rate", "time", "share", "size"]
 
 
-def test_a_price_is_of_rates_and_of_times_that_a_run_takes_alone(add_result: Add, tmp_path: Path) -> None:
+def test_a_price_is_of_rates_and_of_times_that_a_run_takes_alone(
+    add_result: Add, tmp_path: Path
+) -> None:
     deviation = {**TIME, "name": "softmax.track_z_deviation", "metric": "deviation"}
     share = {**TIME, "name": "softmax.track_share", "metric": "share", "si_unit": "1", "unit": "1"}
     benchmarks = {str(each["name"]): each for each in (TIME, RATE, share, deviation)}
@@ -217,13 +311,20 @@ def test_a_price_is_of_rates_and_of_times_that_a_run_takes_alone(add_result: Add
 
 
 def test_spellings_of_one_precision_are_one(add_result: Add, tmp_path: Path) -> None:
-    typed = {**TIME, "param_names": ["dtype"], "params": [["'bf16'", "'bfloat16'", "'half'", "'fp8'"]]}
+    typed = {
+        **TIME,
+        "param_names": ["dtype"],
+        "params": [["'bf16'", "'bfloat16'", "'half'", "'fp8'"]],
+    }
     benchmarks = {str(typed["name"]): typed}
     add_result(H200, OLD, DAY, {TIME["name"]: [1.0, 2.0, 3.0, 4.0]}, benchmarks=benchmarks)
     (points,) = rows_data(build(read(tmp_path / "results", benchmarks, DATES), Costs({})))["points"]
     assert points == (
-        ("dtype=bf16", "bfloat16"), ("dtype=bfloat16", "bfloat16"), ("dtype=half", "float16"), ("dtype=fp8", "fp8"),
-    )  # fmt: skip
+        ("dtype=bf16", "bfloat16"),
+        ("dtype=bfloat16", "bfloat16"),
+        ("dtype=half", "float16"),
+        ("dtype=fp8", "fp8"),
+    )
 
 
 def test_the_interval_is_for_the_next_run_whatever_the_samples_of_one_say(
@@ -232,12 +333,23 @@ def test_the_interval_is_for_the_next_run_whatever_the_samples_of_one_say(
     dice = random.Random(5)
     for run in range(30):
         times = [1e-3 * (1 + dice.gauss(0, 0.01)), 0.5 * (1 + dice.gauss(0, 0.01))]
-        add(H200, OLD, DAY, {TIME["name"]: [[time] * 40 for time in times]}, started=run, code="same")
+        add(
+            H200,
+            OLD,
+            DAY,
+            {TIME["name"]: [[time] * 40 for time in times]},
+            started=run,
+            code="same",
+        )
     add(H200, OLD, DAY, {TIME["name"]: [[0.001] * 40, [0.5]]}, started=99, code="same")
     found = [cell for (cell,) in cells(matrix())]
     # the mean over the runs, which is known to 1 % / √31
-    assert [float(cell.text.split()[0]) for cell in found] == [pytest.approx(1, rel=6e-3), pytest.approx(500, rel=6e-3)]
-    for cell in found:  # two runs of 1 % on two cards that are taken to differ by 1 %: ± 2.8 · √2 · √2 %
+    assert [float(cell.text.split()[0]) for cell in found] == [
+        pytest.approx(1, rel=6e-3),
+        pytest.approx(500, rel=6e-3),
+    ]
+    # two runs of 1 % on two cards that are taken to differ by 1 %: ± 2.8 · √2 · √2 %
+    for cell in found:
         assert 4 < float(cell.interval.removeprefix("± ").removesuffix(" %")) < 7
 
 
@@ -249,29 +361,43 @@ def test_verdicts_are_of_each_column_against_each(add: Add, matrix: Callable[[],
             add(each, OLD, DAY, {TIME["name"]: around, **rates}, started=run, code="same")
     made = matrix()
     assert [column.hardware.gpu for column in made.columns] == ["NVIDIA A100", "NVIDIA H200"]
-    assert judge(made, ()).letters == [["----", "sbsb"], ["swsw", "----"]]  # rows: two of time, two of rate
+    # rows: two of time, two of rate
+    assert judge(made, ()).letters == [["----", "sbsb"], ["swsw", "----"]]
 
 
 def test_a_value_at_settled_clocks_says_so_and_what_it_was_before(tmp_path: Path) -> None:
     info = {"timer": "cuda events", "regime": "sustained"}
     metric = MetricSamples("s", "lower", [0.002] * 3, info, boost=[0.001] * 3)
     made = Record(
-        benchmark="softmax", plugin="p", version="1", params={"cols": 64}, status="ok", metrics={"time": metric},
-        machine="m", commit=OLD, started=1.0,
-    )  # fmt: skip
+        benchmark="softmax",
+        plugin="p",
+        version="1",
+        params={"cols": 64},
+        status="ok",
+        metrics={"time": metric},
+        machine="m",
+        commit=OLD,
+        started=1.0,
+    )
     append_record(record_file(tmp_path / "results", "m", OLD), made)
     ((cell,),) = cells(build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({})))
     assert (cell.text, cell.interval.split()[-1]) == ("2.000 ms", "sustained")
     assert "boost 1.000 ms" in cell.title
 
 
-def test_imported_results_keep_the_interval_that_asv_gave(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_imported_results_keep_the_interval_that_asv_gave(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     samples = [2.0 * (1 + i / 1000) for i in range(40)]
     result = add(H200, OLD, DAY, {FOREIGN["name"]: [samples]})
     stats = result.get_result_stats(FOREIGN["name"], [])[0]
-    half = (stats["ci_99_b"] - stats["ci_99_a"]) / 2 / result.get_result_value(FOREIGN["name"], [])[0]
+    half = (
+        (stats["ci_99_b"] - stats["ci_99_a"]) / 2 / result.get_result_value(FOREIGN["name"], [])[0]
+    )
     ((cell,),) = cells(matrix())
-    assert float(cell.interval.removeprefix("± ").removesuffix(" %")) == pytest.approx(100 * half, rel=0.05)
+    assert float(cell.interval.removeprefix("± ").removesuffix(" %")) == pytest.approx(
+        100 * half, rel=0.05
+    )
 
 
 @pytest.mark.parametrize(
@@ -291,7 +417,10 @@ def test_a_machine_s_parameters_say_its_gpu_type(params: dict[str, Any], label: 
 
 
 def test_gpus_stand_before_cpus_and_unknown_machines_last() -> None:
-    kinds = [hardware_of(params) for params in ({}, {"gpu": "none", "cpu": "A"}, {"gpu": "Z", "num_gpu": "1"})]
+    kinds = [
+        hardware_of(params)
+        for params in ({}, {"gpu": "none", "cpu": "A"}, {"gpu": "Z", "num_gpu": "1"})
+    ]
     assert [kind.label for kind in sorted(kinds)] == ["Z ×1", "no GPU (A)", "unknown"]
 
 
@@ -301,7 +430,11 @@ def test_gpus_stand_before_cpus_and_unknown_machines_last() -> None:
         ({"type": "time", "unit": "seconds"}, "lower", "s"),
         ({"type": "peakmemory", "unit": "bytes"}, "lower", "B"),
         ({"type": "track", "unit": "points"}, None, "points"),
-        ({"type": "track", "unit": "B/s", "si_unit": "B/s", "direction": "higher"}, "higher", "B/s"),
+        (
+            {"type": "track", "unit": "B/s", "si_unit": "B/s", "direction": "higher"},
+            "higher",
+            "B/s",
+        ),
         ({"type": "track", "unit": "bytes", "si_unit": "B", "direction": "none"}, None, "B"),
         ({}, None, "1"),
     ],
@@ -312,7 +445,9 @@ def test_a_foreign_benchmark_is_judged_only_where_its_kind_is_clear(
     assert (direction_of(benchmark), unit_of(benchmark)) == (direction, unit)
 
 
-def test_a_group_says_its_unit_its_direction_and_its_plugin(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_a_group_says_its_unit_its_direction_and_its_plugin(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002], FOREIGN["name"]: [1.0]})
     page = render(matrix(), "p", datetime.datetime(2026, 1, 1))
     assert "<small>in s, lower is better</small>" in page
@@ -327,10 +462,15 @@ def test_a_link_is_spelled_as_asv_s_script_reads_it() -> None:
 
 
 def test_a_history_s_address_names_the_benchmark_and_the_point() -> None:
-    assert history_link("a.track_b", "n=1, mode=x&y") == "history.html#a.track_b?n%3D1%2C%20mode%3Dx%26y"
+    assert (
+        history_link("a.track_b", "n=1, mode=x&y")
+        == "history.html#a.track_b?n%3D1%2C%20mode%3Dx%26y"
+    )
 
 
-def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(add: Add, tmp_path: Path) -> None:
+def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(
+    add: Add, tmp_path: Path
+) -> None:
     add({**H200, "num_gpu": "2"}, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     add(machine("odd", gpu="Unheard of", num_gpu="4"), OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     made = build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({"NVIDIA H200": 3.5}, "USD"))
@@ -340,16 +480,26 @@ def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(add: Add, 
     assert [column[3:] for column in rows_data(made)["columns"]] == [(7.0, 1400.0), (None, None)]
 
 
-def test_a_cell_has_the_power_that_was_measured_and_the_shares_of_the_limits(add: Add, tmp_path: Path) -> None:
+def test_a_cell_has_the_power_that_was_measured_and_the_shares_of_the_limits(
+    add: Add, tmp_path: Path
+) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     record = Record(
-        benchmark="softmax", plugin="p", version="1", params={"cols": 64}, status="ok", machine="node1", commit=OLD,
-        started=9.0, node={"gpus": [{"name": "NVIDIA H200"}]}, work={"time": DeclaredWork(bytes=2.4e9, gpus=1)},
+        benchmark="softmax",
+        plugin="p",
+        version="1",
+        params={"cols": 64},
+        status="ok",
+        machine="node1",
+        commit=OLD,
+        started=9.0,
+        node={"gpus": [{"name": "NVIDIA H200"}]},
+        work={"time": DeclaredWork(bytes=2.4e9, gpus=1)},
         metrics={
             "time": MetricSamples("s", "lower", [0.001]),
             "energy": MetricSamples("J", "lower", [0.4], {"power": 512.3}),
         },
-    )  # fmt: skip
+    )
     append_record(record_file(tmp_path / "results", "node1", OLD), record)
     made = build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({}))
     measured, other = (row.cells[0] for row in made.groups[0].rows)
@@ -359,7 +509,9 @@ def test_a_cell_has_the_power_that_was_measured_and_the_shares_of_the_limits(add
     assert data["watts"] == [512.3, 0.0]
 
 
-def test_a_cell_names_its_commit_where_the_column_does_not_say_it(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_a_cell_names_its_commit_where_the_column_does_not_say_it(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     add(H200, NEW, 2 * DAY, {TIME["name"]: [0.003, NAN]})
     (new,), (old,) = cells(matrix())
@@ -383,11 +535,23 @@ class _Tags(HTMLParser):
 
 def test_names_with_markup_are_shown_as_text(add_result: Add, tmp_path: Path) -> None:
     nasty = {
-        **FOREIGN, "name": f"x.{NASTY}", "unit": NASTY, "plugin": NASTY, "metric": NASTY, "direction": NASTY,
-        "params": [[repr(NASTY)]], "param_names": [NASTY],
-    }  # fmt: skip
+        **FOREIGN,
+        "name": f"x.{NASTY}",
+        "unit": NASTY,
+        "plugin": NASTY,
+        "metric": NASTY,
+        "direction": NASTY,
+        "params": [[repr(NASTY)]],
+        "param_names": [NASTY],
+    }
     benchmarks = {str(nasty["name"]): nasty}
-    add_result(machine("odd", gpu=f'{NASTY}"', num_gpu=NASTY), OLD, DAY, {nasty["name"]: [1.0]}, benchmarks=benchmarks)
+    add_result(
+        machine("odd", gpu=f'{NASTY}"', num_gpu=NASTY),
+        OLD,
+        DAY,
+        {nasty["name"]: [1.0]},
+        benchmarks=benchmarks,
+    )
     made = build(read(tmp_path / "results", benchmarks, DATES), Costs({}))
     tags = _Tags()
     tags.feed(render(made, NASTY, datetime.datetime.now(datetime.UTC)))
@@ -397,14 +561,27 @@ def test_names_with_markup_are_shown_as_text(add_result: Add, tmp_path: Path) ->
 
 def test_the_page_states_what_a_reader_must_know(add: Add, matrix: Callable[[], Matrix]) -> None:
     add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]})
-    text = " ".join(render(matrix(), "my project", datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)).split())
-    for fact in ("my project", "1 commit,", "1 machine,", "2026-01-02 03:04 UTC", "1 multiply-add = 2 FLOP",
-                 "A throughput is better when higher", "interval for the next run"):  # fmt: skip
+    text = " ".join(
+        render(
+            matrix(), "my project", datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC)
+        ).split()
+    )
+    for fact in (
+        "my project",
+        "1 commit,",
+        "1 machine,",
+        "2026-01-02 03:04 UTC",
+        "1 multiply-add = 2 FLOP",
+        "A throughput is better when higher",
+        "interval for the next run",
+    ):
         assert fact in text
 
 
 def test_a_site_without_results_says_how_to_get_some() -> None:
-    assert "asv run" in render(build(History(), Costs({})), "p", datetime.datetime.now(datetime.UTC))
+    assert "asv run" in render(
+        build(History(), Costs({})), "p", datetime.datetime.now(datetime.UTC)
+    )
 
 
 def test_importing_the_publisher_is_cheap() -> None:
@@ -427,7 +604,9 @@ def test_an_error_of_ours_reaches_asv_s_user_as_one_line(
     monkeypatch.chdir(tmp_path)
     folders = {"results_dir": str(tmp_path / "results"), "html_dir": str(tmp_path)}
     conf = SimpleNamespace(**folders, project="p", hash_length=8, show_commit_url="#")
-    monkeypatch.setattr(patches, "_run_command", lambda *_: GpuTypes.publish(conf, None, {}, None, {}))
+    monkeypatch.setattr(
+        patches, "_run_command", lambda *_: GpuTypes.publish(conf, None, {}, None, {})
+    )
     with pytest.raises(SystemExit) as ended:
         patches.run_command(None, GpuTypes, conf, None)
     assert ended.value.code == 2

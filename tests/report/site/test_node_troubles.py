@@ -21,12 +21,21 @@ BUSY = "process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point 
 LOST = "GPU 0 (NVIDIA H200) is lost: NVML says 'GPU is lost'"
 
 
-def record(n: int, mode: str, status: str = "ok", reason: str = "", warnings: tuple[str, ...] = ()) -> Record:
+def record(
+    n: int, mode: str, status: str = "ok", reason: str = "", warnings: tuple[str, ...] = ()
+) -> Record:
     metrics = {"time": MetricSamples("s", "lower", [1.0])} if status == "ok" else {}
     return Record(
-        benchmark="vector_add", plugin="numba_cuda", version="1", params={"n": n, "mode": mode}, status=status,  # type: ignore[arg-type]
-        reason=reason, warnings=list(warnings), machine="node1", metrics=metrics,
-    )  # fmt: skip
+        benchmark="vector_add",
+        plugin="numba_cuda",
+        version="1",
+        params={"n": n, "mode": mode},
+        status=status,  # type: ignore[arg-type]
+        reason=reason,
+        warnings=list(warnings),
+        machine="node1",
+        metrics=metrics,
+    )
 
 
 def covered(results: Path, *records: Record) -> tuple[Coverage, str]:
@@ -37,7 +46,9 @@ def covered(results: Path, *records: Record) -> tuple[Coverage, str]:
     return found[0].coverage[0], " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
-def test_throttling_somebody_else_and_a_lost_card_are_on_the_page_with_their_points(tmp_path: Path) -> None:
+def test_throttling_somebody_else_and_a_lost_card_are_on_the_page_with_their_points(
+    tmp_path: Path,
+) -> None:
     coverage, text = covered(
         tmp_path,
         record(1000, "plain", warnings=(THROTTLED, BUSY)),
@@ -57,15 +68,25 @@ def test_throttling_somebody_else_and_a_lost_card_are_on_the_page_with_their_poi
 
 
 def test_a_machine_says_which_part_of_its_host_it_was(tmp_path: Path) -> None:
-    facts = {"host_cpus": 32, "num_cpu": 16, "host_gpus": 2, "gpus": [{"name": "NVIDIA H200"}], "virtual": True}
+    facts = {
+        "host_cpus": 32,
+        "num_cpu": 16,
+        "host_gpus": 2,
+        "gpus": [{"name": "NVIDIA H200"}],
+        "virtual": True,
+    }
     _, text = covered(tmp_path, replace(record(1000, "plain"), node=facts))
-    assert "share of its host (newest record) 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine" in text
+    assert (
+        "share of its host (newest record) 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine" in text
+    )
 
 
 def test_the_warnings_of_most_points_are_shown_and_the_others_counted(tmp_path: Path) -> None:
     rare = tuple(f"warning number {number}" for number in range(MOST_WARNINGS))
     coverage, text = covered(
-        tmp_path, record(1000, "plain", warnings=(*rare, THROTTLED)), record(1000, "fast", warnings=(THROTTLED,))
+        tmp_path,
+        record(1000, "plain", warnings=(*rare, THROTTLED)),
+        record(1000, "fast", warnings=(THROTTLED,)),
     )
     assert next(iter(coverage.reasons)) == ("warning", THROTTLED)
     assert len(coverage.reasons) == MOST_WARNINGS

@@ -23,7 +23,8 @@ WWW = Path(str(files("asv"))) / "www"
 
 
 class Tags(HTMLParser):
-    """Every start tag of a page. loads: the addresses that a browser fetches.  inline: what would run by itself."""
+    """Every start tag of a page. loads: the addresses that a browser fetches.  inline: what would
+    run by itself."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -80,11 +81,18 @@ def test_the_scripts_keep_their_order_with_ours_between_asv_s_and_the_rest_of_th
     index = html_dir / "index.html"
     before, body = Tags(index).loads, index.read_text().partition("<body>")[2]
     finish_asv_page(html_dir, {})
-    wanted = [f"vendor/{asv_page.plain_name(load)}" if load.startswith("http") else load for load in before]
+    wanted = [
+        f"vendor/{asv_page.plain_name(load)}" if load.startswith("http") else load
+        for load in before
+    ]
     wanted.insert(wanted.index("asv_ui.js"), "asv_fixes.js")
     wanted.insert(wanted.index("swallow.png"), "asv_fixes.css")
     assert Tags(page).loads == wanted
-    assert wanted.index("asv_fixes.js") > wanted.index("asv.js") > wanted.index("vendor/jquery.flot.js")
+    assert (
+        wanted.index("asv_fixes.js")
+        > wanted.index("asv.js")
+        > wanted.index("vendor/jquery.flot.js")
+    )
     assert body.split('<li id="nav-li-graphdisplay">')[0] in page.read_text()
     assert "integrity" not in page.read_text() and "crossorigin" not in page.read_text()
 
@@ -132,7 +140,9 @@ def test_no_policy_lets_a_script_in_that_is_no_file_of_the_site() -> None:
         '<img src="https://cdn.example/badge.svg">',
     ],
 )
-def test_an_unknown_file_of_another_host_is_refused_by_its_address(html_dir: Path, tag: str) -> None:
+def test_an_unknown_file_of_another_host_is_refused_by_its_address(
+    html_dir: Path, tag: str
+) -> None:
     index = html_dir / "index.html"
     index.write_text(index.read_text().replace("</head>", f"{tag}</head>"))
     with pytest.raises(HpmlError, match=r"asv\.html: .*cdn\.example/"):
@@ -176,18 +186,28 @@ def test_a_folder_without_index_says_what_to_run(tmp_path: Path) -> None:
 )
 def test_a_cdn_file_is_known_by_its_name_whatever_version_and_host(address: str, name: str) -> None:
     assert asv_page.plain_name(address) == name
-    assert (asv_page.STATIC / "vendor" / name).is_file() or asv_page.read_installed(*asv_page.ASSETS[name])
+    assert (asv_page.STATIC / "vendor" / name).is_file() or asv_page.read_installed(
+        *asv_page.ASSETS[name]
+    )
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node; test_browser.py checks the same in a browser")
-@pytest.mark.parametrize("text", ["", "abc", "é" * 40, "x" * 55, "x" * 56, "x" * 64, "message digest" * 99])
+@pytest.mark.skipif(
+    shutil.which("node") is None, reason="no node; test_browser.py checks the same in a browser"
+)
+@pytest.mark.parametrize(
+    "text", ["", "abc", "é" * 40, "x" * 55, "x" * 56, "x" * 64, "message digest" * 99]
+)
 def test_our_md5_is_md5(text: str) -> None:
-    script = (asv_page.STATIC / "vendor" / "md5.js").read_text() + "; process.stdout.write(md5(process.argv[1]));"
+    script = (
+        asv_page.STATIC / "vendor" / "md5.js"
+    ).read_text() + "; process.stdout.write(md5(process.argv[1]));"
     ran = subprocess.run(["node", "-e", script, text], capture_output=True, text=True, check=True)
     assert ran.stdout == hashlib.md5(text.encode()).hexdigest()
 
 
-def test_from_the_disk_asv_s_page_says_that_it_needs_a_server(published: Path, browser: Any) -> None:
+def test_from_the_disk_asv_s_page_says_that_it_needs_a_server(
+    published: Path, browser: Any
+) -> None:
     tab = browser.new_page()
     tab.goto(f"file://{published}/asv.html")
     tab.locator("#error-message", has_text="asv preview").wait_for()

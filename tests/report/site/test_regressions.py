@@ -1,4 +1,5 @@
-"""`asv publish` on a real history: one list of regressions, the same on our page and in the feed."""
+"""`asv publish` on a real history: one list of regressions, the same on our page and in the
+feed."""
 
 from __future__ import annotations
 
@@ -29,8 +30,12 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
             day,
             {
                 # the first point gets faster, the second slower; the others only tremble
-                TIME["name"]: [around(1e-3 * f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)],
-                BANDWIDTH["name"]: [around(1e9 / f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)],
+                TIME["name"]: [
+                    around(1e-3 * f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)
+                ],
+                BANDWIDTH["name"]: [
+                    around(1e9 / f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)
+                ],
             },
             packages=torch,
         )
@@ -49,7 +54,9 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
         "vector_add · bandwidth n=1000, mode=fast on NVIDIA H200 ×1 (node1)",
         "vector_add · time n=1000, mode=fast on NVIDIA H200 ×1 (node1)",
     ]
-    assert "What else differs: torch 2.11.0 → 2.15.0." in (feed.findtext(f"{ATOM}entry/{ATOM}content") or "")
+    assert "What else differs: torch 2.11.0 → 2.15.0." in (
+        feed.findtext(f"{ATOM}entry/{ATOM}content") or ""
+    )
     points = read_data(project.html, "history/1/0.js")
     (change,) = points["lines"][0]["changes"]
     assert (change[0], change[3]) == (6, "better")
@@ -59,15 +66,29 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
 
 
 @pytest.mark.parametrize(
-    "text", [*map(chr, range(0x20)), "\x7f\x85", "\ufffe\uffff", "\ud800", "]]>&<b>\u202e", "\u2028\n"]
+    "text",
+    [*map(chr, range(0x20)), "\x7f\x85", "\ufffe\uffff", "\ud800", "]]>&<b>\u202e", "\u2028\n"],
 )
 def test_the_feed_is_well_formed_whatever_the_names_hold(tmp_path: Path, text: str) -> None:
-    names = ("title", "point", "where", "day", "range", "before", "after", "change", "differences", "link")
+    names = (
+        "title",
+        "point",
+        "where",
+        "day",
+        "range",
+        "before",
+        "after",
+        "change",
+        "differences",
+        "link",
+    )
     shown = {**dict.fromkeys(names, f"a{text}b"), "date": 1e12, "identity": [text] * 5}
     write_feed(tmp_path / "feed.xml", [shown], f"project{text}")
     feed = ET.parse(tmp_path / "feed.xml").getroot()
     (entry,) = feed.iter(f"{ATOM}entry")
     words = printable(f"a{text}b")
     assert entry.findtext(f"{ATOM}title") == f"{words}: {words} {words} on {words}"
-    assert f">{escape(words)} {escape(words)}</a> on {escape(words)}: " in (entry.findtext(f"{ATOM}content") or "")
+    assert f">{escape(words)} {escape(words)}</a> on {escape(words)}: " in (
+        entry.findtext(f"{ATOM}content") or ""
+    )
     assert printable(text) in (feed.findtext(f"{ATOM}title") or "")

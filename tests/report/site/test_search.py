@@ -13,15 +13,29 @@ from hpml_plugins.report.site import search
 
 def test_metrics_of_one_benchmark_share_their_points(add_result: AddResult, tmp_path: Path) -> None:
     nan = float("nan")
-    values = {"vector_add.track_time": [1.0, 2.0, 3.0, None], "vector_add.track_bandwidth": [1.0, 2.0, 3.0, 4.0]}
-    add_result(H200, "a" * 40, 1000, {**values, "resnet50.track_flop": [8e9], "foreign.track_score": [nan, 2.0]})
+    values = {
+        "vector_add.track_time": [1.0, 2.0, 3.0, None],
+        "vector_add.track_bandwidth": [1.0, 2.0, 3.0, 4.0],
+    }
+    add_result(
+        H200,
+        "a" * 40,
+        1000,
+        {**values, "resnet50.track_flop": [8e9], "foreign.track_score": [nan, 2.0]},
+    )
     history = read(tmp_path / "results", dates={"a" * 40: 1000})
     found = search.index([("page", "Nodes", "", "nodes.html")], history)
     assert found["entries"] == [("page", "Nodes", "", "nodes.html")]
     by_name = {
-        name: (title, plugin, list(found["points"][points])) for name, title, plugin, points in found["benchmarks"]
+        name: (title, plugin, list(found["points"][points]))
+        for name, title, plugin, points in found["benchmarks"]
     }
-    grid = ["n=1000, mode=plain", "n=1000, mode=fast", "n=1000000, mode=plain", "n=1000000, mode=fast"]
+    grid = [
+        "n=1000, mode=plain",
+        "n=1000, mode=fast",
+        "n=1000000, mode=plain",
+        "n=1000000, mode=fast",
+    ]
     assert by_name["vector_add.track_time"] == ("vector_add · time", "numba_cuda", grid)
     assert by_name["vector_add.track_bandwidth"][2] == grid
     assert by_name["resnet50.track_flop"] == ("resnet50 · flop", "fvcore", [])

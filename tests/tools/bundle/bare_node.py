@@ -1,4 +1,5 @@
-"""A node as a bundle finds it: a Python of its own with torch and what torch needs, and nothing of this project."""
+"""A node as a bundle finds it: a Python of its own with torch and what torch needs, and nothing of
+this project."""
 
 from __future__ import annotations
 
@@ -20,6 +21,16 @@ def make_bare_node(folder: Path) -> Path:
     site = next(folder.glob("lib/python3.*/site-packages"))
     link_packages(closure(HAS) - {"numpy"}, site)
     # one that the project refuses (as it does 2.5, which exists for newer Pythons only)
-    command = [find_uv(), "pip", "install", "--quiet", "--python", sys.executable, "--no-deps", "--target", str(site)]
+    command = [
+        find_uv(),
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        sys.executable,
+        "--no-deps",
+        "--target",
+        str(site),
+    ]
     subprocess.run([*command, "numpy==2.0.2"], check=True)
     return folder / "bin" / "python"

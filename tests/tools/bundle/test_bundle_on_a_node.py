@@ -1,4 +1,5 @@
-"""The whole way: a node without the project's packages says what it has, gets a bundle, measures without network."""
+"""The whole way: a node without the project's packages says what it has, gets a bundle, measures
+without network."""
 
 from __future__ import annotations
 
@@ -34,19 +35,29 @@ def test_a_bare_node_without_network_measures_in_two_commands(
 ) -> None:
     python = make_bare_node(tmp_path / "python")
     for name in ("asv", "msgspec", "fvcore", "pluggy", "click"):
-        assert subprocess.run([python, "-c", f"import {name}"], capture_output=True, check=False).returncode == 1
+        assert (
+            subprocess.run(
+                [python, "-c", f"import {name}"], capture_output=True, check=False
+            ).returncode
+            == 1
+        )
     project = make_project(REGISTRY)
     shutil.copy(ROOT / "constraints.txt", project.path)
     commit = project.commit("pins")
 
     hpml = [sys.executable, "-m", "hpml_plugins", "bundle"]
-    script = subprocess.run([*hpml, "--ask"], cwd=project.path, capture_output=True, check=True).stdout
+    script = subprocess.run(
+        [*hpml, "--ask"], cwd=project.path, capture_output=True, check=True
+    ).stdout
     told = subprocess.run([python, "-"], input=script, capture_output=True, check=True).stdout
     (tmp_path / "node.json").write_bytes(told)
     made = subprocess.run(
         [*hpml, "--node", tmp_path / "node.json", "-o", tmp_path / "bundle.sh"],
-        cwd=project.path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=project.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if "no package index answers" in made.stderr:
         pytest.skip(made.stderr)
     assert made.returncode == 0, made.stderr
@@ -62,9 +73,13 @@ def test_a_bare_node_without_network_measures_in_two_commands(
         env = {"HOME": str(node), "PATH": os.defpath, "HPML_PROFILE": "smallest"}
         return subprocess.run(
             [*no_network(), *command],
-            cwd=node, env=env,
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+            cwd=node,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
 
     installed = there("sh", "bundle.sh", "--python", str(python))
     assert installed.returncode == 0, installed.stderr
@@ -75,9 +90,13 @@ def test_a_bare_node_without_network_measures_in_two_commands(
     results = node / "hpml/hpml-plugins/results/there"
     (stored,) = [json.loads(path.read_text()) for path in results.glob(f"{commit[:8]}-*.json")]
     assert stored["commit_hash"] == commit
-    records = [decode(line) for line in (results / f"records/{commit[:8]}.jsonl").read_bytes().splitlines()]
+    records = [
+        decode(line) for line in (results / f"records/{commit[:8]}.jsonl").read_bytes().splitlines()
+    ]
     assert records
-    assert {(record.status, record.params["millions"], record.packages["numpy"]) for record in records} == {
+    assert {
+        (record.status, record.params["millions"], record.packages["numpy"]) for record in records
+    } == {
         ("ok", 1, "2.4.6")  # and not the node's own, which pyproject.toml refuses
     }
 

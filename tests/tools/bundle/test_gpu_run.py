@@ -1,4 +1,5 @@
-"""`.ci/gpu-run`: what `asv run` is called with. Scripts stand in for the bundle's `asv` and `pack-results`."""
+"""`.ci/gpu-run`: what `asv run` is called with. Scripts stand in for the bundle's `asv` and
+`pack-results`."""
 
 from __future__ import annotations
 
@@ -14,17 +15,32 @@ SCRIPT = Path(__file__).parents[3] / ".ci" / "gpu-run"
 
 
 @pytest.mark.parametrize(
-    ("file", "found"), [("lists/commits.txt", "{here}/lists/commits.txt"), ("/lists/c.txt", "/lists/c.txt")]
+    ("file", "found"),
+    [("lists/commits.txt", "{here}/lists/commits.txt"), ("/lists/c.txt", "/lists/c.txt")],
 )
-def test_a_list_of_commits_is_found_from_the_folder_of_the_caller(tmp_path: Path, file: str, found: str) -> None:
+def test_a_list_of_commits_is_found_from_the_folder_of_the_caller(
+    tmp_path: Path, file: str, found: str
+) -> None:
     node = tmp_path / "node"
     (node / "hpml-plugins").mkdir(parents=True)
-    for name, text in (("asv", 'echo "$PWD: asv $* as $HPML_PROFILE"'), ("pack-results", 'touch "$1"')):
+    for name, text in (
+        ("asv", 'echo "$PWD: asv $* as $HPML_PROFILE"'),
+        ("pack-results", 'touch "$1"'),
+    ):
         (node / name).write_text(f"#!/bin/sh\n{text}\n")
         (node / name).chmod(0o755)
     place = {**os.environ, "HPML_FOLDER": str(node), "HPML_PROFILE": "core"}
-    words = ["bash", str(SCRIPT), "bundle", "results.tgz", f"--skip-existing HASHFILE:{file}", "HEAD^!"]
-    done = subprocess.run(words, cwd=tmp_path, env=place, capture_output=True, text=True, check=False)
+    words = [
+        "bash",
+        str(SCRIPT),
+        "bundle",
+        "results.tgz",
+        f"--skip-existing HASHFILE:{file}",
+        "HEAD^!",
+    ]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=place, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     called = [line for line in done.stdout.splitlines() if not line.startswith("#")]
     project = node / "hpml-plugins"
@@ -36,14 +52,17 @@ def test_a_list_of_commits_is_found_from_the_folder_of_the_caller(tmp_path: Path
 
 
 def stand_in(tmp_path: Path, asv: str) -> dict[str, str]:
-    """The environment of a node whose `asv` is a script, and whose `pack-results` packs a counter."""
+    """The environment of a node whose `asv` is a script, and whose `pack-results` packs a
+    counter."""
     node = tmp_path / "node"
     (node / "hpml-plugins").mkdir(parents=True)
     pack = 'echo packed >>"$(dirname "$0")/count"; cp "$(dirname "$0")/count" "$1"'
     for name, text in (("asv", asv), ("pack-results", pack)):
         (node / name).write_text(f"#!/bin/sh\n{text}\n")
         (node / name).chmod(0o755)
-    plain = {key: value for key, value in os.environ.items() if key not in ("HPML_LIMIT", "GPU_SECONDS")}
+    plain = {
+        key: value for key, value in os.environ.items() if key not in ("HPML_LIMIT", "GPU_SECONDS")
+    }
     return {**plain, "HPML_FOLDER": str(node)}
 
 
@@ -52,7 +71,9 @@ def test_the_run_is_told_a_limit_that_ends_before_the_time_is_over(tmp_path: Pat
     words = ["bash", str(SCRIPT), "bundle", "results.tgz", "HEAD^!"]
 
     def said(**more: str) -> str:
-        done = subprocess.run(words, cwd=tmp_path, env={**place, **more}, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            words, cwd=tmp_path, env={**place, **more}, capture_output=True, text=True, check=True
+        )
         return done.stdout.splitlines()[0]
 
     assert said() == "limit none"

@@ -1,4 +1,5 @@
-"""`.ci/gpu-sides`: which GPUs and lists a side gets. What it calls for each line stands in for the node's `gpu-run`."""
+"""`.ci/gpu-sides`: which GPUs and lists a side gets. What it calls for each line stands in for the
+node's `gpu-run`."""
 
 from __future__ import annotations
 
@@ -29,9 +30,18 @@ def sides(folder: Path, *lists: str) -> tuple[int, dict[str, list[str]], str]:
     """Exit status, the lines of each side's log, what was said on standard error."""
     place = {**os.environ, "HPML_FOLDER": "/node/hpml"}
     done = subprocess.run(
-        ["bash", "gpu-sides", "bundle", ".", *lists], cwd=folder, env=place, capture_output=True, text=True, check=False
+        ["bash", "gpu-sides", "bundle", ".", *lists],
+        cwd=folder,
+        env=place,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    return done.returncode, {log.stem: log.read_text().splitlines() for log in folder.glob("*.log")}, done.stderr
+    return (
+        done.returncode,
+        {log.stem: log.read_text().splitlines() for log in folder.glob("*.log")},
+        done.stderr,
+    )
 
 
 def test_each_list_has_the_next_gpu_or_those_that_it_names(folder: Path) -> None:

@@ -14,7 +14,9 @@ from hpml_plugins.tools.bundle.pack import pack_history
 
 def git(folder: Path, *args: str) -> str:
     who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
-    return subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 @pytest.fixture
@@ -56,11 +58,17 @@ def test_an_empty_a_cut_off_and_no_repository_are_named(repository: Path, tmp_pa
         with pytest.raises(UsageError, match=re.escape(message)):
             pack_history(folder, [branch], tmp_path / "history.bundle")
 
-    refused(repository, "release", "asv.conf.json names branch 'release', which is not here; git branch release")
+    refused(
+        repository,
+        "release",
+        "asv.conf.json names branch 'release', which is not here; git branch release",
+    )
     for name in ("empty", "none"):
         (tmp_path / name).mkdir()
     git(tmp_path / "empty", "init", "-q", "-b", "main")
     refused(tmp_path / "empty", "main", "asv.conf.json names branch 'main', which is not here")
     refused(tmp_path / "none", "main", "not a git repository; results name commits")
     git(tmp_path, "clone", "-q", "--depth", "1", repository.as_uri(), "shallow")
-    refused(tmp_path / "shallow", "main", "the repository is a shallow clone; run git fetch --unshallow")
+    refused(
+        tmp_path / "shallow", "main", "the repository is a shallow clone; run git fetch --unshallow"
+    )

@@ -1,4 +1,5 @@
-"""`hpml check` finds what each of these plugins does wrong, says the fix, and passes one that does nothing wrong."""
+"""`hpml check` finds what each of these plugins does wrong, says the fix, and passes one that does
+nothing wrong."""
 
 from __future__ import annotations
 
@@ -101,7 +102,7 @@ def hpml_figures():
 @hookimpl
 def hpml_data():
     return [7]
-'''
+'''  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -115,32 +116,81 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
 FOUND = [
     ("import", "broken", "prints 'hello' when loaded", "do that in measure"),
     ("import", "broken", "changes environment variables when loaded", "do that in measure"),
-    ("determinism", "broken", "two processes got different version of versioned", "no sets, dates or random"),
+    (
+        "determinism",
+        "broken",
+        "two processes got different version of versioned",
+        "no sets, dates or random",
+    ),
     ("hooks", "broken", "ZeroDivisionError: division by zero", ""),
     ("hooks", "broken", "hpml_data", ""),
-    ("check", "broken", "wrong.py:15: bench.check of a constant checks nothing", "compare the result"),
-    ("never_checks", "broken", "1 points were measured without any bench.check", "bench.check(result agrees"),
-    ("passes_what_is_corrupted", "broken", "its check passes for a corrupted result", "compare with a reference"),
+    (
+        "check",
+        "broken",
+        "wrong.py:15: bench.check of a constant checks nothing",
+        "compare the result",
+    ),
+    (
+        "never_checks",
+        "broken",
+        "1 points were measured without any bench.check",
+        "bench.check(result agrees",
+    ),
+    (
+        "passes_what_is_corrupted",
+        "broken",
+        "its check passes for a corrupted result",
+        "compare with a reference",
+    ),
     ("notices_nan_only", "warning", "notices NaN but not a result 10 % off", "tighten"),
     ("notices", "ok", "its check fails for a corrupted result", ""),
-    ("imports_more", "broken", "imports yaml, which it does not require", "Requires(modules=('yaml',))"),
-    ("starts_a_program", "warning", "starts echo, which it does not require", "Requires(tools=('echo',))"),
+    (
+        "imports_more",
+        "broken",
+        "imports yaml, which it does not require",
+        "Requires(modules=('yaml',))",
+    ),
+    (
+        "starts_a_program",
+        "warning",
+        "starts echo, which it does not require",
+        "Requires(tools=('echo',))",
+    ),
     ("wraps_a_program", "ok", "its check fails for a corrupted result", ""),
-    ("wraps_a_program", "warning", "starts seq, which it does not require", "Requires(tools=('seq',))"),
-    ("returns_the_wrong", "broken", "measure returned time, which are no metrics", "wrong.py` shows what"),
+    (
+        "wraps_a_program",
+        "warning",
+        "starts seq, which it does not require",
+        "Requires(tools=('seq',))",
+    ),
+    (
+        "returns_the_wrong",
+        "broken",
+        "measure returned time, which are no metrics",
+        "wrong.py` shows what",
+    ),
     ("runs_what_it_made", "ok", "all that it imports and starts is required", ""),
     ("wants_a_program", "missing", "1 points are skipped here: needs program no-such-program", ""),
     ("wants_a_program", "warning", "has no description", "description='one sentence'"),
-    ("checks_a_constant", "warning", "whether its check notices a wrong result could not be tried", "bench.result"),
+    (
+        "checks_a_constant",
+        "warning",
+        "whether its check notices a wrong result could not be tried",
+        "bench.result",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("subject", "state", "what", "fix"), FOUND, ids=[f"{row[0]}-{row[1]}" for row in FOUND])
+@pytest.mark.parametrize(
+    ("subject", "state", "what", "fix"), FOUND, ids=[f"{row[0]}-{row[1]}" for row in FOUND]
+)
 def test_what_is_wrong_is_found_and_the_fix_said(
     findings: list[Finding], subject: str, state: str, what: str, fix: str
 ) -> None:
     told = [each for each in findings if each.subject == subject]
-    assert [each for each in told if each.state == state and what in each.what and fix in each.fix], told
+    assert [
+        each for each in told if each.state == state and what in each.what and fix in each.fix
+    ], told
 
 
 def test_importing_something_heavy_is_found(write: Write) -> None:
@@ -151,7 +201,10 @@ def test_importing_something_heavy_is_found(write: Write) -> None:
 
 def test_a_plugin_that_ends_its_process_is_one_finding(write: Write) -> None:
     (found,) = check(find_plugin(str(write("ends.py", "import os\nos._exit(3)\n"))))
-    assert (found.state, found.what) == ("broken", "the process that imported it ended with exit status 3")
+    assert (found.state, found.what) == (
+        "broken",
+        "the process that imported it ended with exit status 3",
+    )
 
 
 def test_the_command_passes_a_good_plugin_and_says_a_bad_name(
@@ -178,7 +231,12 @@ def test_the_command_passes_a_good_plugin_and_says_a_bad_name(
 
 
 def test_a_few_points_stand_for_a_grid_and_every_value_of_a_short_parameter_is_among_them() -> None:
-    grid = {"size": ["64KiB", "2MiB", "1GiB", "1KiB"], "n": list(range(100, 0, -1)), "mode": ["b", "a"], "on": [True]}
+    grid = {
+        "size": ["64KiB", "2MiB", "1GiB", "1KiB"],
+        "n": list(range(100, 0, -1)),
+        "mode": ["b", "a"],
+        "on": [True],
+    }
     sample = sample_points(grid)
     assert sample == sample_points(grid)
     assert sample[0] == {"size": "1KiB", "n": 1, "mode": "b", "on": True}
@@ -192,7 +250,10 @@ def test_a_few_points_stand_for_a_grid_and_every_value_of_a_short_parameter_is_a
 
 def test_the_rest_of_the_grid_is_measured_when_asked_for(write: Write) -> None:
     path = write("many.py", TOY.replace("[10, 1000]", "list(range(1, 10))"))
-    for most, told in ((5, "5 of 9 points measured; --all measures the others"), (None, "9 of 9 points measured")):
+    for most, told in (
+        (5, "5 of 9 points measured; --all measures the others"),
+        (None, "9 of 9 points measured"),
+    ):
         found = check(find_plugin(str(path)), most=most)
         assert told in [each.what for each in found if each.subject == "toy"]
 
@@ -218,10 +279,17 @@ def loaded(**changed: object) -> Loaded:
         ({"grid": {"size": [1, 2]}}, ""),  # more points are no other definition
         ({"version": "2", "grid": {"length": [1]}}, ""),
         ({"grid": {"length": [1]}}, "parameters were size, are length"),
-        ({"metrics": (Metric("time", "B/s", "higher"),)}, "metric time was [s, lower], is [B/s, higher]"),
+        (
+            {"metrics": (Metric("time", "B/s", "higher"),)},
+            "metric time was [s, lower], is [B/s, higher]",
+        ),
         ({"metrics": (Metric("rate", "1/s", "higher"),)}, "metric time is gone"),
-        ({"metrics": (Metric("time", "1", "higher"),)}, "metric time was [s, lower], is [1, higher]"),
-        ({"metrics": (Metric("time", "s", None),)}, ""),  # to rank it or not changes nothing of what is measured
+        (
+            {"metrics": (Metric("time", "1", "higher"),)},
+            "metric time was [s, lower], is [1, higher]",
+        ),
+        # to rank it or not changes nothing of what is measured
+        ({"metrics": (Metric("time", "s", None),)}, ""),
         ({"metrics": (Metric("time", "B", None),)}, "metric time was [s, lower], is [B, None]"),
     ],
 )
@@ -232,13 +300,23 @@ def test_a_definition_that_changed_under_one_version_is_found(
     (tmp_path / "benchmarks.json").write_text(
         json.dumps({"b.track_time": {**old, "param_names": ["size"]}, "version": 2})
     )
-    broken = [each for each in judge_definition(loaded(**changed), tmp_path) if each.state == "broken"]
+    broken = [
+        each for each in judge_definition(loaded(**changed), tmp_path) if each.state == "broken"
+    ]
     assert [said in each.what for each in broken] == [True] * bool(said)
 
 
 def test_a_direction_that_was_turned_round_is_found(tmp_path: Path) -> None:
-    entry = {"benchmark": "b", "version": "1", "metric": "time", "si_unit": "1", "direction": "lower"}
-    (tmp_path / "benchmarks.json").write_text(json.dumps({"b.track_time": {**entry, "param_names": ["size"]}}))
+    entry = {
+        "benchmark": "b",
+        "version": "1",
+        "metric": "time",
+        "si_unit": "1",
+        "direction": "lower",
+    }
+    (tmp_path / "benchmarks.json").write_text(
+        json.dumps({"b.track_time": {**entry, "param_names": ["size"]}})
+    )
     found = judge_definition(loaded(metrics=(Metric("time", "1", "higher"),)), tmp_path)
     (broken,) = [each for each in found if each.state == "broken"]
     assert "metric time was [1, lower], is [1, higher]" in broken.what
@@ -246,8 +324,16 @@ def test_a_direction_that_was_turned_round_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("now", [None, "lower"])
 def test_a_metric_that_was_recorded_without_direction_may_get_one(tmp_path: Path, now: Any) -> None:
-    entry = {"benchmark": "b", "version": "1", "metric": "time", "si_unit": "s", "direction": "none"}
-    (tmp_path / "benchmarks.json").write_text(json.dumps({"b.track_time": {**entry, "param_names": ["size"]}}))
+    entry = {
+        "benchmark": "b",
+        "version": "1",
+        "metric": "time",
+        "si_unit": "s",
+        "direction": "none",
+    }
+    (tmp_path / "benchmarks.json").write_text(
+        json.dumps({"b.track_time": {**entry, "param_names": ["size"]}})
+    )
     found = list(judge_definition(loaded(metrics=(Metric("time", "s", now),)), tmp_path))
     assert [each.state for each in found] == ["ok"]
 
@@ -266,9 +352,9 @@ def test_what_a_required_module_needs_itself_need_not_be_required() -> None:
 
 
 def test_a_point_that_the_checks_own_time_ends_is_no_fault_of_the_plugin(write: Write) -> None:
-    text = TOY.replace("    bench.check(", "    import time; time.sleep(size)\n    bench.check(").replace(
-        "[10, 1000]", "[30]"
-    )
+    text = TOY.replace(
+        "    bench.check(", "    import time; time.sleep(size)\n    bench.check("
+    ).replace("[10, 1000]", "[30]")
     found = list(check(find_plugin(str(write("slow.py", text))), limit=1))
     assert [each.what for each in found if each.subject == "toy" and each.state == "warning"] == [
         "has no description",

@@ -16,7 +16,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[toy_slurm.Slurm]
     """A running Slurm with the nodes n1 and n2."""
     if lacking := toy_slurm.missing():
         unavailable(
-            f"THE TESTS ON A REAL SLURM DID NOT RUN, for want of {', '.join(lacking)}: apt-get install slurm-wlm"
+            f"THE TESTS ON A REAL SLURM DID NOT RUN, for want of {', '.join(lacking)}: apt-get"
+            " install slurm-wlm"
         )
     cluster = toy_slurm.Slurm(tmp_path_factory.mktemp("slurm"))
     try:
@@ -40,12 +41,10 @@ def slurm_site(site: Site, slurm: toy_slurm.Slurm) -> Site:
     """The same with a target for each node of the Slurm."""
     toy_slurm.wait_for(lambda: slurm.states() == ["idle", "idle"], "idle nodes", slurm.log)
     site.env.update(slurm.env)
-    site.cluster(
-        """
+    site.cluster("""
         version: 1
         targets:
           - {name: first, partition: a, hours: 1}
           - {name: second, constraint: fn2, hours: 1, machine: two}
-        """
-    )
+        """)
     return site

@@ -20,7 +20,9 @@ SLEEP = "import time; time.sleep(600)"
 @pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
     """A process of somebody else's job: submitit started it, for another folder."""
-    started = subprocess.Popen([sys.executable, "-c", SLEEP, "submitit.local._local", "/somewhere/else"])
+    started = subprocess.Popen(
+        [sys.executable, "-c", SLEEP, "submitit.local._local", "/somewhere/else"]
+    )
     yield started
     started.kill()
     started.wait()

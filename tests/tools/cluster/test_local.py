@@ -23,7 +23,10 @@ def test_without_slurm_and_without_a_file_it_measures_here(site: Site) -> None:
     done = site.hpml("submit", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     machine = machine_name(detect_node())
-    assert f"{machine}  machine {machine}, 1 commit, all benchmarks, profile full: in this terminal" in done.stdout
+    assert (
+        f"{machine}  machine {machine}, 1 commit, all benchmarks, profile full: in this terminal"
+        in done.stdout
+    )
     assert f"{machine}: job " in done.stdout
     assert "[100.00%]" in done.stdout
     assert [record.status for record in site.records(machine)] == ["ok"] * 12
@@ -36,12 +39,17 @@ def test_without_a_target_it_says_what_it_would_measure_and_asks(site: Site) -> 
     unasked = site.hpml("submit", "--profile", "full")
     assert unasked.returncode == 2
     assert "profile full: in this terminal, until it is done" in unasked.stdout
-    assert unasked.stderr.endswith("name targets, or add --yes\n") and len(unasked.stderr.splitlines()) == 1
+    assert (
+        unasked.stderr.endswith("name targets, or add --yes\n")
+        and len(unasked.stderr.splitlines()) == 1
+    )
 
     terminal, stdin = pty.openpty()
     os.write(terminal, b"n\n")
     command = [sys.executable, "-m", "hpml_plugins", "submit"]
-    asked = subprocess.run(command, cwd=site.project.path, stdin=stdin, capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        command, cwd=site.project.path, stdin=stdin, capture_output=True, text=True, check=False
+    )
     assert (asked.returncode, "Measure this? [y/N]" in asked.stdout) == (0, True), asked.stderr
     assert not (site.project.path / "cluster-jobs").exists()
 
@@ -75,7 +83,9 @@ def ignore_interrupts() -> None:
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit(128 + signal.SIGTERM)])
-def test_what_ends_a_submission_cancels_its_job_and_waits_for_its_end(tmp_path: Path, end: BaseException) -> None:
+def test_what_ends_a_submission_cancels_its_job_and_waits_for_its_end(
+    tmp_path: Path, end: BaseException
+) -> None:
     class Job:
         cancelled, looked = False, 0
 
@@ -101,16 +111,23 @@ def test_a_submission_that_is_terminated_with_its_group_leaves_no_process(site: 
     with subprocess.Popen(
         command, cwd=site.project.path, env=slow, stdout=subprocess.DEVNULL, start_new_session=True
     ) as run:
-        wait_for(lambda: any(site.project.path.glob("results/desk/.lock")), "a run that has locked its machine")
+        wait_for(
+            lambda: any(site.project.path.glob("results/desk/.lock")),
+            "a run that has locked its machine",
+        )
         os.killpg(run.pid, signal.SIGTERM)
         assert run.wait(30) == 128 + signal.SIGTERM
-    wait_for(lambda: not [line for line in command_lines().values() if str(site.project.path) in line], "no process")
+    wait_for(
+        lambda: not [line for line in command_lines().values() if str(site.project.path) in line],
+        "no process",
+    )
 
 
 def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
     site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
     command = [sys.executable, "-m", "hpml_plugins", "submit", "desk"]
-    slow = {**os.environ, "TOY_SECONDS": "5"}  # that it is cancelled before it is done, however busy the machine
+    # that it is cancelled before it is done, however busy the machine
+    slow = {**os.environ, "TOY_SECONDS": "5"}
     with subprocess.Popen(  # as from a shell's background, where SIGINT is ignored
         command,
         cwd=site.project.path,
@@ -125,8 +142,15 @@ def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
         assert (job["state"], job["attempts"]) == ("running", 1)
         assert "cancelled" in site.hpml("jobs", "desk", "--cancel").stdout
         assert run.wait(60) == 1
-    wait_for(lambda: not [line for line in command_lines().values() if str(site.project.path) in line], "no process")
+    wait_for(
+        lambda: not [line for line in command_lines().values() if str(site.project.path) in line],
+        "no process",
+    )
     done = site.hpml("jobs", "--json")
     (job,) = json.loads(done.stdout)
-    assert (done.returncode, job["state"], job["reason"]) == (0, "cancelled", "interrupted; what was measured is kept")
+    assert (done.returncode, job["state"], job["reason"]) == (
+        0,
+        "cancelled",
+        "interrupted; what was measured is kept",
+    )
     assert len(site.records("desk")) < 12

@@ -25,7 +25,9 @@ def test_sixteen_writers_and_kills_at_random_lose_nothing_that_was_finished(tmp_
 def test_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
     kills = runs = 0
     while kills < 200:
-        done = writing_nodes.run(tmp_path / str(runs), machines=16, rounds=6, kills=200 - kills, seed=runs)
+        done = writing_nodes.run(
+            tmp_path / str(runs), machines=16, rounds=6, kills=200 - kills, seed=runs
+        )
         assert done.lost == []
         kills, runs = kills + done.kills, runs + 1
     print(f"{kills} kills of writers in {runs} folders of 16 machines; nothing lost")
@@ -43,7 +45,9 @@ def test_a_machine_started_twice_is_refused_and_nothing_of_it_is_touched(
         assert not (project.path / "results/node/machine.json").exists()
         assert project.asv("machine", "--machine", "node", "--yes").returncode == 0
     command = [sys.executable, "-m", "hpml_plugins", "machine", "--name", "node", "--dry-run"]
-    assert subprocess.run(command, cwd=project.path, capture_output=True, check=False).returncode == 0
+    assert (
+        subprocess.run(command, cwd=project.path, capture_output=True, check=False).returncode == 0
+    )
 
 
 @pytest.mark.slow
@@ -60,7 +64,10 @@ def test_publishing_grows_no_faster_than_the_nodes(make_project: Callable[[str],
         done = project.asv("publish")
         seconds[nodes] = time.monotonic() - started
         assert done.returncode == 0, done.stderr
-    print("asv publish: " + ", ".join(f"{nodes} nodes {taken:.1f} s" for nodes, taken in seconds.items()))
+    print(
+        "asv publish: "
+        + ", ".join(f"{nodes} nodes {taken:.1f} s" for nodes, taken in seconds.items())
+    )
     assert seconds[1000] < 1.5 * 4 * seconds[250]
 
 

@@ -33,12 +33,16 @@ def wait_for_state(site: Site, target: str, *states: str) -> dict[str, Any]:
         found.update(jobs(site)[target])
         return found["state"] in states
 
-    toy_slurm.wait_for(reached, f"{target} to be {states}", lambda: logs(site) + str(found), patience=900)
+    toy_slurm.wait_for(
+        reached, f"{target} to be {states}", lambda: logs(site) + str(found), patience=900
+    )
     return found
 
 
 def wait_for_records(site: Site, machine: str, count: int) -> None:
-    toy_slurm.wait_for(lambda: len(site.records(machine)) >= count, f"{count} records", lambda: logs(site), 240)
+    toy_slurm.wait_for(
+        lambda: len(site.records(machine)) >= count, f"{count} records", lambda: logs(site), 240
+    )
 
 
 def logs(site: Site) -> str:
@@ -47,7 +51,9 @@ def logs(site: Site) -> str:
 
 
 def numbers(site: Site, machine: str) -> list[int]:
-    return sorted(int(record.params["number"]) for record in site.records(machine) if record.status == "ok")
+    return sorted(
+        int(record.params["number"]) for record in site.records(machine) if record.status == "ok"
+    )
 
 
 def test_two_nodes_measure_at_once_under_their_machines_names(slurm_site: Site) -> None:
@@ -56,15 +62,25 @@ def test_two_nodes_measure_at_once_under_their_machines_names(slurm_site: Site) 
     wait_for_records(slurm_site, "two", 1)
     for target, machine, node in (("first", "first", "n1"), ("second", "two", "n2")):
         found = wait_for_state(slurm_site, target, "done", "failed", "lost")
-        assert (found["state"], found["reason"], found["node"]) == ("done", "", node), logs(slurm_site)
+        assert (found["state"], found["reason"], found["node"]) == ("done", "", node), logs(
+            slurm_site
+        )
         assert found["attempts"] == 1
-        # The state is written by the job, the progress read from its log, which may be a moment behind.
-        toy_slurm.wait_for(lambda: jobs(slurm_site)[target]["progress"] == 1.0, "all of the progress")  # noqa: B023
+        # The state is written by the job, the progress read from its log, which may be a moment
+        # behind.
+        toy_slurm.wait_for(
+            lambda target=target: jobs(slurm_site)[target]["progress"] == 1.0, "all of the progress"
+        )
         assert numbers(slurm_site, machine) == POINTS
         (file,) = slurm_site.project.path.glob(f"results/{machine}/*-node-*.json")
         stored = json.loads(file.read_text())
-        assert (stored["params"]["machine"], stored["results"]["slow.track_square"][0][11]) == (machine, 121.0)
-    starts = [{record.started for record in slurm_site.records(machine)} for machine in ("first", "two")]
+        assert (stored["params"]["machine"], stored["results"]["slow.track_square"][0][11]) == (
+            machine,
+            121.0,
+        )
+    starts = [
+        {record.started for record in slurm_site.records(machine)} for machine in ("first", "two")
+    ]
     assert max(map(min, starts)) < min(map(max, starts))  # they did overlap
 
     done = slurm_site.hpml("submit", "--yes", "--commits", "NEW")
@@ -73,7 +89,9 @@ def test_two_nodes_measure_at_once_under_their_machines_names(slurm_site: Site) 
 
 
 @pytest.mark.slow
-def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(slurm_site: Site) -> None:
+def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(
+    slurm_site: Site,
+) -> None:
     submit(slurm_site, "first", "--bench", "slow")
     wait_for_records(slurm_site, "first", 1)
     job = jobs(slurm_site)["first"]
@@ -87,7 +105,9 @@ def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(s
 
     def is_complete() -> bool:
         records = slurm_site.records("first")
-        return numbers(slurm_site, "first") == POINTS and all(record.is_complete for record in records)
+        return numbers(slurm_site, "first") == POINTS and all(
+            record.is_complete for record in records
+        )
 
     toy_slurm.wait_for(is_complete, "the rest", lambda: logs(slurm_site), 240)
     assert_nothing_lost(kept, slurm_site.records("first"))
@@ -120,7 +140,9 @@ def test_a_preempted_job_is_started_again_and_goes_on_where_it_stopped(
     wait_for_records(slurm_site, "first", 2)
     urgent = ["sbatch", "-p", "urgent", "-o", "/dev/null", "--wrap", "sleep 2"]
     subprocess.run(urgent, env={**os.environ, **slurm.env}, check=True, capture_output=True)
-    toy_slurm.wait_for(lambda: jobs(slurm_site)["first"]["state"] == "pending", "preemption", slurm.log)
+    toy_slurm.wait_for(
+        lambda: jobs(slurm_site)["first"]["state"] == "pending", "preemption", slurm.log
+    )
     kept = len(slurm_site.records("first"))
     found = wait_for_state(slurm_site, "first", "done", "failed", "lost")
     assert (found["state"], found["attempts"]) == ("done", 2), logs(slurm_site)
@@ -140,13 +162,15 @@ def test_a_requeued_job_goes_on_where_it_stopped(slurm_site: Site, slurm: toy_sl
 
 @pytest.mark.slow
 def test_a_job_whose_time_is_nearly_up_stops_by_itself_and_goes_on_later(slurm_site: Site) -> None:
-    # Of 3 minutes, the warning 60 s before the end comes after 120 s, or, as Slurm looks once a minute, after 60 s.
-    # 12 points take 12 · 12 = 144 s, so one start is not enough.
+    # Of 3 minutes, the warning 60 s before the end comes after 120 s, or, as Slurm looks once a
+    # minute, after 60 s. 12 points take 12 · 12 = 144 s, so one start is not enough.
     source = (slurm_site.project.path / "slow.py").read_text()
     assert '"0.3"' in source
     slurm_site.project.write("slow.py", source.replace('"0.3"', '"12"'))
     slurm_site.project.commit("slower")
-    slurm_site.cluster("version: 1\ntargets:\n  - {name: first, partition: a, hours: 0.05, warning: 60}\n")
+    slurm_site.cluster(
+        "version: 1\ntargets:\n  - {name: first, partition: a, hours: 0.05, warning: 60}\n"
+    )
     submit(slurm_site)
     found = wait_for_state(slurm_site, "first", "done", "failed", "lost")
     assert found["state"] == "done", logs(slurm_site)
@@ -155,12 +179,18 @@ def test_a_job_whose_time_is_nearly_up_stops_by_itself_and_goes_on_later(slurm_s
 
 
 @pytest.mark.slow
-def test_a_node_that_dies_and_comes_back_finishes_its_job(slurm_site: Site, slurm: toy_slurm.Slurm) -> None:
+def test_a_node_that_dies_and_comes_back_finishes_its_job(
+    slurm_site: Site, slurm: toy_slurm.Slurm
+) -> None:
     submit(slurm_site, "second")
     wait_for_records(slurm_site, "two", 2)
     slurm.kill_node("n2")
     kept = len(slurm_site.records("two"))
-    toy_slurm.wait_for(lambda: "down" in slurm.ask("sinfo", "-h", "-p", "b", "-o", "%t"), "n2 to be down", slurm.log)
+    toy_slurm.wait_for(
+        lambda: "down" in slurm.ask("sinfo", "-h", "-p", "b", "-o", "%t"),
+        "n2 to be down",
+        slurm.log,
+    )
     assert jobs(slurm_site)["second"]["state"] == "pending"
     slurm.start_node("n2")
     found = wait_for_state(slurm_site, "second", "done", "failed", "lost")

@@ -20,8 +20,17 @@ def repository(tmp_path: Path) -> tuple[Path, list[str]]:
     """Four commits on main, the newest first."""
 
     def git(*words: str) -> str:
-        who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
-        done = subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        who = [
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@example.invalid",
+            "-c",
+            "commit.gpgsign=false",
+        ]
+        done = subprocess.run(
+            ["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
         return done.stdout
 
     git("init", "-q", "-b", "main", ".")
@@ -30,7 +39,9 @@ def repository(tmp_path: Path) -> tuple[Path, list[str]]:
     return tmp_path, git("rev-list", "main").split()
 
 
-def test_commits_are_the_newest_all_the_new_ones_or_a_range(repository: tuple[Path, list[str]]) -> None:
+def test_commits_are_the_newest_all_the_new_ones_or_a_range(
+    repository: tuple[Path, list[str]],
+) -> None:
     root, commits = repository
 
     def wanted(spec: str, measured: list[str]) -> list[str]:
@@ -38,7 +49,8 @@ def test_commits_are_the_newest_all_the_new_ones_or_a_range(repository: tuple[Pa
 
     assert wanted("", []) == commits[:1]
     assert wanted("ALL", [commits[1][:8]]) == commits
-    # the machine has measured the second newest: only the newest is new to it, older ones it passed over
+    # the machine has measured the second newest: only the newest is new to it, older ones it passed
+    # over
     assert wanted("NEW", [commits[1][:8]]) == commits[:1]
     assert wanted("NEW", []) == commits
     assert wanted("main~3..main~1", []) == commits[1:3]
@@ -48,7 +60,12 @@ def test_commits_are_the_newest_all_the_new_ones_or_a_range(repository: tuple[Pa
 
 
 def test_a_machine_has_measured_what_it_has_files_of(tmp_path: Path) -> None:
-    for name in ("a/01234567-env.json", "a/machine.json", "a/records/4567cdef0123.jsonl", "b/89abcdef-env.json"):
+    for name in (
+        "a/01234567-env.json",
+        "a/machine.json",
+        "a/records/4567cdef0123.jsonl",
+        "b/89abcdef-env.json",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
     assert measured_commits(tmp_path, "a") == {"01234567", "4567cdef"}
@@ -67,21 +84,43 @@ def test_the_script_asks_slurm_for_what_the_target_says(tmp_path: Path) -> None:
         python=Python(modules=["cuda/13.0"], venv="envs/torch"),
         options={"mem": "100G", "exclusive": True},
     )
-    lines = script(target, RunRequest(str(tmp_path), str(tmp_path / "results")), tmp_path / "jobs" / "one").splitlines()
-    wanted = {"partition=gpu", "constraint=h100", "account=proj", "gpus-per-node=8", "time=90", "mem=100G"}
-    wanted |= {"exclusive", "requeue", "dependency=singleton", "job-name=hpml-h100-x8", "signal=USR2@90"}
+    lines = script(
+        target, RunRequest(str(tmp_path), str(tmp_path / "results")), tmp_path / "jobs" / "one"
+    ).splitlines()
+    wanted = {
+        "partition=gpu",
+        "constraint=h100",
+        "account=proj",
+        "gpus-per-node=8",
+        "time=90",
+        "mem=100G",
+    }
+    wanted |= {
+        "exclusive",
+        "requeue",
+        "dependency=singleton",
+        "job-name=hpml-h100-x8",
+        "signal=USR2@90",
+    }
     assert {f"#SBATCH --{option}" for option in wanted} <= set(lines)
     assert f"#SBATCH --chdir={tmp_path}" in lines
-    assert "module load cuda/13.0 || { echo 'hpml: failed: module load cuda/13.0' >&2; exit 1; }" in lines
-    assert any(f"{tmp_path}/envs/torch/bin/python -u -m submitit.core._submit" in line for line in lines)
+    assert (
+        "module load cuda/13.0 || { echo 'hpml: failed: module load cuda/13.0' >&2; exit 1; }"
+        in lines
+    )
+    assert any(
+        f"{tmp_path}/envs/torch/bin/python -u -m submitit.core._submit" in line for line in lines
+    )
 
 
 def test_a_container_sees_the_project_the_jobs_and_the_gpus(tmp_path: Path) -> None:
     target = Target("a100", gpus=1, python=Python(container="hpml.sif"))
-    text = script(target, RunRequest(str(tmp_path), str(tmp_path / "results")), Path("/shared/jobs/one"))
+    text = script(
+        target, RunRequest(str(tmp_path), str(tmp_path / "results")), Path("/shared/jobs/one")
+    )
     assert (
-        f"apptainer exec --nv --bind {tmp_path} --bind /shared/jobs --pwd {tmp_path} {tmp_path}/hpml.sif python3 -u"
-        in text
+        f"apptainer exec --nv --bind {tmp_path} --bind /shared/jobs --pwd {tmp_path}"
+        f" {tmp_path}/hpml.sif python3 -u" in text
     )
 
 
@@ -106,12 +145,19 @@ def test_a_dry_run_prints_the_scripts_and_submits_nothing(site: Site) -> None:
     ],
 )
 def test_the_profile_is_core_unless_another_is_named(
-    site: Site, monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...], variable: str, in_registry: str, chosen: str
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    named: tuple[str, ...],
+    variable: str,
+    in_registry: str,
+    chosen: str,
 ) -> None:
     registry = site.project.path / "registry.yaml"
     entry = f"{{name: slow, path: slow.py, profiles: {{{in_registry}: {{}}}}}}"
     registry.write_text(f"version: 1\nplugins:\n  - {entry}\n")
-    site.cluster("version: 1\ntargets:\n  - {name: h100, partition: p}\n  - {name: desk, executor: local}\n")
+    site.cluster(
+        "version: 1\ntargets:\n  - {name: h100, partition: p}\n  - {name: desk, executor: local}\n"
+    )
     monkeypatch.setenv("HPML_PROFILE", variable)
     done = CliRunner().invoke(submit, ["--dry-run", *named, "h100", "desk"], obj=Settings(registry))
     assert done.exit_code == 0, done.output

@@ -31,7 +31,9 @@ def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_othe
     ]
 
 
-def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first, second, other = Gpu("H200", 1, "GPU-a"), Gpu("H200", 1), Gpu("L4", 1, "GPU-c")
     node = SimpleNamespace(gpus=(first, second), slices=(), problem="")
     monkeypatch.setattr(side_by_side, "read_gpus", lambda: node)
@@ -49,7 +51,9 @@ def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(monkeypat
 
 def test_each_mig_device_has_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     card, whole = Gpu("A100", uuid="GPU-a", mig=True), Gpu("A100", uuid="GPU-b", mig=False)
-    slices = [Gpu("A100 MIG 1g.5gb", uuid=uuid, mig=True, board="GPU-a") for uuid in ("MIG-1", "MIG-2")]
+    slices = [
+        Gpu("A100 MIG 1g.5gb", uuid=uuid, mig=True, board="GPU-a") for uuid in ("MIG-1", "MIG-2")
+    ]
     found = SimpleNamespace(gpus=(card,), slices=tuple(slices), problem="")
     monkeypatch.setattr(side_by_side, "read_gpus", lambda: found)
     assert gpus_side_by_side({}) == ["MIG-1", "MIG-2"]
@@ -66,8 +70,10 @@ def test_a_queue_that_died_is_named_with_its_part_and_its_reason(tmp_path: Path)
     assert job._outcome(queues, [0, 2]) == (2, "")
     assert job._outcome(queues, [0, 1]) == (
         1,
-        "queue-1 (GPU GPU-b, part 2 of 2 of the benchmarks of 1 commit) ended with status 1: no such profile; "
-        "what it measured and the other 1 queues' results are kept",
+        (
+            "queue-1 (GPU GPU-b, part 2 of 2 of the benchmarks of 1 commit) ended with status 1: no"
+            " such profile; what it measured and the other 1 queues' results are kept"
+        ),
     )
     assert "was ended by SIGKILL" in job._outcome(queues, [-signal.SIGKILL, 0])[1]
     assert job._outcome(queues, [-signal.SIGTERM] * 2) == (-signal.SIGTERM, "")

@@ -54,22 +54,33 @@ def test_two_nodes_reduce_together_and_who_fails_is_named(slurm_site: Site) -> N
     slurm_site.project.write("hpml_plugins/plugins/across.py", ACROSS)
     slurm_site.project.write("registry.yaml", REGISTRY)
     slurm_site.project.commit("across")
-    slurm_site.cluster("version: 1\ntargets:\n  - {name: pair, partition: all, nodes: 2, hours: 1}\n")
+    slurm_site.cluster(
+        "version: 1\ntargets:\n  - {name: pair, partition: all, nodes: 2, hours: 1}\n"
+    )
     submit(slurm_site, "--bench", "across", "--bench", "nodes_gloo")
     found = wait_for_state(slurm_site, "pair", "done", "failed", "lost")
     assert found["reason"] == "some points failed; their Records say why", logs(slurm_site)
-    records = {(record.benchmark, *record.params.values()): record for record in slurm_site.records("pair")}
+    records = {
+        (record.benchmark, *record.params.values()): record for record in slurm_site.records("pair")
+    }
     across, wrong = records["across", False], records["across", True]
-    assert (across.status, across.metrics["nodes"].round_medians) == ("ok", [2.0] * 3), across.reason + across.output
+    assert (across.status, across.metrics["nodes"].round_medians) == ("ok", [2.0] * 3), (
+        across.reason + across.output
+    )
     line = 'across.py:11: raise ValueError("on the second node")'
-    assert (wrong.status, wrong.reason) == ("failed", f"rank 1: ValueError: on the second node ({line})")
+    assert (wrong.status, wrong.reason) == (
+        "failed",
+        f"rank 1: ValueError: on the second node ({line})",
+    )
     reduced = records["allreduce_nodes_gloo", "1KiB", 2]
     assert reduced.status == "ok", reduced.reason + reduced.output
     time, bus = (reduced.metrics[name].samples[0] for name in ("time", "bus_bandwidth"))
     assert bus == pytest.approx(1024 / time * 2 * (2 - 1) / 2)  # nccl-tests: S/t · 2 (n − 1)/n
     trained = records["scaling_ddp_nodes_gloo", 2, 32, "weak"]
     assert trained.status == "ok", trained.reason + trained.output
-    assert any(check.startswith("DDP's gradient is the mean of the ranks' own") for check in trained.checks)
+    assert any(
+        check.startswith("DDP's gradient is the mean of the ranks' own") for check in trained.checks
+    )
     speedup, efficiency = (trained.metrics[name].samples[0] for name in ("speedup", "efficiency"))
     assert speedup == pytest.approx(2 * efficiency)  # over two ranks
     lacking = records["allreduce_nodes_gloo", "1KiB", 4]
@@ -79,7 +90,9 @@ def test_two_nodes_reduce_together_and_who_fails_is_named(slurm_site: Site) -> N
     )
 
 
-def test_without_slurm_there_is_one_node_and_more_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_slurm_there_is_one_node_and_more_are_refused(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SLURM_JOB_NUM_NODES", raising=False)
     bench = Bench(node, {})
     assert bench.nodes == 1

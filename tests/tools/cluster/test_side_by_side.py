@@ -1,4 +1,5 @@
-"""A queue for each GPU, as processes: where there is no GPU, HPML_QUEUES says what each is to see."""
+"""A queue for each GPU, as processes: where there is no GPU, HPML_QUEUES says what each is to
+see."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ PLUGIN = """
     def hpml_benchmarks():
         metrics = [Metric("gpu", "1", "lower"), Metric("square", "1", "lower")]
         return [Benchmark(f"b{size}", measure, metrics, grid={"number": list(range(size))}) for size in (1, 2, 3)]
-"""
+"""  # noqa: E501
 REGISTRY = """
 version: 1
 plugins:
@@ -66,7 +67,14 @@ def stored(site: Site) -> list[Path]:
 
 
 #: 3 points → the first queue; 2 and 1 → the second
-WANTED = {("b3", 0): 1.0, ("b3", 1): 1.0, ("b3", 2): 1.0, ("b2", 0): 2.0, ("b2", 1): 2.0, ("b1", 0): 2.0}
+WANTED = {
+    ("b3", 0): 1.0,
+    ("b3", 1): 1.0,
+    ("b3", 2): 1.0,
+    ("b2", 0): 2.0,
+    ("b2", 1): 2.0,
+    ("b1", 0): 2.0,
+}
 
 
 def test_two_queues_measure_a_part_each_and_their_results_are_one(pair: Site) -> None:
@@ -93,7 +101,12 @@ def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> N
     command = [sys.executable, "-m", "hpml_plugins", "submit", "--yes"]
     env = {**os.environ, **pair.env, "TOY_SECONDS": "2", "HOME": str(pair.project.home)}
     with subprocess.Popen(
-        command, cwd=pair.project.path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=pair.project.path,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as run:
         queued = f"{pair.project.path}/cluster-jobs"
 
@@ -101,7 +114,10 @@ def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> N
             lines = command_lines().items()
             return [pid for pid, line in lines if queued in line and "queue-1-commits" in line]
 
-        wait_for(lambda: list(pair.project.path.glob("cluster-jobs/*/queue-1/toy-x1/records/*")), "its first record")
+        wait_for(
+            lambda: list(pair.project.path.glob("cluster-jobs/*/queue-1/toy-x1/records/*")),
+            "its first record",
+        )
         for pid in second():
             os.kill(pid, signal.SIGKILL)
         assert run.wait(120) == 1
@@ -109,7 +125,9 @@ def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> N
         said = run.stderr.read()
     assert "queue-1 (GPU 2, part 2 of 2 of the benchmarks of 1 commit) was ended by SIGKILL" in said
     kept = values(pair)
-    assert {key: gpu for key, gpu in kept.items() if gpu == 1} == {key: gpu for key, gpu in WANTED.items() if gpu == 1}
+    assert {key: gpu for key, gpu in kept.items() if gpu == 1} == {
+        key: gpu for key, gpu in WANTED.items() if gpu == 1
+    }
     assert 1 <= sum(gpu == 2 for gpu in kept.values()) < 3  # what the dead one had measured
 
     done = pair.hpml("submit", "--yes", "--skip-existing")

@@ -62,12 +62,19 @@ def test_a_local_job_is_lost_when_its_process_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "state"), [("paused", "pending"), ("stopped", "failed"), ("cancelled", "cancelled"), ("done", "done")]
+    ("phase", "state"),
+    [("paused", "pending"), ("stopped", "failed"), ("cancelled", "cancelled"), ("done", "done")],
 )
-def test_only_a_paused_job_waits_to_be_started_again(tmp_path: Path, phase: Any, state: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()", "submitit", str(tmp_path)], stdin=subprocess.PIPE) as alive:
+def test_only_a_paused_job_waits_to_be_started_again(
+    tmp_path: Path, phase: Any, state: str
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()", "submitit", str(tmp_path)], stdin=subprocess.PIPE
+    ) as alive:
         write_file(tmp_path, JobState(phase, "here", 1, "why"))
-        job = describe_job(tmp_path, JobOrder("t", "m", "local", socket.gethostname(), id=str(alive.pid)), None)
+        job = describe_job(
+            tmp_path, JobOrder("t", "m", "local", socket.gethostname(), id=str(alive.pid)), None
+        )
         assert (job.state, job.reason) == (state, "why")
         alive.kill()
 
@@ -83,5 +90,7 @@ def test_what_was_never_taken_says_why_and_foreign_folders_do_not_hinder(tmp_pat
 def test_progress_is_the_last_share_that_asv_told(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert read_progress(log) is None
-    log.write_text("· Discovering\n[ 0.00%] · For p\n[12.50%] ··· a 1s\n[ 62.50%] ··· b\nnot [99.00%]\n")
+    log.write_text(
+        "· Discovering\n[ 0.00%] · For p\n[12.50%] ··· a 1s\n[ 62.50%] ··· b\nnot [99.00%]\n"
+    )
     assert read_progress(log) == 0.625

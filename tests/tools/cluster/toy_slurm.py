@@ -1,4 +1,5 @@
-"""A real Slurm on this machine: munged, slurmctld and a slurmd a node, each on a port of its own, in one folder."""
+"""A real Slurm on this machine: munged, slurmctld and a slurmd a node, each on a port of its own,
+in one folder."""
 
 from __future__ import annotations
 
@@ -94,21 +95,31 @@ class Slurm:
         for name in ("state", "munge", *(f"spool-{node}" for node in self.nodes)):
             (self.folder / name).mkdir(mode=0o755)
         nodes = "\n".join(
-            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1 RealMemory=500 Feature=f{node}"
+            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1"
+            f" RealMemory=500 Feature=f{node}"
             for node, port in zip(self.nodes, ports, strict=True)
         )
         text = _CONF.format(
-            folder=self.folder, host=f"{host}(127.0.0.1)", ctld=ctld, nodes=nodes, names=",".join(self.nodes)
+            folder=self.folder,
+            host=f"{host}(127.0.0.1)",
+            ctld=ctld,
+            nodes=nodes,
+            names=",".join(self.nodes),
         )
         (self.folder / "slurm.conf").write_text(text)
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         self._spawn(
-            "munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket",
-            f"--pid-file={self.folder}/munge/munged.pid", f"--seed-file={self.folder}/munge/seed",
+            "munged",
+            "--foreground",
+            "--force",
+            f"--key-file={key}",
+            f"--socket={self.folder}/munge.socket",
+            f"--pid-file={self.folder}/munge/munged.pid",
+            f"--seed-file={self.folder}/munge/seed",
             f"--log-file={self.folder}/munge/munged.log",
-        )  # fmt: skip
+        )
         wait_for(lambda: (self.folder / "munge.socket").exists(), "munged's socket")
         self._spawn("slurmctld", "-D")
         for node in self.nodes:
@@ -124,16 +135,20 @@ class Slurm:
         self.processes[node].kill()
         self.processes[node].wait()
         stepds = [
-            pid for pid, words in command_lines().items() if words.startswith("slurmstepd") and self.runs_on(pid, node)
+            pid
+            for pid, words in command_lines().items()
+            if words.startswith("slurmstepd") and self.runs_on(pid, node)
         ]
         children = [child for stepd in stepds for child in descendants(stepd)]
-        for pid in dict.fromkeys([*stepds, *below, *children]):  # a slurmstepd that outlives its job reports its end
+        # a slurmstepd that outlives its job reports its end
+        for pid in dict.fromkeys([*stepds, *below, *children]):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def runs_on(self, pid: int, node: str) -> bool:
         return any(
-            b"SLURMD_NODENAME=" + node.encode() in environment(child).split(b"\0") for child in (pid, *descendants(pid))
+            b"SLURMD_NODENAME=" + node.encode() in environment(child).split(b"\0")
+            for child in (pid, *descendants(pid))
         )
 
     def states(self) -> list[str]:
@@ -141,7 +156,9 @@ class Slurm:
 
     def ask(self, *command: str) -> str:
         """A command's output, "" while it fails."""
-        done = subprocess.run(command, env={**os.environ, **self.env}, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env={**os.environ, **self.env}, capture_output=True, text=True, check=False
+        )
         return done.stdout if done.returncode == 0 else ""
 
     def stop(self) -> None:
@@ -153,19 +170,31 @@ class Slurm:
             process.wait()
 
     def log(self) -> str:
-        logs = [self.folder / "slurmctld.log", *self.folder.glob("slurmd-*.log"), *self.folder.glob("*.err")]
-        return "\n".join(f"{path.name}: " + path.read_text()[-1500:] for path in logs if path.exists())
+        logs = [
+            self.folder / "slurmctld.log",
+            *self.folder.glob("slurmd-*.log"),
+            *self.folder.glob("*.err"),
+        ]
+        return "\n".join(
+            f"{path.name}: " + path.read_text()[-1500:] for path in logs if path.exists()
+        )
 
     def _spawn(self, program: str, *args: str, name: str = "") -> None:
         with (self.folder / f"{name or program}.err").open("ab") as log:
             self.processes[name or program] = subprocess.Popen(
-                [str(find(program)), *args], env={**os.environ, **self.env}, stdout=log, stderr=log,
+                [str(find(program)), *args],
+                env={**os.environ, **self.env},
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
 
-def wait_for(what: Callable[[], object], name: str, log: Callable[[], str] = str, patience: float = 120.0) -> None:
-    """Wait until something is so. Long, because a busy machine takes its time; it is left as soon as it is so."""
+def wait_for(
+    what: Callable[[], object], name: str, log: Callable[[], str] = str, patience: float = 120.0
+) -> None:
+    """Wait until something is so. Long, because a busy machine takes its time; it is left as soon
+    as it is so."""
     deadline = time.monotonic() + patience
     while not what():
         if time.monotonic() > deadline:
@@ -178,7 +207,9 @@ def command_lines() -> dict[int, str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(entry.name)] = (
+                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
     return found
 
 

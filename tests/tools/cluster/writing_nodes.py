@@ -1,4 +1,5 @@
-"""Processes that write into one results folder as nodes do, through asv's own classes, and tell what they finished."""
+"""Processes that write into one results folder as nodes do, through asv's own classes, and tell
+what they finished."""
 
 from __future__ import annotations
 
@@ -36,7 +37,14 @@ def benchmark(name: str) -> str:
 
 
 def declaration(name: str) -> dict[str, object]:
-    return {"name": benchmark(name), "version": "1", "param_names": [], "params": [], "type": "track", "unit": "unit"}
+    return {
+        "name": benchmark(name),
+        "version": "1",
+        "param_names": [],
+        "params": [],
+        "type": "track",
+        "unit": "unit",
+    }
 
 
 def results_of(machine: str) -> Results:
@@ -94,7 +102,8 @@ class Outcome:
 
 
 def run(folder: Path, *, machines: int, rounds: int, kills: int, seed: int) -> Outcome:
-    """Let machines write at once, kill writers at random moments and start them again, then look for what is lost."""
+    """Let machines write at once, kill writers at random moments and start them again, then look
+    for what is lost."""
     rng = random.Random(seed)
     results = folder / "results"
     names = [f"m{number}" for number in range(machines)]
@@ -102,7 +111,9 @@ def run(folder: Path, *, machines: int, rounds: int, kills: int, seed: int) -> O
     processes = {}
 
     def start(name: str) -> None:
-        processes[name] = fork.Process(target=live, args=(results, name, folder / f"{name}.told", rounds))
+        processes[name] = fork.Process(
+            target=live, args=(results, name, folder / f"{name}.told", rounds)
+        )
         processes[name].start()
 
     for name in names:
@@ -132,7 +143,10 @@ def lost(folder: Path, names: list[str], rounds: int) -> list[str]:
         if len(told) != rounds:
             missing.append(f"{name}: ended after {len(told)} of {rounds} rounds")
         damage: list[str] = []
-        records = {record.benchmark for record in read_file(record_file(results, name, COMMIT), damage.append)}
+        records = {
+            record.benchmark
+            for record in read_file(record_file(results, name, COMMIT), damage.append)
+        }
         (path,) = results.glob(f"{name}/*-env.json")
         stored = Results.load(str(path), machine_name=name)
         for number in told:

@@ -46,15 +46,18 @@ def test_a_node_without_gpu_has_none_of_these() -> None:
 
 def test_torch_without_cuda_beside_a_gpu() -> None:
     (text,) = found(node(), TorchFacts("2.15.0", ""))
-    assert text == (
-        "broken torch build: torch 2.15.0 is built without CUDA, and this node has NVIDIA H200 / "
+    assert (
+        text == "broken torch build: torch 2.15.0 is built without CUDA, and this node has NVIDIA"
+        " H200 / "
         "install a torch built for CUDA 13.2 or older"
     )
 
 
 def test_a_driver_older_than_the_runtime() -> None:
     (text,) = found(node(cuda="12.4", driver="550.54"))
-    assert "broken driver: driver 550.54 knows CUDA 12.4, torch 2.15.0 is built for CUDA 13.2" in text
+    assert (
+        "broken driver: driver 550.54 knows CUDA 12.4, torch 2.15.0 is built for CUDA 13.2" in text
+    )
     assert "a torch built for CUDA 12" in text
     assert found(node(cuda="13.0")) == []  # minor version compatibility
 
@@ -68,11 +71,14 @@ def test_a_driver_older_than_the_runtime() -> None:
         ("Tesla V100-SXM2-16GB", "7.0", "cu126"),
     ],
 )
-def test_a_card_too_old_for_the_build_names_one_that_has_it(name: str, capability: str, fix: str) -> None:
+def test_a_card_too_old_for_the_build_names_one_that_has_it(
+    name: str, capability: str, fix: str
+) -> None:
     card = Gpu(name, capability=capability)
     (text,) = found(node(card, card))
     assert text.startswith(
-        f"broken {name}: compute capability {capability}, and torch 2.15.0 (CUDA 13.2) has code for 7.5"
+        f"broken {name}: compute capability {capability}, and torch 2.15.0 (CUDA 13.2) has code"
+        " for 7.5"
     )
     assert fix in text
     older = TorchFacts("2.14.0", "12.6", ["sm_37", "sm_50", "sm_60", "sm_70", "sm_90"], True)
@@ -98,7 +104,9 @@ def test_a_small_shared_memory() -> None:
 
 def test_mig() -> None:
     (text,) = found(node(Gpu("NVIDIA H200 MIG 1g.18gb", capability="9.0", mig=True, board="GPU-1")))
-    assert "MIG is on: the MIG device NVIDIA H200 MIG 1g.18gb is measured, not the whole card" in text
+    assert (
+        "MIG is on: the MIG device NVIDIA H200 MIG 1g.18gb is measured, not the whole card" in text
+    )
 
 
 def test_somebody_else_on_the_card_is_named_with_memory_and_utilisation() -> None:
@@ -125,7 +133,10 @@ def test_root_is_never_refused_the_counters(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_only_publishing_needs_is_missing_and_what_measuring_needs_is_broken() -> None:
     absent = "ModuleNotFoundError: No module named 'x'"
-    assert [failed_library(name, absent).state for name in ("matplotlib", "fvcore")] == ["missing", "broken"]
+    assert [failed_library(name, absent).state for name in ("matplotlib", "fvcore")] == [
+        "missing",
+        "broken",
+    ]
     assert failed_library("matplotlib", "ImportError: libfreetype").state == "broken"
 
 
@@ -139,7 +150,9 @@ def test_a_library_that_raises_or_crashes_is_a_finding_and_the_others_are_checke
     ):
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = [finding for finding, _ in check_libraries(["raises_here", "crashes_here", "works_here"])]
+    found = [
+        finding for finding, _ in check_libraries(["raises_here", "crashes_here", "works_here"])
+    ]
     assert [(each.subject, each.state, each.what) for each in found] == [
         ("raises_here", "broken", "OSError: no such library"),
         ("crashes_here", "broken", "exit status -11"),
@@ -151,8 +164,10 @@ def test_memory_that_fails_is_said_and_corrected_errors_are_no_fault() -> None:
     assert found(node(), health=[GpuHealth("NVIDIA H200", corrected=9)]) == []
     (text,) = found(node(), health=[GpuHealth("NVIDIA H200", uncorrected=2, remap_pending=True)])
     assert text.startswith(
-        "warning GPU memory: the NVIDIA H200 had 2 errors that ECC could not correct since the driver was loaded, and "
-        "rows wait to be replaced / nvidia-smi --gpu-reset"
+        "warning GPU memory: the NVIDIA H200 had 2 errors that ECC could not correct since the"
+        " driver was loaded, and rows wait to be replaced / nvidia-smi --gpu-reset"
     )
     (text,) = found(node(), health=[GpuHealth("NVIDIA H200", remap_failed=True)])
-    assert text.startswith("broken GPU memory: the NVIDIA H200 has a failing row of memory and none left")
+    assert text.startswith(
+        "broken GPU memory: the NVIDIA H200 has a failing row of memory and none left"
+    )

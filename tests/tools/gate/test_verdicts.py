@@ -1,4 +1,5 @@
-"""Verdicts of the gate on simulated rounds: how often equal code is refused, and how often a slow-down is found."""
+"""Verdicts of the gate on simulated rounds: how often equal code is refused, and how often a
+slow-down is found."""
 
 from __future__ import annotations
 
@@ -32,24 +33,42 @@ def one_round(
     metrics = {"time": MetricSamples(unit, direction, [value], info)}  # type: ignore[arg-type]
     metrics |= {name: MetricSamples("B", "lower", [each]) for name, each in more.items()}
     return Record(
-        benchmark="step", plugin="p", version="1", params={"point": point}, status="ok", metrics=metrics,
-        started=100.0 * side + number, machine="m", commit=f"{side}" * 40, run="r", node={"boot": "b"},
-        source={"sha256": "same", "package": f"{side}"}, conditions={"other_cpus": 2.0, "cores": 2.0},
-    )  # fmt: skip
+        benchmark="step",
+        plugin="p",
+        version="1",
+        params={"point": point},
+        status="ok",
+        metrics=metrics,
+        started=100.0 * side + number,
+        machine="m",
+        commit=f"{side}" * 40,
+        run="r",
+        node={"boot": "b"},
+        source={"sha256": "same", "package": f"{side}"},
+        conditions={"other_cpus": 2.0, "cores": 2.0},
+    )
 
 
 Sides = tuple[list[Record], list[Record]]
 
 
 def draw(
-    random: Generator, slower: float, sigma: float, counts: Sequence[int], before: Sequence[Sides] = (), **more: str
+    random: Generator,
+    slower: float,
+    sigma: float,
+    counts: Sequence[int],
+    before: Sequence[Sides] = (),
+    **more: str,
 ) -> list[Sides]:
-    """Rounds of each point, continued from `before` up to `counts`. The first point is slower at head."""
+    """Rounds of each point, continued from `before` up to `counts`. The first point is slower at
+    head."""
     found = []
     for point, count in enumerate(counts):
         sides: Sides = (list(before[point][0]), list(before[point][1])) if before else ([], [])
         for side, rounds in enumerate(sides):
-            level = (1 + slower * (side and point == 0)) ** (-1 if more.get("direction") == "higher" else 1)
+            level = (1 + slower * (side and point == 0)) ** (
+                -1 if more.get("direction") == "higher" else 1
+            )
             for number in range(len(rounds), count):
                 value = level * math.exp(random.normal(0, sigma))
                 rounds.append(one_round(value, 1000 * point + number, side, point=point, **more))  # type: ignore[arg-type]
@@ -58,7 +77,10 @@ def draw(
 
 
 def verdicts(points: Sequence[Sides]) -> list[GatedValue]:
-    return judge([(f"point={number}", sides) for number, sides in enumerate(points)], [{"time": BUDGET}] * len(points))
+    return judge(
+        [(f"point={number}", sides) for number, sides in enumerate(points)],
+        [{"time": BUDGET}] * len(points),
+    )
 
 
 def simulate(
@@ -104,7 +126,10 @@ def test_worse_is_worse_in_either_direction(direction: str) -> None:
 
 def test_what_is_counted_needs_one_round_and_one_byte_more_is_judged_exactly() -> None:
     base, head = (
-        [one_round(1.0 + number / 1e4, number, side, size=1000.0 + 100 * side) for number in range(3)]
+        [
+            one_round(1.0 + number / 1e4, number, side, size=1000.0 + 100 * side)
+            for number in range(3)
+        ]
         for side in (0, 1)
     )
     gate = Gate([*base, *head])
@@ -122,7 +147,9 @@ def test_budgets_are_of_all_of_a_benchmark_or_of_a_metric() -> None:
     metrics = [Metric("time", "s", "lower"), Metric("size", "B", "lower")]
     step = Declared(PluginSource("p", path="p.py"), "step", "1", {}, 1.0, metrics)
     budgets.refuse_unknown([step])
-    with pytest.raises(UsageError, match=r"no benchmark or metric 'step.sise'; did you mean 'step.size'\?"):
+    with pytest.raises(
+        UsageError, match=r"no benchmark or metric 'step.sise'; did you mean 'step.size'\?"
+    ):
         Budgets(["step.sise=3"]).refuse_unknown([step])
     for wrong in ("", "x", "-3", "0", "nan", "a=b", "inf"):
         with pytest.raises(UsageError, match="is not PERCENT or NAME=PERCENT"):
@@ -136,8 +163,12 @@ def test_the_registry_names_budgets_and_the_command_line_overrides_one_of_the_sa
     ]
     record = one_round(1.0, 1, 0, size=3.0)
     assert Budgets([], entries).of(record) == pytest.approx({"time": 0.05, "size": 0.01})
-    assert Budgets(["7", "step=2"], entries).of(record) == pytest.approx({"time": 0.02, "size": 0.01})
-    assert Budgets(["step.size=3"], entries).of(record) == pytest.approx({"time": 0.05, "size": 0.03})
+    assert Budgets(["7", "step=2"], entries).of(record) == pytest.approx(
+        {"time": 0.02, "size": 0.01}
+    )
+    assert Budgets(["step.size=3"], entries).of(record) == pytest.approx(
+        {"time": 0.05, "size": 0.03}
+    )
     other = replace(record, benchmark="other")
     assert Budgets(["7"], entries).of(other) == pytest.approx({"time": 0.08, "size": 0.08})
     Budgets([], entries).refuse_unknown([])  # the host has held it against its plugin
@@ -146,8 +177,16 @@ def test_the_registry_names_budgets_and_the_command_line_overrides_one_of_the_sa
 def test_the_comment_shows_what_changed_and_text_of_the_code_as_text() -> None:
     values = simulate(np.random.default_rng(2), 0.3, sigma=0.01, count=6, points=3)
     card = Gpu(name="NVIDIA H200", memory=141e9)
-    node = Node(os="L", arch="x", cpu="C", num_cpu=1, ram=1.0, python="3", gpus=(card, card), driver="580")
-    result = GateResult(Commits("a" * 40, "b" * 40, uncommitted=False), node, "h200-x2", values, again="hpml gate main")
+    node = Node(
+        os="L", arch="x", cpu="C", num_cpu=1, ram=1.0, python="3", gpus=(card, card), driver="580"
+    )
+    result = GateResult(
+        Commits("a" * 40, "b" * 40, uncommitted=False),
+        node,
+        "h200-x2",
+        values,
+        again="hpml gate main",
+    )
     result.broken, result.left_out, result.rounds, result.most = (
         ["step <img src=x>: @team [x](y)"],
         {"needs 4 GPUs": 2},
@@ -156,7 +195,9 @@ def test_the_comment_shows_what_changed_and_text_of_the_code_as_text() -> None:
     )
     result.page = "https://example.invalid/site"
     text = as_comment(result)
-    assert text.startswith("### Benchmarks refused: 1 slower beyond the budget, 1 broken, 2 within the budget\n")
+    assert text.startswith(
+        "### Benchmarks refused: 1 slower beyond the budget, 1 broken, 2 within the budget\n"
+    )
     assert "`bbbbbbbb` against `aaaaaaaa`" in text and "2 × NVIDIA H200, driver 580" in text
     assert text.count("\n| step | point=") == 1 and "| point=0 |" in text
     assert "Broken: step \\<img src=x\\>: \\@team \\[x\\](y)" in text
@@ -174,7 +215,8 @@ def test_no_value_passes_and_says_so() -> None:
 
 def test_a_count_that_rises_from_zero_is_refused_whatever_the_budget() -> None:
     base, head = (
-        [one_round(1.0 + number / 1e4, number, side, size=5.0 * side) for number in range(3)] for side in (0, 1)
+        [one_round(1.0 + number / 1e4, number, side, size=5.0 * side) for number in range(3)]
+        for side in (0, 1)
     )
     (risen,) = judge([("", (base, head))], [{"size": 0.5}])
     assert (risen.outcome, risen.slower, risen.difference.wording("B")) == ("refused", None, "+5 B")

@@ -50,7 +50,9 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_second_init_writes_nothing_and_names_what_is_there(hpml: Hpml, tmp_path: Path, write: Write) -> None:
+def test_a_second_init_writes_nothing_and_names_what_is_there(
+    hpml: Hpml, tmp_path: Path, write: Write
+) -> None:
     repository(tmp_path)
     write("pyproject.toml", '[project]\nname = "My-Lib"\n')
     write("src/my_lib/__init__.py", "")
@@ -75,7 +77,9 @@ def test_texts_of_another_encoding_are_kept_or_named(hpml: Hpml, tmp_path: Path)
     repository(tmp_path)
     (tmp_path / ".gitignore").write_bytes("Größe".encode("latin-1"))
     assert hpml("init").returncode == 0
-    assert (tmp_path / ".gitignore").read_bytes().startswith("Größe\n/.asv/env/\n".encode("latin-1"))
+    assert (
+        (tmp_path / ".gitignore").read_bytes().startswith("Größe\n/.asv/env/\n".encode("latin-1"))
+    )
     (tmp_path / "asv.conf.json").write_bytes('{"project": "Größe"}'.encode("latin-1"))
     done = hpml("init")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
@@ -118,7 +122,9 @@ def test_a_folder_below_the_top_is_built_from_there(tmp_path: Path, write: Write
     assert "cd python && hpml gate" in (tmp_path / ".gitlab-ci.yml").read_text()
 
 
-def test_the_configuration_of_an_asv_user_keeps_its_comments_and_settings(tmp_path: Path, write: Write) -> None:
+def test_the_configuration_of_an_asv_user_keeps_its_comments_and_settings(
+    tmp_path: Path, write: Write
+) -> None:
     repository(tmp_path)
     file = write("asv.conf.json", QUICKSTART)
     before = vars(read_without_plugin(file))
@@ -146,10 +152,13 @@ def read_without_plugin(file: Path):  # type: ignore[no-untyped-def]
     return Config.load(str(file))
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ('{"version": 1, "repo": ".", "plugins": []}', [".hpml_plugins.asv"]),
-    ('{"version": 1, "repo": ".", "plugins": [".a"]}', [".hpml_plugins.asv", ".a"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"version": 1, "repo": ".", "plugins": []}', [".hpml_plugins.asv"]),
+        ('{"version": 1, "repo": ".", "plugins": [".a"]}', [".hpml_plugins.asv", ".a"]),
+    ],
+)
 def test_a_list_of_plugins_gets_one_more(write: Write, text: str, expected: list[str]) -> None:
     file = write("asv.conf.json", text)
     file.write_text(extend_configuration(file))
@@ -164,7 +173,9 @@ def test_a_configuration_that_cannot_be_extended_is_left_with_the_line_to_add(wr
         assert [path.name for path in file.parent.iterdir()] == ["asv.conf.json"]
 
 
-def test_the_package_is_the_one_that_is_named_like_the_project(tmp_path: Path, write: Write) -> None:
+def test_the_package_is_the_one_that_is_named_like_the_project(
+    tmp_path: Path, write: Write
+) -> None:
     assert find_package(tmp_path) is None
     for name in ("aaa", "tests", "docs"):
         write(f"{name}/__init__.py", "")

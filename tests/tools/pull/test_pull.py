@@ -20,21 +20,47 @@ from hpml_plugins.store import append_record, read_records, record_file
 
 COMMIT = "c" * 40
 DECLARED = {
-    "name": "step.track_time", "benchmark": "step", "metric": "time", "plugin": "theirs", "version": "1",
-    "unit": "seconds", "si_unit": "s", "direction": "lower", "param_names": ["size"], "params": [["1", "2"]],
-    "code": "", "type": "track", "timeout": 60.0,
-}  # fmt: skip
+    "name": "step.track_time",
+    "benchmark": "step",
+    "metric": "time",
+    "plugin": "theirs",
+    "version": "1",
+    "unit": "seconds",
+    "si_unit": "s",
+    "direction": "lower",
+    "param_names": ["size"],
+    "params": [["1", "2"]],
+    "code": "",
+    "type": "track",
+    "timeout": 60.0,
+}
 
 
 def record(size: int = 1, machine: str = "h200-x1", **more: object) -> Record:
     gpus = [{"name": "NVIDIA H200", "uuid": "u", "memory": 141e9}]
-    facts = {"os": "Linux 6", "arch": "x86_64", "cpu": "C", "num_cpu": 2, "ram": 1e9, "python": "3", "gpus": gpus}
+    facts = {
+        "os": "Linux 6",
+        "arch": "x86_64",
+        "cpu": "C",
+        "num_cpu": 2,
+        "ram": 1e9,
+        "python": "3",
+        "gpus": gpus,
+    }
     found = {
-        "benchmark": "step", "plugin": "theirs", "version": "1", "params": {"size": size}, "status": "ok",
+        "benchmark": "step",
+        "plugin": "theirs",
+        "version": "1",
+        "params": {"size": size},
+        "status": "ok",
         "started": 5.0 + size,
-        "metrics": {"time": MetricSamples("s", "lower", [1.0, 1.1])}, "machine": machine, "commit": COMMIT, "run": "r",
-        "environment": "node", "node": facts,
-    } | more  # fmt: skip
+        "metrics": {"time": MetricSamples("s", "lower", [1.0, 1.1])},
+        "machine": machine,
+        "commit": COMMIT,
+        "run": "r",
+        "environment": "node",
+        "node": facts,
+    } | more
     return Record(**found)  # type: ignore[arg-type]
 
 
@@ -58,7 +84,9 @@ def pull(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     monkeypatch.chdir(mine)
 
     def run(address: Path | str, *words: str, status: int = 0) -> Result:
-        done = CliRunner().invoke(group, ["pull", str(address), "--as", "lab", *words], standalone_mode=False)
+        done = CliRunner().invoke(
+            group, ["pull", str(address), "--as", "lab", *words], standalone_mode=False
+        )
         assert (done.exception, done.return_value) == (None, status), done.output
         return done
 
@@ -85,7 +113,9 @@ def test_a_folder_becomes_a_named_source_and_pulling_again_changes_nothing(
     assert not Path("results").exists()
     assert "lab.h200-x1  2 new records" in pull(theirs).output
     assert pulled() == BOTH
-    assert json.loads(Path("results/lab.h200-x1/machine.json").read_text())["machine"] == "lab.h200-x1"
+    assert (
+        json.loads(Path("results/lab.h200-x1/machine.json").read_text())["machine"] == "lab.h200-x1"
+    )
     assert "step.track_time" in json.loads(Path("results/benchmarks.json").read_text())
     assert "0 files written" in pull(theirs).output
     append_record(record_file(theirs / "results", "h200-x1", COMMIT), record(3))
@@ -108,13 +138,19 @@ def test_of_a_repository_the_newest_commit_counts_and_nothing_of_it_runs(
     hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
     hook.chmod(0o755)
     assert (
-        "results/h200-x1/machine-2.json: not a file, or larger than 268 MB; ignored" in pull(f"file://{theirs}").stderr
+        "results/h200-x1/machine-2.json: not a file, or larger than 268 MB; ignored"
+        in pull(f"file://{theirs}").stderr
     )
     assert pulled() == BOTH
     assert not marker.exists()
-    assert sorted(path.name for path in Path("results/lab.h200-x1").glob("*.json"))[-1] == "machine.json"
+    assert (
+        sorted(path.name for path in Path("results/lab.h200-x1").glob("*.json"))[-1]
+        == "machine.json"
+    )
     for address in (f"ext::touch {marker}", "--upload-pack=touch", str(tmp_path / "nowhere")):
-        done = CliRunner().invoke(group, ["pull", "--as", "lab", "--", address], standalone_mode=False)
+        done = CliRunner().invoke(
+            group, ["pull", "--as", "lab", "--", address], standalone_mode=False
+        )
         assert "git clone" in str(done.exception) and not marker.exists()
 
 
@@ -123,7 +159,9 @@ def test_of_several_folders_of_results_the_topmost_counts_and_a_bare_repository_
 ) -> None:
     for name in ("docs/example/results/h200-x1", "results/my-results"):
         (theirs / name / "records").mkdir(parents=True)
-        (theirs / name / "records" / "cccccccc.jsonl").write_bytes(encode(record(9, Path(name).name)) + b"\n")
+        (theirs / name / "records" / "cccccccc.jsonl").write_bytes(
+            encode(record(9, Path(name).name)) + b"\n"
+        )
     commit(theirs)
     subprocess.run(["git", "clone", "-q", "--bare", str(theirs), "../bare"], check=True)
     pull("../bare")
@@ -139,13 +177,18 @@ def test_facts_of_a_node_that_are_none_leave_the_machine_without(
     node = {**record().node, **facts} if facts else {}
     file.write_bytes(encode(record(1, node=node)) + b"\n")
     pull(theirs)
-    assert json.loads(Path("results/lab.h200-x1/machine.json").read_text()) == {"machine": "lab.h200-x1", "version": 1}
+    assert json.loads(Path("results/lab.h200-x1/machine.json").read_text()) == {
+        "machine": "lab.h200-x1",
+        "version": 1,
+    }
 
 
 def test_an_address_that_is_none_ends_in_one_line(pull: Callable[..., Result]) -> None:
     for address in ("https://a b/", "http://127.0.0.1:1", "http://[::1"):
         done = CliRunner().invoke(group, ["pull", address, "--as", "lab"], standalone_mode=False)
-        assert type(done.exception).__name__ == "HpmlError" and "summary.json: cannot be read" in str(done.exception)
+        assert type(
+            done.exception
+        ).__name__ == "HpmlError" and "summary.json: cannot be read" in str(done.exception)
 
 
 @pytest.fixture
@@ -162,7 +205,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[[dict[str, str]], str]]:
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+        server = http.server.ThreadingHTTPServer(
+            ("127.0.0.1", 0), partial(Quiet, directory=str(folder))
+        )
         servers.append(server)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return f"http://127.0.0.1:{server.server_port}/"
@@ -177,13 +222,17 @@ def site(*lines: str, count: int | None = None) -> dict[str, str]:
     shown = {"records": [{"lines": list(lines)}], "facts": []}
     return {
         "summary.json": json.dumps({"record_files": 1 if count is None else count}),
-        "index.json": json.dumps({"benchmarks": {DECLARED["name"]: {**DECLARED, "hpml_machines": ["h200-x1"]}}}),
+        "index.json": json.dumps(
+            {"benchmarks": {DECLARED["name"]: {**DECLARED, "hpml_machines": ["h200-x1"]}}}
+        ),
         "records/0.js": f'hpml.put("records/0.js",{json.dumps(shown)})',
     }
 
 
 def test_a_published_site_gives_its_records_and_declarations(
-    pull: Callable[..., Result], serve: Callable[[dict[str, str]], str], monkeypatch: pytest.MonkeyPatch
+    pull: Callable[..., Result],
+    serve: Callable[[dict[str, str]], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     pull(serve(site(*(encode(record(size)).decode() for size in (1, 2)))))
@@ -209,9 +258,12 @@ HOSTILE = [
 
 @pytest.mark.parametrize("files", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_site_ends_in_one_line_and_writes_nothing(
-    tmp_path: Path, pull: Callable[..., Result], serve: Callable[[dict[str, str]], str], files: dict[str, str],
+    tmp_path: Path,
+    pull: Callable[..., Result],
+    serve: Callable[[dict[str, str]], str],
+    files: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     before = sorted(tmp_path.rglob("*"))
     done = CliRunner().invoke(group, ["pull", serve(files), "--as", "lab"], standalone_mode=False)
@@ -226,7 +278,9 @@ def test_lines_that_are_no_records_and_records_of_another_machine_are_left_out_a
     file = record_file(theirs / "results", "h200-x1", COMMIT)
     with file.open("a") as opened:
         opened.write(
-            '{"machine": "h200-x1", "benchmark": 3}\nnot json\n' + encode(record(7, "h100-x1")).decode() + "\n"
+            '{"machine": "h200-x1", "benchmark": 3}\nnot json\n'
+            + encode(record(7, "h100-x1")).decode()
+            + "\n"
         )
     (theirs / "results" / "h200-x1" / "evil.json").write_text('{"params": []}')
     done = pull(theirs, status=1)
@@ -241,12 +295,16 @@ def test_a_source_changes_no_declaration_of_ours(pull: Callable[..., Result], th
     Path("results").mkdir()
     Path("results/benchmarks.json").write_text(json.dumps({DECLARED["name"]: ours, "version": 2}))
     stronger = {**DECLARED, "version": "99"}
-    (theirs / "results" / "benchmarks.json").write_text(json.dumps({DECLARED["name"]: stronger, "version": 2}))
+    (theirs / "results" / "benchmarks.json").write_text(
+        json.dumps({DECLARED["name"]: stronger, "version": 2})
+    )
     pull(theirs)
     assert json.loads(Path("results/benchmarks.json").read_text())[DECLARED["name"]] == ours
 
 
 def test_a_name_must_be_one(pull: Callable[..., Result], theirs: Path) -> None:
     for name in ("", "../x", "A", "a.b", "-a"):
-        done = CliRunner().invoke(group, ["pull", str(theirs), f"--as={name}"], standalone_mode=False)
+        done = CliRunner().invoke(
+            group, ["pull", str(theirs), f"--as={name}"], standalone_mode=False
+        )
         assert "use lower-case letters" in str(done.exception)

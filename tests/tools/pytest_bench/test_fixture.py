@@ -1,4 +1,5 @@
-"""The fixture `bench`, in tests of somebody else's repository, run by pytest in processes of their own."""
+"""The fixture `bench`, in tests of somebody else's repository, run by pytest in processes of their
+own."""
 
 from __future__ import annotations
 
@@ -44,12 +45,13 @@ TESTS = """
     def test_plain():
         import sys
         assert not {"torch", "numpy", "scipy", "asv", "msgspec", "jinja2"} & set(sys.modules)
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
 def run(tmp_path: Path, write: Write) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """pytest in a repository with one commit; the plugin is named, for an older installation has no entry point."""
+    """pytest in a repository with one commit; the plugin is named, for an older installation has no
+    entry point."""
     write("tests/test_steps.py", TESTS)
     write("seconds", "0.01")
     who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
@@ -60,7 +62,9 @@ def run(tmp_path: Path, write: Write) -> Callable[..., subprocess.CompletedProce
         options = ["-q", "-p", "hpml_plugins.testing", "-p", "no:cacheprovider", "--rootdir", "."]
         command = [sys.executable, "-m", "pytest", *options, *words]
         env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
 
     return run
 
@@ -72,16 +76,26 @@ def test_a_test_is_measured_stored_and_compared(
     assert "2 failed, 2 passed" in first.stdout, first.stdout
     assert "UsageError: a test is one benchmark" in first.stdout
     assert "ZeroDivisionError: division by zero (test_steps.py:" in first.stdout
-    assert "test_wait[10]: time 1" in first.stdout and "nothing stored to compare with" in first.stdout
+    assert (
+        "test_wait[10]: time 1" in first.stdout and "nothing stored to compare with" in first.stdout
+    )
     found: dict[str, Record] = {each.benchmark: each for each in read_records(tmp_path / "results")}
     assert found.keys() == {"steps_wait", "steps_several", "steps_twice"}
     wait = found["steps_wait"]
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert (wait.commit, wait.params, wait.measured_rounds, wait.plugin) == (head, {"size": 10}, 3, "pytest")
+    assert (wait.commit, wait.params, wait.measured_rounds, wait.plugin) == (
+        head,
+        {"size": 10},
+        3,
+        "pytest",
+    )
     declared = json.loads((tmp_path / "results/benchmarks.json").read_text())
-    assert (declared["steps_wait.track_time"]["params"], declared["steps_several.track_rate"]["direction"]) == (
+    assert (
+        declared["steps_wait.track_time"]["params"],
+        declared["steps_several.track_rate"]["direction"],
+    ) == (
         [["10"]],
         "higher",
     )
@@ -91,19 +105,28 @@ def test_a_test_is_measured_stored_and_compared(
     (tmp_path / "seconds").write_text("0.1")  # not committed
     worse = run("-k", "wait or several", "--hpml-fail")
     assert "size 7 B, 1 times 7 B at " in worse.stdout and ": SAME" in worse.stdout
-    # on a machine that others use, a verdict on times is refused; without them, ten times slower is worse
+    # on a machine that others use, a verdict on times is refused; without them, ten times slower is
+    # worse
     assert ("1 failed" in worse.stdout) == (": WORSE" in worse.stdout), worse.stdout
     assert re.search(
-        r"test_wait\[10\]: time 1\d\d\S* ms, \S+ times 1\S+ ms at [0-9a-f]{8}: (WORSE|AMBIGUOUS)", worse.stdout
+        r"test_wait\[10\]: time 1\d\d\S* ms, \S+ times 1\S+ ms at [0-9a-f]{8}: (WORSE|AMBIGUOUS)",
+        worse.stdout,
     )
-    assert len(list(read_records(tmp_path / "results"))) == 3  # nothing was stored without --hpml-save
+    # nothing was stored without --hpml-save
+    assert len(list(read_records(tmp_path / "results"))) == 3
 
 
-def test_lines_come_from_the_processes_of_xdist_too(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_lines_come_from_the_processes_of_xdist_too(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     done = run("-p", "xdist", "-n", "1", "-k", "several")
-    assert re.search(r"hpml benchmarks.*test_several: size 7 B", done.stdout, re.DOTALL), done.stdout
+    assert re.search(r"hpml benchmarks.*test_several: size 7 B", done.stdout, re.DOTALL), (
+        done.stdout
+    )
 
 
-def test_a_test_that_does_not_ask_for_it_loads_nothing(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_a_test_that_does_not_ask_for_it_loads_nothing(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     done = run("-k", "plain")
     assert "1 passed" in done.stdout and "hpml benchmarks" not in done.stdout

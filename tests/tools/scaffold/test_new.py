@@ -33,7 +33,9 @@ def test_a_new_file_is_registered_and_its_benchmark_is_there(hpml: Hpml, tmp_pat
     done = hpml("new", "row_sum", "--single-file", "--register")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "registry.yaml").read_text().startswith("# mine\n")
-    assert [entry.path for entry in read_registry(tmp_path / "registry.yaml").plugins] == ["row_sum.py"]
+    assert [entry.path for entry in read_registry(tmp_path / "registry.yaml").plugins] == [
+        "row_sum.py"
+    ]
     assert "row_sum" in hpml("list").stdout
     again = hpml("new", "row_sum", "--single-file")
     assert (again.returncode, "row_sum.py already exists" in again.stderr) == (2, True)
@@ -54,8 +56,11 @@ def test_a_registry_that_an_entry_cannot_be_appended_to_is_left_as_it_was(tmp_pa
     assert registry.read_text() == before
 
 
-def test_a_registry_is_replaced_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads it meanwhile, or finds it after a kill, sees the old file or the new one; a link stays one."""
+def test_a_registry_is_replaced_in_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads it meanwhile, or finds it after a kill, sees the old file or the new one; a
+    link stays one."""
     registry = tmp_path / "registry.yaml"
     (tmp_path / "kept.yaml").write_text("version: 1\nplugins: []\n")
     registry.symlink_to("kept.yaml")

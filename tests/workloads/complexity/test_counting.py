@@ -18,13 +18,24 @@ def test_importing_the_counting_imports_nothing_heavy() -> None:
         "import sys, hpml_plugins.workloads.complexity;"
         "print(*{'torch', 'torchvision', 'fvcore', 'numpy', 'numba'} & set(sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "\n"
+    )
 
 
 def test_products_of_batches_and_einsums_by_hand() -> None:
     assert tracing.batched_product_multiply_adds([2, 3, 4], [2, 4, 5]) == 120  # 2 · 3 · 4 · 5
-    assert tracing.einsum_multiply_adds("b h i d, b h j d -> b h i j", [[2, 3, 4, 5], [2, 3, 6, 5]]) == 720
-    for equation, shapes in (("a,b,c->abc", [[1], [2], [3]]), ("...i,...j->...ij", [[2, 3], [2, 4]])):
+    assert (
+        tracing.einsum_multiply_adds("b h i d, b h j d -> b h i j", [[2, 3, 4, 5], [2, 3, 6, 5]])
+        == 720
+    )
+    for equation, shapes in (
+        ("a,b,c->abc", [[1], [2], [3]]),
+        ("...i,...j->...ij", [[2, 3], [2, 4]]),
+    ):
         with pytest.raises(NotImplementedError):
             tracing.einsum_multiply_adds(equation, shapes)
 
@@ -43,10 +54,8 @@ def test_without_fvcore_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_model_of_ones_own_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_net.py").write_text(
-        "import torch\n"
-        "def make():\n"
-        "    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 5)\n"
-        "    return torch.nn.Sequential(*layers)\n"
+        "import torch\ndef make():\n    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(),"
+        " torch.nn.Flatten(), torch.nn.Linear(288, 5)\n    return torch.nn.Sequential(*layers)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     counted = count_model("own_net:make@3x8x8")
@@ -58,11 +67,15 @@ def test_a_model_of_ones_own_is_counted(tmp_path: Path, monkeypatch: pytest.Monk
 def test_fvcore_is_imported_in_one_module_only() -> None:
     root = Path(tracing.__file__).parents[2]
     imports = re.compile(r"^ *(from|import) fvcore", re.MULTILINE)
-    assert [path for path in root.rglob("*.py") if imports.search(path.read_text())] == [Path(tracing.__file__)]
+    assert [path for path in root.rglob("*.py") if imports.search(path.read_text())] == [
+        Path(tracing.__file__)
+    ]
 
 
 def test_a_model_is_counted_at_the_size_it_was_trained_for() -> None:
-    assert [models.image_size(name) for name in ("resnet50", "inception_v3", "efficientnet_b1")] == [224, 299, 240]
+    assert [
+        models.image_size(name) for name in ("resnet50", "inception_v3", "efficientnet_b1")
+    ] == [224, 299, 240]
 
 
 def test_a_count_adds_up_by_layer_by_operator_and_by_operation() -> None:

@@ -9,8 +9,9 @@ import torch
 from hpml_plugins.model import use_sources
 from hpml_plugins.workloads.datasets import SOURCES
 
-# A process that used torch's threads cannot be forked into one that does (libgomp waits for threads that are not
-# there), and tests that measure a point fork this one. `hpml` and asv fork from processes that compute nothing.
+# A process that used torch's threads cannot be forked into one that does (libgomp waits for threads
+# that are not there), and tests that measure a point fork this one. `hpml` and asv fork from
+# processes that compute nothing.
 torch.set_num_threads(1)
 
 

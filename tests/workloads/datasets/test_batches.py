@@ -14,7 +14,10 @@ from hpml_plugins.workloads.datasets.batches import epoch_seed, rank_share
 def split(n: int, size: int = 6, channels: int = 2) -> Split:
     """Images that carry their own number in every pixel, labelled by it."""
     numbers = torch.arange(n)
-    return Split(numbers.to(torch.uint8)[:, None, None, None].expand(n, channels, size, size).clone(), numbers)
+    return Split(
+        numbers.to(torch.uint8)[:, None, None, None].expand(n, channels, size, size).clone(),
+        numbers,
+    )
 
 
 def labels(batches: object) -> list[int]:
@@ -22,7 +25,9 @@ def labels(batches: object) -> list[int]:
 
 
 @given(n=st.integers(1, 200), ranks=st.integers(1, 9), seed=st.integers(0, 9))
-def test_the_shares_of_all_ranks_are_disjoint_and_together_whole(n: int, ranks: int, seed: int) -> None:
+def test_the_shares_of_all_ranks_are_disjoint_and_together_whole(
+    n: int, ranks: int, seed: int
+) -> None:
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     shares = [rank_share(order, rank, ranks, even=False).tolist() for rank in range(ranks)]
     assert sorted(chain.from_iterable(shares)) == list(range(n))
@@ -32,7 +37,9 @@ def test_the_shares_of_all_ranks_are_disjoint_and_together_whole(n: int, ranks: 
 
 
 @settings(max_examples=30, deadline=None)
-@given(n=st.integers(8, 100), ranks=st.integers(1, 4), size=st.integers(1, 7), epoch=st.integers(0, 3))
+@given(
+    n=st.integers(8, 100), ranks=st.integers(1, 4), size=st.integers(1, 7), epoch=st.integers(0, 3)
+)
 def test_batches_of_all_ranks_cover_the_data(n: int, ranks: int, size: int, epoch: int) -> None:
     data = split(n)
     seen = []
@@ -86,7 +93,9 @@ def test_what_cannot_be_batched_is_said(options: dict[str, int], message: str) -
     share=st.floats(0, 1),
     seed=st.integers(0, 5),
 )
-def test_a_part_is_balanced_as_far_as_the_classes_go(counts: list[int], share: float, seed: int) -> None:
+def test_a_part_is_balanced_as_far_as_the_classes_go(
+    counts: list[int], share: float, seed: int
+) -> None:
     numbers = torch.tensor([label for label, count in enumerate(counts) for _ in range(count)])
     data = Split(torch.arange(len(numbers)), numbers)
     n = max(1, round(share * len(numbers)))
@@ -95,7 +104,9 @@ def test_a_part_is_balanced_as_far_as_the_classes_go(counts: list[int], share: f
     assert sum(taken) == n == len(set(part.images.tolist()))
     assert torch.equal(part.labels, numbers[part.images])
     # a class that has more to give has no fewer than any other, but for one
-    assert all(have == most or have >= max(taken) - 1 for have, most in zip(taken, counts, strict=True))
+    assert all(
+        have == most or have >= max(taken) - 1 for have, most in zip(taken, counts, strict=True)
+    )
     assert torch.equal(part.images, data.take(n, seed).images)
 
 

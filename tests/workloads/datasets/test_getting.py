@@ -42,7 +42,9 @@ def test_an_archive_is_unpacked_found_and_loaded(archive: Path, root: Path) -> N
         unpack(archive, root)
 
 
-def evil(path: Path, *, name: str = "train/x.jpg", kind: bytes = tarfile.REGTYPE, link: str = "") -> Path:
+def evil(
+    path: Path, *, name: str = "train/x.jpg", kind: bytes = tarfile.REGTYPE, link: str = ""
+) -> Path:
     with tarfile.open(path, "w") as tar:
         member = tarfile.TarInfo(name)
         member.type, member.linkname, member.size = kind, link, 4 if kind == tarfile.REGTYPE else 0
@@ -66,7 +68,9 @@ def evil(path: Path, *, name: str = "train/x.jpg", kind: bytes = tarfile.REGTYPE
 def test_an_archive_that_reaches_out_of_its_folder_is_refused(
     tmp_path: Path, root: Path, member: dict[str, object]
 ) -> None:
-    with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar: cannot be unpacked into .*Error: ") as raised:
+    with pytest.raises(
+        HpmlError, match=r"cifar10-jpeg\.tar: cannot be unpacked into .*Error: "
+    ) as raised:
         unpack(evil(tmp_path / "cifar10-jpeg.tar", **member), root)  # type: ignore[arg-type]
     assert "\n" not in str(raised.value)
     assert list(root.iterdir()) == []
@@ -82,7 +86,9 @@ def test_an_absolute_name_lands_inside_or_nowhere(tmp_path: Path, root: Path) ->
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.01, 0.5, 0.9])
-def test_a_damaged_archive_is_one_line_and_leaves_nothing(archive: Path, root: Path, keep: float) -> None:
+def test_a_damaged_archive_is_one_line_and_leaves_nothing(
+    archive: Path, root: Path, keep: float
+) -> None:
     archive.write_bytes(archive.read_bytes()[: int(keep * archive.stat().st_size)])
     with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar\.xz: cannot be unpacked"):
         unpack(archive, root)
@@ -129,7 +135,10 @@ WHOLE = tarred(("train/cat/1.jpg", 3000), ("test/cat/1.jpg", 600))
             gzip.compress(tarred(("train/a", 1), ("bomb", 30 << 20))),
             "more than 26214400 B, 100 times",
         ),
-        (lzma.compress(tarred(("train/a", 1), ("test/b", 1)) + bytes(30 << 20)), "more than 26214400 B, 100 times"),
+        (
+            lzma.compress(tarred(("train/a", 1), ("test/b", 1)) + bytes(30 << 20)),
+            "more than 26214400 B, 100 times",
+        ),
     ],
 )
 def test_an_archive_is_read_to_its_end_and_a_bomb_is_not_unpacked(
@@ -161,13 +170,17 @@ def test_a_file_with_holes_is_refused(tmp_path: Path, root: Path) -> None:
 
 
 def test_an_archive_of_something_else_is_said(tmp_path: Path, root: Path) -> None:
-    with pytest.raises(HpmlError, match=r"cifar10-jpeg\.tar is not cifar10-jpeg: no cifar10-jpeg/ with train"):
+    with pytest.raises(
+        HpmlError, match=r"cifar10-jpeg\.tar is not cifar10-jpeg: no cifar10-jpeg/ with train"
+    ):
         unpack(evil(tmp_path / "cifar10-jpeg.tar", name="readme"), root)
     with pytest.raises(HpmlError, match="no data set 'cats'; known: digits"):
         unpack(tmp_path / "cats.tar", root)
     with pytest.raises(HpmlError, match="no such file"):
         unpack(tmp_path / "cifar10-jpeg.tar.xz", root)
-    with pytest.raises(HpmlError, match="digits cannot be unpacked from an archive; pip install scikit-learn"):
+    with pytest.raises(
+        HpmlError, match="digits cannot be unpacked from an archive; pip install scikit-learn"
+    ):
         unpack(tmp_path / "digits.tar", root)
 
 
@@ -185,7 +198,9 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     write_idx_files(folder, packed=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    sums = [(name, hashlib.md5((folder / name).read_bytes()).hexdigest()) for name, _ in MNIST.resources]
+    sums = [
+        (name, hashlib.md5((folder / name).read_bytes()).hexdigest()) for name, _ in MNIST.resources
+    ]
     monkeypatch.setattr(MNIST, "mirrors", [f"http://127.0.0.1:{server.server_address[1]}/"])
     monkeypatch.setattr(MNIST, "resources", sums)
     monkeypatch.setenv("no_proxy", "*")
@@ -206,7 +221,10 @@ def test_a_failed_download_is_one_line(mirror: Path, root: Path) -> None:
     with pytest.raises(HpmlError, match="mnist could not be downloaded to ") as raised:
         download("mnist", root)
     assert "\n" not in str(raised.value)
-    with pytest.raises(HpmlError, match=r"cifar10-jpeg cannot be downloaded; hpml data add PATH/cifar10-jpeg\.tar\.xz"):
+    with pytest.raises(
+        HpmlError,
+        match=r"cifar10-jpeg cannot be downloaded; hpml data add PATH/cifar10-jpeg\.tar\.xz",
+    ):
         download("cifar10-jpeg", root)
 
 
@@ -215,7 +233,10 @@ def test_the_command_lists_adds_and_shows(hpml: Hpml, archive: Path, root: Path)
     assert listed.returncode == 0, listed.stderr
     assert "cifar10-jpeg   missing  hpml data add PATH/cifar10-jpeg.tar.xz" in listed.stdout
     assert f"looked in: {root}, " in listed.stdout
-    assert hpml("data", "add", str(archive), "--root", str(root)).stdout == f"unpacked into {root}/cifar10-jpeg\n"
+    assert (
+        hpml("data", "add", str(archive), "--root", str(root)).stdout
+        == f"unpacked into {root}/cifar10-jpeg\n"
+    )
     shown = hpml("data", "show", "cifar10-jpeg").stdout
     assert "images       10 for training, 10 for testing" in shown
     assert f"cifar10-jpeg   here     {root}/cifar10-jpeg; decoded, " in hpml("data").stdout
@@ -224,7 +245,10 @@ def test_the_command_lists_adds_and_shows(hpml: Hpml, archive: Path, root: Path)
 def test_the_command_says_what_is_wrong_in_one_line(hpml: Hpml) -> None:
     for words, message in (
         (("get", "cifar11"), "hpml: no data set 'cifar11'; did you mean 'cifar10'?\n"),
-        (("get", "digits"), "hpml: digits cannot be downloaded; pip install scikit-learn, which carries it\n"),
+        (
+            ("get", "digits"),
+            "hpml: digits cannot be downloaded; pip install scikit-learn, which carries it\n",
+        ),
         (("add", "/nowhere/cifar10-jpeg.tar"), "hpml: /nowhere/cifar10-jpeg.tar: no such file\n"),
     ):
         done = hpml("data", *words)

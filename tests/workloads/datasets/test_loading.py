@@ -17,7 +17,12 @@ from support import unavailable
 
 from hpml_plugins import HpmlError, load_data
 from hpml_plugins.workloads.datasets import DataSource
-from hpml_plugins.workloads.datasets.builtin import CIFAR10_CLASSES, IDX_FILES, find_folder, read_idx
+from hpml_plugins.workloads.datasets.builtin import (
+    CIFAR10_CLASSES,
+    IDX_FILES,
+    find_folder,
+    read_idx,
+)
 from hpml_plugins.workloads.datasets.decoding import channel_statistics, decoded_copy, fingerprint
 from hpml_plugins.workloads.datasets.source import Arrays
 
@@ -25,8 +30,12 @@ DEBIAN = Path("/usr/share/datasets")
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(("name", "place"), [("mnist", "MNIST/raw"), ("fashion-mnist", "FashionMNIST/raw")])
-def test_idx_files_are_read_plain_and_packed(root: Path, name: str, place: str, packed: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "place"), [("mnist", "MNIST/raw"), ("fashion-mnist", "FashionMNIST/raw")]
+)
+def test_idx_files_are_read_plain_and_packed(
+    root: Path, name: str, place: str, packed: bool
+) -> None:
     images, labels, test_images, test_labels = write_idx_files(root / place, packed=packed)
     data = load_data(name)
     assert (data.name, data.shape, len(data.classes)) == (name, (1, 28, 28), 10)
@@ -58,18 +67,27 @@ def test_image_folders_are_read_in_the_order_of_the_classes(root: Path) -> None:
     assert len(data.test) == 10
 
 
-def test_cifar10_is_read_by_torchvision_only_with_the_right_md5(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cifar10_is_read_by_torchvision_only_with_the_right_md5(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from torchvision.datasets import CIFAR10
 
     files = write_cifar10(root / "cifar-10-batches-py")
     with pytest.raises(HpmlError, match=r"data set cifar10 is damaged: .*not found or corrupted"):
         load_data("cifar10")
     md5 = {name: hashlib.md5(content).hexdigest() for name, content in files.items()}
-    monkeypatch.setattr(CIFAR10, "train_list", [[f"data_batch_{n}", md5[f"data_batch_{n}"]] for n in range(1, 6)])
+    monkeypatch.setattr(
+        CIFAR10, "train_list", [[f"data_batch_{n}", md5[f"data_batch_{n}"]] for n in range(1, 6)]
+    )
     monkeypatch.setattr(CIFAR10, "test_list", [["test_batch", md5["test_batch"]]])
     monkeypatch.setattr(CIFAR10, "meta", {**CIFAR10.meta, "md5": md5["batches.meta"]})
     data = load_data("cifar10")
-    assert (len(data.train), len(data.test), data.shape, data.classes) == (50, 10, (3, 32, 32), CIFAR10_CLASSES)
+    assert (len(data.train), len(data.test), data.shape, data.classes) == (
+        50,
+        10,
+        (3, 32, 32),
+        CIFAR10_CLASSES,
+    )
 
 
 def test_digits_are_scikit_learns_with_a_fixed_split_by_class() -> None:
@@ -80,29 +98,39 @@ def test_digits_are_scikit_learns_with_a_fixed_split_by_class() -> None:
     assert data.shape == (1, 8, 8)
     held = sorted(map(bytes, [*data.train.images.numpy(), *data.test.images.numpy()]))
     assert held == sorted(map(bytes, np.rint(truth.images * 255 / 16).astype(np.uint8)))
-    # 178 182 177 183 181 182 181 179 174 180 digits of the classes 0 to 9; a fifth of each, rounded down, is
-    # 35 36 35 36 36 36 36 35 34 36 = 355, and 1797 - 355 = 1442
+    # 178 182 177 183 181 182 181 179 174 180 digits of the classes 0 to 9; a fifth of each, rounded
+    # down, is 35 36 35 36 36 36 36 35 34 36 = 355, and 1797 - 355 = 1442
     assert data.test.labels.bincount().tolist() == [35, 36, 35, 36, 36, 36, 36, 35, 34, 36]
     assert (len(data.train), len(data.test)) == (1442, 355)
-    assert data.fingerprint == "sha256:3411a1150e74dcd214b03ced69814c0ca38f58e5f807b4ff4ba44cf24224cc83"
+    assert (
+        data.fingerprint
+        == "sha256:3411a1150e74dcd214b03ced69814c0ca38f58e5f807b4ff4ba44cf24224cc83"
+    )
 
 
 def test_fashion_mnist_of_debian_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     if not find_folder(DEBIAN, ("fashion-mnist",), IDX_FILES):
         unavailable("no Fashion-MNIST: apt-get install dataset-fashion-mnist")
     arrays = read_idx(DEBIAN / "fashion-mnist", "FashionMNIST")
-    assert (arrays.train_images.shape, arrays.test_images.shape) == ((60000, 1, 28, 28), (10000, 1, 28, 28))
+    assert (arrays.train_images.shape, arrays.test_images.shape) == (
+        (60000, 1, 28, 28),
+        (10000, 1, 28, 28),
+    )
     assert np.bincount(arrays.train_labels).tolist() == [6000] * 10
     mean, std = channel_statistics(arrays.train_images)
     # as published everywhere: 0.2860 and 0.3530
     assert (round(mean[0], 4), round(std[0], 4)) == (0.2860, 0.3530)
-    assert fingerprint(arrays) == "sha256:828b0ef6844fb2dbcf25da877fd3c197d0ebd5326e728bf80fbe0ec99d844d19"
+    assert (
+        fingerprint(arrays)
+        == "sha256:828b0ef6844fb2dbcf25da877fd3c197d0ebd5326e728bf80fbe0ec99d844d19"
+    )
 
 
 def test_channel_statistics_are_those_computed_by_hand() -> None:
     images = torch.tensor([[[[0, 255]], [[51, 51]]], [[[0, 255]], [[51, 51]]]], dtype=torch.uint8)
     mean, std = channel_statistics(images)
-    # channel 0: half 0, half 1: mean 1/2, deviation 1/2; channel 1: 51/255 = 0.2 everywhere, deviation 0
+    # channel 0: half 0, half 1: mean 1/2, deviation 1/2; channel 1: 51/255 = 0.2 everywhere,
+    # deviation 0
     assert mean == pytest.approx((0.5, 0.2))
     assert std == pytest.approx((0.5, 0.0))
 
@@ -148,7 +176,9 @@ def toy(path: Path, loads: list[int], seconds: float = 0.0) -> DataSource:
     return DataSource("toy", lambda root: path, load, "toy", "make it")
 
 
-def test_a_second_load_maps_the_decoded_copy_and_a_changed_file_is_decoded_again(tmp_path: Path) -> None:
+def test_a_second_load_maps_the_decoded_copy_and_a_changed_file_is_decoded_again(
+    tmp_path: Path,
+) -> None:
     file, loads = tmp_path / "toy", []
     file.write_text("7")
     source = toy(file, loads)
@@ -185,14 +215,18 @@ def test_a_damaged_copy_is_made_again(tmp_path: Path, content: bytes | float | N
     whole = copy.read_bytes()
     copy.unlink()
     if content is not None:
-        copy.write_bytes(whole[: int(content * len(whole))] if isinstance(content, float) else content)
+        copy.write_bytes(
+            whole[: int(content * len(whole))] if isinstance(content, float) else content
+        )
     assert int(source.load(quiet).train.images.max()) == 7
     assert len(loads) == 2
     assert source.load(quiet).classes == ("a", "b", "c", "d")
     assert len(loads) == 2
 
 
-def test_without_a_cache_to_write_to_data_are_decoded_each_time_and_it_is_said(tmp_path: Path) -> None:
+def test_without_a_cache_to_write_to_data_are_decoded_each_time_and_it_is_said(
+    tmp_path: Path,
+) -> None:
     file, loads, said = tmp_path / "toy", [], []
     file.write_text("7")
     (tmp_path / "cache").write_text("a file where the folder should be")
@@ -226,7 +260,9 @@ def damaged(name: str) -> str:
         ("t10k-images-idx3-ubyte.gz", b"\x1f\x8b\x08 this is no gzip"),
     ],
 )
-def test_a_damaged_idx_file_is_one_line_with_its_folder(root: Path, file: str, content: bytes) -> None:
+def test_a_damaged_idx_file_is_one_line_with_its_folder(
+    root: Path, file: str, content: bytes
+) -> None:
     folder = root / "MNIST/raw"
     write_idx_files(folder)
     (folder / file.removesuffix(".gz")).unlink()
@@ -259,17 +295,26 @@ def test_counts_labels_and_shapes_that_do_not_fit_are_named(root: Path) -> None:
     assert "training labels from 10 to 10 for 10 classes" in damaged("mnist")
     write_idx_files(folder)
     (folder / "t10k-images-idx3-ubyte").write_bytes(idx(np.zeros((20, 27, 28))))
-    assert "training and test images of different shape: [(1, 27, 28), (1, 28, 28)]" in damaged("mnist")
+    assert "training and test images of different shape: [(1, 27, 28), (1, 28, 28)]" in damaged(
+        "mnist"
+    )
 
 
 def test_a_data_set_without_images_or_of_another_type_is_named(tmp_path: Path) -> None:
     images, labels = np.zeros((2, 1, 4, 4), dtype=np.uint8), np.zeros(2, dtype=np.int64)
     for arrays, fault in (
         (Arrays(images, labels, images[:0], labels[:0], ("a",)), "no test images"),
-        (Arrays(images / 1.0, labels, images, labels, ("a",)), "training images are float64 (2, 1, 4, 4)"),
+        (
+            Arrays(images / 1.0, labels, images, labels, ("a",)),
+            "training images are float64 (2, 1, 4, 4)",
+        ),
     ):
-        source = DataSource("toy", lambda root: tmp_path, lambda path, held=arrays: held, "toy", "make it")
-        with pytest.raises(HpmlError, match=re.escape(f"data set toy is damaged: {tmp_path}: {fault}")):
+        source = DataSource(
+            "toy", lambda root: tmp_path, lambda path, held=arrays: held, "toy", "make it"
+        )
+        with pytest.raises(
+            HpmlError, match=re.escape(f"data set toy is damaged: {tmp_path}: {fault}")
+        ):
             source.load(quiet)
 
 
@@ -293,7 +338,9 @@ def test_class_folders_that_are_others_or_empty_are_named(root: Path) -> None:
     folder = root / "cifar10-jpeg"
     write_image_folders(folder)
     (folder / "train/cat").rename(folder / "train/lion")
-    assert f"{folder}/train: its class folders are not the 10 wanted: cat, lion" in damaged("cifar10-jpeg")
+    assert f"{folder}/train: its class folders are not the 10 wanted: cat, lion" in damaged(
+        "cifar10-jpeg"
+    )
     (folder / "train/lion").rename(folder / "train/cat")
     (folder / "test/ship/0000.jpg").unlink()
     assert "ship" in damaged("cifar10-jpeg")

@@ -16,7 +16,9 @@ from hpml_plugins.workloads.datasets import SOURCES
 from hpml_plugins.workloads.datasets.source import cache, roots
 
 
-def test_roots_are_the_named_ones_then_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_roots_are_the_named_ones_then_the_users_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HPML_DATA", f"/a:{tmp_path}/b::/a")
     assert roots() == (Path("/a"), tmp_path / "b", tmp_path / "cache/hpml/data")
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
@@ -24,7 +26,9 @@ def test_roots_are_the_named_ones_then_the_users_own(monkeypatch: pytest.MonkeyP
     assert cache() == Path("/home/somebody/.cache/hpml")
 
 
-def test_the_first_root_that_holds_a_data_set_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_first_root_that_holds_a_data_set_wins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HPML_DATA", f"{tmp_path}/empty:{tmp_path}/a:{tmp_path}/b")
     write_idx_files(tmp_path / "b/MNIST/raw")
     assert SOURCES["mnist"].path() == tmp_path / "b/MNIST/raw"
@@ -39,10 +43,11 @@ def test_a_half_downloaded_data_set_is_not_there(root: Path) -> None:
 
 
 def test_what_is_missing_is_told_with_the_places_and_the_mend(root: Path) -> None:
-    assert why_missing("cifar10-jpeg") == (
-        "needs data set cifar10-jpeg: no cifar10-jpeg/ with train/CLASS/*.jpg and test/CLASS/*.jpg in "
-        f"{root}, {cache()}/data "
-        "(hpml data add PATH/cifar10-jpeg.tar.xz; or name the folder that holds it in HPML_DATA)"
+    assert (
+        why_missing("cifar10-jpeg")
+        == "needs data set cifar10-jpeg: no cifar10-jpeg/ with train/CLASS/*.jpg and"
+        f" test/CLASS/*.jpg in {root}, {cache()}/data (hpml data add PATH/cifar10-jpeg.tar.xz;"
+        " or name the folder that holds it in HPML_DATA)"
     )
     assert why_missing("cifar") == "no data set 'cifar'; did you mean 'cifar10'?"
     assert why_missing("digits") == ""
@@ -50,14 +55,18 @@ def test_what_is_missing_is_told_with_the_places_and_the_mend(root: Path) -> Non
 
 def test_a_missing_module_is_the_reason_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert why_missing("cifar10") == "data set cifar10 needs module torchvision (pip install torchvision)"
+    assert (
+        why_missing("cifar10")
+        == "data set cifar10 needs module torchvision (pip install torchvision)"
+    )
     assert why_missing("digits").startswith("needs data set digits: no digits.csv.gz in ")
 
 
 def measure(bench: Bench, *, data: str) -> dict[str, float]:
     import torch
 
-    torch.set_num_threads(1)  # other tests have computed in the parent: the OpenMP threads of its forks are gone
+    # other tests have computed in the parent: the OpenMP threads of its forks are gone
+    torch.set_num_threads(1)
     loaded = bench.data(data, train=20, test=10)
     return {"images": len(loaded.train)}
 
@@ -107,14 +116,16 @@ def test_asking_for_a_missing_data_set_without_requiring_it_skips_the_point(node
 
 def test_requiring_the_data_of_a_parameter_that_is_none_is_said() -> None:
     with pytest.raises(HpmlError, match="Requires names parameter 'dta', which its grid lacks"):
-        Benchmark("b", measure, BENCHMARK.metrics, grid=BENCHMARK.grid, requires=Requires(data="dta"))
+        Benchmark(
+            "b", measure, BENCHMARK.metrics, grid=BENCHMARK.grid, requires=Requires(data="dta")
+        )
 
 
 def test_looking_for_data_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from hpml_plugins import load_data; from hpml_plugins.workloads.datasets import SOURCES; "
-        "SOURCES['digits'].why_missing(), SOURCES['cifar10'].why_missing(); "
-        "print({'torch', 'torchvision', 'numpy', 'sklearn'} & set(sys.modules))"
+        "import sys; from hpml_plugins import load_data; from hpml_plugins.workloads.datasets"
+        " import SOURCES; SOURCES['digits'].why_missing(), SOURCES['cifar10'].why_missing();"
+        " print({'torch', 'torchvision', 'numpy', 'sklearn'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("set()\n", "")
