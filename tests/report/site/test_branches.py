@@ -291,7 +291,9 @@ def test_of_a_branch_that_is_nowhere_it_says_what_took_its_place(tmp_path: Path)
     assert list(order) == [made.commits[f"main {number}"] for number in range(8)]
 
 
-@pytest.mark.parametrize("branches", [("main",), ("main", "topic")])
+@pytest.mark.parametrize(
+    "branches", [pytest.param(("main",), marks=pytest.mark.slow), ("main", "topic")]
+)
 def test_the_published_site_has_the_step_of_main(
     tmp_path: Path, hpml: Hpml, branches: tuple[str, ...]
 ) -> None:
