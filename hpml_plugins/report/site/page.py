@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hpml_plugins.model.formatting import estimate, shown_unit, times
+from hpml_plugins.model.formatting import estimate, shown_unit, spell_choice, times
+from hpml_plugins.report.reading import TrackedBenchmark
 from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.tables import formatted, numeric
+from hpml_plugins.store.asv_results import value_of
 from hpml_plugins.store.projection import asv_name
 from hpml_plugins.terminal import unturned
 
@@ -31,7 +34,7 @@ OURS = f"{POLICY}; style-src 'self'"
 
 #: (label, words that a search finds it by, address), in the order of the navigation.
 PAGES = (
-    ("Overview", "first page: GPU types compared, what changed, what is missing", "index.html"),
+    ("Compare", "first page: which GPU for what, how close to its limit", "index.html"),
     ("GPU types", "which GPU for which work, price, watt", "gpus.html"),
     ("History", "all GPU types over commits", "history.html"),
     ("Regressions", "what got worse", "regressions.html"),
@@ -99,6 +102,17 @@ def graph_link(name: str, selection: Mapping[str, str]) -> str:
 def history_link(name: str, point: str) -> str:
     """The address of a point's history.  point: as `format_point` spells it."""
     return f"history.html#{_quoted(name)}" + (f"?{_quoted(point)}" if point else "")
+
+
+def run_command(benchmark: TrackedBenchmark, point: str) -> str:
+    """The `hpml run` that measures a point again; "" for one that no plugin declares any more."""
+    if not benchmark.plugin or point not in benchmark.declared:
+        return ""
+    choices = [
+        f"{name}={spell_choice(value_of(text))}" for name, text in benchmark.points[point].items()
+    ]
+    options = [word for choice in choices for word in ("-p", choice)]
+    return shlex.join(["hpml", "run", benchmark.name, *options])
 
 
 def _quoted(text: str) -> str:

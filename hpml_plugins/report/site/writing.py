@@ -13,8 +13,8 @@ from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
+from hpml_plugins.report.site.compare_page import write_compare_page
 from hpml_plugins.report.site.history import write_history
-from hpml_plugins.report.site.overview import headline_rows, write_overview
 from hpml_plugins.report.site.page import commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.questions import FOLDER, write_questions
@@ -46,9 +46,7 @@ def write_site(
     problems += find_code_changes(history)
     name_machines(history, declarations)
     matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
-    headlines = headline_rows(matrix)
-    verdicts = gpu_types.judge(matrix, {row.number for row in headlines})
-    gpu_types.write_gpu_types(matrix, verdicts, html_dir, project)
+    gpu_types.write_gpu_types(matrix, gpu_types.judge(matrix), html_dir, project)
     series = regressions.find_changes(history)
     loading = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
     found, commit_url = nodes.find_nodes(history), commit_links(str(conf.show_commit_url))
@@ -58,15 +56,22 @@ def write_site(
     regressions.write_regressions(
         shifts, left_out, series, history, gaps, html_dir, project, commit_url
     )
-    write_page(html_dir, "nodes.html", machines=found, project=project)
+    write_page(
+        html_dir,
+        "nodes.html",
+        machines=found,
+        project=project,
+        gaps=gaps,
+        enough_passes=nodes.ENOUGH_PASSES,
+    )
     plugins = host.load_all() if host else []
     pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
     questions = write_questions(FOLDER, history, pages, html_dir, project, problems)
     write_search(history, matrix, found, pages, questions, html_dir, project)
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
-    write_overview(
-        history, matrix, headlines, verdicts, shifts, gaps, html_dir, project, commit_url
-    )
-    write_summary(history, html_dir, project, regressions.count_judged(history, series))
+    judged = regressions.count_judged(history, series)
+    tasks = host.registry.tasks if host else {}
+    problems += write_compare_page(history, matrix, tasks, shifts, judged, gaps, html_dir, project)
+    write_summary(history, html_dir, project, judged)
     problems += [*faults, *(host.offers.problems if host else ())]
     return problems

@@ -39,7 +39,6 @@ from hpml_plugins.report.quotes import Quotable, Quote
 from hpml_plugins.report.reading import History, TrackedMetric, read_history
 from hpml_plugins.report.site import gpu_types
 from hpml_plugins.report.site.badge import write_summary
-from hpml_plugins.report.site.overview import find_cards
 from hpml_plugins.report.site.regressions import find_changes, find_shifts
 from hpml_plugins.store import (
     CommitOrder,
@@ -149,12 +148,10 @@ def test_two_equal_machines_compare_as_equal(made: Project) -> None:
     assert (found.a.value, found.b.value, found.difference.ratio) == (SLOW, SLOW, 1)
 
 
-def test_gpu_types_and_cards_show_the_value_of_main(made: Project) -> None:
+def test_gpu_types_show_the_value_of_main(made: Project) -> None:
     _, history, _ = read(made)
     (group,) = gpu_types.build(history, gpu_types.Costs({})).groups
     assert [cell.value for row in group.rows for cell in row.cells] == [f"{SLOW:.7g}"]
-    (card,) = find_cards(history)
-    assert card.commit not in made.beside
 
 
 def test_the_badge_counts_the_last_two_commits_of_main(made: Project, tmp_path: Path) -> None:

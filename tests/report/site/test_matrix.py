@@ -362,7 +362,7 @@ def test_verdicts_are_of_each_column_against_each(add: Add, matrix: Callable[[],
     made = matrix()
     assert [column.hardware.gpu for column in made.columns] == ["NVIDIA A100", "NVIDIA H200"]
     # rows: two of time, two of rate
-    assert judge(made, ()).letters == [["----", "sbsb"], ["swsw", "----"]]
+    assert judge(made) == [["----", "sbsb"], ["swsw", "----"]]
 
 
 def test_a_value_at_settled_clocks_says_so_and_what_it_was_before(tmp_path: Path) -> None:
