@@ -64,7 +64,7 @@ def check_plugin(
     plugin: a name in the registry, a file, an entry point or a module.  limit: s for measuring
     points.
     """
-    from hpml_plugins.tools.check import check, find_plugin
+    from hpml_plugins.tools.check.check import check, find_plugin
 
     findings = list(check(find_plugin(plugin, Path(registry)), limit=limit))
     broken = [
@@ -110,7 +110,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
     """Called by pytest for each test: one that asks for `hpml_finding` runs for each finding."""
     if "hpml_finding" not in metafunc.fixturenames:
         return
-    from hpml_plugins.tools.check import check, find_plugin
+    from hpml_plugins.tools.check.check import check, find_plugin
 
     name = metafunc.config.getoption("--hpml-plugin") or metafunc.config.getini("hpml_plugin")
     findings = list(check(find_plugin(name), limit=60.0))
