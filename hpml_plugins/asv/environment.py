@@ -184,8 +184,6 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         Raises HpmlError with the end of what uv says, for example where there is no network or no
         such version.
         """
-        import hpml_plugins
-
         uv = shutil.which(
             "uv",
             path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
@@ -208,9 +206,10 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
                 *_requirements(pins),
             ]
         )
+        package = Path(__file__).parents[1]
         # a commit that has the package of its own comes before it
         site = next(stack.glob("lib/python*/site-packages"))
-        (site / "hpml_plugins").symlink_to(Path(hpml_plugins.__file__).parent)
+        (site / "hpml_plugins").symlink_to(package)
 
     def _uv(self, command: Sequence[str]) -> None:
         try:

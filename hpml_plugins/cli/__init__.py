@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hpml_plugins import __version__
 from hpml_plugins.errors import LONGEST, HpmlError, describe, unwritable
 from hpml_plugins.terminal import escape_unencodable, one_line, printable, printable_json, say, warn
+from hpml_plugins.version import __version__
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Finding
