@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
-from submitit import LocalExecutor, SlurmExecutor
-from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from hpml_plugins.errors import UsageError
+from hpml_plugins.errors import UsageError, needs_extra
 from hpml_plugins.model import counted
 from hpml_plugins.terminal import one_line, say
 from hpml_plugins.tools.cluster.config import Target
@@ -33,6 +31,10 @@ from hpml_plugins.tools.cluster.jobs import (
     write_commits,
     write_file,
 )
+
+with needs_extra("cluster"):
+    from submitit import LocalExecutor, SlurmExecutor
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 NEW, ALL = "NEW", "ALL"
 #: s within which a local job that was interrupted ends; submitit kills its processes after 1 s.
