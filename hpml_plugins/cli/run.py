@@ -192,10 +192,21 @@ def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Ho
         return host, host.of_plugin(entry.name)
     alone = registry_of(file, settings.registry)
     (entry,) = alone.plugins
-    offers = make_host(registry).offers if registry else Offers()
-    host = make_host(alone, unmet=_knowing(offers, alone.folder, unmet), profile=profile)
-    host = replace(host, offers=merge([host.offers, offers]))
-    return host, host.of_plugin(entry.name)
+    host = load(alone)
+    found = host.of_plugin(entry.name)
+    if registry and any(_may_name_data(each) for each in found):
+        offers = make_host(registry).offers
+        host = make_host(alone, unmet=_knowing(offers, alone.folder, unmet), profile=profile)
+        host = replace(host, offers=merge([host.offers, offers]))
+        found = host.of_plugin(entry.name)
+    return host, found
+
+
+def _may_name_data(benchmark: Declared) -> bool:
+    """Whether a point may want a data set that its own plugin does not offer: one that it requires
+    is unmet so far, and one that it does not require is named by a parameter's value."""
+    values = itertools.chain.from_iterable(benchmark.grid.values())
+    return bool(benchmark.unmet) or any(isinstance(value, str) for value in values)
 
 
 def _knowing(offers: Offers, folder: Path, unmet: Unmet) -> Unmet:

@@ -53,6 +53,7 @@ NOT_NEEDED = (
     "measure.gpu_timer",
     "measure.ranks",
 )
+REGISTRY = "version: 1\nplugins:\n  - {name: datasets, module: hpml_plugins.workloads.datasets}\n"
 UNWANTED = tuple(f"hpml_plugins.{name}." for name in NOT_NEEDED)
 
 
@@ -60,6 +61,8 @@ UNWANTED = tuple(f"hpml_plugins.{name}." for name in NOT_NEEDED)
 def noted(write: Callable[[str, str], Path]) -> list[list[str]]:
     """What each process noted of a run of one round of a plugin's file."""
     folder = write("toy.py", TOY).parent
+    # a registry, as in a project: no plugin of it is loaded for a file that asks for no data
+    write("registry.yaml", REGISTRY)
     done = subprocess.run(
         [sys.executable, "-c", WATCHED, "run", "toy.py", "-p", "size=10", "--rounds", "1"],
         capture_output=True,
