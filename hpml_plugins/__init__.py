@@ -7,6 +7,7 @@ that a command loads only what it needs. None of them loads torch, numba, NumPy 
 from typing import TYPE_CHECKING
 
 from hpml_plugins.lazy import import_lazily
+from hpml_plugins.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from hpml_plugins.errors import HpmlError as HpmlError
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from hpml_plugins.workloads.ncu import count_kernels as count_kernels
     from hpml_plugins.workloads.published import PublishedFigure as PublishedFigure
     from hpml_plugins.workloads.published import published_figures as published_figures
-
-__version__ = "0.1.0"
 
 #: module → its public names
 _NAMES = {

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    import click
+
     from hpml_plugins.model import Benchmark, Figure
     from hpml_plugins.model.data_source import LoadableData
 
@@ -48,4 +50,14 @@ def hpml_data() -> Iterable[LoadableData]:  # type: ignore[empty-body]
     `Requires(data=...)`.
 
     Called as `hpml_benchmarks` is: return values, look at no file.
+    """
+
+
+@hookspec
+def hpml_commands(cli: click.Group) -> None:
+    """Commands of `hpml`, each added by `cli.add_command`, best as a `cli.LazyCommand`.
+
+    Called when a command is asked for that the core does not have, and for the list of all. Asked
+    are the folders of `hpml_plugins/tools`, not the plugins of a registry: a command must be there
+    where there is no registry yet.
     """

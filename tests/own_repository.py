@@ -194,12 +194,13 @@ def build_wheel(folder: Path) -> Path:
 
 
 def dependencies() -> set[str]:
-    """What the wheel requires, numba for a built-in plugin, and what builds and tests a
-    repository's package."""
+    """What the wheel and its extra `publish` require, numba for a built-in plugin, and what builds
+    and tests a repository's package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return closure(
         [
             *(Requirement(text).name for text in project["dependencies"]),
+            *(Requirement(text).name for text in project["optional-dependencies"]["publish"]),
             "numba",
             "pip",
             "pytest",

@@ -52,7 +52,14 @@ def test_what_it_says_of_itself_fits_a_public_index(wheel: Path) -> None:
     assert set(found["License-Expression"].split(" AND ")) == {"MIT"} | named
     assert archive.read(f"{folder}/licenses/LICENSE").startswith(b"MIT License")
     assert len(found["Summary"]) < 200 and "\n" not in found["Summary"]
-    assert set(found.get_all("Provides-Extra")) == {"benchmarks", "export", "mpi", "test"}
+    assert set(found.get_all("Provides-Extra")) == {
+        "benchmarks",
+        "cluster",
+        "export",
+        "mpi",
+        "publish",
+        "test",
+    }
     assert "Framework :: Pytest" in found.get_all("Classifier")
     assert found["Description-Content-Type"] == "text/markdown"
     text = found.get_payload()

@@ -7,14 +7,15 @@ its charts.
 from typing import TYPE_CHECKING
 
 from hpml_plugins.lazy import import_lazily
-from hpml_plugins.report.figures import collect
 
 if TYPE_CHECKING:
+    from hpml_plugins.report.figures import collect
     from hpml_plugins.report.progress import RunReport
     from hpml_plugins.report.tables import as_markdown, as_text
 
 __all__ = ["RunReport", "as_markdown", "as_text", "collect"]
 
 __getattr__ = import_lazily(
-    __name__, {".progress": ("RunReport",), ".tables": ("as_markdown", "as_text")}
+    __name__,
+    {".figures": ("collect",), ".progress": ("RunReport",), ".tables": ("as_markdown", "as_text")},
 )

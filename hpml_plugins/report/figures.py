@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from hpml_plugins.errors import DefinitionError, HpmlError, describe, explain
+from hpml_plugins.errors import DefinitionError, HpmlError, describe, explain, needs_extra
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
@@ -155,7 +155,8 @@ def render(drawable: Drawable, form: str) -> bytes | None:
     with naming(drawable):
         if (chart := drawable.chart) is None:
             return _drawn(drawable, form) if drawable.figure.draw else None
-        import vl_convert
+        with needs_extra("publish"):
+            import vl_convert
 
         chart["background"] = "white"
         if form == "svg":
@@ -181,9 +182,10 @@ def naming(drawable: Drawable) -> Iterator[None]:
 
 
 def _drawn(drawable: Drawable, form: str) -> bytes | None:
-    import matplotlib
-    from cycler import cycler
-    from matplotlib.figure import Figure as Sheet
+    with needs_extra("publish"):
+        import matplotlib
+        from cycler import cycler
+        from matplotlib.figure import Figure as Sheet
 
     style = {
         "axes.prop_cycle": cycler(color=COLOURS),

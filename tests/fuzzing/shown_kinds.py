@@ -317,12 +317,13 @@ def _options() -> dict[str, tuple[list[tuple[str, bool]], int]]:
     """Command → its options, each with whether it takes a value, and how many arguments it has."""
     import click
 
-    from hpml_plugins.cli import group
+    from hpml_plugins.cli import LazyCommand, group
 
     found = {}
     for name in COMMANDS:
-        command = group.get_command(click.Context(group), name)
-        assert command
+        lazy = group.get_command(click.Context(group), name)
+        assert isinstance(lazy, LazyCommand)
+        command = lazy.load()
         options = [
             (option, not getattr(each, "is_flag", False))
             for each in command.params

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import PAGES, POLICY
 
@@ -153,12 +153,8 @@ def read_installed(package: str, path: str) -> bytes:
     """A file of an installed package. Raises HpmlError where it is missing or has another
     layout."""
     # Read as data: importing these packages would pull in the web framework that they are made for.
-    try:
+    with needs_extra("publish"):
         distribution = importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
-        raise HpmlError(
-            f"the pages need the package {package!r}, which is not installed: pip install {package}"
-        ) from None
     found = Path(str(distribution.locate_file(path)))
     if not found.is_file():
         raise HpmlError(

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.figures import Drawable, collect, naming, render, tabulate
@@ -62,7 +62,8 @@ def write_plugin_pages(
 
     records: of each machine and point the current one.
     """
-    import vl_convert
+    with needs_extra("publish"):
+        import vl_convert
 
     problems: list[str] = []
     with ThreadPoolExecutor(1) as pool:  # bundling takes 1.5 s without holding Python's lock

@@ -9,17 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from markupsafe import Markup
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.report.origins import RecordLink
 from hpml_plugins.report.quotes import Answer, Quotable, Quote, fill
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import fill as fill_template
 from hpml_plugins.report.site.page import history_link, write_page
 from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
+
+with needs_extra("publish"):
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 #: The Markdown files, below the project's folder.
 FOLDER = Path("docs/questions")

@@ -35,7 +35,7 @@ from hpml_plugins.store import (
     record_file,
     save_declarations,
 )
-from hpml_plugins.testing import measure_point
+from hpml_plugins.tools.pytest_bench.measuring import measure_point
 
 PLUGIN, ROUNDS = "pytest", 3
 #: s to wait for another process that writes this machine's results.
