@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from hpml_plugins.model import Benchmark, Figure
+    from hpml_plugins.model import Benchmark, Figure, SitePage
     from hpml_plugins.model.data_source import LoadableData
 
 PROJECT = "hpml"
@@ -39,6 +39,14 @@ def hpml_figures() -> Iterable[Figure]:  # type: ignore[empty-body]
 
     Called when pages are published and by `hpml plot` and `hpml table`, never where anything is
     measured.
+    """
+
+
+@hookspec
+def hpml_pages() -> Iterable[SitePage]:  # type: ignore[empty-body]
+    """Further pages of the published site, each with an entry in its navigation.
+
+    Called when pages are published, before the first is written.
     """
 
 

@@ -3,7 +3,6 @@ own figure only."""
 
 from __future__ import annotations
 
-import functools
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,6 @@ from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
 from hpml_plugins.report.charts import COLOURS, Look, complete, look
 from hpml_plugins.report.default_figures import default_figures
-from hpml_plugins.report.origins import Origins
 
 #: Points at settled clocks that a note names.
 MOST_NAMED = 6
@@ -38,11 +36,6 @@ class Drawable:
     note: str = ""
     looks: Mapping[str, Look] = field(default_factory=dict)
     records: Sequence[Record] = ()
-
-    @functools.cached_property
-    def origins(self) -> Origins:
-        """The Records that each row of the table rests on."""
-        return Origins(self.figure.table, [record for record in self.records if record.metrics])
 
     @property
     def chart(self) -> Chart | None:

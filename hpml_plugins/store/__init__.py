@@ -25,7 +25,7 @@ from hpml_plugins.store.history import (
 )
 from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
 from hpml_plugins.store.merge import find_results, merge_results
-from hpml_plugins.store.projection import project, save_declarations
+from hpml_plugins.store.projection import asv_name, project, save_declarations
 from hpml_plugins.store.records import (
     MAX_RECORDS,
     append_record,

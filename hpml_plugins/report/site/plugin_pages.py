@@ -3,7 +3,7 @@ and their tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +11,8 @@ from pathlib import Path
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
+from hpml_plugins.model.site_page import Link
 from hpml_plugins.report.figures import Drawable, collect, naming, render, tabulate
-from hpml_plugins.report.origins import RecordLink
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import write_data, write_page
@@ -26,6 +26,8 @@ LIBRARY = "vendor/vega.js"
 #: A state of a plugin's code: where it came from, its distribution, SHA-256 (shortened); how many
 #: Records it measured, and on which machines.
 CodeState = tuple[str, str, str, int, str]
+#: For each row of a figure's table, what leads to the Records that it rests on.
+RowLinks = Callable[[Drawable], Sequence[Sequence[Link]]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class ShownFigure:
     summary: str = ""
     picture: str = ""
     problem: str = ""
-    links: Sequence[Sequence[RecordLink]] = ()
+    links: Sequence[Sequence[Link]] = ()
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,16 @@ class PluginPage:
 
 
 def write_plugin_pages(
-    plugins: Sequence[LoadedPlugin], records: Sequence[Record], html_dir: Path, project: str
+    plugins: Sequence[LoadedPlugin],
+    records: Sequence[Record],
+    html_dir: Path,
+    project: str,
+    row_links: RowLinks | None = None,
 ) -> tuple[list[PluginPage], list[str]]:
-    """Write the pages of every plugin that loads; returns them, and what went wrong, one line each.
+    """Write the pages of every plugin that has benchmarks; returns them, and what went wrong, one
+    line each.
 
-    records: of each machine and point the current one.
+    records: of each machine and point the current one.  row_links: finds the Records of rows.
     """
     import vl_convert
 
@@ -68,7 +75,9 @@ def write_plugin_pages(
     with ThreadPoolExecutor(1) as pool:  # bundling takes 1.5 s without holding Python's lock
         library = pool.submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
         pages = [
-            _page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error
+            _page(plugin, records, html_dir, problems, row_links)
+            for plugin in plugins
+            if plugin.benchmarks
         ]
         for page in pages:
             write_page(html_dir, "plugin.html", page.address, page=page, project=project)
@@ -79,7 +88,11 @@ def write_plugin_pages(
 
 
 def _page(
-    plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, problems: list[str]
+    plugin: LoadedPlugin,
+    records: Sequence[Record],
+    html_dir: Path,
+    problems: list[str],
+    row_links: RowLinks | None,
 ) -> PluginPage:
     name = plugin.entry.name
     try:
@@ -87,7 +100,8 @@ def _page(
     except HpmlError as error:
         problems.append(str(error))
         figures = []
-    shown = [_shown(drawable, html_dir) for drawable in tabulate(plugin, figures, records)]
+    drawables = tabulate(plugin, figures, records)
+    shown = [_shown(drawable, html_dir, row_links) for drawable in drawables]
     problems += [figure.problem for figure in shown if figure.problem]
     drawn = [figure for figure in shown if figure.csv or figure.problem]
     found: dict[tuple[str, str, str], list[str]] = {}
@@ -134,7 +148,7 @@ def find_code_changes(history: History) -> list[str]:
     return describe_code_changes(found)
 
 
-def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
+def _shown(drawable: Drawable, html_dir: Path, row_links: RowLinks | None) -> ShownFigure:
     """Write a figure's files. One without rows has none."""
     figure, table = drawable.figure, drawable.table
     if not len(table):
@@ -144,9 +158,7 @@ def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
     )
     (html_dir / FOLDER).mkdir(exist_ok=True)
     (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
-    of = drawable.origins.of
-    links = [[RecordLink.of(each, row, table.columns) for each in of(row)] for row in table.rows()]
-    shown = ShownFigure(drawable, csv, links=links)
+    shown = ShownFigure(drawable, csv, links=row_links(drawable) if row_links else ())
     try:
         if figure.chart is not None:
             with naming(drawable):

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.host import Host, make_host
+from hpml_plugins.host import Host, LoadedPlugin, make_host
+from hpml_plugins.model.site_page import SitePage
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
+from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.overview import headline_rows, write_overview
-from hpml_plugins.report.site.page import commit_links, write_page
+from hpml_plugins.report.site.page import add_to_navigation, commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
-from hpml_plugins.report.site.questions import FOLDER, write_questions
 from hpml_plugins.report.site.search import write_search
 from hpml_plugins.store import CommitOrder
 
@@ -33,12 +34,30 @@ def write_site(
     site would not work offline.
     """
     problems: list[str] = []
-    html_dir, project = Path(conf.html_dir), str(conf.project)
     host: Host | None = None
     try:
         host = make_host(read_registry())
     except HpmlError as error:
         problems.append(f"no pages of plugins: {error}")
+    plugins = host.load_all() if host else []
+    further = collect_pages(plugins, problems)
+    with add_to_navigation([(page.label, page.about, page.address) for page in further]):
+        _write(conf, repo, declarations, order, host, plugins, further, problems)
+    return problems
+
+
+def _write(
+    conf: Any,
+    repo: Any,
+    declarations: Mapping[str, dict[str, Any]],
+    order: CommitOrder,
+    host: Host | None,
+    plugins: Sequence[LoadedPlugin],
+    further: Sequence[SitePage],
+    problems: list[str],
+) -> None:
+    """Write every page.  plugins: those of the host, loaded.  further: the pages that they add."""
+    html_dir, project = Path(conf.html_dir), str(conf.project)
     dates = {commit: float(repo.get_date(commit)) for commit in order}
     history = read_history(
         Path(conf.results_dir), host, declarations, order, dates, problems.append
@@ -59,14 +78,13 @@ def write_site(
         shifts, left_out, series, history, gaps, html_dir, project, commit_url
     )
     write_page(html_dir, "nodes.html", machines=found, project=project)
-    plugins = host.load_all() if host else []
-    pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
-    questions = write_questions(FOLDER, history, pages, html_dir, project, problems)
-    write_search(history, matrix, found, pages, questions, html_dir, project)
+    row_links = next((page.row_links for page in further if page.row_links), None)
+    pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project, row_links)
+    entries = write_pages(further, Site(history, pages, html_dir, project, problems))
+    write_search(history, matrix, found, pages, entries, html_dir, project)
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
     write_overview(
         history, matrix, headlines, verdicts, shifts, gaps, html_dir, project, commit_url
     )
     write_summary(history, html_dir, project, regressions.count_judged(history, series))
     problems += [*faults, *(host.offers.problems if host else ())]
-    return problems

@@ -322,7 +322,10 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _a_plugin_that_draws(folder: Path, commit: str) -> None:
-    (folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    (folder / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
+        "  - {name: course, module: hpml_plugins.plugins.course}\n"
+    )
     (folder / "toy.py").write_text(DRAWN)
     (folder / "docs" / "questions").mkdir(parents=True)
     (folder / "docs" / "questions" / "000.md").write_text(QUESTIONS)

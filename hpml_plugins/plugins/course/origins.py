@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hpml_plugins.model.figure import Row, Table
-from hpml_plugins.model.formatting import format_point
-from hpml_plugins.model.record import Record
-from hpml_plugins.report.tables import spell_samples
-from hpml_plugins.store.projection import asv_name
+from hpml_plugins import Record, Table
+from hpml_plugins.model import Row, format_point
+from hpml_plugins.report import Drawable, history_link, spell_samples
+from hpml_plugins.store import asv_name
 
 #: A row's known cells, as (column, Python's repr).
 Cells = frozenset[tuple[str, str]]
@@ -33,6 +32,11 @@ class RecordLink(NamedTuple):
     label: str
     commit: str
     told: str
+
+    @property
+    def address(self) -> str:
+        """Of the page of the point's history."""
+        return history_link(self.metric, self.label)
 
     @classmethod
     def of(cls, record: Record, row: Row, columns: Iterable[str]) -> RecordLink:
@@ -126,6 +130,21 @@ class Origins:
             return set(map(_cells, self.table(records).rows()))
         except Exception:  # a plugin's table of too few Records
             return set()
+
+
+class Provenance:
+    """The Records that the figures of a site rest on, found once for each figure."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Origins] = {}
+
+    def of(self, drawable: Drawable) -> Origins:
+        """Those of the rows of this figure."""
+        figure = drawable.plugin, drawable.figure.name
+        if figure not in self._found:
+            measured = [record for record in drawable.records if record.metrics]
+            self._found[figure] = Origins(drawable.figure.table, measured)
+        return self._found[figure]
 
 
 def _cells(row: Row) -> Cells:

@@ -8,7 +8,7 @@ import pytest
 
 from hpml_plugins import Table
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.report.origins import Origins, RecordLink
+from hpml_plugins.plugins.course.origins import Origins, RecordLink
 
 
 def measured(machine: str, variant: str, seconds: float, **metrics: float) -> Record:
