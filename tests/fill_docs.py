@@ -21,7 +21,7 @@ from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.host import make_host
 from hpml_plugins.model.figure import Table
 from hpml_plugins.registry import read_registry
-from hpml_plugins.report.figures import collect, tabulate
+from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.quotes import Quotable, Quote, fill
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.tables import as_markdown
@@ -43,9 +43,7 @@ def quotable(root: Path, results: Path) -> Quotable:
         results, host, {}, commit_order(repository, results, branches), {}, print
     )
     current = history.current()
-    drawables = [
-        each for plugin in host.load_all() for each in tabulate(plugin, collect(plugin), current)
-    ]
+    drawables = [each for drawn in draw_all(host, current) for each in drawn.drawables]
     return Quotable(history, drawables)
 
 

@@ -77,14 +77,11 @@ class Host:
                 raise plugin.error
         return [each for each in self.benchmarks() if each.plugin.name == name]
 
-    def load_all(self) -> list[LoadedPlugin]:
-        """Import every plugin into this process, for their figures, and restore what they change of
-        it."""
-        loaded = []
-        for plugin, entry in zip(self.plugins, self.registry.enabled, strict=True):
-            with restored():
-                loaded.append(plugin if plugin.error else _load(self.registry, entry, {}))
-        return loaded
+    def load(self, name: str) -> LoadedPlugin:
+        """Import the plugin of this name into this process, which should be one of its own: what
+        the plugin changes of it stays changed."""
+        (entry,) = (entry for entry in self.registry.enabled if entry.name == name)
+        return _load(self.registry, entry, {})
 
 
 def make_host(registry: Registry, *, unmet: Unmet | None = None, profile: str = EVERYTHING) -> Host:

@@ -7,12 +7,11 @@ those count without which it is another.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hpml_plugins.model.figure import Row, Table
+from hpml_plugins.model.figure import Cell, Row, Table
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.tables import spell_samples
@@ -55,13 +54,35 @@ class RecordLink(NamedTuple):
         return cls(asv_name(record.benchmark, name), format_point(record.params), commit, told)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Origins:
-    """The Records of a figure's rows. table: the figure's function.  records: all that the figure
-    is drawn from."""
+    """The Records of a figure's rows. found: a row's cells → the Records that it rests on.
 
-    table: Callable[[Sequence[Record]], Table]
-    records: Sequence[Record]
+    alone: `id` of a Record → the rows that it alone gives.
+    """
+
+    found: Mapping[Cells, Sequence[Record]]
+    alone: Mapping[int, Sequence[Row]]
+
+    @classmethod
+    def of_rows(
+        cls, rows: Iterable[tuple[Row, Sequence[Record]]], alone: Mapping[int, Sequence[Row]]
+    ) -> Origins:
+        """Of rows with the Records that each rests on."""
+        return cls({_cells(row): records for row, records in rows}, alone)
+
+    @classmethod
+    def trace(
+        cls, table: Callable[[Sequence[Record]], Table], records: Sequence[Record]
+    ) -> Origins:
+        """Found by making the table of fewer Records. table: the figure's function.  records: all
+        that the figure is drawn from."""
+        alone = {id(record): _rows_of(table, [record]) for record in records}
+        return cls(_find(table, records, alone), alone)
+
+    def resting_on(self, row: Row) -> Sequence[Record]:
+        """The Records that a row rests on, in the order of the table's Records."""
+        return self.found.get(_cells(row), [])
 
     def of(self, row: Row, columns: Iterable[str] | None = None) -> list[Record]:
         """The Records that a row, or these cells of it, rest on: one of each point, the one most
@@ -71,11 +92,13 @@ class Origins:
         points give.
         """
         cells = _cells(row)
-        found = self._found.get(cells, [])
+        found = self.resting_on(row)
         if len(found) > 1:
             wanted = cells if columns is None else _cells({name: row[name] for name in columns})
             found = [
-                record for record in found if any(wanted <= each for each in self._rows([record]))
+                record
+                for record in found
+                if any(wanted <= _cells(each) for each in self.alone.get(id(record), ()))
             ] or found
         texts = {text for _, text in cells}
 
@@ -92,40 +115,50 @@ class Origins:
             reverse=True,
         )
 
-    @functools.cached_property
-    def _found(self) -> dict[Cells, list[Record]]:
-        alone: dict[Cells, list[Record]] = {}
-        by_point: dict[str, list[Record]] = {}
-        by_machine: dict[str, list[Record]] = {}
-        for record in self.records:
-            by_point.setdefault(record.point, []).append(record)
-            by_machine.setdefault(record.machine, []).append(record)
-            for row in self._rows([record]):
-                alone.setdefault(row, []).append(record)
-        # What the only point gives may rest on no Record at all; then it does not name the machine
-        # either.
-        found = {
-            row: records
-            for row, records in alone.items()
-            if len({each.point for each in records}) == 1
-            and (len(by_point) > 1 or ("machine", repr(records[0].machine)) in row)
-        }
-        missing = self._rows(self.records) - alone.keys()
-        for group in (*by_point.values(), *by_machine.values()):
-            if together := missing and missing & self._rows(group):
-                for record in group:
-                    for row in together - self._rows(
-                        [each for each in group if each is not record]
-                    ):
-                        found.setdefault(row, []).append(record)
-                missing -= found.keys()
-        return found
 
-    def _rows(self, records: Sequence[Record]) -> set[Cells]:
-        try:
-            return set(map(_cells, self.table(records).rows()))
-        except Exception:  # a plugin's table of too few Records
-            return set()
+def _find(
+    table: Callable[[Sequence[Record]], Table],
+    records: Sequence[Record],
+    alone: Mapping[int, Sequence[Row]],
+) -> dict[Cells, list[Record]]:
+    """A row's cells → the Records that it rests on, for all rows of which that can be said."""
+
+    def rows(of: Sequence[Record]) -> set[Cells]:
+        return set(map(_cells, _rows_of(table, of)))
+
+    by_row: dict[Cells, list[Record]] = {}
+    by_point: dict[str, list[Record]] = {}
+    by_machine: dict[str, list[Record]] = {}
+    for record in records:
+        by_point.setdefault(record.point, []).append(record)
+        by_machine.setdefault(record.machine, []).append(record)
+        for row in set(map(_cells, alone[id(record)])):
+            by_row.setdefault(row, []).append(record)
+    # What the only point gives may rest on no Record at all; then it does not name the machine
+    # either.
+    found = {
+        row: giving
+        for row, giving in by_row.items()
+        if len({each.point for each in giving}) == 1
+        and (len(by_point) > 1 or ("machine", repr(giving[0].machine)) in row)
+    }
+    missing = rows(records) - by_row.keys()
+    for group in (*by_point.values(), *by_machine.values()):
+        if together := missing and missing & rows(group):
+            for record in group:
+                for row in together - rows([each for each in group if each is not record]):
+                    found.setdefault(row, []).append(record)
+            missing -= found.keys()
+    return found
+
+
+def _rows_of(
+    table: Callable[[Sequence[Record]], Table], records: Sequence[Record]
+) -> list[dict[str, Cell]]:
+    try:
+        return list(table(records).rows())
+    except Exception:  # a plugin's table of too few Records
+        return []
 
 
 def _cells(row: Row) -> Cells:

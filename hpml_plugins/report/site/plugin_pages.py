@@ -11,7 +11,8 @@ from pathlib import Path
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.figures import Drawable, collect, naming, render, tabulate
+from hpml_plugins.report.drawing import DrawnPlugin
+from hpml_plugins.report.figures import Drawable, naming, render
 from hpml_plugins.report.origins import RecordLink
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
@@ -47,18 +48,22 @@ class ShownFigure:
 
 @dataclass(frozen=True)
 class PluginPage:
-    """The page of one plugin. origins: where the code of the shown Records came from."""
+    """The page of one plugin. origins: where the code of the shown Records came from.
+
+    problem: why figures are missing.
+    """
 
     plugin: LoadedPlugin
     address: str
     figures: list[ShownFigure]
     origins: list[CodeState]
+    problem: str = ""
 
 
 def write_plugin_pages(
-    plugins: Sequence[LoadedPlugin], records: Sequence[Record], html_dir: Path, project: str
+    drawn: Sequence[DrawnPlugin], records: Sequence[Record], html_dir: Path, project: str
 ) -> tuple[list[PluginPage], list[str]]:
-    """Write the pages of every plugin that loads; returns them, and what went wrong, one line each.
+    """Write the pages of these plugins; returns them, and what went wrong, one line each.
 
     records: of each machine and point the current one.
     """
@@ -67,9 +72,7 @@ def write_plugin_pages(
     problems: list[str] = []
     with ThreadPoolExecutor(1) as pool:  # bundling takes 1.5 s without holding Python's lock
         library = pool.submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
-        pages = [
-            _page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error
-        ]
+        pages = [_page(each, records, html_dir, problems) for each in drawn]
         for page in pages:
             write_page(html_dir, "plugin.html", page.address, page=page, project=project)
         write_page(html_dir, "plugins.html", plugins=pages, project=project)
@@ -79,17 +82,13 @@ def write_plugin_pages(
 
 
 def _page(
-    plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, problems: list[str]
+    drawn: DrawnPlugin, records: Sequence[Record], html_dir: Path, problems: list[str]
 ) -> PluginPage:
-    name = plugin.entry.name
-    try:
-        figures = collect(plugin)
-    except HpmlError as error:
-        problems.append(str(error))
-        figures = []
-    shown = [_shown(drawable, html_dir) for drawable in tabulate(plugin, figures, records)]
-    problems += [figure.problem for figure in shown if figure.problem]
-    drawn = [figure for figure in shown if figure.csv or figure.problem]
+    name, problem = drawn.plugin.entry.name, str(drawn.error or "")
+    every = [_shown(drawable, html_dir) for drawable in drawn.drawables]
+    problems += [problem] if problem else []
+    problems += [figure.problem for figure in every if figure.problem]
+    shown = [figure for figure in every if figure.csv or figure.problem]
     found: dict[tuple[str, str, str], list[str]] = {}
     for record in records:
         if record.plugin == name:
@@ -97,7 +96,12 @@ def _page(
     origins = [
         (*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()
     ]
-    return PluginPage(plugin, f"plugin-{name}.html", drawn, origins)
+    return PluginPage(drawn.plugin, page_address(name), shown, origins, problem)
+
+
+def page_address(plugin: str) -> str:
+    """Of the page of a plugin."""
+    return f"plugin-{plugin}.html"
 
 
 def origin_of(record: Record) -> tuple[str, str, str]:

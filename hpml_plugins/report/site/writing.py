@@ -9,6 +9,7 @@ from typing import Any
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Host, make_host
 from hpml_plugins.registry import read_registry
+from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, name_machines
@@ -59,8 +60,9 @@ def write_site(
         shifts, left_out, series, history, gaps, html_dir, project, commit_url
     )
     write_page(html_dir, "nodes.html", machines=found, project=project)
-    plugins = host.load_all() if host else []
-    pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
+    current = history.current()
+    drawn = list(draw_all(host, current)) if host else []
+    pages, faults = write_plugin_pages(drawn, current, html_dir, project)
     questions = write_questions(FOLDER, history, pages, html_dir, project, problems)
     write_search(history, matrix, found, pages, questions, html_dir, project)
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
