@@ -12,15 +12,29 @@ from hpml_plugins.registry import read_registry
 from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
-from hpml_plugins.report.site.asv_page import finish_asv_page, name_machines
+from hpml_plugins.report.site.asv_page import STATIC, finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.history import write_history
+from hpml_plugins.report.site.manifest import write_manifest
 from hpml_plugins.report.site.overview import headline_rows, write_overview
-from hpml_plugins.report.site.page import commit_links, write_page
-from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
+from hpml_plugins.report.site.page import PAGES, commit_links, write_page
+from hpml_plugins.report.site.plugin_pages import (
+    LIBRARY,
+    find_code_changes,
+    page_address,
+    write_plugin_pages,
+)
 from hpml_plugins.report.site.questions import FOLDER, write_questions
 from hpml_plugins.report.site.search import write_search
 from hpml_plugins.store import CommitOrder
+
+#: What every site has, beside the pages of plugins and questions.
+EXPECTED = (
+    *(address for _, _, address in PAGES),
+    *("search.html", "search-index.js", "summary.json", "badge.svg", "regressions.xml"),
+    *("overview/rows.js", "gpus/rows.js", "history/index.js", LIBRARY),
+    *(path.name for path in STATIC.iterdir() if path.is_file()),
+)
 
 
 def write_site(
@@ -70,5 +84,10 @@ def write_site(
         history, matrix, headlines, verdicts, shifts, gaps, html_dir, project, commit_url
     )
     write_summary(history, html_dir, project, regressions.count_judged(history, series))
+    pages_of_plugins = [page_address(each.plugin.entry.name) for each in drawn]
+    pages_of_questions = [page.address for page in questions]
+    write_manifest(
+        html_dir, [*EXPECTED, *pages_of_plugins, *pages_of_questions], declarations.keys()
+    )
     problems += [*faults, *(host.offers.problems if host else ())]
     return problems
