@@ -46,7 +46,8 @@ def hpml_figures() -> Iterable[Figure]:  # type: ignore[empty-body]
 def hpml_pages() -> Iterable[SitePage]:  # type: ignore[empty-body]
     """Further pages of the published site, each with an entry in its navigation.
 
-    Called when pages are published, before the first is written.
+    Called when pages are published, before the first is written. Only plugins with this hook are
+    imported into the process that writes the pages.
     """
 
 

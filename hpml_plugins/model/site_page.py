@@ -21,15 +21,17 @@ class SitePage:
     label, about: of the entry, which a search finds by the words of both.  address: `NAME.html`.
     write: called with the site (`report.Site`) when the pages of the plugins are written; writes
     this page and those that it leads to, and returns what a search finds on them.
-    row_links: called with a figure and its table (`report.Drawable`); returns for each row what
-    leads to the Records that it rests on, which is shown beside the row. Raises DefinitionError for
-    a value of another type.
+    trace: called with each figure and its table (`report.Drawable`), in the process that its plugin
+    draws in; what it returns, plain data, is the figure's `traced` from then on.
+    row_links: called with a figure; returns for each row what leads to the Records that it rests
+    on, which is shown beside the row. Raises DefinitionError for a value of another type.
     """
 
     label: str
     about: str
     address: str
     write: Callable[[Any], Iterable[SearchEntry]]
+    trace: Callable[[Any], Any] | None = None
     row_links: Callable[[Any], Sequence[Sequence[Link]]] | None = None
 
     def __post_init__(self) -> None:

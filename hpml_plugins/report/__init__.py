@@ -10,6 +10,7 @@ from hpml_plugins.lazy import import_lazily
 from hpml_plugins.report.figures import Drawable, collect
 
 if TYPE_CHECKING:
+    from hpml_plugins.report.drawing import plain_cell
     from hpml_plugins.report.progress import RunReport
     from hpml_plugins.report.reading import History, Outcome, TrackedMetric
     from hpml_plugins.report.site.further import Site
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hpml_plugins.report.tables import as_markdown, as_text, formatted, spell_samples
 
 _LATER = {
+    ".drawing": ("plain_cell",),
     ".progress": ("RunReport",),
     ".reading": ("History", "Outcome", "TrackedMetric"),
     ".site.further": ("Site",),

@@ -93,12 +93,12 @@ Made = Callable[[Sequence[Record]], Table]
 def test_a_row_rests_on_the_records_that_make_it(
     table: Made, records: list[Record], expected: list[list[Record]]
 ) -> None:
-    origins = Origins(table, records)
+    origins = Origins.trace(table, records)
     assert [origins.of(row) for row in table(records).rows()] == expected
 
 
 def test_a_cell_of_a_row_of_several_records_may_rest_on_one_of_them() -> None:
-    origins = Origins(speedups, [PLAIN, FAST])
+    origins = Origins.trace(speedups, [PLAIN, FAST])
     _, row = speedups([PLAIN, FAST]).rows()
     assert origins.of(row, ["variant", "time"]) == [FAST]
     assert origins.of(row, ["variant", "speedup"]) == [FAST, PLAIN]

@@ -13,8 +13,17 @@ from hpml_plugins import SitePage, hookimpl
 @hookimpl
 def hpml_pages() -> Iterable[SitePage]:
     """The pages of questions, and the Records that the rows of all figures rest on."""
+    from hpml_plugins.plugins.course.origins import trace
     from hpml_plugins.plugins.course.questions import Questions
 
     questions = Questions()
-    about = "what the Records answer, with links to them"
-    return [SitePage("Questions", about, "questions.html", questions.write, questions.row_links)]
+    return [
+        SitePage(
+            "Questions",
+            "what the Records answer, with links to them",
+            "questions.html",
+            questions.write,
+            trace,
+            questions.row_links,
+        )
+    ]

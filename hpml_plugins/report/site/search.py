@@ -68,7 +68,7 @@ def _entries(
     yield from further
     for page in plugins:
         plugin = page.plugin.entry.name
-        about = " ".join(f"{each.name} {each.description}" for each in page.plugin.benchmarks)
+        about = " ".join(f"{each.name} {each.description}" for each in page.plugin.declared)
         yield "plugin", plugin, about, page.address
         for figure in (shown.drawable.figure for shown in page.figures):
             yield "chart", figure.title, plugin, f"{page.address}#{figure.name}"

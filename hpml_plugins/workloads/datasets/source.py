@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hpml_plugins.errors import HpmlError, describe
@@ -81,23 +82,24 @@ class DataSource:
         if reason := self.why_missing():
             raise HpmlError(reason)
         assert path is not None
-        return load(self.name, path, self.read_checked, progress)
-
-    def read_checked(self, path: Path) -> Arrays:
-        """What `find` returned, from its own files. Raises HpmlError when they are damaged."""
-        try:
-            arrays = self.read(path)
-            wrong = find_fault(arrays)
-            fault = f"{path}: {wrong}" if wrong else ""
-        except MemoryError:
-            raise
-        except Exception as error:  # whatever the libraries raise for damaged files
-            fault = error.what if isinstance(error, HpmlError) else f"{path}: {describe(error)}"
-        if fault:
-            raise HpmlError(
-                f"data set {self.name} is damaged: {fault} (remove it, then {self.how_to_get})"
-            )
-        return arrays
+        return load(self.name, path, partial(read_checked, self), progress)
 
     def _roots(self) -> tuple[Path, ...]:
         return (*roots(), *self.extra_roots())
+
+
+def read_checked(source: DataSource, path: Path) -> Arrays:
+    """The data set at `path`, from its own files. Raises HpmlError when they are damaged."""
+    try:
+        arrays = source.read(path)
+        wrong = find_fault(arrays)
+        fault = f"{path}: {wrong}" if wrong else ""
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the libraries raise for damaged files
+        fault = error.what if isinstance(error, HpmlError) else f"{path}: {describe(error)}"
+    if fault:
+        raise HpmlError(
+            f"data set {source.name} is damaged: {fault} (remove it, then {source.how_to_get})"
+        )
+    return arrays
