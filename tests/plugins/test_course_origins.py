@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from records import a_record
 
 from hpml_plugins import Table
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.course.origins import Origins, RecordLink
 
 
 def measured(machine: str, variant: str, seconds: float, **metrics: float) -> Record:
-    samples = {
-        name: MetricSamples("s", "lower", [value])
-        for name, value in {"time": seconds, **metrics}.items()
-    }
-    return Record(
-        benchmark="copy",
-        plugin="p",
-        version="1",
+    return a_record(
+        "copy",
+        {"time": seconds, **metrics},
         params={"variant": variant},
-        status="ok",
-        metrics=samples,
         machine=machine,
         commit="abcdef0123",
     )

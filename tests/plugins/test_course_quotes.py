@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from records import a_record
 
 from hpml_plugins import Figure, Table
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.course.origins import Provenance
 from hpml_plugins.plugins.course.questions import write_questions
 from hpml_plugins.plugins.course.quotes import Quotable, fill
@@ -58,14 +59,10 @@ def history(tmp_path: Path) -> History:
             "bytes": MetricSamples("B", "lower", [4096.0]),
             "hits": MetricSamples("1", "lower", [0.995]),
         }
-        record = Record(
-            benchmark="copy",
-            plugin="p",
-            version="1",
+        record = a_record(
+            "copy",
+            metrics,
             params={"size": 1, "cold": True},
-            status="ok",
-            metrics=metrics,
-            machine="m",
             commit=commit,
             started=1.0,
             node={"gpus": [{"name": "H200", "uuid": "GPU-1"}]},

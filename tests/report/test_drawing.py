@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from records import a_record
 from support import DRAWN
 
 from hpml_plugins import HpmlError, Record
 from hpml_plugins.host import Host, make_host
-from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.course.origins import origins_of, trace
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.drawing import LIMIT_VARIABLE, DrawnPlugin, draw_all
@@ -97,19 +97,10 @@ _ALONE: list[object] = []
 @pytest.fixture
 def toy_records() -> list[Record]:
     def record(benchmark: str, size: int, seconds: float) -> Record:
-        return Record(
-            benchmark=benchmark,
-            plugin="toy",
-            version="1",
-            params={"size": size} if benchmark == "toy" else {},
-            status="ok",
-            metrics={
-                "time" if benchmark == "toy" else "z": MetricSamples(
-                    "s", "lower", [seconds, seconds * 1.1, seconds * 1.2]
-                )
-            },
-            machine="m",
-        )
+        times = [seconds, seconds * 1.1, seconds * 1.2]
+        if benchmark == "toy":
+            return a_record("toy", {"time": times}, params={"size": size})
+        return a_record(benchmark, {"z": times})
 
     return [record("toy", 10, 1e-6), record("toy", 1000, 5e-5), record("other", 1, 1.0)]
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from hostile_texts import REFERENCES, TEXTS
+from records import a_record
 from site_history import H200, Project, benchmark
 
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import Record
 from hpml_plugins.store import append_record, record_file
 
 PLUGIN = """
@@ -175,12 +176,9 @@ def _record(number: int, commit: str) -> Record:
         "facts": {text(number + 6): text(number)},
     }
     skipped: dict[str, Any] = {"status": "skipped", "reason": text(number)}
-    metrics = {"time": MetricSamples("s", "lower", [1.0])}
-    measured: dict[str, Any] = {"status": "ok", "metrics": metrics, "warnings": [text(number + 1)]}
-    return Record(
-        benchmark=f"toy{number % 2}",
-        plugin="toy",
-        version="1",
+    measured: dict[str, Any] = {"metrics": {"time": 1.0}, "warnings": [text(number + 1)]}
+    return a_record(
+        f"toy{number % 2}",
         params={"size": text(number)},
         **(measured if number % 2 else skipped),
         machine=f"m{number}",

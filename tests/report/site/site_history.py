@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from records import a_record
 from support import DRAWN, ROOT
 
 from hpml_plugins.model.record import MetricSamples, Record, encode
@@ -178,13 +179,13 @@ def records_of(
         }
         status = "ok" if metrics else "failed" if None in numbers.values() else "skipped"
         made.append(
-            Record(
-                benchmark=title,
+            a_record(
+                title,
+                metrics,
                 plugin=entry["plugin"],
                 version=entry["version"],
-                status=status,  # type: ignore[arg-type]
+                status=status,
                 params=dict(zip(entry["param_names"], map(value_of, params), strict=True)),
-                metrics=metrics,
                 reason={"ok": "", "failed": "it broke", "skipped": SKIPPED}[status],
                 machine=machine,
                 commit=commit,
@@ -330,14 +331,9 @@ def _a_plugin_that_draws(folder: Path, commit: str) -> None:
     (folder / "docs" / "questions").mkdir(parents=True)
     (folder / "docs" / "questions" / "000.md").write_text(QUESTIONS)
     for size, seconds, warnings in ((10, 2e-6, []), (1000, 3.5e-5, WARNINGS)):
-        metrics = {"time": MetricSamples("s", "lower", [seconds])}
-        record = Record(
-            benchmark="toy",
-            plugin="toy",
-            version="1",
+        record = a_record(
+            metrics={"time": seconds},
             params={"size": size},
-            status="ok",
-            metrics=metrics,
             machine=WILD,
             commit=commit,
             warnings=warnings,
