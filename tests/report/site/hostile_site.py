@@ -180,7 +180,7 @@ def _record(number: int, commit: str) -> Record:
     return a_record(
         f"toy{number % 2}",
         params={"size": text(number)},
-        **(measured if number % 2 else skipped),
+        **(skipped if number % 2 else measured),
         machine=f"m{number}",
         commit=commit,
         node=node,
