@@ -33,6 +33,7 @@ from hpml_plugins.plugins.tta.time_to_accuracy import (
 )
 from hpml_plugins.plugins.tta.training import Trainer
 from hpml_plugins.testing import Context, import_before_fork, measure_point
+from hpml_plugins.workloads.datasets.builtin import CIFAR10_CLASSES
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 FIGURES = {figure.name: figure for figure in hpml_figures()}
@@ -348,18 +349,7 @@ def test_photographs_of_cifar_classes_are_judged_and_each_has_a_credit(node: Nod
     pictures = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.png"))
     assert sorted(each["file"] for each in credits) == pictures
     assert all(each["licence"] and each["author"] and each["package"] for each in credits)
-    classes = (
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
-    )
+    classes = CIFAR10_CLASSES
     assert {Path(name).parent.name for name in pictures} == set(classes)
 
     digits = load_data("digits").take(20, 20)

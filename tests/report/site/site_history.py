@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from records import a_record
+from repositories import git, make_repository
 from support import DRAWN, ROOT
 
 from hpml_plugins.model.record import MetricSamples, Record, encode
@@ -363,30 +364,11 @@ def _repository(folder: Path, days: int) -> list[tuple[str, int]]:
     if shutil.which("git") is None:
         pytest.skip("asv's publish needs git")
 
-    def git(*arguments: str, day: int = 1) -> str:
-        date = f"2026-01-{day:02}T12:00:00+00:00"
-        environment = {**os.environ, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-        who = (
-            "-c",
-            "user.name=test",
-            "-c",
-            "user.email=test@localhost",
-            "-c",
-            "commit.gpgsign=false",
-        )
-        ran = subprocess.run(
-            ["git", *who, *arguments],
-            cwd=folder,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return ran.stdout.strip()
-
-    git("init", "--quiet", "--initial-branch=main")
+    make_repository(folder)
     commits = []
     for day in range(1, days + 1):
-        git("commit", "--quiet", "--allow-empty", "--message", f"day {day}", day=day)
-        commits.append((git("rev-parse", "HEAD"), 1000 * int(git("show", "-s", "--format=%ct"))))
+        date = f"2026-01-{day:02}T12:00:00+00:00"
+        git(folder, "commit", "-q", "--allow-empty", "-m", f"day {day}", date=date)
+        moment = int(git(folder, "show", "-s", "--format=%ct"))
+        commits.append((git(folder, "rev-parse", "HEAD"), 1000 * moment))
     return commits
