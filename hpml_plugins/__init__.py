@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hpml_plugins.model import Requires as Requires
     from hpml_plugins.model import Samples as Samples
     from hpml_plugins.model import Series as Series
+    from hpml_plugins.model import SitePage as SitePage
     from hpml_plugins.model import Table as Table
     from hpml_plugins.model.figure import interval_columns as interval_columns
     from hpml_plugins.model.program_output import ProgramOutput as ProgramOutput
@@ -62,6 +63,7 @@ _NAMES = {
         "Requires",
         "Samples",
         "Series",
+        "SitePage",
         "Table",
     ),
     ".model.figure": ("interval_columns",),

@@ -15,7 +15,7 @@ import pluggy
 if TYPE_CHECKING:
     import click
 
-    from hpml_plugins.model import Benchmark, Figure
+    from hpml_plugins.model import Benchmark, Figure, SitePage
     from hpml_plugins.model.data_source import LoadableData
 
 PROJECT = "hpml"
@@ -41,6 +41,15 @@ def hpml_figures() -> Iterable[Figure]:  # type: ignore[empty-body]
 
     Called when pages are published and by `hpml plot` and `hpml table`, never where anything is
     measured.
+    """
+
+
+@hookspec
+def hpml_pages() -> Iterable[SitePage]:  # type: ignore[empty-body]
+    """Further pages of the published site, each with an entry in its navigation.
+
+    Called when pages are published, before the first is written. Only plugins with this hook are
+    imported into the process that writes the pages.
     """
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.page import PAGES, POLICY
+from hpml_plugins.report.site.page import POLICY, navigation
 
 #: The name of asv's page; the site's first page is ours.
 PAGE = "asv.html"
@@ -86,7 +86,9 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
     text = localize(written.read_text(encoding="utf-8"), html_dir)
     if FIXES not in text:
-        ours = [(label, page) for label, _, page in PAGES if label not in ("asv", "Regressions")]
+        ours = [
+            (label, page) for label, _, page in navigation() if label not in ("asv", "Regressions")
+        ]
         links = "".join(
             f'<li><a href="{page}">{label}</a></li>\n'
             for label, page in (*ours, ("Search", "search.html"))

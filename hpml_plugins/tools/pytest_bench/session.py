@@ -7,7 +7,6 @@ import json
 import platform
 import re
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ from hpml_plugins.store import (
     record_file,
     save_declarations,
 )
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.pytest_bench.measuring import measure_point
 
 PLUGIN, ROUNDS = "pytest", 3
@@ -213,8 +213,8 @@ class TestBench:
             timeout=timeout,
             description=self._nodeid.partition("[")[0],
         )
-        with tempfile.TemporaryDirectory(prefix="hpml-pytest-") as scratch:
-            rounds = self._measure_rounds(benchmark, Path(scratch))
+        with temporary_folder("hpml-pytest-") as scratch:
+            rounds = self._measure_rounds(benchmark, scratch)
         record = combine(rounds)
         if record.status == "skipped":
             pytest.skip(record.reason)

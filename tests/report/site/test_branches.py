@@ -34,8 +34,8 @@ from browsing import read_data
 
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.plugins.course.quotes import Quotable, Quote
 from hpml_plugins.report.compare import Side, compare
-from hpml_plugins.report.quotes import Quotable, Quote
 from hpml_plugins.report.reading import History, TrackedMetric, read_history
 from hpml_plugins.report.site import gpu_types
 from hpml_plugins.report.site.badge import write_summary
