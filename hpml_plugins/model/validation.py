@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from hpml_plugins import clocks
 from hpml_plugins.model.units import UNITS, is_right_direction, may_be_negative
 from hpml_plugins.terminal import unturned
 
@@ -254,7 +255,7 @@ def _check_started(started: float) -> None:
     # nobody.
     if not 0 <= started < math.inf:
         raise RefusedRecord(f"started {started:g} s since 1970")
-    if started > time.time() + CLOCK_AHEAD:
+    if started > clocks.wall_clock() + CLOCK_AHEAD:
         raise RefusedRecord(
             f"started {_date(started)}, in the future: the clock of its machine was wrong"
         )
