@@ -159,7 +159,7 @@ def abridge(text: str, most: int = MOST_TEXT) -> str:
 def may_need_cleaning(line: bytes) -> bool:
     """Whether the line of a Record may hold what `cleaned` replaces."""
     text = line.decode(errors="replace")
-    return "\\u20" in text or _is_suspicious(text)
+    return "\\u20" in text or "\\u06" in text or _is_suspicious(text)
 
 
 def _is_suspicious(text: str) -> bool:
