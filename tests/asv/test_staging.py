@@ -196,6 +196,25 @@ def test_no_file_of_a_site_has_text_that_is_turned(project: Path) -> None:
     assert seen >= 3
 
 
+@pytest.mark.parametrize("home", ["/home/somebody", "/root", "/Users/some.body"])
+def test_no_page_names_a_home_folder(home: str, project: Path) -> None:
+    said = f"in {home}/work/toy.py: wrong; see https://example.org/home/other/page"
+    record = {**RECORD, "status": "failed", "reason": said, "output": said, "metrics": {}}
+    records = project / "results" / "m1" / "records"
+    (records / "bbbbbbbb.jsonl").write_text(json.dumps({**record, "commit": "b" * 40}) + "\n")
+    text = (project / "toy.py").read_text()
+    raising = f"def table(records):\n    raise ValueError({said!r})\n\ndef unused(records):\n"
+    (project / "toy.py").write_text(text.replace("def table(records):\n", raising, 1))
+    status, output = publish(project)
+    assert status == 0, output
+    found = contents(project / "html")
+    named = [name for name, content in found.items() if f"{home}/".encode() in content]
+    assert named == []
+    page = found["plugin-toy.html"].decode()
+    assert "in ~/work/toy.py" in page
+    assert "https://example.org/home/other/page" in page
+
+
 def test_a_link_to_a_site_stays_one(project: Path) -> None:
     (project / "elsewhere").mkdir()
     (project / "html").symlink_to("elsewhere")

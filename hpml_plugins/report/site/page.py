@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hpml_plugins.model.formatting import estimate, shown_unit, times
+from hpml_plugins.model.validation import hide_homes
 from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.projection import asv_name
@@ -48,15 +49,16 @@ def write_page(html_dir: Path, template: str, address: str = "", **values: Any) 
 
 
 def fill(template: str, **values: Any) -> str:
-    """A template filled in."""
-    return unturned(_templates().get_template(template).render(here=template, **values))
+    """A template filled in, without home folders and characters that turn text."""
+    filled = _templates().get_template(template).render(here=template, **values)
+    return unturned(hide_homes(filled))
 
 
 def write_data(html_dir: Path, address: str, value: Any) -> None:
     """Write what `hpml.read(address)` of `data.js` gives to a page's script."""
     path = html_dir / address
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = unturned(msgspec.json.encode(value).decode())
+    data = unturned(hide_homes(msgspec.json.encode(value).decode()))
     path.write_bytes(b"hpml.put(%b,%b)" % (msgspec.json.encode(address), data.encode()))
 
 
