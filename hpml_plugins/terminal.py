@@ -14,15 +14,15 @@ THIN_SPACE = "\u202f"
 #: Characters that turn the direction of the text after them, and so can make one name look like
 #: another (Unicode's bidirectional embeddings, overrides and isolates); as they are, and as JSON
 #: escapes them.
-_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # JSON within JSON escapes the backslash
-_TURNING_ESCAPED = re.compile(r"\\+u(202[a-e]|206[6-9])", re.IGNORECASE)
+_TURNING_ESCAPED = re.compile(r"\\+u(061c|200[ef]|202[a-e]|206[6-9])", re.IGNORECASE)
 
 
 def unturned(text: str) -> str:
     """The text with each character that turns its direction spelled out, `[U+202E]`; also one that
     JSON escapes."""
-    if "\\u20" in text:
+    if "\\u20" in text or "\\u06" in text:
         text = _TURNING_ESCAPED.sub(lambda found: f"[U+{found[1].upper()}]", text)
     return _TURNING.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 

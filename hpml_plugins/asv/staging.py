@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.report.site.manifest import complete_manifest
+from hpml_plugins.report.site.manifest import complete_manifest, spell_turned_text
 from hpml_plugins.temporary import temporary_folder
 
 #: Names of the folders beside a site that is being published; a killed publish leaves one.
@@ -38,6 +38,7 @@ def staged_site(conf: Any, args: Any) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX)  # until this process ends, however it ends
             args.html_dir = str(folder / "site")
             yield
+            spell_turned_text(folder / "site")
             complete_manifest(folder / "site")
             _replace(site, folder)
         finally:

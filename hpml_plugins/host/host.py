@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import gc
 import os
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import HpmlError, UsageError, describe, environment_number, nearest
 from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin, restored
@@ -159,16 +159,16 @@ def _load_in_fork(
     """
     limit = environment_number(LIMIT_VARIABLE, LIMIT)
     messages: list[bytes] = []
-    since, stuck = time.monotonic(), False
+    since, stuck = clocks.monotonic(), False
 
     def on_message(message: bytes) -> None:
         nonlocal since
-        since = time.monotonic()
+        since = clocks.monotonic()
         messages.append(message)
 
     def watch() -> str:
         nonlocal stuck
-        stuck = time.monotonic() - since > limit
+        stuck = clocks.monotonic() - since > limit
         return f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)" if stuck else ""
 
     load = functools.partial(_load_all, registry, entries, declare, dict(taken), limit)

@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,6 +24,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import environment_number
 from hpml_plugins.isolation.leftovers import leave_mark
 from hpml_plugins.isolation.parent_death import end_with_parent
@@ -131,7 +131,7 @@ def run_isolated(
         else:
             code, left, limit = report
             if not (fault or limit) and code == -signal.SIGTERM:
-                time.sleep(NEXT_IN_LINE)
+                clocks.sleep(NEXT_IN_LINE)
             fault = fault or limit or describe_exit(code)
         if fault and not fault.startswith("ended") and (stack := describe_stack(printed)):
             fault = f"{fault} {stack}"
@@ -293,7 +293,7 @@ def _listen(
     Never waits for the function, which may close its end of the pipe and run on, or leave a message
     half written.
     """
-    deadline, ended, content = time.monotonic() + timeout, False, bytearray()
+    deadline, ended, content = clocks.monotonic() + timeout, False, bytearray()
     os.set_blocking(receiver, False)
     watched: list[socket.socket | int] = [channel, receiver]
     while True:
@@ -308,7 +308,7 @@ def _listen(
             return ""
         if len(content) > MOST_MESSAGE:
             return f"sent a message of more than {MOST_MESSAGE / 1e6:,.0f} MB"
-        if (remaining := deadline - time.monotonic()) <= 0 and not ended:
+        if (remaining := deadline - clocks.monotonic()) <= 0 and not ended:
             return f"timed out after {timeout:g} s"
         if not ended and (fault := watch()):
             return fault
@@ -363,12 +363,12 @@ def _end_all(leader: int | None) -> bool:
             return False
     import psutil  # takes a tenth of the start of a command, and is seldom needed
 
-    found, patience = False, time.monotonic() + PATIENCE / 2
+    found, patience = False, clocks.monotonic() + PATIENCE / 2
     for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
         # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and
         # is found next time.
         _, living = psutil.wait_procs(_isolated(), 0)
-        if not living or time.monotonic() > patience:
+        if not living or clocks.monotonic() > patience:
             break
         found = True
         if leader and leader in [process.pid for process in living]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import CheckFailed, DefinitionError, ResultError, Skipped, UsageError
 from hpml_plugins.measure.sampling import SamplingPlan, remarks
 from hpml_plugins.model.benchmark import Params
@@ -383,7 +383,7 @@ class Bench:
     @property
     def remaining(self) -> float:
         """Seconds until the point is ended; infinite where nobody set a limit."""
-        return math.inf if self.deadline is None else self.deadline - time.monotonic()
+        return math.inf if self.deadline is None else self.deadline - clocks.monotonic()
 
     @property
     def peaks(self) -> GpuType | None:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from hpml_plugins import clocks
 from hpml_plugins.measure.sampling import SamplingPlan, sample, warm_up
 from hpml_plugins.model.samples import Samples
 
@@ -30,13 +30,13 @@ def time_on_cpu(step: Callable[[], object], plan: SamplingPlan) -> Samples:
 
     def run(batch: int) -> float:
         nonlocal due
-        if time.perf_counter() >= due:
+        if clocks.perf_counter() >= due:
             rates.append(core_rate())
-            due = time.perf_counter() + RATE_EVERY
-        started = time.perf_counter()
+            due = clocks.perf_counter() + RATE_EVERY
+        started = clocks.perf_counter()
         for _ in range(batch):
             step()
-        return (time.perf_counter() - started) / batch
+        return (clocks.perf_counter() - started) / batch
 
     with no_garbage_collection():
         samples = sample_wall_clock(
@@ -58,10 +58,10 @@ def core_rate() -> float:
     machine that program may belong to another tenant, and no counter of the machine shows it.
     Latency-bound code is hardly affected.
     """
-    started = time.perf_counter()
+    started = clocks.perf_counter()
     for _ in itertools.repeat(None, ITERATIONS):
         pass
-    return ITERATIONS / (time.perf_counter() - started)
+    return ITERATIONS / (clocks.perf_counter() - started)
 
 
 def sample_wall_clock(

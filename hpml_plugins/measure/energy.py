@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
+from hpml_plugins import clocks
 from hpml_plugins.measure.meter import EnergyCounter
 from hpml_plugins.model.samples import Samples
 
@@ -86,14 +86,14 @@ def measure_energy(bench: Bench, step: Step) -> Samples | None:
 
 def idle_power(moved: Moved) -> float:
     """Mean power at rest, W, after a time of rest."""
-    time.sleep(REST)
-    end = time.monotonic() + IDLE
+    clocks.sleep(REST)
+    end = clocks.monotonic() + IDLE
     seen: list[tuple[float, float]] = []
     # Three moves at least: the first is seen late, and a counter may be slower at rest.
-    while (now := time.monotonic()) < end or (len(seen) < 3 and now < end + 2 * IDLE):
+    while (now := clocks.monotonic()) < end or (len(seen) < 3 and now < end + 2 * IDLE):
         if (last := moved()) and last not in seen[-1:]:
             seen.append(last)
-        time.sleep(BATCH / 10)
+        clocks.sleep(BATCH / 10)
     (start, before), (stop, after) = seen[min(1, len(seen) - 1)], seen[-1]
     return (after - before) / (stop - start) if stop > start else 0.0
 
@@ -101,13 +101,13 @@ def idle_power(moved: Moved) -> float:
 def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[Move]:
     """Call the step again and again; yields each move of the counter, until it does not move any
     more under load."""
-    batch, calls, started = 1, 0, time.monotonic()
+    batch, calls, started = 1, 0, clocks.monotonic()
     last, seen = moved(), started
     while started - seen < LONGEST_STEP:
         for _ in range(batch):
             step()
         wait()
-        ended, new = time.monotonic(), moved()
+        ended, new = clocks.monotonic(), moved()
         if new and new != last:
             # Within a batch the steps take equally long.
             yield Move(*new, calls + batch * (new[0] - started) / (ended - started))

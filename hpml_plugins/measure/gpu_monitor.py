@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
@@ -22,6 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure.power_limit import LimitGuards
@@ -202,9 +202,9 @@ def _watch(
     while True:
         sampler.measure(telemetry)
         guards.serve(telemetry, in_use=in_use)
-        if time.monotonic() >= next_look:
+        if clocks.monotonic() >= next_look:
             sampler.look()
-            next_look = time.monotonic() + sampler.interval
+            next_look = clocks.monotonic() + sampler.interval
         if sampler.seen.fault and not reported:
             pipe.send(sampler.seen.fault)
             reported = True
@@ -226,7 +226,7 @@ class Sampler:
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self.interval = INTERVAL
         self.seen = Seen()
-        self._started = time.monotonic()
+        self._started = clocks.monotonic()
         self._cards: list[Card] = []
         self._others: list[Card] = []
         try:
@@ -241,7 +241,7 @@ class Sampler:
         self._reasons = 0
         #: Of a card that does not count how long it throttled: since when it is known, and how long
         #: by its reasons.
-        self._throttled = [(time.monotonic(), 0.0) for _ in self._cards]
+        self._throttled = [(clocks.monotonic(), 0.0) for _ in self._cards]
         self._slow_at = 0.0
         self._energy_before = [card.energy() for card in self._cards]
         self._errors_before = [card.memory_errors() for card in self._cards]
@@ -251,11 +251,11 @@ class Sampler:
 
     def measure(self, telemetry: Telemetry) -> None:
         """Write the telemetry of each GPU."""
-        if slow := time.monotonic() - self._slow_at >= SLOW_TELEMETRY_INTERVAL:
-            self._slow_at = time.monotonic()
+        if slow := clocks.monotonic() - self._slow_at >= SLOW_TELEMETRY_INTERVAL:
+            self._slow_at = clocks.monotonic()
         for number, card in enumerate(self._cards):
             now, throttled, last = (
-                time.monotonic(),
+                clocks.monotonic(),
                 card.throttled(),
                 telemetry.read(number) or Reading(0.0, 0.0),
             )
@@ -284,7 +284,7 @@ class Sampler:
 
     def look(self) -> None:
         """Take one row of each GPU."""
-        now = time.monotonic()
+        now = clocks.monotonic()
         for card, rows in zip(self._cards, self._rows, strict=True):
             row = {"time": round(now - self._started, 3), **card.row()}
             rows.append(row)

@@ -10,11 +10,11 @@ enqueued proves that no launch was waited for.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
+from hpml_plugins import clocks
 from hpml_plugins.measure.cpu_timer import sample_wall_clock
 from hpml_plugins.measure.regimes import Regulator, measure_regimes
 from hpml_plugins.measure.sampling import OTHER_STREAMS, SamplingPlan, sample, warm_up
@@ -58,10 +58,10 @@ def time_on_gpu(
         return timer.measure(plan)
 
     def run(_: int) -> float:
-        started = time.perf_counter()
+        started = clocks.perf_counter()
         step()
         timer.torch.cuda.synchronize()
-        return time.perf_counter() - started
+        return clocks.perf_counter() - started
 
     info = {"timer": OTHER_STREAMS, "launch": "visible"}
     return sample_wall_clock(
@@ -129,9 +129,9 @@ class GpuTimer:
         self.step()
         end.record()
         end.synchronize()
-        after = time.perf_counter()
+        after = clocks.perf_counter()
         self.torch.cuda.synchronize()
-        left = time.perf_counter() - after
+        left = clocks.perf_counter() - after
         return left > max(5e-5, 0.05 * float(start.elapsed_time(end)) * 1e-3)
 
     def choose_batch(self) -> None:
@@ -170,9 +170,9 @@ class GpuTimer:
     def _fit_sleep(self) -> bool:
         """Find a sleep that outlasts the enqueueing of a group. False where none does."""
         self._sleep = 0.0
-        started = time.perf_counter()
+        started = clocks.perf_counter()
         self.enqueue(1, wait=False)
-        self._sleep = 1.5 * (time.perf_counter() - started) + 2e-5
+        self._sleep = 1.5 * (clocks.perf_counter() - started) + 2e-5
         self.torch.cuda.synchronize()
         for _ in range(6):
             if self._sleep > LONGEST_SLEEP:

@@ -11,11 +11,11 @@ import math
 import os
 import statistics
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from hpml_plugins import clocks
 from hpml_plugins.measure.gpu_monitor import UNITS, Reading, Telemetry
 
 RAPL = Path("/sys/class/powercap")
@@ -51,7 +51,7 @@ class EnergyCounter:
             reading = self.readings()[0]
             return reading.energy_at, reading.energy
         used = self.read()
-        return None if used is None else (time.monotonic(), used)
+        return None if used is None else (clocks.monotonic(), used)
 
     def read(self) -> float | None:
         """J until this moment: a GPU's counter moves about every 0.1 s; since then the card has
@@ -60,7 +60,7 @@ class EnergyCounter:
             self._read_packages()
         if self.problem:
             return None
-        now = time.monotonic()
+        now = clocks.monotonic()
         since = [
             (reading.energy, reading.power * max(0.0, now - reading.energy_at))
             for reading in self.readings()
@@ -99,7 +99,7 @@ class Meter(AbstractContextManager["Meter"]):
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Meter:
-        self._started, self._cpu = time.monotonic(), _cpu_seconds()
+        self._started, self._cpu = clocks.monotonic(), _cpu_seconds()
         self._last = self._started
         self._energy = self._counter.read()
         self._thread.start()
@@ -110,7 +110,7 @@ class Meter(AbstractContextManager["Meter"]):
         self._thread.join()
         if not self.columns:
             self._look()
-        self.seconds = time.monotonic() - self._started
+        self.seconds = clocks.monotonic() - self._started
         end = self._counter.read()
         if end is not None and self._energy is not None:
             self.energy = end - self._energy
@@ -141,7 +141,7 @@ class Meter(AbstractContextManager["Meter"]):
 
     def _look(self) -> None:
         seen = {
-            "time": time.monotonic() - self._started,
+            "time": clocks.monotonic() - self._started,
             **(self._read_gpus() if self._gpus else self._read_cpus()),
         }
         for name, value in seen.items():
@@ -165,7 +165,7 @@ class Meter(AbstractContextManager["Meter"]):
     def _read_cpus(self) -> dict[str, float]:
         """The share of the CPUs that this process and its ended children used since the last
         look."""
-        now, used = time.monotonic(), _cpu_seconds()
+        now, used = clocks.monotonic(), _cpu_seconds()
         (before, self._last), (had, self._cpu) = (self._last, now), (self._cpu, used)
         return {
             "utilization": (used - had) / max(now - before, 1e-9) / len(os.sched_getaffinity(0))

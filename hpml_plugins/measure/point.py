@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import ResultError, Skipped, describe
 from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.measure.bench import Bench, Progress
@@ -85,7 +85,7 @@ def measure_point(
 
     Never raises for what the benchmark does.  timeout: s; the benchmark's own when left out.
     """
-    clock = time.monotonic()
+    clock = clocks.monotonic()
     record = unmeasured(benchmark.name, benchmark.version, params, context)
     if reasons := unmet(benchmark, params, context.node, ask=False):
         return replace(record, status="skipped", reason="; ".join(reasons))
@@ -129,7 +129,7 @@ def measure_point(
     output = outcome.output if measured.status == "failed" else ""
     conditions = measured.conditions | others.conditions()
     done = replace(
-        measured, output=output, conditions=conditions, duration=time.monotonic() - clock
+        measured, output=output, conditions=conditions, duration=clocks.monotonic() - clock
     )
     return _storable(done, record)
 
@@ -380,7 +380,7 @@ def unmeasured(
         status=status,
         reason=reason,
         seed=context.seed,
-        started=time.time(),
+        started=clocks.wall_clock(),
         machine=context.machine,
         commit=context.commit,
         environment=context.environment,

@@ -11,10 +11,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from hpml_plugins import clocks
 
 if TYPE_CHECKING:
     from hpml_plugins.measure.gpu_monitor import Telemetry
@@ -88,9 +89,9 @@ class LimitGuards:
 
 
 def _wait(done: object) -> None:
-    end = time.monotonic() + PATIENCE
-    while not done() and time.monotonic() < end:  # type: ignore[operator]
-        time.sleep(0.01)
+    end = clocks.monotonic() + PATIENCE
+    while not done() and clocks.monotonic() < end:  # type: ignore[operator]
+        clocks.sleep(0.01)
 
 
 def guard(uuid: str, watts: float) -> None:

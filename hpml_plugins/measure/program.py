@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import DefinitionError, HpmlError
 from hpml_plugins.isolation import describe_exit
 from hpml_plugins.measure.sampling import sample, summarise, warm_up
@@ -44,9 +44,9 @@ def run_program(
         return (runs[-1][first],)
 
     def run_timed() -> float:
-        started = time.perf_counter()
+        started = clocks.perf_counter()
         run()
-        return time.perf_counter() - started
+        return clocks.perf_counter() - started
 
     bench.progress(shlex.join(words))
     info = {"timer": f"printed by {Path(words[0]).name}", **warm_up(run_timed, bench.plan)}

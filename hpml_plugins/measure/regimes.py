@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from hpml_plugins import clocks
 from hpml_plugins.measure.gpu_monitor import Reading, Telemetry
 from hpml_plugins.model.samples import Samples
 
@@ -113,7 +113,7 @@ def _sustain(timer: GpuTimer, regulator: Regulator) -> tuple[list[LoadGroup], bo
     """The last period under load, and whether it was stationary."""
     seconds = timer.round()
     count = max(1, round(GROUP / (seconds * timer.batch)))
-    started = time.monotonic()
+    started = clocks.monotonic()
     groups: list[LoadGroup] = []
     while True:
         groups.append(_group(timer.enqueue(count), regulator))
@@ -148,15 +148,15 @@ def _burst(timer: GpuTimer, regulator: Regulator) -> list[LoadGroup]:
     # samples of `batch` steps before the one that counts
     lead = max(1, math.ceil(BURST / (seconds * batch)))
     bursts = []
-    time.sleep(RECOVERY)
+    clocks.sleep(RECOVERY)
     for _ in range(BURSTS):
-        time.sleep(max(REST, 2 * (lead + 1) * seconds * batch))
+        clocks.sleep(max(REST, 2 * (lead + 1) * seconds * batch))
         bursts.append(_group(timer.enqueue(2 * lead)[lead:], regulator))
     return bursts
 
 
 def _group(taken: Sequence[tuple[float, bool]], regulator: Regulator) -> LoadGroup:
-    now, reading = time.monotonic(), regulator.reading()
+    now, reading = clocks.monotonic(), regulator.reading()
     clock, power = (reading.clock, reading.power) if reading else (0.0, 0.0)
     return LoadGroup(now, statistics.fmean(seconds for seconds, _ in taken), clock, power)
 

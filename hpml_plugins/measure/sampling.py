@@ -4,11 +4,11 @@ the result."""
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import ResultError
 from hpml_plugins.model.samples import Samples
 
@@ -76,11 +76,11 @@ def warm_up(
     time to rise). A step longer than a fifth of the warm-up's bound is run once: it warms itself
     up.
     """
-    started = time.perf_counter()
+    started = clocks.perf_counter()
     recent: list[float] = []
     while True:
         recent = [*recent[-4:], *_checked([run()])]
-        elapsed = time.perf_counter() - started
+        elapsed = clocks.perf_counter() - started
         if (
             len(recent) == 5
             and max(recent) - min(recent) <= 0.02 * min(recent)
@@ -109,7 +109,7 @@ def sample(
     the sampling once it is true. symbol: the unit of the numbers, where they are not seconds.
     """
     values: list[float] = []
-    started = time.perf_counter()
+    started = clocks.perf_counter()
     check_at = plan.fewest
     while True:
         taken = list(take())
@@ -118,7 +118,7 @@ def sample(
         if interrupted():
             stopped = "interrupted"
             break
-        elapsed = time.perf_counter() - started
+        elapsed = clocks.perf_counter() - started
         # A step over a second repeats less: ten of them would be a long wait for what three show.
         enough = count >= (3 if elapsed >= count else plan.fewest)
         if count >= check_at and elapsed >= min(least, plan.budget):

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from hpml_plugins import clocks
 from hpml_plugins.model.units import UNITS, is_right_direction, may_be_negative
 from hpml_plugins.terminal import unturned
 
@@ -158,20 +159,27 @@ def abridge(text: str, most: int = MOST_TEXT) -> str:
 def may_need_cleaning(line: bytes) -> bool:
     """Whether the line of a Record may hold what `cleaned` replaces."""
     text = line.decode(errors="replace")
-    return "\\u20" in text or _is_suspicious(text)
+    return "\\u20" in text or "\\u06" in text or _is_suspicious(text)
+
+
+def hide_homes(text: str) -> str:
+    """The text with `~` for the home folders in it: whose home it was is nobody's business."""
+    return _HOME.sub("~", text) if _names_home(text) else text
+
+
+def _names_home(text: str) -> bool:
+    return "/root/" in text or "/home/" in text or "/Users/" in text
 
 
 def _is_suspicious(text: str) -> bool:
-    names_home = "/root/" in text or "/home/" in text or "/Users/" in text
-    return names_home or (not text.isascii() and unturned(text) != text)
+    return _names_home(text) or (not text.isascii() and unturned(text) != text)
 
 
 def cleaned(record: Record) -> Record:
     """The Record with `~` for the home folders in its texts, and no character that turns the
     direction of a text.
 
-    Whose home it was is nobody's business. Its parameters stay as they are: they say what was
-    measured.
+    Its parameters stay as they are: they say what was measured.
     """
     if not _is_suspicious(
         "\n".join([record.reason, record.output, *record.warnings, *record.checks])
@@ -179,7 +187,7 @@ def cleaned(record: Record) -> Record:
         return record
 
     def plain(texts: list[str]) -> list[str]:
-        return [unturned(_HOME.sub("~", text)) for text in texts]
+        return [unturned(hide_homes(text)) for text in texts]
 
     reason, output = plain([record.reason, record.output])
     return replace(
@@ -254,7 +262,7 @@ def _check_started(started: float) -> None:
     # nobody.
     if not 0 <= started < math.inf:
         raise RefusedRecord(f"started {started:g} s since 1970")
-    if started > time.time() + CLOCK_AHEAD:
+    if started > clocks.wall_clock() + CLOCK_AHEAD:
         raise RefusedRecord(
             f"started {_date(started)}, in the future: the clock of its machine was wrong"
         )

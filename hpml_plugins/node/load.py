@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import resource
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from hpml_plugins import clocks
 from hpml_plugins.model.record import BUSY_SHARE
 
 #: A process of another user counts where it used more than this share of one CPU.
@@ -88,7 +88,7 @@ def describe_load(watch: CpuWatch | None = None) -> str:
     """
     if watch is None:
         watch = CpuWatch()
-        time.sleep(GLANCE)
+        clocks.sleep(GLANCE)
     used, cpus = watch.conditions().get("other_cpus", 0.0), len(os.sched_getaffinity(0))
     if used <= BUSY_SHARE * cpus:
         return ""
@@ -96,7 +96,7 @@ def describe_load(watch: CpuWatch | None = None) -> str:
 
 
 def _read(proc: Path) -> _Reading:
-    clock, tick = time.monotonic(), os.sysconf("SC_CLK_TCK")
+    clock, tick = clocks.monotonic(), os.sysconf("SC_CLK_TCK")
     usable, everything = {f"cpu{number}" for number in os.sched_getaffinity(0)}, 0
     with suppress(OSError, ValueError):
         for line in (proc / "stat").read_text().splitlines():

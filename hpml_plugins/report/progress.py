@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from hpml_plugins import clocks
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
@@ -74,7 +74,7 @@ class RunReport:
         self._total = 0
         self._done = 0
         self._current = ""
-        self._started = self._spoke = time.monotonic()
+        self._started = self._spoke = clocks.monotonic()
 
     def plan(self, rounds: Sequence[Round], repeats: int = 1) -> None:
         """What the run will measure. repeats: how often each round is, once for each commit and
@@ -118,9 +118,9 @@ class RunReport:
     def progress(self, text: str, share: float | None) -> None:
         """Say what the point is doing: on a terminal in place of the line before, elsewhere at
         times."""
-        if not (terminal := sys.stderr.isatty()) and time.monotonic() - self._spoke < INTERVAL:
+        if not (terminal := sys.stderr.isatty()) and clocks.monotonic() - self._spoke < INTERVAL:
             return
-        self._spoke = time.monotonic()
+        self._spoke = clocks.monotonic()
         line = one_line(f"{self._current} {text}{f' {share:.0%}' if share is not None else ''}")
         width = shutil.get_terminal_size().columns
         sys.stderr.write(f"\r\x1b[K{line[: width - 1]}" if terminal else f"{line}\n")
@@ -214,7 +214,7 @@ class RunReport:
             return
         by_status = Counter(record.status for record in self.records)
         benchmarks = len({record.benchmark for record in self.records if record.status == "ok"})
-        seconds = _spell_time(time.monotonic() - self._started)
+        seconds = _spell_time(clocks.monotonic() - self._started)
         machine = self.records[-1].machine
         measured = f"{counted(by_status['ok'], 'point')} of {counted(benchmarks, 'benchmark')}"
         between = f"{self.times.between:.2g} s between two rounds"

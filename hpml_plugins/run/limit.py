@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from dataclasses import dataclass, field
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import LONGEST, UsageError
 
 LIMIT_VARIABLE = "HPML_LIMIT"
@@ -19,12 +19,12 @@ class TimeLimit:
     """How long a run may take. seconds: from `started` on, s of the monotonic clock."""
 
     seconds: float
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=clocks.monotonic)
 
     @property
     def left(self) -> float:
         """s that are left; below 0 where the limit has passed."""
-        return self.started + self.seconds - time.monotonic()
+        return self.started + self.seconds - clocks.monotonic()
 
     def __str__(self) -> str:
         minutes, rest = divmod(self.seconds, 60)

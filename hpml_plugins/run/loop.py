@@ -9,10 +9,10 @@ first in either case.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from hpml_plugins import clocks
 from hpml_plugins.host import Declared
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import Record
@@ -92,7 +92,7 @@ class _Loop:
         self._measure = measure
         self._follower = follower
         self._rounds = [rounds_of(task) for task in tasks]
-        self._ended = time.monotonic()
+        self._ended = clocks.monotonic()
         numbers = range(len(tasks))
         self._references = [n for n in numbers if tasks[n][0].benchmark == REFERENCE]
         self._others = [n for n in numbers if tasks[n][0].benchmark != REFERENCE]
@@ -140,9 +140,9 @@ class _Loop:
         """Measure a round, where the point needs it."""
         if self._needed(number):
             self._follower.start_round(this, self._tasks[number])
-            began = time.monotonic()
+            began = clocks.monotonic()
             record = self._measure(number)
-            ended = time.monotonic()
+            ended = clocks.monotonic()
             if not record or record.status != "skipped":
                 seconds = record.duration if record and record.run == self._run else ended - began
                 self._follower.times.learn(this, seconds, ended - self._ended)

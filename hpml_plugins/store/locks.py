@@ -15,6 +15,7 @@ import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import HpmlError, unwritable
 from hpml_plugins.store.declarations import DECLARATIONS
 from hpml_plugins.store.files import (
@@ -42,13 +43,13 @@ class Lock(AbstractContextManager["Lock"]):
         """Take the lock. Raises Locked, with the holder, where it is not free within `timeout`
         s."""
         self.path = path
-        deadline = time.monotonic() + timeout
+        deadline = clocks.monotonic() + timeout
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             while (descriptor := _try_to_lock(path)) is None:
-                if time.monotonic() >= deadline and path.exists():
+                if clocks.monotonic() >= deadline and path.exists():
                     raise Locked(f"held by {_holder(path)}", str(path))
-                time.sleep(RETRY)
+                clocks.sleep(RETRY)
             self._descriptor: int | None = descriptor
             holder = (
                 f"{socket.gethostname()} (process {os.getpid()}, since"

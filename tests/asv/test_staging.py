@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -153,6 +154,65 @@ def test_a_publish_that_is_ended_leaves_the_site_before_it(
     assert status == 0, said
     assert "plugin-toy.html" in contents(project / "html")
     assert beside(project) == []
+
+
+#: Characters that turn the direction of text.
+TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def test_no_file_of_a_site_has_text_that_is_turned(project: Path) -> None:
+    turned = "".join(f"a{each}b" for each in TURNING)
+    machine = {"machine": "m1", "version": 1, "cpu": turned, "os": turned, "gpu": turned}
+    (project / "results" / "m1" / "machine.json").write_text(json.dumps(machine))
+    description = {"description": turned, "pretty_source": turned, "code": turned}
+    declared = {"toy.track_time": {**DECLARATION, **description}, "version": 2}
+    (project / "results" / "benchmarks.json").write_text(json.dumps(declared))
+    record = {
+        **RECORD,
+        "warnings": [turned],
+        "checks": [turned],
+        "node": {"cpu": turned, "os": turned, "arch": turned, "host": turned},
+        "packages": {turned: turned},
+    }
+    file = project / "results" / "m1" / "records" / "aaaaaaaa.jsonl"
+    file.write_text(json.dumps(record) + "\n")
+    text = (
+        (project / "toy.py")
+        .read_text()
+        .replace('"size", log=True', f'"size {turned}", log=True', 1)
+    )
+    (project / "toy.py").write_text(text.replace("label=machine", f'label="{turned}"'))
+    status, said = publish(project)
+    assert status == 0, said
+    assert not any(each in said for each in TURNING)
+    seen = 0
+    for name, content in contents(project / "html").items():
+        if name.endswith((".json", ".html", ".xml", ".svg", ".csv", "rows.js", "0.js")):
+            shown = content.decode()
+            escaped = re.search(r"\\u(061c|200[ef]|202[a-e]|206[6-9])", shown)
+            assert not escaped, name
+            assert not any(each in shown for each in TURNING), name
+            seen += "[U+202E]" in shown
+    assert seen >= 3
+
+
+@pytest.mark.parametrize("home", ["/home/somebody", "/root", "/Users/some.body"])
+def test_no_page_names_a_home_folder(home: str, project: Path) -> None:
+    said = f"in {home}/work/toy.py: wrong; see https://example.org/home/other/page"
+    record = {**RECORD, "status": "failed", "reason": said, "output": said, "metrics": {}}
+    records = project / "results" / "m1" / "records"
+    (records / "bbbbbbbb.jsonl").write_text(json.dumps({**record, "commit": "b" * 40}) + "\n")
+    text = (project / "toy.py").read_text()
+    raising = f"def table(records):\n    raise ValueError({said!r})\n\ndef unused(records):\n"
+    (project / "toy.py").write_text(text.replace("def table(records):\n", raising, 1))
+    status, output = publish(project)
+    assert status == 0, output
+    found = contents(project / "html")
+    named = [name for name, content in found.items() if f"{home}/".encode() in content]
+    assert named == []
+    page = found["plugin-toy.html"].decode()
+    assert "in ~/work/toy.py" in page
+    assert "https://example.org/home/other/page" in page
 
 
 def test_a_link_to_a_site_stays_one(project: Path) -> None:

@@ -53,7 +53,7 @@ def timed(node: Node, monkeypatch: pytest.MonkeyPatch) -> Timed:
         machine = Machine(slowness)
         bench = Bench(node, {}, plan=SamplingPlan().in_rounds(rounds))
         with monkeypatch.context() as patched:
-            patched.setattr("time.perf_counter", lambda: machine.now)
+            patched.setattr("hpml_plugins.clocks.perf_counter", lambda: machine.now)
             patched.setattr("random.SystemRandom.randrange", lambda _, count: start)
             patched.setattr("hpml_plugins.measure.cpu_timer.core_rate", lambda: 7e7)
             found = bench.time_alternately(

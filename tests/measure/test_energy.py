@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpml_plugins import Bench, Node
+from hpml_plugins import Bench, Node, clocks
 from hpml_plugins.measure import energy, meter
 from hpml_plugins.measure.gpu_monitor import Reading, Telemetry
 
@@ -51,8 +51,8 @@ def bench_on(gpu_node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[[Card]
     """A bench on this card, whose time is the card's."""
 
     def bench_on(card: Card) -> Bench:
-        monkeypatch.setattr(time, "monotonic", lambda: card.now)
-        monkeypatch.setattr(time, "sleep", card.sleep)
+        monkeypatch.setattr(clocks, "monotonic", lambda: card.now)
+        monkeypatch.setattr(clocks, "sleep", card.sleep)
         monkeypatch.setattr(energy, "_synchronizer", lambda device: lambda: None)
         return Bench(gpu_node, {}, gpus=1, telemetry=card)
 
@@ -145,11 +145,11 @@ def test_a_meter_counts_the_energy_of_all_gpus_to_the_moment(
     for number in range(2):
         telemetry.write(number, last)
     found = Bench(gpu_node, {}, gpus=2, telemetry=telemetry).meter(interval=0.01)
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(clocks, "monotonic", lambda: now)
     with found:
         for number in range(2):
             telemetry.write(number, last._replace(energy=1400.0, energy_at=now + 0.95))
-        monkeypatch.setattr(time, "monotonic", lambda: now + 1.0)
+        monkeypatch.setattr(clocks, "monotonic", lambda: now + 1.0)
     # each: 1400 + 25 J at the end, 1000 + 25 J at the beginning
     assert found.energy == pytest.approx(2 * 400)
     assert found.seconds == 1.0

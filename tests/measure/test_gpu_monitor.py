@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hpml_plugins import Bench, Benchmark, Metric, Node, Requires
+from hpml_plugins import Bench, Benchmark, Metric, Node, Requires, clocks
 from hpml_plugins.measure import Context, measure_point
 from hpml_plugins.measure.gpu_monitor import (
     INTERVAL,
@@ -192,7 +192,7 @@ def test_a_long_run_keeps_its_series_small(
 ) -> None:
     nvml()
     now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(clocks, "monotonic", lambda: now[0])
     sampler = Sampler([CARD])
     for _ in range(50_000):
         now[0] += 0.05
@@ -283,7 +283,7 @@ def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
 ) -> None:
     nvml()
     now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(clocks, "monotonic", lambda: now[0])
     sampler = Sampler([CARD])
     for look in range(5_000):
         sys.modules["pynvml"].answers["reasons"] = 0x40 if look == 7 else 0  # type: ignore[attr-defined]

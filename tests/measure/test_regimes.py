@@ -4,11 +4,11 @@ one."""
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import pytest
 
+from hpml_plugins import clocks
 from hpml_plugins.measure import SamplingPlan, regimes
 from hpml_plugins.measure.gpu_monitor import Reading
 from hpml_plugins.measure.regimes import PERIOD, LoadGroup, Regulator, is_settled, measure_regimes
@@ -65,8 +65,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Any:
     """measure_regimes on a card."""
 
     def measure(card: Card) -> Any:
-        monkeypatch.setattr(time, "monotonic", lambda: card.now)
-        monkeypatch.setattr(time, "sleep", card.sleep)
+        monkeypatch.setattr(clocks, "monotonic", lambda: card.now)
+        monkeypatch.setattr(clocks, "sleep", card.sleep)
         regulator: Any = Regulator(card)  # type: ignore[arg-type]
         card.enqueue(300)  # it throttles by now
         assert regulator.throttles()

@@ -23,7 +23,7 @@ class Proc:
             {7: 1.0, 8: 1.0},
         )
         monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})  # the third CPU is not ours
-        monkeypatch.setattr("time.monotonic", lambda: self.now)
+        monkeypatch.setattr("hpml_plugins.clocks.monotonic", lambda: self.now)
         # own: 0.2 CPUs, with children
         monkeypatch.setattr("resource.getrusage", lambda who: (self.now / 10, 0.0))
         monkeypatch.setattr("os.getloadavg", lambda: (10.0, 1.0, 1.0))

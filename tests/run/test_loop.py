@@ -3,12 +3,12 @@ first in either."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
+from hpml_plugins import clocks
 from hpml_plugins.host import Declared
 from hpml_plugins.model.benchmark import Metric
 from hpml_plugins.model.record import MetricSamples, Record
@@ -24,7 +24,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(clocks, "monotonic", lambda: self.now)
 
 
 class Follower:

@@ -8,10 +8,10 @@ process. Each order of rank 0 goes to all, all carry it out, and all their times
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+from hpml_plugins import clocks
 from hpml_plugins.measure.cpu_timer import affinity, no_garbage_collection, sample_wall_clock
 from hpml_plugins.measure.gpu_timer import STREAM_CHECKS, Cache, GpuTimer, Launch
 from hpml_plugins.measure.regimes import Regulator
@@ -79,11 +79,11 @@ def _by_wall_clock(
     def carry_out(order: list[float]) -> float:
         batch = int(order[1])
         rank.barrier()
-        started = time.perf_counter()
+        started = clocks.perf_counter()
         for _ in range(batch):
             step()
         rank.synchronize()
-        seconds = (time.perf_counter() - started) / batch
+        seconds = (clocks.perf_counter() - started) / batch
         return _COMBINE[over]([numbers[0] for numbers in rank.gather_numbers([seconds])])
 
     def run(batch: int) -> float:

@@ -4,13 +4,13 @@ ended."""
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.measure.bench import Collected
 from hpml_plugins.measure.gpu_monitor import Telemetry
@@ -32,7 +32,7 @@ class RankResult:
     value: Any = None
     error: HpmlError | None = None
     collected: Collected = field(default_factory=Collected)
-    at: float = field(default_factory=time.time)
+    at: float = field(default_factory=clocks.wall_clock)
 
 
 @dataclass(frozen=True)

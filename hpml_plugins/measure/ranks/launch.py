@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +22,7 @@ from typing import Any
 import cloudpickle
 import psutil
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.isolation import describe_exit, describe_stack, end_with_parent
 from hpml_plugins.measure.bench import Bench
@@ -72,7 +72,7 @@ def run_ranks(
             bench.params,
             bench.seed,
             bench.plan,
-            time.time() + limit,
+            clocks.wall_clock() + limit,
             environment,
             available_sources(),
             nodes,
@@ -159,7 +159,9 @@ class _Processes:
             # What its end made others report meanwhile is not what came first.
             self._group.leave(
                 index,
-                RankResult(error=HpmlError(f"rank {index} {how}"), at=time.time() - LAST_WORDS),
+                RankResult(
+                    error=HpmlError(f"rank {index} {how}"), at=clocks.wall_clock() - LAST_WORDS
+                ),
             )
         return None in codes and not silent and not any(codes)
 
@@ -240,7 +242,7 @@ def _wait(started: _Processes | _Program, group: RankGroup, bench: Bench, limit:
             if (progress := group.file("progress").read_bytes()) != shown:
                 bench.progress(*json.loads(progress))
                 shown = progress
-        if running and time.time() >= group.end:
+        if running and clocks.wall_clock() >= group.end:
             raise HpmlError(f"ranks timed out after {limit:.3g} s: {_where(group)}")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpml_plugins import clocks
 from hpml_plugins.measure.bench import Bench, Progress
 from hpml_plugins.measure.ranks.group import RankGroup
 from hpml_plugins.measure.sampling import remarks
@@ -137,7 +137,7 @@ class Rank:
             rank=self.index,
             world_size=self.count,
             # ours must be first, to say who hangs
-            timeout=timedelta(seconds=self._group.end - time.time() + 60),
+            timeout=timedelta(seconds=self._group.end - clocks.wall_clock() + 60),
             device_id=card,
         )
         # Decisions travel over the CPU, apart from the measured collectives.

@@ -12,11 +12,11 @@ import json
 import os
 import pickle
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hpml_plugins import clocks
 from hpml_plugins.errors import CheckFailed, HpmlError, Skipped
 from hpml_plugins.isolation import end_with_parent, write_stack_before
 from hpml_plugins.measure.libraries import describe_failure, end_compilers
@@ -45,9 +45,9 @@ def run_rank(
     faulthandler.enable(2)
     # stays open: the stack is written to its descriptor
     stack = group.file("stack", index).open("w")
-    write_stack_before(group.end - time.time(), stack.fileno())
+    write_stack_before(group.end - clocks.wall_clock(), stack.fileno())
     if not group.parent:  # mpirun or srun killed outright takes nobody with it
-        faulthandler.dump_traceback_later(max(1.0, group.end - time.time() + 60), exit=True)
+        faulthandler.dump_traceback_later(max(1.0, group.end - clocks.wall_clock() + 60), exit=True)
     if group.nodes == 1:
         os.environ.update(_variables(index, group))
     os.environ.update(group.environment)
@@ -64,7 +64,7 @@ def run_rank(
         end_compilers()
     except BaseException as error:
         group.leave(index, RankResult(error=_error(index, error)))
-        time.sleep(LAST_WORDS)
+        clocks.sleep(LAST_WORDS)
         sys.stdout.flush()
         sys.stderr.flush()
         # The others wait in their collectives: MPI's own end, which Python would call, would wait

@@ -9,11 +9,14 @@ from pathlib import Path
 import msgspec
 
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.terminal import unturned
 
 #: In the published folder.
 NAME = "manifest.json"
 #: What asv writes last.
 _ASVS = ("index.json", "info.json")
+#: Files of data, whoever wrote them.
+_DATA = (".json", ".xml", ".svg", ".csv")
 #: Missing files that an error names.
 _MOST_NAMED = 5
 
@@ -32,6 +35,19 @@ def write_manifest(html_dir: Path, expected: Iterable[str], benchmarks: Iterable
     data."""
     manifest = Manifest(sorted({*expected, *_ASVS}), sorted(benchmarks))
     (html_dir / NAME).write_bytes(msgspec.json.encode(manifest))
+
+
+def spell_turned_text(html_dir: Path) -> None:
+    """Spell out what turns the direction of text in all data of a site: asv's index and graphs, the
+    feed, pictures and tables; and in the names of asv's graphs, which its page finds by what the
+    index says. Pages and our own data were written so."""
+    for path in sorted(html_dir.rglob("*"), reverse=True):  # what is in a folder before the folder
+        if path.suffix in _DATA and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            if (spelled := unturned(text)) != text:
+                path.write_text(spelled, encoding="utf-8", errors="surrogateescape")
+        if (name := unturned(path.name)) != path.name:
+            path.rename(path.with_name(name))
 
 
 def complete_manifest(html_dir: Path) -> None:

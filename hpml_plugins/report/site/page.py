@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hpml_plugins.model.formatting import estimate, shown_unit, spell_choice, times
+from hpml_plugins.model.validation import hide_homes
 from hpml_plugins.report.reading import TrackedBenchmark
 from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.tables import formatted, numeric
@@ -71,8 +72,9 @@ def write_page(html_dir: Path, template: str, address: str = "", **values: Any) 
 
 
 def fill(template: str, **values: Any) -> str:
-    """A template filled in."""
-    return unturned(_templates().get_template(template).render(here=template, **values))
+    """A template filled in, without home folders and characters that turn text."""
+    filled = _templates().get_template(template).render(here=template, **values)
+    return unturned(hide_homes(filled))
 
 
 def fill_text(template: str, here: str, **values: Any) -> str:
@@ -84,7 +86,7 @@ def write_data(html_dir: Path, address: str, value: Any) -> None:
     """Write what `hpml.read(address)` of `data.js` gives to a page's script."""
     path = html_dir / address
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = unturned(msgspec.json.encode(value).decode())
+    data = unturned(hide_homes(msgspec.json.encode(value).decode()))
     path.write_bytes(b"hpml.put(%b,%b)" % (msgspec.json.encode(address), data.encode()))
 
 

@@ -19,10 +19,11 @@ from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared
 from hpml_plugins.model import Record, counted, format_point
-from hpml_plugins.registry import PluginEntry
+from hpml_plugins.registry import EVERYTHING, PluginEntry
 from hpml_plugins.store import Lock, append_record
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say
+from hpml_plugins.tools.gate.loosened import DEFAULT_BUDGET, find_loosened, registry_of_base
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
 from hpml_plugins.tools.gate.sides import (
     BASE,
@@ -52,7 +53,11 @@ class Budgets:
     """
 
     def __init__(self, words: Sequence[str], entries: Sequence[PluginEntry] = ()) -> None:
-        self._default, self._named, self._asked = 0.05, dict[str, float](), set[str]()
+        self._default, self._named, self._asked = (
+            DEFAULT_BUDGET / 100,
+            dict[str, float](),
+            set[str](),
+        )
         for benchmark, budgets in (item for entry in entries for item in entry.gate.items()):
             if isinstance(budgets, dict):
                 self._named |= {
@@ -151,7 +156,7 @@ def command(
     BASE is a branch or commit; its newest commit that is also in the history of HEAD is built and
     measured in turns with what is checked out, uncommitted changes included. Each metric that is
     significantly worse, by more than its budget, is a reason to refuse. Exit status: 0 passed, 1
-    refused, 2 error, 3 undecided with --fail-ambiguous.
+    refused, 2 error, 3 undecided with --fail-ambiguous, or rules that the change itself loosens.
     """
     Budgets(budgets)  # a wrong one is refused before anything is built
     if page and urlsplit(page).scheme not in ("http", "https"):
@@ -174,7 +179,11 @@ def command(
     prepared = prepare(conf, Namespace(machine=None), writes=False)
     for plugin in prepared.host.broken:  # its benchmarks would pass unseen
         raise plugin.error or AssertionError
-    allowed = Budgets(budgets, prepared.host.registry.enabled)
+    registry = prepared.host.registry
+    of_base = registry_of_base(registry, commits.top, commits.base)
+    chosen = os.environ.get(PROFILE_VARIABLE) or EVERYTHING
+    loosened = find_loosened(of_base, registry, chosen) if of_base else []
+    allowed = Budgets(budgets, registry.enabled)
     allowed.refuse_unknown(prepared.host.benchmarks())
     with (
         Lock(Path(conf.env_dir, "gate.lock")),
@@ -198,6 +207,7 @@ def command(
     ]
     words += ["--rounds", str(most)] if most != MOST else []
     result.again, result.page, result.most = shlex.join(words), page, most
+    result.loosened = [*loosened, *result.loosened]
     for each in itertools.chain(*rounds.values()) if "record" in files else ():
         append_record(files["record"], each)
     say(*as_lines(result))
@@ -205,6 +215,8 @@ def command(
         files["markdown"].write_text(as_comment(result), encoding="utf-8")
     if result.refused:
         return REFUSED
+    if result.loosened:
+        return UNDECIDED
     return UNDECIDED if fail_ambiguous and (result.undecided or not result.values) else 0
 
 
@@ -233,6 +245,7 @@ def _compared(rounds: Rounds, number: int) -> bool:
 def _judge(sides: Sides, rounds: Rounds, allowed: Budgets, result: GateResult) -> GateResult:
     """Verdicts on what both sides measured, and why the rest was not compared."""
     points, budgets, reasons = [], list[Mapping[str, float]](), []
+    skipped: list[str] = []
     for number, task in enumerate(sides.prepared.tasks):
         text, (base, head) = format_point(task.params), (rounds[number, BASE], rounds[number, HEAD])
         if _compared(rounds, number):
@@ -243,7 +256,11 @@ def _judge(sides: Sides, rounds: Rounds, allowed: Budgets, result: GateResult) -
         if failed and failed.status == "failed" and all(each.status == "ok" for each in base):
             result.broken.append(f"{task.declared.benchmark} {text}: {failed.reason}")
         else:
+            if failed and failed.status == "skipped" and all(each.status == "ok" for each in base):
+                name = f"{task.declared.benchmark} {text}".rstrip()
+                skipped.append(f"{name} is skipped, which the base measures: {failed.reason}")
             reasons.append(next(each.reason for each in [*base, *head] if each.status != "ok"))
+    result.loosened = skipped
     result.values = judge(points, budgets)
     counts = [len(side) for _, both in points for side in both]
     result.rounds = (min(counts, default=0), max(counts, default=0))

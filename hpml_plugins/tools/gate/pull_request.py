@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from hpml_plugins.model import Node, Table, counted, quantity
 from hpml_plugins.report import as_markdown, as_text
@@ -22,7 +24,8 @@ class GateResult:
     """What was measured. broken: points that the head fails and the base does not, with the reason.
     left_out: the reason of other points that were not compared → how many.  rounds: the fewest and
     the most.  most: that were allowed.  again: the command that repeats it.  page: where the
-    history is shown, "" where that is not known.
+    history is shown, "" where that is not known.  loosened: what the head allows or leaves out that
+    the base does not.
     """
 
     commits: Commits
@@ -35,6 +38,7 @@ class GateResult:
     most: int = 0
     again: str = ""
     page: str = ""
+    loosened: Sequence[str] = ()
 
     @property
     def refused(self) -> bool:
@@ -54,10 +58,9 @@ class GateResult:
         parts += [f"{len(self.broken)} broken"] if self.broken else []
         parts += [f"{counts['undecided']} undecided"] if counts["undecided"] else []
         parts += [f"{counts['within']} within the budget"] if counts["within"] else []
-        return (
-            f"{'refused' if self.refused else 'passed'}:"
-            f" {', '.join(parts) or 'nothing was compared'}"
-        )
+        parts += [f"{len(self.loosened)} rules loosened by this change"] if self.loosened else []
+        word = "refused" if self.refused else "not judged" if self.loosened else "passed"
+        return f"{word}: {', '.join(parts) or 'nothing was compared'}"
 
     @property
     def shown(self) -> list[GatedValue]:
@@ -124,6 +127,7 @@ class GateResult:
             for reason, count in self.left_out.items()
         )
         yield from (f"Broken: {line}" for line in self.broken)
+        yield from (f"Loosened by this change: {line}." for line in self.loosened)
 
 
 def spell_change(value: GatedValue) -> str:
@@ -146,7 +150,10 @@ def as_lines(result: GateResult) -> list[str]:
 
 def as_comment(result: GateResult) -> str:
     """Markdown for a pull request."""
-    commits = result.commits
+    commits, table = result.commits, result.table()
+    texts = ("benchmark", "point", "metric")  # of the code that was measured
+    plain = table.extended(lambda row: {name: plain_text(str(row[name])) for name in texts})
+    again = printable(result.again)
     lines = [
         f"### Benchmarks {result.headline}",
         "",
@@ -155,14 +162,38 @@ def as_comment(result: GateResult) -> str:
             " branches share."
         ),
         "",
-        *([as_markdown(result.table())] if result.shown else []),
-        *(f"- {_plain(line)}" for line in result.describe()),
-        f"- Repeat it: `{result.again}`" if "`" not in result.again else "",
-        *([f"- History: {result.page}"] if result.page else []),
+        *([as_markdown(plain)] if result.shown else []),
+        *(f"- {plain_text(line)}" for line in result.describe()),
+        f"- Repeat it: `{again}`" if "`" not in again else "",
+        *([f"- History: {quote(result.page, safe=_ADDRESS)}"] if result.page else []),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _plain(text: str) -> str:
-    """Text of any origin in Markdown: reasons come from the code that was measured."""
-    return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|!@" else each for each in printable(text))
+#: Characters that an address may have as they are.
+_ADDRESS = ":/?#[]@!$&'()*+,;=%~"
+#: What GitHub and GitLab make more of than Markdown does: mentions, references and bare addresses,
+#: which a backslash does not stop; and the border of a cell.
+_REFERENCES = {
+    "@": "@&#8203;",
+    "#": "#&#8203;",
+    "!": "!&#8203;",
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "|": "&#124;",
+    "~": "\\~",
+}
+_MARKS = "\\`*_{}[]$"
+
+
+def plain_text(text: str) -> str:
+    """Text of any origin in Markdown, where it is no more than text: no HTML, link, mention, or end
+    of a table's cell."""
+
+    def spelled(character: str) -> str:
+        escaped = f"\\{character}" if character in _MARKS else character
+        return _REFERENCES.get(character, escaped)
+
+    made = "".join(map(spelled, printable(text))).replace("://", "&#58;//")
+    return re.sub(r"(?i)\bwww\.", lambda match: f"{match[0][:-1]}&#46;", made)

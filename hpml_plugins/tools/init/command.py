@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from hpml_plugins import __version__
 from hpml_plugins.asv import PLUGIN, read_configuration
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.store import atomic_write
-from hpml_plugins.terminal import say, warn
+from hpml_plugins.terminal import printable, say, warn
 from hpml_plugins.tools.git import run_git
 
 #: Files of which one says that pip can build a package here.
@@ -213,11 +214,31 @@ def _write_ci(writer: Writer, top: Path, ci: str) -> None:
     """The file of a service, which stands at the repository's top."""
     service = Writer(top)
     if place := _free(service, list(CI[ci]), "hpml gate"):
-        service.fill(place, f"{ci}.yml.jinja", folder=writer.folder.relative_to(top).as_posix())
+        folder = yaml_text(writer.folder.relative_to(top).as_posix())
+        if ci == "github":  # which fills in expressions in every text
+            folder = folder.replace("${{", "${{ '${{' }}")
+        service.fill(place, f"{ci}.yml.jinja", folder=folder, version=__version__)
         if place == CI["gitlab"][1]:
             service.wrote[-1] += f"; add to {CI['gitlab'][0]}: include: {{local: {place}}}"
     writer.wrote += service.wrote
     writer.left += service.left
+
+
+def yaml_text(text: str) -> str:
+    """A text of any characters as a double-quoted scalar of YAML, in one line of ASCII.
+
+    Raises UsageError for one that is not UTF-8, such as the name of a folder.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{printable(text)}: its name is not UTF-8; rename it") from None
+
+    def spelled(character: str) -> str:
+        plain = character.isascii() and character.isprintable() and character not in '"\\'
+        return character if plain else f"\\U{ord(character):08x}"
+
+    return f'"{"".join(map(spelled, text))}"'
 
 
 def _free(writer: Writer, places: list[str], ours: str) -> str | None:

@@ -200,7 +200,7 @@ def test_the_comment_shows_what_changed_and_text_of_the_code_as_text() -> None:
     )
     assert "`bbbbbbbb` against `aaaaaaaa`" in text and "2 × NVIDIA H200, driver 580" in text
     assert text.count("\n| step | point=") == 1 and "| point=0 |" in text
-    assert "Broken: step \\<img src=x\\>: \\@team \\[x\\](y)" in text
+    assert "Broken: step &lt;img src=x&gt;: @&#8203;team \\[x\\](y)" in text
     assert "Not compared: needs 4 GPUs (2 points)." in text
     assert "- Repeat it: `hpml gate main`\n- History: https://example.invalid/site\n" in text
     assert "6 rounds of each point and side" in text and "is found in 90 of 100 cases" in text

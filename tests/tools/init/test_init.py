@@ -119,7 +119,9 @@ def test_a_folder_below_the_top_is_built_from_there(tmp_path: Path, write: Write
     write_all(tmp_path / "python", tmp_path, "gitlab")
     conf = json.loads((tmp_path / "python" / "asv.conf.json").read_text())
     assert (conf["repo"], conf["repo_subdir"]) == ("..", "python")
-    assert "cd python && hpml gate" in (tmp_path / ".gitlab-ci.yml").read_text()
+    assert (
+        'HPML_FOLDER: {value: "python", expand: false}' in (tmp_path / ".gitlab-ci.yml").read_text()
+    )
 
 
 def test_the_configuration_of_an_asv_user_keeps_its_comments_and_settings(
