@@ -74,10 +74,14 @@ def write_summary(
 
 
 def _draw(verdicts: dict[str, int], *, measured: bool) -> str:
-    name = "benchmarks"
+    name, total = "benchmarks", sum(verdicts.values())
     parts = [f"{verdicts[each]} {each.lower()}" for each in ("WORSE", "BETTER") if verdicts[each]]
-    text = ", ".join(parts) or ("no change" if measured else "nothing measured")
-    colour = "#c0392b" if verdicts["WORSE"] else "#2e7d32" if measured else "#777"
+    if undecided := verdicts["BOUND"] + verdicts["AMBIGUOUS"]:
+        parts.append(f"{undecided} of {total} undecided")
+    nothing = "nothing compared" if measured else "nothing measured"
+    text = ", ".join(parts) or ("no change" if total else nothing)
+    judged = total and not undecided
+    colour = "#c0392b" if verdicts["WORSE"] else "#2e7d32" if judged else "#777"
     left, right = (round(len(each) * LETTER + SPACE) for each in (name, text))
     return _BADGE.format(
         width=left + right,
