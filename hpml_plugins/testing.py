@@ -90,7 +90,8 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption(
         "--hpml-fail",
         action="store_true",
-        help="Fail a test that is significantly worse than the history.",
+        help="Fail a test that is significantly worse than the history; exit status 3 where none"
+        " fails and values could not be judged.",
     )
     group.addoption(
         "--hpml-results",
@@ -104,6 +105,7 @@ def pytest_configure(config: Any) -> None:
     from hpml_plugins.tools.pytest_bench import fixture
 
     config.pluginmanager.register(fixture, "hpml_plugins.tools.pytest_bench.fixture")
+    config.pluginmanager.register(fixture.Summary(config.getoption("--hpml-fail")))
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
