@@ -170,7 +170,12 @@ FOUND = [
         "wrong.py` shows what",
     ),
     ("runs_what_it_made", "ok", "all that it imports and starts is required", ""),
-    ("wants_a_program", "missing", "1 points are skipped here: needs program no-such-program", ""),
+    (
+        "wants_a_program",
+        "not judged",
+        "1 points are skipped here: needs program no-such-program",
+        "",
+    ),
     ("wants_a_program", "warning", "has no description", "description='one sentence'"),
     (
         "checks_a_constant",
