@@ -184,6 +184,25 @@ def compare(
     return [replace(each, difference=found) for each, found in judged], sorted(refused)
 
 
+def describe_one_sided(a: Side, b: Side, records: Iterable[Record]) -> str:
+    """`12 points are not compared: measured on A alone (2 failed on B)`; "" where there are
+    none."""
+    across = a.kind == b.kind == "machine"
+    found: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for record in records:
+        key = "" if across else record.machine, record.point
+        for name, side in (("A", a), ("B", b)):
+            if side.has(record):
+                found.setdefault((name, record.status), set()).add(key)
+    parts = []
+    for name, other in ("AB", "BA"):
+        alone = found.get((name, "ok"), set()) - found.get((other, "ok"), set())
+        failed = len(alone & found.get((other, "failed"), set()))
+        also = f" ({failed} failed on {other})" if failed else ""
+        parts += [f"{len(alone)} measured on {name} alone{also}"] if alone else []
+    return f"points that are not compared: {', '.join(parts)}" if parts else ""
+
+
 def _runs_by_point(
     records: Iterable[Record], order: Mapping[str, int], across: bool, variability: Variability
 ) -> dict[_Key, list[_Run]]:
