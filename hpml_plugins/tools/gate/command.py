@@ -29,6 +29,8 @@ from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_line
 from hpml_plugins.tools.gate.sides import (
     BASE,
     HEAD,
+    Commits,
+    OutOfTime,
     PairLoop,
     Pairs,
     Sides,
@@ -192,23 +194,15 @@ def command(
         raise plugin.error or AssertionError
     allowed = Budgets(budgets, prepared.host.registry.enabled)
     allowed.refuse_unknown(prepared.host.benchmarks())
-    with (
-        Lock(Path(conf.env_dir, "gate.lock")),
-        build_sides(conf, prepared, commits, bench, limit) as sides,
-    ):
-        say(
-            f"{commits.name(HEAD)} against {commits.name(BASE)}:"
-            f" {counted(len(sides.prepared.tasks), 'point')}"
-        )
-        if load := describe_load():
-            warn(f"{load}; more rounds are measured, and intervals are wider")
-        loop = PairLoop(sides, most, limit, lambda pairs: undecided(sides, pairs, allowed, most))
-        loop.run()
-        result = _judge(
-            loop,
-            allowed,
-            GateResult(commits, sides.prepared.suite.node, sides.prepared.suite.machine),
-        )
+    try:
+        with (
+            Lock(Path(conf.env_dir, "gate.lock")),
+            build_sides(conf, prepared, commits, bench, limit) as sides,
+        ):
+            loop, result = _measure(sides, commits, allowed, most, limit)
+    except OutOfTime as error:
+        warn(f"not judged: {error}")
+        return NOT_JUDGED
     words = ["hpml", "gate", base, *(word for name in bench for word in ("--bench", name))]
     words += [
         *(["--profile", profile] if profile else []),
@@ -226,6 +220,19 @@ def command(
     if result.refused:
         return REFUSED
     return NOT_JUDGED if result.not_judged else 0
+
+
+def _measure(
+    sides: Sides, commits: Commits, allowed: Budgets, most: int, limit: TimeLimit
+) -> tuple[PairLoop, GateResult]:
+    suite = sides.prepared.suite
+    points = counted(len(sides.prepared.tasks), "point")
+    say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {points}")
+    if load := describe_load():
+        warn(f"{load}; more rounds are measured, and intervals are wider")
+    loop = PairLoop(sides, most, limit, lambda pairs: undecided(sides, pairs, allowed, most))
+    loop.run()
+    return loop, _judge(loop, allowed, GateResult(commits, suite.node, suite.machine))
 
 
 def _judge_points(

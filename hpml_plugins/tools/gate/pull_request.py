@@ -104,8 +104,9 @@ class GateResult:
         undecided = [each for each in self.values if each.outcome == "undecided"]
         if wide := [each for each in undecided if not each.reason]:
             yield (
-                f"Undecided: {counted(len(wide), 'value')} whose interval reaches beyond the budget"
-                " from below. An idle machine, --limit and --rounds narrow it."
+                f"Undecided: {counted(len(wide), 'value')}, of which a slow-down beyond the budget"
+                " is neither certain nor excluded. More rounds (--limit, --rounds) or an idle"
+                " machine decide."
             )
         for reason, count in Counter(each.reason for each in undecided if each.reason).items():
             yield f"Undecided: {reason} ({counted(count, 'value')})."

@@ -98,6 +98,10 @@ def _git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
     return done.stdout.strip()
 
 
+class OutOfTime(HpmlError):
+    """The limit has passed before anything was measured."""
+
+
 class Sides:
     """The packages of both commits, and what measures a round of a point of one of them.
 
@@ -152,7 +156,8 @@ def build_sides(
     """Build both commits and find the points to measure. bench: regular expressions, as of `asv run
     --bench`.  limit: of each step of a build too.
 
-    Raises HpmlError where a commit does not build, and where nothing is selected.
+    Raises HpmlError where a commit does not build, and where nothing is selected; OutOfTime where
+    building takes all of the limit.
     """
     from asv.benchmarks import Benchmarks
     from asv.environment import get_environments
@@ -179,6 +184,8 @@ def build_sides(
             conf, repository, environments[HEAD:], [commits.head], regex=list(bench) or None
         )
     except ProcessError as error:
+        if limit.left <= 0:
+            raise OutOfTime(f"the limit of {limit} ended while base and head were built") from None
         said = (error.stderr or error.stdout or str(error)).strip().splitlines()
         what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[
             len(environments)
@@ -231,7 +238,7 @@ class PairLoop:
         self.pairs: list[Pairs] = [[] for _ in tasks]
         self.out_of_time: set[int] = set()
         self._pending = list(range(len(tasks)))
-        self._seconds: dict[int, float] = {}  # of a pair
+        self._seconds: dict[int, float] = {}  # of the longest pair
         self._random = random.Random(self.sides.prepared.suite.run)
         self._report = RunReport(self.sides.prepared.report.times, limit=self.limit)
         self._planned = [
@@ -301,7 +308,7 @@ class PairLoop:
                 return
             found[side] = record or _no_record(self.sides.prepared.tasks[point])
         seconds = time.monotonic() - began
-        self._seconds[point] = seconds
+        self._seconds[point] = max(seconds, self._seconds.get(point, 0.0))
         self._report.times.learn(this, seconds / 2, seconds / 2)
         self.pairs[point].append((found[BASE], found[HEAD]))
 
