@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,7 +225,7 @@ class PairLoop:
 
     most: pairs of a point.  undecided: the numbers of the points that need more pairs, of those
     that both sides measured; asked after each of `looks(most)`.  pairs: what was measured of each
-    point.  out_of_time: the numbers of the points for which the limit left no more time.
+    point.
     """
 
     sides: Sides
@@ -236,7 +236,6 @@ class PairLoop:
     def __post_init__(self) -> None:
         tasks = self.sides.prepared.tasks
         self.pairs: list[Pairs] = [[] for _ in tasks]
-        self.out_of_time: set[int] = set()
         self._pending = list(range(len(tasks)))
         self._seconds: dict[int, float] = {}  # of the longest pair
         self._random = random.Random(self.sides.prepared.suite.run)
@@ -255,14 +254,15 @@ class PairLoop:
             self.sides.close()  # each round of each side has a process of its own
             for point in self._random.sample(self._pending, len(self._pending)):
                 if self._expected(point) > self.limit.left:
-                    self._leave_out(point)
+                    self._end([point])
                 else:
                     self._measure_pair(point, number)
-            self._keep(range(len(self.pairs)), lambda point: compared(self.pairs[point]))
+            self._end([point for point in self._pending if not compared(self.pairs[point])])
             if number == 0:
-                self._leave_out_what_gets_no_verdict()
+                self._end(self._without_verdict())
             if number + 1 in looks_at:
-                self._keep(self.undecided(self.pairs), lambda _: True)
+                undecided = self.undecided(self.pairs)
+                self._end([point for point in self._pending if point not in undecided])
             if not self._pending:
                 return
 
@@ -271,28 +271,26 @@ class PairLoop:
         known = self._seconds.get(point, max(self._seconds.values(), default=0.0))
         return CAUTION * known
 
-    def _leave_out(self, point: int) -> None:
-        self.out_of_time.add(point)
-        self._pending.remove(point)
-        self._finish_rounds(point)
-
-    def _leave_out_what_gets_no_verdict(self) -> None:
-        """Keep as many points, in the registry's order, as get a verdict within the limit."""
+    def _without_verdict(self) -> list[int]:
+        """The points that the limit leaves no time to judge; the first of the registry keep theirs."""
         needed = min(FIRST_LOOK, self.most) - 1
         left = self.limit.left
-        for point in list(self._pending):
+        found = []
+        for point in self._pending:
             seconds = needed * self._expected(point)
             if seconds > left:
-                self._leave_out(point)
+                found.append(point)
             else:
                 left -= seconds
+        return found
 
-    def _keep(self, points: Collection[int], also: Callable[[int], bool]) -> None:
-        """Keep those of the pending points that are of `points` and of which `also` is true."""
-        for point in list(self._pending):
-            if point not in points or not also(point):
-                self._pending.remove(point)
-                self._finish_rounds(point)
+    def _end(self, points: Iterable[int]) -> None:
+        """Measure these points no further."""
+        for point in points:
+            self._pending.remove(point)
+            for this in rounds_of(self._planned[point])[len(self.pairs[point]) :]:
+                for _ in SIDES:
+                    self._report.finish_round(this)
 
     def _measure_pair(self, point: int, number: int) -> None:
         """A round of each side, in random order."""
@@ -304,19 +302,13 @@ class PairLoop:
             record = self.sides.measure(side, self.sides.prepared.tasks[point], self.limit.left)
             self._report.finish_round(this)
             if record is None and self.limit.left <= 0:
-                self._leave_out(point)
+                self._end([point])
                 return
             found[side] = record or _no_record(self.sides.prepared.tasks[point])
         seconds = time.monotonic() - began
         self._seconds[point] = max(seconds, self._seconds.get(point, 0.0))
         self._report.times.learn(this, seconds / 2, seconds / 2)
         self.pairs[point].append((found[BASE], found[HEAD]))
-
-    def _finish_rounds(self, point: int) -> None:
-        """Take the rounds of a point that are not needed out of what is left to do."""
-        for this in rounds_of(self._planned[point])[len(self.pairs[point]) :]:
-            for _ in SIDES:
-                self._report.finish_round(this)
 
 
 def compared(pairs: Pairs) -> bool:
