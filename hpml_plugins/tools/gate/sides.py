@@ -272,7 +272,7 @@ class PairLoop:
         return CAUTION * known
 
     def _without_verdict(self) -> list[int]:
-        """The points that the limit leaves no time to judge; the first of the registry keep theirs."""
+        """The points that the limit leaves no time to judge: the last of the registry."""
         needed = min(FIRST_LOOK, self.most) - 1
         left = self.limit.left
         found = []

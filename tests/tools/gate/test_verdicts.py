@@ -83,12 +83,12 @@ def rate(outcomes: Sequence[bool]) -> float:
 
 
 @pytest.mark.parametrize("load", [False, True])
-@pytest.mark.parametrize("slower", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("slower", [0.0, 0.2])
 def test_intervals_contain_the_truth_beside_a_load_and_with_early_ends(
     load: bool, slower: float
 ) -> None:
     random = np.random.default_rng(1)
-    found = [gated(random, slower, sigma=0.03, load=load) for _ in range(200)]
+    found = [gated(random, slower, sigma=0.03, load=load) for _ in range(60)]
     bounds = [each.interval or (0.0, 0.0) for each in found]
     assert rate([low <= 1 + slower <= high for low, high in bounds]) >= 0.95
     if slower == 0:
