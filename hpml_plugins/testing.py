@@ -7,11 +7,14 @@ test asks for it. A test that asks for `bench` measures: see
 `--hpml-plugin NAME`), a test that asks for `hpml_finding` runs once for each finding of the check:
 
     def test_hpml_check(hpml_finding):
+        if hpml_finding.state == "not judged":
+            pytest.skip(hpml_finding.what)
         assert hpml_finding.state != "broken", f"{hpml_finding.what}; fix: {hpml_finding.fix}"
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +62,7 @@ def check_plugin(
     plugin: str, *, limit: float = 60.0, registry: Path | str = "registry.yaml"
 ) -> list[Finding]:
     """All findings of `hpml check PLUGIN`. Raises AssertionError, with how to fix it, where
-    something is broken.
+    something is broken, and warns of what could not be judged.
 
     plugin: a name in the registry, a file, an entry point or a module.  limit: s for measuring
     points.
@@ -73,6 +76,9 @@ def check_plugin(
         if each.state == "broken"
     ]
     assert not broken, "\n".join(broken)
+    for each in findings:
+        if each.state == "not judged":
+            warnings.warn(f"{each.subject}: not judged: {each.what}", stacklevel=2)
     return findings
 
 

@@ -15,7 +15,7 @@ from support import TOY
 from hpml_plugins import Metric
 from hpml_plugins.host import Declared
 from hpml_plugins.registry import PluginSource
-from hpml_plugins.testing import Finding
+from hpml_plugins.testing import Finding, check_plugin
 from hpml_plugins.tools.check import check, find_plugin
 from hpml_plugins.tools.check.fault_injection import corrupted
 from hpml_plugins.tools.check.judging import Loaded, judge_definition, sample_points
@@ -413,7 +413,7 @@ ENDLESS = """
 def test_what_does_not_end_or_is_skipped_is_not_judged_and_not_fine(
     write: Write, hpml: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    write("endless.py", ENDLESS)
+    file = write("endless.py", ENDLESS)
     done = hpml("check", "endless.py", "--limit", "5", "--json")
     found = [Finding(**each) for each in json.loads(done.stdout)]
     assert done.returncode == 3, found
@@ -422,6 +422,8 @@ def test_what_does_not_end_or_is_skipped_is_not_judged_and_not_fine(
     assert not_judged["behind"].startswith("2 of 3 points")
     assert "whether its check notices" in not_judged["wrong"]
     assert "nothing to fix in what was judged; 5 not judged" in done.stderr
+    with pytest.warns(UserWarning, match="not judged: "):
+        check_plugin(str(file), limit=5)
 
 
 TWICE = """
