@@ -7,11 +7,14 @@ test asks for it. A test that asks for `bench` measures: see
 `--hpml-plugin NAME`), a test that asks for `hpml_finding` runs once for each finding of the check:
 
     def test_hpml_check(hpml_finding):
+        if hpml_finding.state == "not judged":
+            pytest.skip(hpml_finding.what)
         assert hpml_finding.state != "broken", f"{hpml_finding.what}; fix: {hpml_finding.fix}"
 """
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +42,7 @@ def check_plugin(
     plugin: str, *, limit: float = 60.0, registry: Path | str = "registry.yaml"
 ) -> list[Finding]:
     """All findings of `hpml check PLUGIN`. Raises AssertionError, with how to fix it, where
-    something is broken.
+    something is broken, and warns of what could not be judged.
 
     plugin: a name in the registry, a file, an entry point or a module.  limit: s for measuring
     points.
@@ -53,6 +56,9 @@ def check_plugin(
         if each.state == "broken"
     ]
     assert not broken, "\n".join(broken)
+    for each in findings:
+        if each.state == "not judged":
+            warnings.warn(f"{each.subject}: not judged: {each.what}", stacklevel=2)
     return findings
 
 
@@ -70,7 +76,8 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption(
         "--hpml-fail",
         action="store_true",
-        help="Fail a test that is significantly worse than the history.",
+        help="Fail a test that is significantly worse than the history; exit status 3 where none"
+        " fails and values could not be judged.",
     )
     group.addoption(
         "--hpml-results",
@@ -84,6 +91,7 @@ def pytest_configure(config: Any) -> None:
     from hpml_plugins.tools.pytest_bench import fixture
 
     config.pluginmanager.register(fixture, "hpml_plugins.tools.pytest_bench.fixture")
+    config.pluginmanager.register(fixture.Summary(config.getoption("--hpml-fail")))
 
 
 def pytest_generate_tests(metafunc: Any) -> None:

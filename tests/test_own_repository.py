@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,10 @@ def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
         "gate", "main", "--bench", "total", "--rounds", "3", "--markdown", "gate.md", status=1
     )
     assert "refused: 1 slower beyond the budget" in done.stdout
+    assert "pairs of base and head" in done.stdout
+    began = time.monotonic()
+    late = mine.hpml("gate", "main", "--bench", "total", "--limit", "1s", status=3)
+    assert "not judged: " in late.stdout + late.stderr and time.monotonic() - began < 30
     report = (mine.path / "gate.md").read_text()
     assert "`the work tree` against `" in report and "| total | size=20000 | time |" in report
     assert "Repeat it: `hpml gate main --bench total --rounds 3`" in report
@@ -135,13 +140,11 @@ def test_five_commits_from_the_wheel_without_a_network(tmp_path: Path) -> None:
     mine.git("checkout", "-qb", "work")
     mine.write_package(again=2)
     mine.commit("planted slow-down")
-    assert (
-        "refused" in mine.hpml("gate", "main", "--bench", "total", "--rounds", "6", status=1).stdout
-    )
+    assert "refused" in mine.hpml("gate", "main", "--bench", "total", status=1).stdout
     mine.write_package()
     mine.write("sums/__init__.py", '"""Sums."""\n')
     mine.commit("harmless")
-    mine.hpml("gate", "main", "--bench", "total", "--budget", "50", "--rounds", "6", status=0)
+    mine.hpml("gate", "main", "--bench", "total", "--budget", "50", status=0)
 
     with (mine.path / "registry.yaml").open("a") as registry:
         registry.write("  - {name: vecadd, module: hpml_plugins.plugins.vecadd}\n")
@@ -240,6 +243,16 @@ def test_a_bundle_measures_somebody_elses_repository(tmp_path: Path) -> None:
     assert (record.status, record.benchmark) == ("ok", "total"), record.reason
 
 
+def make_unjudgeable(mine: OwnRepository) -> None:
+    """Commit a state of which the gate can judge nothing: its only benchmark is skipped."""
+    skipping = PLUGIN.replace("    numbers = ", '    bench.skip("not today")\n        numbers = ')
+    mine.write("hpml_benchmarks/total.py", skipping)
+    mine.write(
+        "registry.yaml", "version: 1\nplugins: [{name: total, path: hpml_benchmarks/total.py}]\n"
+    )
+    mine.commit("skips")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ci", ["github", "gitlab"])
 def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -> None:
@@ -253,7 +266,7 @@ def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -
     (programs / "python3").write_text(
         f'#!/bin/sh\nexec {getattr(sys, "_base_executable", sys.executable)} "$@"\n'
     )
-    (programs / "gh").write_text('#!/bin/sh\necho "$@" >"$RUNNER_TEMP/said"\n')
+    (programs / "gh").write_text('#!/bin/sh\necho "$@" >>"$RUNNER_TEMP/said"\n')
     for program in programs.iterdir():
         program.chmod(0o755)
     origin = prepared(OwnRepository.make(tmp_path))
@@ -292,10 +305,16 @@ def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -
         checkout.run("bash", "-e", "-c", steps["Report"])
         assert "pr comment 7 --body-file" in (tmp_path / "runner" / "said").read_text()
         report = tmp_path / "summary.md"
+        make_unjudgeable(checkout)
+        neutral = checkout.run("bash", "-e", "-c", steps["Gate"], status=0)
+        assert "::warning::hpml gate: not judged" in neutral.stdout
+        checkout.run("bash", "-e", "-c", steps["Report"])
+        assert "conclusion=neutral" in (tmp_path / "runner" / "said").read_text()
     else:
         (job,) = yaml.safe_load((checkout.path / ".gitlab-ci.yml").read_text()).values()
         refused = checkout.run("bash", "-e", "-c", "\n".join(job["script"]), status=1)
         report = checkout.path / "gate.md"
+        assert job["allow_failure"] == {"exit_codes": [3]}
     assert "refused" in refused.stdout
     assert "the work tree" not in refused.stdout  # nothing beside the commit was measured
     assert "| total | size=20000 | time |" in report.read_text()

@@ -26,7 +26,6 @@ from pathlib import Path
 from statistics import median
 
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.compare import Side, compare
@@ -263,9 +262,9 @@ class Report:
     """series: by machine, benchmark and point.
 
     equal: `hpml compare` of two successive commits where the series did not change: verdict → how
-    many, of each machine; `not judged` where the machine was busy.  looks: machine → how many
-    series the page looked at, over all commits.  false: machine → what kind of change the page
-    showed where there was none → the series, each once. skipped: (machine, reason) → benchmarks.
+    many, of each machine.  looks: machine → how many series the page looked at, over all commits.
+    false: machine → what kind of change the page showed where there was none → the series, each
+    once. skipped: (machine, reason) → benchmarks.
     """
 
     series: dict[tuple[str, str, str], Found] = field(default_factory=dict)
@@ -322,7 +321,7 @@ def _compare(
         if each.regime:  # the settled value is judged
             continue
         found = report.series[machine, each.benchmark, each.point]
-        verdict = "not judged" if why_not_judged(each.a, each.b) else each.difference.verdict
+        verdict = each.difference.verdict
         if found.planted == len(commits) - 1:
             found.verdict = verdict
         else:
@@ -421,7 +420,6 @@ def format_report(report: Report, plan: Sequence[Step] = PLAN) -> str:
         {
             "machine": machine,
             "comparisons of equal code": sum(equal.values()),
-            "not judged, busy": equal.get("not judged", 0),
             **{
                 verdict: equal.get(verdict, 0)
                 for verdict in ("SAME", "BOUND", "AMBIGUOUS", "WORSE", "BETTER")

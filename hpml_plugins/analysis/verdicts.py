@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hpml_plugins.analysis.levels import BUSY
 from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.physics import MOST_THROTTLED, Physics
 from hpml_plugins.analysis.variance import p_value, student_quantile
@@ -26,7 +27,6 @@ MARGIN = 0.02
 NEARLY_EQUAL = 0.03
 #: Signatures of one timing agree to this many decimals; see `physics.signature`.
 SIGNATURE_DECIMALS = 6
-BUSY = "other processes used the CPUs meanwhile"
 EXTREME = "the highest of many samples is one card's luck, not its rate"
 NOTHING_REPEATED = "no run was repeated that would tell how far a value at or below 0 moves"
 DIFFERENT_PROBLEMS = "different problems: "
@@ -185,8 +185,8 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     positive = a.value > 0 and b.value > 0
     ratio = b.value / a.value if positive else None
     unjudged = Difference("AMBIGUOUS", ratio, direction=direction, change=change)
-    if reason := why_no_verdict(a, b):
-        return dataclasses.replace(unjudged, reason=reason)
+    if Physics.EXTREME in (a.physics, b.physics):
+        return dataclasses.replace(unjudged, reason=EXTREME)
     exact = a.physics is b.physics is Physics.COUNTED
     if a.value == b.value and (exact or a.spread is None or b.spread is None):
         return Difference("SAME", 1.0 if positive else None, direction=direction, change=change)
@@ -283,8 +283,18 @@ def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared |
     )
 
 
+def _slowed_by_others(a: MeasuredValue, b: MeasuredValue, quiet: _Compared) -> _Compared:
+    """The same, less certain by the unknown factor that busy CPUs slowed each busy side down by."""
+    if not (a.is_busy or b.is_busy):
+        return quiet
+    variance = quiet.variance + BUSY**2 * (a.is_busy + b.is_busy)
+    # Satterthwaite's, where the variance of that factor is known
+    freedom = variance**2 / max(quiet.variance**2 / quiet.freedom, 1e-9)
+    return quiet._replace(variance=variance, freedom=freedom)
+
+
 def _difference_of_ratios(a: MeasuredValue, b: MeasuredValue, found: Difference) -> Difference:
-    compared = _compare_cards(a, b)
+    compared = _slowed_by_others(a, b, _compare_cards(a, b))
     lower, higher = throttling_slack(a, b)
     deviation = math.sqrt(compared.variance)
     width = compared.half_width
@@ -345,22 +355,11 @@ def _judged(found: Difference, adjusted: float) -> Difference:
     return dataclasses.replace(found, reason=found.reason or "the difference may be one of runs")
 
 
-def why_no_verdict(a: MeasuredValue, b: MeasuredValue) -> str:
-    """Why there is no verdict on the two, or "": how much other processes slowed one down is not
-    known, and a highest sample has no spread that repeats."""
-    if a.is_busy or b.is_busy:
-        return BUSY
-    return EXTREME if Physics.EXTREME in (a.physics, b.physics) else ""
-
-
 def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
     """Why two values do not belong into one history, or "".
 
-    A value sampled while the card throttled is neither boost nor sustained; how much other
-    processes slowed one down is not known.
+    A value sampled while the card throttled is neither boost nor sustained.
     """
-    if a.is_busy or b.is_busy:
-        return BUSY
     return (
         "one side throttled"
         if (a.physics is Physics.THROTTLED) != (b.physics is Physics.THROTTLED)

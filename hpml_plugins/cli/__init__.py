@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -189,9 +190,9 @@ for _name, (_place, _help) in _COMMANDS.items():
 
 def show_findings(
     findings: Iterable[Finding], as_json: bool, facts: Mapping[str, object] | None = None
-) -> int:
+) -> Counter[str]:
     """Print findings as they come, or all as JSON, beside facts where there are any. Returns how
-    many are broken."""
+    many have which state."""
     shown = []
     for finding in findings:
         shown.append(finding)
@@ -201,7 +202,7 @@ def show_findings(
                 say(f"{'':18}fix: {finding.fix}")
     if as_json:
         print_json({**facts, "findings": shown} if facts else shown)
-    return sum(finding.state == "broken" for finding in shown)
+    return Counter(finding.state for finding in shown)
 
 
 def print_json(value: object) -> None:

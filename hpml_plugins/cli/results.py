@@ -156,7 +156,7 @@ def compare(
     every row.
     """
     from hpml_plugins.analysis.variability import Variability
-    from hpml_plugins.report.compare import as_table, compare, find_side
+    from hpml_plugins.report.compare import as_table, compare, describe_one_sided, find_side
     from hpml_plugins.report.tables import as_csv
     from hpml_plugins.store import ask_git, describe_outside, read_records
 
@@ -187,8 +187,8 @@ def compare(
     if not found:
         nothing = f"{a!r} and {b!r} have no measured point in common"
         raise UsageError("; ".join(filter(None, [nothing, left_out])))
-    if left_out:
-        warn(left_out)
+    for line in filter(None, (left_out, describe_one_sided(sides[0], sides[1], records))):
+        warn(line)
     if form == "csv":
         say(*as_csv(as_table(found, formatted=False, refused=refused)).splitlines())
         return 0

@@ -276,7 +276,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def is_busy(self) -> bool:
         """Whether other processes used the CPUs while this was measured: its times on the CPU are
-        not judged."""
+        judged with a wider interval."""
         return self.conditions.get("other_cpus", 0.0) > BUSY_SHARE * self.conditions.get(
             "cores", math.inf
         )

@@ -4,6 +4,7 @@ at this moment."""
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -340,16 +341,16 @@ def _read_gpus() -> Found:
         return Found(problem=f"NVML: {error}")
 
 
-def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser], list[GpuHealth]]:
-    """The processes on these GPUs, and what those with ECC tell of their memory.
-
-    Nothing where NVML refuses, which `read_gpus` reports.
-    """
+def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser] | None, list[GpuHealth]]:
+    """The processes on these GPUs, None where NVML does not tell them of each, and what those with
+    ECC tell of their memory."""
     with suppress(Exception):
         cards = open_cards(gpus)
-        users = [user for card in cards for user in card.users() or ()]
+        of_cards = [card.users() for card in cards]
+        told = [each for each in of_cards if each is not None]
+        users = list(itertools.chain.from_iterable(told)) if len(told) == len(of_cards) else None
         return users, [health for card in cards if (health := card.health())]
-    return [], []
+    return None, []
 
 
 def _why_lost(error: Exception, label: str, gpu: Gpu) -> str:

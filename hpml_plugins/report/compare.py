@@ -12,7 +12,7 @@ from textwrap import wrap
 from hpml_plugins.analysis.measured import MeasuredValue, Values, code_of
 from hpml_plugins.analysis.sides import choose_sides, side_values
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.analysis.verdicts import BUSY, Difference, boosted, compare_values
+from hpml_plugins.analysis.verdicts import Difference, boosted, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
@@ -184,6 +184,25 @@ def compare(
     return [replace(each, difference=found) for each, found in judged], sorted(refused)
 
 
+def describe_one_sided(a: Side, b: Side, records: Iterable[Record]) -> str:
+    """`12 points are not compared: measured on A alone (2 failed on B)`; "" where there are
+    none."""
+    across = a.kind == b.kind == "machine"
+    found: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for record in records:
+        key = "" if across else record.machine, record.point
+        for name, side in (("A", a), ("B", b)):
+            if side.has(record):
+                found.setdefault((name, record.status), set()).add(key)
+    parts = []
+    for name, other in ("AB", "BA"):
+        alone = found.get((name, "ok"), set()) - found.get((other, "ok"), set())
+        failed = len(alone & found.get((other, "failed"), set()))
+        also = f" ({failed} failed on {other})" if failed else ""
+        parts += [f"{len(alone)} measured on {name} alone{also}"] if alone else []
+    return f"points that are not compared: {', '.join(parts)}" if parts else ""
+
+
 def _runs_by_point(
     records: Iterable[Record], order: Mapping[str, int], across: bool, variability: Variability
 ) -> dict[_Key, list[_Run]]:
@@ -279,18 +298,20 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
     counted = Counter(
         each.difference.reason for each in compared if each.difference.ratio is not None
     )
-    unjudged = [_count_unjudged(count, reason) for reason, count in counted.items() if reason]
+    unjudged = [
+        f"{count} values have no verdict: {reason}" for reason, count in counted.items() if reason
+    ]
+    if busy := sum(each.a.is_busy or each.b.is_busy for each in compared):
+        unjudged.append(
+            f"{busy} values are marked busy: other processes used the CPUs meanwhile, and their"
+            " intervals are wider"
+        )
     across = len({(each.benchmark, each.point) for each in compared if each.across})
     unlike = (
         f"{across} points: no code was measured on both; compared across commits of one benchmark"
         " version"
     )
     return [*map(str, refused), *refusals, *unjudged, *([unlike] if across else [])]
-
-
-def _count_unjudged(count: int, reason: str) -> str:
-    marked = " (marked busy)" if reason == BUSY else ""
-    return f"{count} values have no verdict: {reason}{marked}"
 
 
 def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:

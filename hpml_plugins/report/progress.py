@@ -86,7 +86,7 @@ class RunReport:
     def begin(self) -> None:
         """Say what disturbs the run before it begins."""
         if load := describe_load():
-            warn(f"{load}; CPU times will be marked and not compared")
+            warn(f"{load}; CPU times will be marked, and their intervals wider")
 
     def start_round(self, this: Round, task: Task) -> None:
         """Say which point is measured now, how many are left and about how long they take."""
@@ -176,8 +176,8 @@ class RunReport:
         worst = max(found, key=lambda each: each["other_cpus"] / each["cores"])
         return [
             f"{len(found)} of {len(measured)} points were measured while other processes used up to"
-            f" {worst['other_cpus']:.1f} of {worst['cores']:g} CPUs: their CPU times are marked and"
-            " not compared; measure them again when the machine is idle"
+            f" {worst['other_cpus']:.1f} of {worst['cores']:g} CPUs: their CPU times are marked,"
+            " and their intervals are wider; measure them again when the machine is idle"
         ]
 
     @property

@@ -1,11 +1,11 @@
 """The loop of a run: which round of which point is measured when, how long it takes, and what fits
 into a limit.
 
-`hpml run`, `asv run` and the gate hand it their points and a function that measures one round. It
+`hpml run` and `asv run` hand it their points and a function that measures one round. It
 may import the host and what is below it; what it does is told to a Follower, who prints. Start
 reading in `loop.py`.
 """
 
 from hpml_plugins.run.limit import LIMIT_VARIABLE, TimeLimit, limit_of_environment, parse_limit
-from hpml_plugins.run.loop import Follower, Task, measure_rounds, rounds_of
+from hpml_plugins.run.loop import CAUTION, Follower, Task, measure_rounds, rounds_of
 from hpml_plugins.run.round_times import PastRound, Round, RoundTimes, read_past_rounds

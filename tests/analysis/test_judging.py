@@ -112,9 +112,17 @@ def test_a_measured_value_at_zero_is_judged_by_how_far_repeated_runs_move() -> N
     assert (alone.verdict, alone.wording()) == ("AMBIGUOUS", NOTHING_REPEATED)
 
 
+def test_busy_sides_count_with_the_interval_that_they_deserve() -> None:
+    quiet, busy = value(1.0), value(1.0, is_busy=True)
+    assert compare(quiet, value(1.2)).verdict == "WORSE"
+    little = compare(busy, value(1.2))
+    assert little.verdict == "BOUND" and little.interval and little.interval[0] < 1 / 2
+    assert compare(busy, value(6.3)).verdict == compare(quiet, value(6.3, is_busy=True)).verdict
+    both = compare(busy, value(6.3, is_busy=True))
+    assert (both.verdict, both.ratio) == ("WORSE", pytest.approx(6.3))
+
+
 def test_what_cannot_be_judged_says_why() -> None:
-    busy = compare(value(1.0, is_busy=True), value(2.0))
-    assert (busy.verdict, busy.ratio) == ("AMBIGUOUS", 2.0) and "CPUs" in busy.wording()
     best = compare(value(1.0, physics=Physics.EXTREME), value(2.0, physics=Physics.EXTREME))
     assert (best.verdict, best.wording()) == ("AMBIGUOUS", EXTREME)
     assert compare(value(1.0, spread=None), value(2.0, spread=None)).wording()

@@ -301,7 +301,7 @@ def test_kinds_tell_apart_how_a_value_was_measured() -> None:
     ]
 
 
-def test_what_was_timed_on_cpus_that_others_used_has_a_ratio_and_no_verdict() -> None:
+def test_what_was_timed_on_cpus_that_others_used_is_judged_with_a_wider_interval() -> None:
     wall = {"time": MetricSamples("s", "lower", [1.0, 1.0, 1.001], {"timer": "perf_counter"})}
     pairs = [
         [record(1.0, run=f"{n}", metrics=metrics) for n in range(9)]
@@ -312,9 +312,10 @@ def test_what_was_timed_on_cpus_that_others_used_has_a_ratio_and_no_verdict() ->
     ]
     assert MeasuredValue.of(busy[0], "time").kind == "host clock, one round, busy"
     known = Variability([*itertools.chain(*pairs), *busy])
-    slower = replace(busy[0], metrics={"time": replace(wall["time"], samples=[100.0] * 3)})
-    (found,) = compare(known, [(pairs[0][0], slower, "time")])
-    assert (found.verdict, found.ratio, found.p) == ("AMBIGUOUS", 100.0, None)
+    for factor, verdict in ((100.0, "WORSE"), (1.2, "BOUND")):
+        slower = replace(busy[0], metrics={"time": replace(wall["time"], samples=[factor] * 3)})
+        (found,) = compare(known, [(pairs[0][0], slower, "time")])
+        assert (found.verdict, found.ratio) == (verdict, pytest.approx(factor))
     # a kernel's time is taken on the GPU
     assert not MeasuredValue.of(busy[1], "time").is_busy
 

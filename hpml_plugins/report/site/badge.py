@@ -39,14 +39,16 @@ def write_summary(
     judges.
 
     Counted are the verdicts on the last measured commit of each machine against the one before that
-    it measured.
+    it measured, the values that have no other to compare with, and those whose point failed last.
     """
-    pairs, newest = [], 0
+    pairs, newest, once, failed = [], 0, 0, 0
     for metric in history.measured:
         for line in (metric.judged(*place) for place in metric.benchmark.lines):
             values = [outcome.readings for outcome, value in line if value]
             pairs += [(values[-2], values[-1], metric.metric)] if len(values) > 1 else []
             newest += bool(line and line[-1][1])
+            once += len(values) == 1
+            failed += bool(line and line[-1][0].status == "failed")
     verdicts: dict[str, int] = {"WORSE": 0, "BETTER": 0, "BOUND": 0, "AMBIGUOUS": 0, "SAME": 0}
     verdicts |= Counter(each.verdict for each in compare_values(pairs))
     summary = {
@@ -58,6 +60,8 @@ def write_summary(
         "benchmarks": sum(any(each.lines.values()) for each in history.benchmarks),
         "values": newest,
         "verdicts": verdicts,
+        "measured_once": once,
+        "failed": failed,
         "branch": history.branches[0],
         "judged": {
             each.machine: {"values": each.judged, "not_judged": each.left_out} for each in judged
@@ -69,15 +73,20 @@ def write_summary(
     text = unturned(msgspec.json.format(msgspec.json.encode(summary)).decode())
     (html_dir / "summary.json").write_text(f"{text}\n", encoding="utf-8")
     (html_dir / "badge.svg").write_text(
-        _draw(verdicts, measured=bool(history.commits)), encoding="utf-8"
+        _draw(verdicts, failed, measured=bool(history.commits)), encoding="utf-8"
     )
 
 
-def _draw(verdicts: dict[str, int], *, measured: bool) -> str:
-    name = "benchmarks"
+def _draw(verdicts: dict[str, int], failed: int, *, measured: bool) -> str:
+    name, total = "benchmarks", sum(verdicts.values())
     parts = [f"{verdicts[each]} {each.lower()}" for each in ("WORSE", "BETTER") if verdicts[each]]
-    text = ", ".join(parts) or ("no change" if measured else "nothing measured")
-    colour = "#c0392b" if verdicts["WORSE"] else "#2e7d32" if measured else "#777"
+    if undecided := verdicts["BOUND"] + verdicts["AMBIGUOUS"]:
+        parts.append(f"{undecided} of {total} undecided")
+    parts += [f"{failed} failed"] if failed else []
+    nothing = "nothing compared" if measured else "nothing measured"
+    text = ", ".join(parts) or ("no change" if total else nothing)
+    judged = total and not undecided and not failed
+    colour = "#c0392b" if verdicts["WORSE"] else "#2e7d32" if judged else "#777"
     left, right = (round(len(each) * LETTER + SPACE) for each in (name, text))
     return _BADGE.format(
         width=left + right,

@@ -128,7 +128,7 @@ class Readings:
     @classmethod
     def of(cls, line: Sequence[tuple[int, MeasuredValue]]) -> Readings:
         """Of (revision, reading), ascending: those that may be compared with the newest."""
-        why = [_why_left_out(reading, line[-1][1]) for _, reading in line]
+        why = [why_not_judged(reading, line[-1][1]) for _, reading in line]
         kept = [each for each, reason in zip(line, why, strict=True) if not reason]
         left_out = Counter(reason for reason in why if reason)
         if len(kept) > MOST_READINGS:
@@ -263,11 +263,6 @@ class Levels:
             self.p_value((number, END), (number + 1, BEGIN))
             for number in range(len(self.levels) - 1)
         ]
-
-
-def _why_left_out(reading: MeasuredValue, newest: MeasuredValue) -> str:
-    """Why a reading is not compared with the newest; busy CPUs only make it less certain."""
-    return "" if reading.is_busy or newest.is_busy else why_not_judged(reading, newest)
 
 
 @dataclass(frozen=True)
@@ -443,7 +438,7 @@ def find_suspected(
     readings before, or of at least ENOUGH_WITH_INTERVAL: of two readings nothing tells which of
     them stands out. A series that is no longer measured has no next run. Also returns how many
     series are left out as "old" or "young" for these two reasons, and as "unclear" because the two
-    values are not compared: a busy machine, a card that throttled.
+    values are not compared: a card that throttled.
 
     known: `MeasuredSeries.place` of what is more than suspected.
     """

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import GROUP, locate
+from hpml_plugins.host import GROUP, locate, make_host
 from hpml_plugins.model import Finding
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginSource, plugin_name, read_registry
@@ -24,6 +25,7 @@ from hpml_plugins.tools.check.judging import (
     Tried,
     judge_definition,
     judge_loading,
+    judge_names,
     judge_points,
 )
 
@@ -85,6 +87,7 @@ def check(
     yield from judge_loading(*loads)
     if loads[0].error:
         return
+    yield from judge_names(loads[0], _names_of_others(plugin))
     yield from judge_definition(loads[0], Path(plugin.folder, "results"))
     simulated = {} if detect_node().gpus else {"NUMBA_ENABLE_CUDASIM": "1"}
     options = [str(limit), *([] if most is None else [str(most)])]
@@ -95,6 +98,18 @@ def check(
     yield from judge_points(plugin, loads[0], tried, most)
     if code != 0:
         yield Finding("points", "broken", f"measuring them {code}: {one_line(errors)[-300:]}")
+
+
+def _names_of_others(plugin: CheckedPlugin) -> dict[str, str]:
+    """Benchmark → plugin, of the other plugins of the registry in the plugin's folder."""
+    file = Path(plugin.folder, "registry.yaml")
+    if not file.is_file():
+        return {}
+    registry = read_registry(file)
+    own = locate(plugin.source, registry.folder).file
+    others = [each for each in registry.plugins if locate(each.source, registry.folder).file != own]
+    host = make_host(replace(registry, plugins=tuple(others)))
+    return {each.benchmark: each.plugin.name for each in host.benchmarks()}
 
 
 def _run(

@@ -31,11 +31,15 @@ def command(settings: Settings, plugin: str, limit: float, every: bool, as_json:
     """Check PLUGIN: a name of the registry, a file, an entry point or a module. It is imported and
     measured.
 
-    Exit status 1 when something must be fixed.
+    Exit status 1 when something must be fixed, 3 when something could not be judged.
     """
     most = None if every else MOST_POINTS
-    broken = show_findings(
+    found = show_findings(
         check(find_plugin(plugin, settings.registry), limit=limit, most=most), as_json
     )
-    warn(f"{broken} to fix" if broken else "nothing to fix")
-    return 1 if broken else 0
+    broken, not_judged = found["broken"], found["not judged"]
+    said = f"{broken} to fix" if broken else "nothing to fix"
+    if not_judged:
+        said = f"{said} in what was judged; {not_judged} not judged (?)"
+    warn(said)
+    return 1 if broken else 3 if not_judged else 0

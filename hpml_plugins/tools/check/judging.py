@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,13 @@ class Observed(msgspec.Struct):
     files import.
 
     programs: those that its files start.  results: how many values went through `bench.result`.
+    prints: whether a timed step printed.
     """
 
     imports: set[str] = msgspec.field(default_factory=set)
     programs: set[str] = msgspec.field(default_factory=set)
     results: int = 0
+    prints: bool = False
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -127,6 +130,10 @@ def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
     yield Finding(
         "loads", "ok", f"{count} benchmarks; names, units, directions, grids and signatures hold"
     )
+    names = Counter(each.name for each in first.benchmarks)
+    for name in (name for name, uses in names.items() if uses > 1):
+        what = f"{names[name]} benchmarks have this name"
+        yield Finding(name, "broken", what, "give each its own name")
     for benchmark in first.benchmarks:
         if not benchmark.description:
             yield Finding(
@@ -164,6 +171,15 @@ def _difference(first: Sequence[Declared], second: Sequence[Declared]) -> str:
             if getattr(a, field) != getattr(b, field):
                 return f"{field} of {a.name}"
     return "benchmarks"
+
+
+def judge_names(loaded: Loaded, others: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether another plugin of the registry has the name of a benchmark.  others: benchmark →
+    plugin."""
+    for benchmark in loaded.benchmarks:
+        if other := others.get(benchmark.name):
+            what = f"the plugin {other!r} of the registry has a benchmark of this name"
+            yield Finding(benchmark.name, "broken", what, "rename or disable one")
 
 
 def judge_definition(loaded: Loaded, results: Path) -> Iterator[Finding]:
@@ -244,36 +260,32 @@ def _measured(
         message = f"{point}: {each.record.reason}".removeprefix(": ")
         if each.relaxed:
             what = f"not tried: it wants a GPU, and without one {message}"
-            yield Finding(benchmark.name, "warning", what, "check on a GPU node")
+            yield Finding(benchmark.name, "not judged", what, "check on a GPU node")
         else:
             choices = "".join(
                 f" -p {key}={spell_choice(value)}" for key, value in each.record.params.items()
             )
             fix = f"`hpml --debug run {name}{choices}` shows what the point printed"
             yield Finding(benchmark.name, "broken", message, fix)
+    measured = sum(each.status == "ok" for each in plain)
     if reasons := {each.record.reason for each in plain if each.status == "skipped"}:
         count = sum(each.status == "skipped" for each in plain)
         yield Finding(
             benchmark.name,
-            "missing",
+            "missing" if measured else "not judged",
             f"{count} points are skipped here: {'; '.join(sorted(reasons))}",
         )
-    measured = sum(each.status == "ok" for each in plain)
-    left = chosen - sum(each.status != "unfinished" for each in plain)
-    more = (
-        f"; {left} not reached in the time (--limit gives more)"
-        if left > 0
-        else "; --all measures the others" * (measured < total)
-    )
-    if measured == 0 and any(each.status == "unfinished" for each in plain):
+    if measured:
+        others = "; --all measures the others" if chosen < total else ""
+        yield Finding(benchmark.name, "ok", f"{measured} of {total} points measured{others}")
+    unfinished = sum(each.status == "unfinished" for each in plain)
+    if (left := chosen - len(plain) + unfinished) > 0:
         yield Finding(
             benchmark.name,
-            "warning",
-            "no point was done in the time",
-            "hpml check --limit gives more",
+            "not judged",
+            f"{left} of {chosen} points, of which {unfinished} did not end in the time",
+            "hpml check --limit gives more; a point that never ends is a fault",
         )
-    elif measured:
-        yield Finding(benchmark.name, "ok", f"{measured} of {total} points measured{more}")
 
 
 def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
@@ -286,6 +298,10 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
         )
         return
     faulty = {each.fault: each for each in tried if each.fault}
+    if any(each.status == "unfinished" for each in faulty.values()):
+        what = "whether its check notices a wrong result: it did not end in the time"
+        yield Finding(name, "not judged", what, "hpml check --limit gives more")
+        return
     noticed = {
         fault: each.record.reason.startswith("check failed") for fault, each in faulty.items()
     }
@@ -337,5 +353,8 @@ def _declared(name: str, plain: Sequence[Tried]) -> Iterator[Finding]:
         yield Finding(
             name, "warning", f"starts {', '.join(programs)}, which it does not require", fix
         )
+    if any(each.prints for each in observed):
+        what = "a timed step prints, so that its time is that of printing too"
+        yield Finding(name, "broken", what, "print before or after bench.time")
     if not modules and not programs:
         yield Finding(name, "ok", "all that it imports and starts is required")

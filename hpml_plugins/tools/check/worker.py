@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,6 +192,7 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
             return corrupted(value, fault) if fault else value
 
         bench.corrupt = result
+        bench.time = _watching_output(bench.time, seen)
         try:
             with observing(file, seen):
                 return benchmark.measure(bench, **params)
@@ -203,6 +204,27 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
             bench.warn(_MARK + msgspec.json.encode(seen).decode())
 
     return replace(benchmark, measure=measure)
+
+
+def _watching_output(time: Callable[..., Any], seen: Observed) -> Callable[..., Any]:
+    """`bench.time`, which notes whether the step prints; a point's output is a file."""
+
+    def printed() -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return os.fstat(1).st_size
+
+    @functools.wraps(time)
+    def timed(step: Callable[[], object], *args: Any, **options: Any) -> Any:
+        def watched() -> object:
+            before = printed()
+            result = step()
+            seen.prints = seen.prints or printed() > before
+            return result
+
+        return time(watched, *args, **options)
+
+    return timed
 
 
 #: Modules through which a plugin starts a program: `subprocess`, and those of `Bench.run_program`.

@@ -83,7 +83,7 @@ def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
     """What a job would measure, in one line."""
     title = f"{target.name}  machine {target.machine_name}, {counted(commits, 'commit')}"
     if not commits:
-        return f"{title}: nothing to do"
+        return f"{title}: nothing to do; a commit with any Record counts as measured"
     benchmarks = f"benchmarks {', '.join(request.bench)}" if request.bench else "all benchmarks"
     where = "in this terminal, until it is done" if target.executor == "local" else "a Slurm job"
     return f"{title}, {benchmarks}, profile {request.profile}: {where}"

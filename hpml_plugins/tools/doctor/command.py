@@ -19,6 +19,6 @@ from hpml_plugins.tools.doctor.diagnosis import diagnose
 @click.pass_obj
 def command(settings: Settings, as_json: bool) -> int:
     """Show what this node has, what is broken, and how to fix it. Exit status 1 when something is
-    broken."""
-    facts = ask() if as_json else None
-    return 1 if show_findings(diagnose(settings.registry), as_json, facts) else 0
+    broken, 3 when something could not be looked at."""
+    found = show_findings(diagnose(settings.registry), as_json, ask() if as_json else None)
+    return 1 if found["broken"] else 3 if found["not judged"] else 0

@@ -281,12 +281,13 @@ def counters_refused() -> bool:
 def traps(
     node: Node,
     torch: TorchFacts,
-    users: Sequence[GpuUser],
+    users: Sequence[GpuUser] | None,
     shm: float,
     counters_refused: bool,
     health: Sequence[GpuHealth],
 ) -> Iterator[Finding]:
-    """Every trap that these facts show. shm: size of /dev/shm, B."""
+    """Every trap that these facts show. users: None where they are not known.  shm: size of
+    /dev/shm, B."""
     if not node.gpus:
         return
     yield from _torch_build(node, torch)
@@ -318,7 +319,9 @@ def traps(
             )
     for card in health:
         yield from _memory(card)
-    for user in users:
+    if users is None:
+        yield Finding("busy GPU", "not judged", "NVML does not tell which processes use the GPUs")
+    for user in users or ():
         what = (
             f"process {user.pid} holds {user.memory / 2**20:.0f} MiB of {user.gpu},"
             f" {user.utilization:.0%} utilised: timings taken meanwhile are worthless"

@@ -8,7 +8,7 @@ import re
 import shlex
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,29 +19,39 @@ from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared
 from hpml_plugins.model import Record, counted, format_point
+from hpml_plugins.node import describe_load
 from hpml_plugins.registry import EVERYTHING, PluginEntry
+from hpml_plugins.run import TimeLimit, parse_limit
 from hpml_plugins.store import Lock, append_record
 from hpml_plugins.suite import PROFILE_VARIABLE
-from hpml_plugins.terminal import say
+from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.gate.loosened import DEFAULT_BUDGET, find_loosened, registry_of_base
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
 from hpml_plugins.tools.gate.sides import (
     BASE,
     HEAD,
-    Rounds,
+    Commits,
+    OutOfTime,
+    PairLoop,
+    Pairs,
     Sides,
     build_sides,
+    compared,
     find_commits,
-    measure_sides,
 )
-from hpml_plugins.tools.gate.verdicts import Gate, judge
+from hpml_plugins.tools.gate.verdicts import (
+    LEAST,
+    GatedPoint,
+    GatedValue,
+    common_metrics,
+    judge,
+    looks,
+)
 
-#: Rounds of each side from which the variance is estimated, and so the number of rounds.
-PILOT = 3
-#: Rounds of each side, at most, where no option says it.
-MOST = 30
+#: Rounds of each side, and the time of all, at most, where no option says it.
+MOST, LIMIT = 32, "5min"
 #: Exit statuses.
-REFUSED, UNDECIDED = 1, 3
+REFUSED, NOT_JUDGED = 1, 3
 
 
 class Budgets:
@@ -121,12 +131,19 @@ class Budgets:
 @click.option(
     "--rounds",
     "most",
-    type=click.IntRange(PILOT, 1000),
+    type=click.IntRange(LEAST, 1000),
     default=MOST,
     show_default=True,
     help="At most.",
 )
-@click.option("--fail-ambiguous", is_flag=True, help="Exit status 3 where something is undecided.")
+@click.option(
+    "--limit",
+    "limit_text",
+    metavar="TIME",
+    default=LIMIT,
+    show_default=True,
+    help="End after this time, building included; 9min, 540s, 1h.",
+)
 @click.option(
     "--markdown",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -146,7 +163,7 @@ def command(
     profile: str | None,
     budgets: tuple[str, ...],
     most: int,
-    fail_ambiguous: bool,
+    limit_text: str,
     markdown: Path | None,
     page: str,
     record: Path | None,
@@ -156,8 +173,10 @@ def command(
     BASE is a branch or commit; its newest commit that is also in the history of HEAD is built and
     measured in turns with what is checked out, uncommitted changes included. Each metric that is
     significantly worse, by more than its budget, is a reason to refuse. Exit status: 0 passed, 1
-    refused, 2 error, 3 undecided with --fail-ambiguous, or rules that the change itself loosens.
+    refused, 2 error, 3 something could not be judged or the change itself loosens a rule, and
+    nothing was refused.
     """
+    limit = TimeLimit(parse_limit(limit_text, "--limit"))
     Budgets(budgets)  # a wrong one is refused before anything is built
     if page and urlsplit(page).scheme not in ("http", "https"):
         raise UsageError(f"--page {page!r} is not a web address")
@@ -185,84 +204,103 @@ def command(
     loosened = find_loosened(of_base, registry, chosen) if of_base else []
     allowed = Budgets(budgets, registry.enabled)
     allowed.refuse_unknown(prepared.host.benchmarks())
-    with (
-        Lock(Path(conf.env_dir, "gate.lock")),
-        build_sides(conf, prepared, commits, bench) as sides,
-    ):
-        say(
-            f"{commits.name(HEAD)} against {commits.name(BASE)}:"
-            f" {counted(len(sides.prepared.tasks), 'point')}"
-        )
-        rounds = _measure(sides, allowed, most)
-        result = _judge(
-            sides,
-            rounds,
-            allowed,
-            GateResult(commits, sides.prepared.suite.node, sides.prepared.suite.machine),
-        )
+    try:
+        with (
+            Lock(Path(conf.env_dir, "gate.lock")),
+            build_sides(conf, prepared, commits, bench, limit) as sides,
+        ):
+            loop, result = _measure(sides, commits, allowed, most, limit)
+    except OutOfTime as error:
+        warn(f"not judged: {error}")
+        return NOT_JUDGED
     words = ["hpml", "gate", base, *(word for name in bench for word in ("--bench", name))]
     words += [
         *(["--profile", profile] if profile else []),
         *(word for text in budgets for word in ("--budget", text)),
     ]
     words += ["--rounds", str(most)] if most != MOST else []
-    result.again, result.page, result.most = shlex.join(words), page, most
-    result.loosened = [*loosened, *result.loosened]
-    for each in itertools.chain(*rounds.values()) if "record" in files else ():
-        append_record(files["record"], each)
+    words += ["--limit", limit_text] if limit_text != LIMIT else []
+    result.again, result.page = shlex.join(words), page
+    result.loosened = loosened
+    if "record" in files:
+        for each in itertools.chain.from_iterable(itertools.chain(*loop.pairs)):
+            append_record(files["record"], each)
     say(*as_lines(result))
     if "markdown" in files:
         files["markdown"].write_text(as_comment(result), encoding="utf-8")
     if result.refused:
         return REFUSED
-    if result.loosened:
-        return UNDECIDED
-    return UNDECIDED if fail_ambiguous and (result.undecided or not result.values) else 0
+    return NOT_JUDGED if result.not_judged else 0
 
 
-def _measure(sides: Sides, allowed: Budgets, most: int) -> Rounds:
-    """A pilot of a few rounds, then as many as the power asks for."""
-    rounds: Rounds = {}
-    numbers = range(len(sides.prepared.tasks))
-    measure_sides(sides, dict.fromkeys(numbers, PILOT), rounds)
-    gate = Gate([each for found in rounds.values() for each in found if each.status == "ok"])
-    pilots = {number: rounds[number, BASE][0] for number in numbers if _compared(rounds, number)}
-    asked = {number: allowed.of(pilot) for number, pilot in pilots.items()}
-    comparisons = sum(map(len, asked.values()))
-    needed = {
-        number: gate.rounds_needed(pilots[number], asked[number], comparisons) for number in pilots
+def _measure(
+    sides: Sides, commits: Commits, allowed: Budgets, most: int, limit: TimeLimit
+) -> tuple[PairLoop, GateResult]:
+    suite = sides.prepared.suite
+    points = counted(len(sides.prepared.tasks), "point")
+    say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {points}")
+    if load := describe_load():
+        warn(f"{load}; more rounds are measured, and intervals are wider")
+    loop = PairLoop(sides, most, limit, lambda pairs: undecided(sides, pairs, allowed, most))
+    loop.run()
+    return loop, _judge(loop, allowed, GateResult(commits, suite.node, suite.machine))
+
+
+def _judge_points(
+    sides: Sides, pairs: Sequence[Pairs], numbers: Sequence[int], allowed: Budgets, most: int
+) -> list[list[GatedValue]]:
+    """The values of the points of these numbers."""
+    tasks = sides.prepared.tasks
+    points = [
+        GatedPoint(
+            format_point(tasks[number].params), pairs[number], allowed.of(pairs[number][0][BASE])
+        )
+        for number in numbers
+    ]
+    return judge(points, len(looks(most)))
+
+
+def undecided(sides: Sides, pairs: Sequence[Pairs], allowed: Budgets, most: int) -> set[int]:
+    """The numbers of the points of which a value is undecided."""
+    numbers = [number for number, found in enumerate(pairs) if _has_verdict(found)]
+    values = _judge_points(sides, pairs, numbers, allowed, most)
+    return {
+        number
+        for number, of_point in zip(numbers, values, strict=True)
+        if any(each.outcome == "undecided" for each in of_point)
     }
-    measure_sides(
-        sides, {number: min(max(count, PILOT), most) for number, count in needed.items()}, rounds
-    )
-    return rounds
 
 
-def _compared(rounds: Rounds, number: int) -> bool:
-    return all(each.status == "ok" for side in (BASE, HEAD) for each in rounds[number, side])
+def _has_verdict(pairs: Pairs) -> bool:
+    return len(pairs) >= LEAST and compared(pairs)
 
 
-def _judge(sides: Sides, rounds: Rounds, allowed: Budgets, result: GateResult) -> GateResult:
-    """Verdicts on what both sides measured, and why the rest was not compared."""
-    points, budgets, reasons = [], list[Mapping[str, float]](), []
-    skipped: list[str] = []
-    for number, task in enumerate(sides.prepared.tasks):
-        text, (base, head) = format_point(task.params), (rounds[number, BASE], rounds[number, HEAD])
-        if _compared(rounds, number):
-            points.append((text, (base, head)))
-            budgets.append(allowed.of(base[0]))
-            continue
-        failed = next((each for each in head if each.status != "ok"), None)
-        if failed and failed.status == "failed" and all(each.status == "ok" for each in base):
-            result.broken.append(f"{task.declared.benchmark} {text}: {failed.reason}")
+def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
+    """Verdicts on what both sides measured, and why the rest was not compared or not judged."""
+    left_out: list[str] = []
+    not_judged: list[str] = []
+    judged: list[int] = []
+    for number, (task, pairs) in enumerate(zip(loop.sides.prepared.tasks, loop.pairs, strict=True)):
+        if _has_verdict(pairs):
+            judged.append(number)
+            missing = allowed.of(pairs[0][BASE]).keys() - common_metrics(pairs)
+            not_judged += [f"head does not give the metric {name}" for name in sorted(missing)]
+        elif compared(pairs):
+            not_judged.append(f"the limit of {loop.limit} left no time")
         else:
-            if failed and failed.status == "skipped" and all(each.status == "ok" for each in base):
-                name = f"{task.declared.benchmark} {text}".rstrip()
-                skipped.append(f"{name} is skipped, which the base measures: {failed.reason}")
-            reasons.append(next(each.reason for each in [*base, *head] if each.status != "ok"))
-    result.loosened = skipped
-    result.values = judge(points, budgets)
-    counts = [len(side) for _, both in points for side in both]
+            base, head = pairs[-1]
+            if base.status == "skipped":
+                left_out.append(base.reason)
+            elif base.status == "ok" and head.status == "failed":
+                point = f"{task.declared.benchmark} {format_point(task.params)}"
+                result.broken.append(f"{point}: {head.reason}")
+            else:
+                side, record = ("head", head) if base.status == "ok" else ("base", base)
+                not_judged.append(f"{side} {record.status}: {record.reason}")
+    values = _judge_points(loop.sides, loop.pairs, judged, allowed, loop.most)
+    result.values = [each for of_point in values for each in of_point]
+    counts = [len(loop.pairs[number]) for number in judged]
     result.rounds = (min(counts, default=0), max(counts, default=0))
-    result.left_out = dict(Counter(reasons).most_common())
+    result.left_out = dict(Counter(left_out).most_common())
+    result.not_judged_points = dict(Counter(not_judged).most_common())
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from hpml_plugins.model import Node, Table, counted, quantity
 from hpml_plugins.report import as_markdown, as_text
 from hpml_plugins.terminal import printable
 from hpml_plugins.tools.gate.sides import BASE, HEAD, Commits
-from hpml_plugins.tools.gate.verdicts import POWER, GatedValue
+from hpml_plugins.tools.gate.verdicts import GatedValue
 
 #: In this order values are shown.
 _ORDER = {"refused": 0, "undecided": 1, "within": 2}
@@ -22,10 +21,10 @@ _ORDER = {"refused": 0, "undecided": 1, "within": 2}
 @dataclass
 class GateResult:
     """What was measured. broken: points that the head fails and the base does not, with the reason.
-    left_out: the reason of other points that were not compared → how many.  rounds: the fewest and
-    the most.  most: that were allowed.  again: the command that repeats it.  page: where the
-    history is shown, "" where that is not known.  loosened: what the head allows or leaves out that
-    the base does not.
+    left_out: why points were not compared of which the base has nothing → how many.
+    not_judged_points: why others, or metrics of them, were not → how many.  rounds: the fewest and
+    the most.  again: the command that repeats it.  page: where the history is shown, "" where that
+    is not known.  loosened: the rules that the head has loosened.
     """
 
     commits: Commits
@@ -34,8 +33,8 @@ class GateResult:
     values: list[GatedValue] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    not_judged_points: Mapping[str, int] = field(default_factory=dict)
     rounds: tuple[int, int] = (0, 0)
-    most: int = 0
     again: str = ""
     page: str = ""
     loosened: Sequence[str] = ()
@@ -46,31 +45,35 @@ class GateResult:
         return bool(self.broken) or any(each.outcome == "refused" for each in self.values)
 
     @property
-    def undecided(self) -> list[GatedValue]:
-        """The values of which it could not be said."""
-        return [each for each in self.values if each.outcome == "undecided"]
+    def not_judged(self) -> bool:
+        """Whether anything could not be judged, nothing was, or the change has loosened a rule."""
+        undecided = any(each.outcome == "undecided" for each in self.values)
+        missing = bool(self.not_judged_points or self.loosened) or not self.values
+        return undecided or missing
 
     @property
     def headline(self) -> str:
         """The outcome in one line."""
         counts = Counter(each.outcome for each in self.values)
-        parts = [f"{counts['refused']} slower beyond the budget"] if counts["refused"] else []
-        parts += [f"{len(self.broken)} broken"] if self.broken else []
-        parts += [f"{counts['undecided']} undecided"] if counts["undecided"] else []
-        parts += [f"{counts['within']} within the budget"] if counts["within"] else []
-        parts += [f"{len(self.loosened)} rules loosened by this change"] if self.loosened else []
-        word = "refused" if self.refused else "not judged" if self.loosened else "passed"
-        return f"{word}: {', '.join(parts) or 'nothing was compared'}"
+        points = sum(self.not_judged_points.values())
+        parts = {
+            f"{counts['refused']} slower beyond the budget": counts["refused"],
+            f"{len(self.broken)} broken": len(self.broken),
+            f"{counts['undecided']} of {len(self.values)} values undecided": counts["undecided"],
+            f"{counted(points, 'point')} not judged": points,
+            f"{counts['within']} within the budget": counts["within"],
+            f"{counted(sum(self.left_out.values()), 'point')} not compared": len(self.left_out),
+            f"{counted(len(self.loosened), 'rule')} loosened by this change": len(self.loosened),
+        }
+        told = ", ".join(text for text, count in parts.items() if count)
+        outcome = "refused" if self.refused else "not judged" if self.not_judged else "passed"
+        return f"{outcome}: {told or 'nothing was compared'}"
 
     @property
     def shown(self) -> list[GatedValue]:
         """What is listed: all but what is the same or changed less than the budget for the worse,
         worst first."""
-        found = [
-            each
-            for each in self.values
-            if each.outcome != "within" or each.difference.verdict == "BETTER"
-        ]
+        found = [each for each in self.values if each.outcome != "within" or each.is_better]
         return sorted(found, key=lambda each: (_ORDER[each.outcome], -(each.slower or 0)))
 
     def table(self) -> Table:
@@ -80,8 +83,8 @@ class GateResult:
                 "benchmark": each.benchmark,
                 "point": each.point,
                 "metric": each.metric,
-                "base": quantity(each.base.value, each.unit),
-                "head": quantity(each.head.value, each.unit),
+                "base": quantity(each.base, each.unit),
+                "head": quantity(each.head, each.unit),
                 "slower by (95 % interval)": spell_change(each),
                 "budget": f"{100 * each.budget:.3g} %",
                 "verdict": each.outcome if each.outcome != "within" else "faster",
@@ -90,7 +93,7 @@ class GateResult:
         )
 
     def describe(self) -> Iterator[str]:
-        """Where and how it was measured, and how small a slow-down would have been found."""
+        """Where and how it was measured, and what could not be judged."""
         node = self.node
         hardware = (
             f"{node.num_gpu} × {node.gpu}, driver {node.driver}"
@@ -101,31 +104,21 @@ class GateResult:
         least, most = self.rounds
         yield (
             f"{least if least == most else f'{least} to {most}'} rounds of each point and side in"
-            " new processes, base and head in turns in random order."
+            " new processes: pairs of base and head, in random order."
         )
-        finds = [each.finds for each in self.values]
-        if finds:
-            worst, short = max(finds), sum(each.finds > each.budget for each in self.values)
-            if not math.isfinite(worst):
-                yield (
-                    "How small a slow-down is found cannot be told: too little is known of how some"
-                    " values vary."
-                )
-            else:
-                size = f"{100 * worst:.0f}" if worst > 0.1 else f"{100 * worst:.2g}"
-                yield (
-                    f"A slow-down of {size} % in any one value is found in {100 * POWER:.0f} of 100"
-                    " cases."
-                )
-            if short and math.isfinite(worst):
-                yield (
-                    f"For {short} of {len(finds)} values that is more than the budget: {self.most}"
-                    " rounds (--rounds) do not reach the power that was planned."
-                )
-        yield from (
-            f"Not compared: {reason} ({counted(count, 'point')})."
-            for reason, count in self.left_out.items()
-        )
+        undecided = [each for each in self.values if each.outcome == "undecided"]
+        if wide := [each for each in undecided if not each.reason]:
+            yield (
+                f"Undecided: {counted(len(wide), 'value')}, of which a slow-down beyond the budget"
+                " is neither certain nor excluded. More rounds (--limit, --rounds) or an idle"
+                " machine decide."
+            )
+        for reason, count in Counter(each.reason for each in undecided if each.reason).items():
+            yield f"Undecided: {reason} ({counted(count, 'value')})."
+        for reason, count in self.not_judged_points.items():
+            yield f"Not judged: {reason} ({counted(count, 'point')})."
+        for reason, count in self.left_out.items():
+            yield f"Not compared: {reason} ({counted(count, 'point')})."
         yield from (f"Broken: {line}" for line in self.broken)
         yield from (f"Loosened by this change: {line}." for line in self.loosened)
 
@@ -133,7 +126,8 @@ class GateResult:
 def spell_change(value: GatedValue) -> str:
     """`+12.3 % (+10.1 to +14.6)`; where there is no ratio the change, or "–"."""
     if value.slower is None:
-        return value.difference.wording(value.unit) or "–"
+        change = value.head - value.base
+        return f"{'+' if change > 0 else ''}{quantity(change, value.unit)}"
     text = f"{100 * (value.slower - 1):+.1f} %"
     return (
         f"{text} ({' to '.join(f'{100 * (bound - 1):+.1f}' for bound in value.interval)})"

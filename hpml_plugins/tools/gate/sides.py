@@ -1,15 +1,15 @@
-"""Building two commits with asv's own environments, and measuring their points in turns, in random
-order."""
+"""Building two commits with asv's own environments, and measuring pairs of rounds, one of each."""
 
 from __future__ import annotations
 
 import copy
 import os
+import random
 import re
 import subprocess
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,12 @@ import msgspec
 
 from hpml_plugins.asv import Prepared, Task, narrow, take_record, tasks_of
 from hpml_plugins.errors import HpmlError, UsageError, describe
-from hpml_plugins.host import Declared
 from hpml_plugins.isolation import end_leftovers
-from hpml_plugins.model import Params, Record
+from hpml_plugins.model import Record
 from hpml_plugins.report import RunReport
-from hpml_plugins.run import measure_rounds, rounds_of
+from hpml_plugins.run import CAUTION, TimeLimit, rounds_of
 from hpml_plugins.terminal import warn
+from hpml_plugins.tools.gate.verdicts import FIRST_LOOK, Pair, looks
 
 BASE, HEAD = 0, 1
 SIDES = ("base", "head")
@@ -98,6 +98,10 @@ def _git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
     return done.stdout.strip()
 
 
+class OutOfTime(HpmlError):
+    """The limit has passed before anything was measured."""
+
+
 class Sides:
     """The packages of both commits, and what measures a round of a point of one of them.
 
@@ -111,24 +115,17 @@ class Sides:
         self._conf = conf
         self._environments = environments
         self._spawners: dict[int, Any] = {}
-        self._round = -1
-        self._counts: Counter[tuple[int, str]] = Counter()
 
-    def measure(self, side: int, task: Task) -> Record | None:
-        """Measure one round; None where the commit gives no Record."""
+    def measure(self, side: int, task: Task, timeout: float) -> Record | None:
+        """Measure one round; None where the commit gives no Record within `timeout`, s."""
         key = task.declared.key(task.params)
-        number = self._counts[side, key]
-        self._counts[side, key] += 1
-        if number > self._round:
-            self.close()
-            self._round = number
         if side not in self._spawners:
             self._spawners[side] = self._start(side)
         name = f"{task.entry['name']}-{task.number}" if task.entry["params"] else task.entry["name"]
         with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
             result = str(Path(scratch, "result"))
             output, _ = self._spawners[side].run(
-                name, "{}", "None", result, task.entry["timeout"], scratch
+                name, "{}", "None", result, min(task.entry["timeout"], max(timeout, 1.0)), scratch
             )
         record = take_record(self.prepared.scratch, key)
         if record is None and output.strip():
@@ -154,12 +151,13 @@ class Sides:
 
 @contextmanager
 def build_sides(
-    conf: Any, prepared: Prepared, commits: Commits, bench: Sequence[str]
+    conf: Any, prepared: Prepared, commits: Commits, bench: Sequence[str], limit: TimeLimit
 ) -> Iterator[Sides]:
     """Build both commits and find the points to measure. bench: regular expressions, as of `asv run
-    --bench`.
+    --bench`.  limit: of each step of a build too.
 
-    Raises HpmlError where a commit does not build, and where nothing is selected.
+    Raises HpmlError where a commit does not build, and where nothing is selected; OutOfTime where
+    building takes all of the limit.
     """
     from asv.benchmarks import Benchmarks
     from asv.environment import get_environments
@@ -175,6 +173,7 @@ def build_sides(
         for side, commit in zip(SIDES, (commits.base, commits.head), strict=True):
             own = copy.copy(conf)
             own.env_dir = str(Path(conf.env_dir, f"gate-{side}"))
+            own.install_timeout = min(conf.install_timeout, max(limit.left, 1.0))
             environment = next(iter(get_environments(own, None)), None)
             if environment is None:
                 raise HpmlError("no environment of asv.conf.json can be made on this node")
@@ -185,6 +184,8 @@ def build_sides(
             conf, repository, environments[HEAD:], [commits.head], regex=list(bench) or None
         )
     except ProcessError as error:
+        if limit.left <= 0:
+            raise OutOfTime(f"the limit of {limit} ended while base and head were built") from None
         said = (error.stderr or error.stdout or str(error)).strip().splitlines()
         what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[
             len(environments)
@@ -213,44 +214,106 @@ def build_sides(
         sides.close()
 
 
-Rounds = dict[tuple[int, int], list[Record]]
+#: A point's rounds of both sides, in the order of time.
+Pairs = list[Pair]
 
 
-def measure_sides(sides: Sides, wanted: dict[int, int], rounds: Rounds) -> None:
-    """Measure until each point has the wanted number of rounds on both sides, in random order; adds
-    to `rounds`.
+@dataclass
+class PairLoop:
+    """Measures pairs of rounds of all points, one of each side, as long as `undecided` asks for
+    more.
 
-    wanted: number of the task → rounds.  A point that one side fails or lacks gets no further round
-    on either.
+    most: pairs of a point.  undecided: the numbers of the points that need more pairs, of those
+    that both sides measured; asked after each of `looks(most)`.  pairs: what was measured of each
+    point.
     """
-    tasks = sides.prepared.tasks
-    while pending := sorted(
-        (number, side)
-        for number, count in wanted.items()
-        for side in (BASE, HEAD)
-        if len(rounds.setdefault((number, side), [])) < count and not _stopped(rounds, number)
-    ):
-        # The sampling budget covers the planned rounds of one run, so more rounds are measured as a
-        # new run.
-        planned = [
-            min(tasks[number].declared.rounds, wanted[number] - len(rounds[number, side]))
-            for number, side in pending
-        ]
-        chosen: list[tuple[Declared, Params]] = [
-            (msgspec.structs.replace(tasks[number].declared, rounds=count), tasks[number].params)
-            for (number, _), count in zip(pending, planned, strict=True)
+
+    sides: Sides
+    most: int
+    limit: TimeLimit
+    undecided: Callable[[Sequence[Pairs]], Collection[int]]
+
+    def __post_init__(self) -> None:
+        tasks = self.sides.prepared.tasks
+        self.pairs: list[Pairs] = [[] for _ in tasks]
+        self._pending = list(range(len(tasks)))
+        self._seconds: dict[int, float] = {}  # of the longest pair
+        self._random = random.Random(self.sides.prepared.suite.run)
+        self._report = RunReport(self.sides.prepared.report.times, limit=self.limit)
+        self._planned = [
+            (msgspec.structs.replace(task.declared, rounds=self.most), task.params)
+            for task in tasks
         ]
 
-        def measure(place: int, pending: Sequence[tuple[int, int]] = pending) -> Record | None:
-            number, side = pending[place]
-            record = sides.measure(side, tasks[number])
-            rounds[number, side] += [record] if record else [_no_record(tasks[number])]
-            return record
+    def run(self) -> None:
+        """Measure until all is decided, or `most` pairs are measured, or the limit has passed."""
+        for task in self._planned:
+            self._report.plan(rounds_of(task), repeats=len(SIDES))
+        looks_at = looks(self.most)
+        for number in range(self.most):
+            self.sides.close()  # each round of each side has a process of its own
+            for point in self._random.sample(self._pending, len(self._pending)):
+                if self._expected(point) > self.limit.left:
+                    self._end([point])
+                else:
+                    self._measure_pair(point, number)
+            self._end([point for point in self._pending if not compared(self.pairs[point])])
+            if number == 0:
+                self._end(self._without_verdict())
+            if number + 1 in looks_at:
+                undecided = self.undecided(self.pairs)
+                self._end([point for point in self._pending if point not in undecided])
+            if not self._pending:
+                return
 
-        report = RunReport()
-        for task in chosen:
-            report.plan(rounds_of(task))
-        measure_rounds(chosen, sides.prepared.suite.run, measure, report)
+    def _expected(self, point: int) -> float:
+        """s of the next pair of a point; of an unknown one as much as the longest so far."""
+        known = self._seconds.get(point, max(self._seconds.values(), default=0.0))
+        return CAUTION * known
+
+    def _without_verdict(self) -> list[int]:
+        """The points that the limit leaves no time to judge: the last of the registry."""
+        needed = min(FIRST_LOOK, self.most) - 1
+        left = self.limit.left
+        found = []
+        for point in self._pending:
+            seconds = needed * self._expected(point)
+            if seconds > left:
+                found.append(point)
+            else:
+                left -= seconds
+        return found
+
+    def _end(self, points: Iterable[int]) -> None:
+        """Measure these points no further."""
+        for point in points:
+            self._pending.remove(point)
+            for this in rounds_of(self._planned[point])[len(self.pairs[point]) :]:
+                for _ in SIDES:
+                    self._report.finish_round(this)
+
+    def _measure_pair(self, point: int, number: int) -> None:
+        """A round of each side, in random order."""
+        this = rounds_of(self._planned[point])[number]
+        began = time.monotonic()
+        found: dict[int, Record] = {}
+        for side in self._random.sample((BASE, HEAD), 2):
+            self._report.start_round(this, self._planned[point])
+            record = self.sides.measure(side, self.sides.prepared.tasks[point], self.limit.left)
+            self._report.finish_round(this)
+            if record is None and self.limit.left <= 0:
+                self._end([point])
+                return
+            found[side] = record or _no_record(self.sides.prepared.tasks[point])
+        seconds = time.monotonic() - began
+        self._seconds[point] = max(seconds, self._seconds.get(point, 0.0))
+        self._report.times.learn(this, seconds / 2, seconds / 2)
+        self.pairs[point].append((found[BASE], found[HEAD]))
+
+
+def compared(pairs: Pairs) -> bool:
+    """Whether both sides measured all of them."""
+    return all(each.status == "ok" for pair in pairs for each in pair)
 
 
 def _no_record(task: Task) -> Record:
@@ -262,10 +325,4 @@ def _no_record(task: Task) -> Record:
         params=dict(task.params),
         status="skipped",
         reason="the commit gives no Record of it",
-    )
-
-
-def _stopped(rounds: Rounds, number: int) -> bool:
-    return any(
-        each.status != "ok" for side in (BASE, HEAD) for each in rounds.get((number, side), ())
     )

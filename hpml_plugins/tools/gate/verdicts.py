@@ -1,188 +1,201 @@
-"""From the rounds of both sides to verdicts: variances, how many rounds a power needs, and what is
-refused."""
+"""From pairs of rounds, one of each side at about the same time, to verdicts.
+
+A load of other processes slows rounds down by factors that change with time. Both rounds of a pair
+are measured one after the other, in random order, so that whatever happens meanwhile is as likely
+to fall on one side as on the other: the differences of pairs are symmetric around the true one,
+and no pair is left out. All of them are judged after 4, 8, 16, … pairs, and measuring stops where
+nothing is undecided. Each of these looks has an equal share of the error (Bonferroni), so that
+stopping early costs no confidence.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
-from msgspec.structs import replace
-from scipy.special import stdtrit
+import numpy as np
+from scipy.special import stdtr, stdtrit
 
-from hpml_plugins.analysis import (
-    ERROR_RATE,
-    EXACT,
-    Difference,
-    MeasuredValue,
-    Spread,
-    Variability,
-    compare_values,
-    variance_of_median,
-)
+from hpml_plugins.analysis import ERROR_RATE, MeasuredValue, correct, different_problems
 from hpml_plugins.model import Record, combine
 
-#: Share of slow-downs of the budget that the planned number of rounds finds.
-POWER = 0.9
+#: Pairs of rounds that a verdict needs, and after which there is the first look.
+LEAST, FIRST_LOOK = 3, 4
 Outcome = Literal["refused", "undecided", "within"]
+#: A round of base and one of head.
+Pair = tuple[Record, Record]
+
+
+def looks(most: int) -> list[int]:
+    """After how many pairs all is judged.  most: of pairs."""
+    found = [most]
+    count = FIRST_LOOK
+    while count < most:
+        found.append(count)
+        count *= 2
+    return sorted(found)
+
+
+class Mean(NamedTuple):
+    """The mean of the differences of pairs. half_width: of its 95 % interval over all looks.  p: of
+    no difference."""
+
+    value: float
+    half_width: float
+    p: float
+
+
+def mean_difference(differences: Sequence[float], number_of_looks: int) -> Mean:
+    """By Student's t; the differences are symmetric around the true one, whatever the load.
+
+    differences: at least two.
+    """
+    mean = float(np.mean(differences))
+    deviation = float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
+    freedom = len(differences) - 1
+    quantile = float(stdtrit(freedom, 1 - ERROR_RATE / 2 / number_of_looks))
+    if deviation == 0:  # it was counted
+        return Mean(mean, 0.0, float(mean == 0))
+    p = 2 * float(stdtr(freedom, -abs(mean) / deviation))
+    return Mean(mean, quantile * deviation, min(1.0, number_of_looks * p))
 
 
 @dataclass(frozen=True)
 class GatedValue:
     """One metric of one point on both sides. budget: the slow-down that is allowed, 0.05 for 5 %.
 
-    difference: of head against base, with its verdict.  slower, low, high: how many times worse
-    head is, and its 95 % interval; None where there is no ratio.  finds: the smallest slow-down
-    that these rounds find nine times in ten.
+    base, head: means of the rounds.  difference: how much worse head is, of logarithms unless
+    `is_ratio` is false; its p is corrected for the number of values.  reason: why it cannot be
+    judged, else "".
     """
 
     benchmark: str
     point: str
     metric: str
     unit: str
-    base: MeasuredValue
-    head: MeasuredValue
-    difference: Difference
+    base: float
+    head: float
     budget: float
-    finds: float
+    difference: Mean
+    is_ratio: bool = True
+    reason: str = ""
 
     @property
     def slower(self) -> float | None:
-        """How many times worse head is: 1.1 for 10 %."""
-        return None if self.difference.times is None else 1 / self.difference.times
+        """How many times worse head is: 1.1 for 10 %; None where there is no ratio."""
+        return math.exp(self.difference.value) if self.is_ratio else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of `slower`."""
-        low, high = self.difference.low, self.difference.high
-        if low is None or high is None:
+        if not self.is_ratio:
             return None
-        return (1 / high, 1 / low) if self.difference.direction == "higher" else (low, high)
+        value, width = self.difference.value, self.difference.half_width
+        return _power(value - width), _power(value + width)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether it is significantly better."""
+        return self._differs and self.difference.value < 0
 
     @property
     def outcome(self) -> Outcome:
         """refused: significantly worse, and by more than the budget; any rise from 0 is.  within:
         it is not worse by more than that, as far as the interval reaches.  undecided: neither."""
-        limit = 1 + self.budget
-        if self.slower is None:
-            without_ratio: dict[str, Outcome] = {
-                "WORSE": "refused",
-                "AMBIGUOUS": "undecided",
-                "BOUND": "undecided",
-            }
-            return without_ratio.get(self.difference.verdict, "within")
-        if self.difference.verdict == "WORSE" and self.slower > limit:
+        if self.reason:
+            return "undecided"
+        allowed = math.log1p(self.budget) if self.is_ratio else 0.0
+        if self._differs and self.difference.value > allowed:
             return "refused"
-        return "within" if self.interval is not None and self.interval[1] <= limit else "undecided"
+        farthest = self.difference.value + self.difference.half_width
+        return "within" if farthest <= allowed else "undecided"
+
+    @property
+    def _differs(self) -> bool:
+        return not self.reason and self.difference.p < ERROR_RATE
 
 
-class Gate:
-    """The spreads of what both sides measured, and what follows from them.
+def _power(exponent: float) -> float:
+    return math.exp(exponent) if exponent < 700 else math.inf
 
-    rounds: of all points of both sides, not joined.  Rounds of one side repeat one another; the
-    sides take turns within minutes, so no difference between days or cards is added, and what else
-    used the CPUs disturbed both.
+
+class GatedPoint(NamedTuple):
+    """What is judged of a point. text: the point.  budgets: of its metrics."""
+
+    text: str
+    pairs: Sequence[Pair]
+    budgets: Mapping[str, float]
+
+
+def judge(points: Sequence[GatedPoint], number_of_looks: int) -> list[list[GatedValue]]:
+    """Of each point verdicts on all metrics that have a budget, corrected for how many there are.
+
+    The correction is that of Benjamini and Hochberg. Metrics of one timing, which have one p-value,
+    are one hypothesis.
+
+    points: with LEAST pairs each, or more.
     """
-
-    def __init__(self, rounds: Sequence[Record]) -> None:
-        self._variability = Variability(map(_undisturbed, rounds))
-
-    def spread(self, record: Record, metric: str) -> Spread | None:
-        """Of one round."""
-        return self._variability.reading(_undisturbed(record), metric).spread
-
-    def value(self, rounds: Sequence[Record], metric: str) -> MeasuredValue:
-        """The median of the rounds of one side, with the spread of such a median."""
-        undisturbed = [_undisturbed(each) for each in rounds]
-        value, own = MeasuredValue.of(combine(undisturbed), metric), self.spread(rounds[0], metric)
-        if own is not None and own != EXACT:
-            variance = variance_of_median(own.same_card, len(rounds))
-            own = Spread(variance, own.same_freedom, variance, own.same_freedom)
-        value.spread = own
-        return value
-
-    def rounds_needed(self, record: Record, budgets: Mapping[str, float], comparisons: int) -> int:
-        """How many rounds of each side find a slow-down of the budget in any one metric with
-        probability POWER.
-
-        budgets: of its metrics.  comparisons: how many values are judged at once: the correction
-        for that asks for ERROR_RATE / comparisons where one of them alone differs.
-        """
-        needed = [1]
-        for metric, budget in budgets.items():
-            spread = self.spread(record, metric)
-            if spread is not None and spread != EXACT:
-                # variance_of_median is proportional to 1 / (n + ½)
-                variance = variance_of_median(spread.same_card, 1) * 1.5
-                count = (
-                    2 * variance * (_deviations(spread, comparisons) / math.log1p(budget)) ** 2
-                    - 0.5
-                )
-                needed.append(math.ceil(min(count, 1e6)))
-        return max(needed)
+    values: list[list[GatedValue]] = [[] for _ in points]
+    hypotheses: dict[tuple[int, str], float] = {}
+    for number, point in enumerate(points):
+        reason = _different_problems(point.pairs)
+        for metric in sorted(point.budgets.keys() & common_metrics(point.pairs)):
+            value = _judge_alone(point, metric, number_of_looks, reason)
+            hypotheses[_hypothesis(number, value)] = value.difference.p
+            values[number].append(value)
+    corrected = dict(zip(hypotheses, correct(list(hypotheses.values())), strict=True))
+    return [
+        [
+            replace(
+                each, difference=each.difference._replace(p=corrected[_hypothesis(number, each)])
+            )
+            for each in of_point
+        ]
+        for number, of_point in enumerate(values)
+    ]
 
 
-def _undisturbed(record: Record) -> Record:
-    return replace(record, conditions={})
+def _hypothesis(number: int, value: GatedValue) -> tuple[int, str]:
+    return number, f"{value.difference.p:.6g}"
 
 
-def _deviations(spread: Spread, comparisons: int) -> float:
-    """How many standard deviations a difference needs in order to be found with probability
-    POWER."""
-    freedom = spread.same_freedom
-    return float(
-        stdtrit(freedom, 1 - ERROR_RATE / 2 / max(comparisons, 1)) + stdtrit(freedom, POWER)
+def common_metrics(pairs: Sequence[Pair]) -> set[str]:
+    """The metrics that all rounds of both sides gave."""
+    return set.intersection(*(set(each.metrics) for pair in pairs for each in pair))
+
+
+def _judge_alone(point: GatedPoint, metric: str, number_of_looks: int, reason: str) -> GatedValue:
+    first, of_head = point.pairs[0]
+    measured, other = first.metrics[metric], of_head.metrics[metric]
+    if (measured.unit, measured.direction) != (other.unit, other.direction):
+        reason = "its unit or direction changed"
+    medians = np.array([[each.metrics[metric].median for each in pair] for pair in point.pairs])
+    is_ratio = bool((medians > 0).all())
+    compared = np.log(medians) if is_ratio else medians
+    worse = -1 if measured.direction == "higher" else 1
+    found = mean_difference(worse * (compared[:, 1] - compared[:, 0]), number_of_looks)
+    means = compared.mean(axis=0)
+    base, head = (np.exp(means) if is_ratio else means).tolist()
+    return GatedValue(
+        first.benchmark,
+        point.text,
+        metric,
+        measured.unit,
+        base,
+        head,
+        point.budgets[metric],
+        found,
+        is_ratio,
+        reason,
     )
 
 
-def smallest_found(base: MeasuredValue, head: MeasuredValue, comparisons: int) -> float:
-    """The slow-down that is found with probability POWER, 0.05 for 5 %; 0 for what is counted."""
-    if base.spread is None or head.spread is None:
-        return math.inf
-    if base.spread == head.spread == EXACT:
-        return 0.0
-    deviation = math.sqrt(base.spread.same_card + head.spread.same_card)
-    least = min(base.spread, head.spread, key=lambda each: each.same_freedom)
-    return math.expm1(_deviations(least, comparisons) * deviation)
-
-
-Sided = tuple[Sequence[Record], Sequence[Record]]
-
-
-def judge(
-    points: Sequence[tuple[str, Sided]], budgets: Sequence[Mapping[str, float]]
-) -> list[GatedValue]:
-    """Verdicts on all metrics that have a budget, corrected for how many there are.
-
-    points: the point as text, and the rounds of base and of head.
-    """
-    gate = Gate([each for _, sides in points for side in sides for each in side])
-    asked = []
-    for (point, (base, head)), allowed in zip(points, budgets, strict=True):
-        common = sorted(base[0].metrics.keys() & head[0].metrics.keys())
-        of_base, of_head = (
-            {name: gate.value(side, name) for name in common} for side in (base, head)
-        )
-        asked += [
-            (point, base[0], of_base, of_head, name, allowed[name])
-            for name in common
-            if name in allowed
-        ]
-    judged = compare_values([(of_base, of_head, name) for _, _, of_base, of_head, name, _ in asked])
-    return [
-        GatedValue(
-            record.benchmark,
-            point,
-            name,
-            record.metrics[name].unit,
-            of_base[name],
-            of_head[name],
-            difference,
-            limit,
-            smallest_found(of_base[name], of_head[name], len(asked)),
-        )
-        for (point, record, of_base, of_head, name, limit), difference in zip(
-            asked, judged, strict=True
-        )
-    ]
+def _different_problems(pairs: Sequence[Pair]) -> str:
+    """See `analysis.different_problems`."""
+    base, head = (combine(rounds) for rounds in zip(*pairs, strict=True))
+    of_base, of_head = (
+        {name: MeasuredValue.of(each, name) for name in each.metrics} for each in (base, head)
+    )
+    return different_problems(of_base, of_head)

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from hpml_plugins.tools.pytest_bench.session import BenchSession, TestBench
 
 _SESSION = "_hpml_session"
-#: Property of a test: a line of the summary. A process of pytest-xdist sends it with the test's
-#: report.
+#: Property of a test: a line of the summary, and whether it was judged. A process of pytest-xdist
+#: sends it with the test's report.
 _LINE = "hpml"
+#: pytest's exit status where values could not be judged and no test failed.
+NOT_JUDGED = 3
 
 
 @pytest.fixture
@@ -35,16 +37,47 @@ def bench(request: Any) -> TestBench:
     session: BenchSession = getattr(config, _SESSION)
     callspec = getattr(node, "callspec", None)
     params = dict(callspec.params) if callspec else {}
-    return TestBench(
-        session, node.nodeid, params, lambda line: node.user_properties.append((_LINE, line))
-    )
+
+    def report(line: str, is_judged: bool = True) -> None:
+        node.user_properties.append((_LINE, (line, is_judged)))
+
+    return TestBench(session, node.nodeid, params, report)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Called by pytest: a line for each metric that was measured."""
-    reports = [each for found in terminalreporter.stats.values() for each in found]
-    called = [each for each in reports if getattr(each, "when", "") == "call"]
-    if lines := [text for each in called for name, text in each.user_properties if name == _LINE]:
+class Summary:
+    """pytest's plugin that shows the lines of all tests, and has a status for what was not judged.
+
+    fail: whether a test that is worse fails; then pytest ends with NOT_JUDGED where no test failed
+    but values could not be judged.
+    """
+
+    def __init__(self, fail: bool) -> None:
+        self._fail = fail
+        self._lines: list[tuple[str, bool]] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Called by pytest for each phase of each test, also of other processes."""
+        if report.when == "call":
+            self._lines += [value for name, value in report.user_properties if name == _LINE]
+
+    def pytest_sessionfinish(self, session: Any) -> None:
+        """Called by pytest when all tests have run."""
+        if self._fail and session.exitstatus == 0 and self._not_judged:
+            session.exitstatus = NOT_JUDGED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Called by pytest: a line for each metric that was measured."""
+        if not self._lines:
+            return
         terminalreporter.section("hpml benchmarks")
-        for line in lines:
+        for line, _ in self._lines:
             terminalreporter.write_line(line)
+        if self._not_judged:
+            status = f" (exit status {NOT_JUDGED} where nothing fails)" if self._fail else ""
+            terminalreporter.write_line(
+                f"{self._not_judged} of {len(self._lines)} values not judged{status}"
+            )
+
+    @property
+    def _not_judged(self) -> int:
+        return sum(not is_judged for _, is_judged in self._lines)

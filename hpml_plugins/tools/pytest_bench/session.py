@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from hpml_plugins.analysis import Variability, compare_values
+from hpml_plugins.analysis import Difference, Variability, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.measure import Bench, Context, SamplingPlan
 from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, combine, quantity
@@ -40,6 +40,17 @@ from hpml_plugins.tools.pytest_bench.measuring import measure_point
 PLUGIN, ROUNDS = "pytest", 3
 #: s to wait for another process that writes this machine's results.
 PATIENCE = 60.0
+#: A value is judged where its 95 % interval leaves no room for a slow-down of this share.
+SLOW_DOWN = 0.2
+
+
+class ComparedMetric(NamedTuple):
+    """A metric against the history. line: for the summary.  is_judged: whether a slow-down of
+    SLOW_DOWN would have been noticed.  is_worse: whether it is significantly worse."""
+
+    line: str
+    is_judged: bool
+    is_worse: bool = False
 
 
 @dataclass
@@ -80,8 +91,8 @@ class BenchSession:
         """The Records of this machine."""
         return [each for each in read_records(self.results) if each.machine == self.machine]
 
-    def compare(self, record: Record) -> list[tuple[str, str]]:
-        """(line, verdict) of each metric, against the current Record of the point."""
+    def compare(self, record: Record) -> list[ComparedMetric]:
+        """Each metric, against the current Record of the point."""
         same = [
             each
             for each in self.stored
@@ -98,26 +109,23 @@ class BenchSession:
         for name, metric in record.metrics.items():
             value = quantity(metric.median, metric.unit)
             if not before or name not in before[0].metrics:
-                found.append(
-                    (
-                        (
-                            f"{name} {value}, nothing stored to compare"
-                            f" with{left_out and f'; {left_out}'}"
-                        ),
-                        "",
-                    )
-                )
+                why = f"nothing stored to compare with{left_out and f'; {left_out}'}"
+                is_ranked = metric.direction is not None
+                found.append(ComparedMetric(f"{name} {value}, {why}", is_judged=not is_ranked))
                 continue
             old = variability.values(before[0])
             difference = compare_values([(old, new, name)])[0]
             ratio = "" if difference.ratio is None else f", {difference.ratio:.3g} times"
             since = before[0].commit[:8] or "uncommitted"
             against = f"{quantity(old[name].value, metric.unit)} at {since}"
-            undecided = difference.verdict == "BOUND"
-            verdict = (
-                f"undecided, {difference.wording(metric.unit)}" if undecided else difference.verdict
-            )
-            found.append((f"{name} {value}{ratio} {against}: {verdict}", difference.verdict))
+            is_judged = metric.direction is None or _is_judged(difference)
+            if difference.verdict == "BOUND" or not is_judged:
+                undecided = "undecided" if is_judged else "not judged"
+                verdict = f"{undecided}, {difference.wording(metric.unit)}"
+            else:
+                verdict = difference.verdict
+            line = f"{name} {value}{ratio} {against}: {verdict}"
+            found.append(ComparedMetric(line, is_judged, difference.verdict == "WORSE"))
         return found
 
     def store(self, benchmark: Benchmark, rounds: Sequence[Record]) -> None:
@@ -137,7 +145,7 @@ class TestBench:
     """The fixture `bench`: measures once, in processes of their own, forked from this one, one for
     each round.
 
-    report: called with a line for each metric.
+    report: called with a line for each metric, and whether it was judged.
     """
 
     __test__ = False
@@ -147,7 +155,7 @@ class TestBench:
         session: BenchSession,
         nodeid: str,
         params: Mapping[str, object],
-        report: Callable[[str], object],
+        report: Callable[..., object],
     ) -> None:
         self._session = session
         self._report = report
@@ -221,11 +229,11 @@ class TestBench:
         if record.status != "ok":
             pytest.fail(f"{record.reason}\n{record.output}", pytrace=False)
         compared = self._session.compare(record)
-        for line, _ in compared:
-            self._report(f"{self._nodeid}: {line}")
+        for each in compared:
+            self._report(f"{self._nodeid}: {each.line}", each.is_judged)
         if self._session.save:
             self._session.store(benchmark, rounds)
-        worse = [line for line, verdict in compared if verdict == "WORSE"]
+        worse = [each.line for each in compared if each.is_worse]
         if worse and self._session.fail:
             pytest.fail("; ".join(worse), pytrace=False)
         return record
@@ -261,6 +269,14 @@ class TestBench:
         text = "_".join(re.sub(r"^test_?", "", word, flags=re.IGNORECASE) or word for word in words)
         slug = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
         return slug if slug[:1].isalpha() else f"test_{slug}"
+
+
+def _is_judged(difference: Difference) -> bool:
+    """Whether it has a verdict, or bounds that leave no room for a slow-down of SLOW_DOWN."""
+    if difference.verdict != "BOUND":
+        return difference.verdict != "AMBIGUOUS"
+    bounds = difference.interval
+    return bounds is not None and bounds[0] > 1 / (1 + SLOW_DOWN)
 
 
 def _with_parameters(

@@ -15,7 +15,7 @@ from support import TOY
 from hpml_plugins import Metric
 from hpml_plugins.host import Declared
 from hpml_plugins.registry import PluginSource
-from hpml_plugins.testing import Finding
+from hpml_plugins.testing import Finding, check_plugin
 from hpml_plugins.tools.check.check import check, find_plugin
 from hpml_plugins.tools.check.fault_injection import corrupted
 from hpml_plugins.tools.check.judging import Loaded, judge_definition, sample_points
@@ -170,7 +170,12 @@ FOUND = [
         "wrong.py` shows what",
     ),
     ("runs_what_it_made", "ok", "all that it imports and starts is required", ""),
-    ("wants_a_program", "missing", "1 points are skipped here: needs program no-such-program", ""),
+    (
+        "wants_a_program",
+        "not judged",
+        "1 points are skipped here: needs program no-such-program",
+        "",
+    ),
     ("wants_a_program", "warning", "has no description", "description='one sentence'"),
     (
         "checks_a_constant",
@@ -356,11 +361,121 @@ def test_a_point_that_the_checks_own_time_ends_is_no_fault_of_the_plugin(write: 
         "    bench.check(", "    import time; time.sleep(size)\n    bench.check("
     ).replace("[10, 1000]", "[30]")
     found = list(check(find_plugin(str(write("slow.py", text))), limit=1))
-    assert [each.what for each in found if each.subject == "toy" and each.state == "warning"] == [
-        "has no description",
-        "no point was done in the time",
+    assert [each.what for each in found if each.state == "not judged"] == [
+        "1 of 1 points, of which 1 did not end in the time"
     ]
     assert not [each for each in found if each.state == "broken"]
+
+
+#: Whatever does not end within a short limit, alone or behind a point that does.
+ENDLESS = """
+    import time
+    from hpml_plugins import Benchmark, Metric, Requires, hookimpl
+
+    def loops(bench):
+        while True:
+            pass
+
+    def hoards(bench):
+        kept = []
+        while True:
+            kept.append(bytearray(1_000_000))
+            time.sleep(0.05)
+
+    def loops_behind_a_good_point(bench, size):
+        bench.check(bench.result(size) == size, "differs")
+        while size > 1:
+            pass
+        return {"value": size}
+
+    def loops_when_wrong(bench):
+        while bench.result(1.0) != 1.0:
+            pass
+        bench.check(True and 1 == 1, "is right")
+        return {"value": 1.0}
+
+    def lacks(bench):
+        return {"value": 1.0}
+
+    @hookimpl
+    def hpml_benchmarks():
+        metrics = [Metric("value", "1", "higher")]
+        return [
+            Benchmark("loops", loops, metrics),
+            Benchmark("hoards", hoards, metrics),
+            Benchmark("behind", loops_behind_a_good_point, metrics, grid={"size": [1, 2, 3]}),
+            Benchmark("wrong", loops_when_wrong, metrics),
+            Benchmark("lacks", lacks, metrics, requires=Requires(tools=("no-such-program",))),
+        ]
+"""
+
+
+def test_what_does_not_end_or_is_skipped_is_not_judged_and_not_fine(
+    write: Write, hpml: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    file = write("endless.py", ENDLESS)
+    done = hpml("check", "endless.py", "--limit", "5", "--json")
+    found = [Finding(**each) for each in json.loads(done.stdout)]
+    assert done.returncode == 3, found
+    not_judged = {each.subject: each.what for each in found if each.state == "not judged"}
+    assert not_judged.keys() == {"loops", "hoards", "behind", "wrong", "lacks"}
+    assert not_judged["behind"].startswith("2 of 3 points")
+    assert "whether its check notices" in not_judged["wrong"]
+    assert "nothing to fix in what was judged; 5 not judged" in done.stderr
+    with pytest.warns(UserWarning, match="not judged: "):
+        check_plugin(str(file), limit=5)
+
+
+TWICE = """
+    import sys
+    from hpml_plugins import Benchmark, Metric, hookimpl
+
+    def measure(bench):
+        bench.check(bench.result(4.0) == 4.0, "differs")
+        print("outside of the step")
+        return {"time": bench.time(lambda: None, budget=0.02)}
+
+    @hookimpl
+    def hpml_benchmarks():
+        benchmark = Benchmark("twice", measure, [Metric("time", "s", "lower")], description="it")
+        return [benchmark] * COUNT
+"""
+
+
+def test_a_name_that_is_used_twice_is_found(write: Write) -> None:
+    write("registry.yaml", "version: 1\nplugins: [{name: a, path: a.py}, {name: b, path: b.py}]\n")
+
+    def broken(name: str) -> list[str]:
+        found = check(find_plugin(name, registry), limit=20)
+        return [each.what for each in found if each.state == "broken"]
+
+    registry = write("a.py", TWICE.replace("COUNT", "1")).parent / "registry.yaml"
+    write("b.py", TWICE.replace("COUNT", "1").replace('"twice"', '"once"'))
+    assert broken("a") == broken(str(registry.parent / "a.py")) == []
+    write("b.py", TWICE.replace("COUNT", "1"))
+    assert broken("a") == ["the plugin 'b' of the registry has a benchmark of this name"]
+    assert broken("b") == ["the plugin 'a' of the registry has a benchmark of this name"]
+    write(
+        "b.py", "from hpml_plugins import hookimpl\n\n@hookimpl\ndef hpml_data():\n    return []\n"
+    )
+    write("a.py", TWICE.replace("COUNT", "2"))
+    assert broken("a") == ["2 benchmarks have this name"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "print('x')",
+        "sys.stderr.write('x')",
+        "__import__('os').write(1, b'x')",
+        "__import__('subprocess').run(['echo', 'x'])",
+    ],
+)
+def test_a_timed_step_that_prints_is_found(write: Write, step: str) -> None:
+    text = TWICE.replace("COUNT", "1").replace("lambda: None", f"lambda: {step}")
+    found = check(find_plugin(str(write("prints.py", text))), limit=20)
+    broken = [each.what for each in found if each.state == "broken"]
+    assert broken == ["a timed step prints, so that its time is that of printing too"]
 
 
 def test_an_array_is_spoilt_in_a_copy() -> None:

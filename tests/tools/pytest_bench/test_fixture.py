@@ -35,6 +35,9 @@ TESTS = """
 
         bench.measure(lambda bench: {"size": 7, "rate": 2.0}, {"size": "B", "rate": Metric("rate", "1/s", "higher")})
 
+    def test_size(bench):
+        bench.measure(lambda bench: {"size": 7}, {"size": "B"})
+
     def test_wrong(bench):
         bench.measure(lambda bench: {"time": 1 / 0}, {"time": "s"})
 
@@ -72,7 +75,7 @@ def run(tmp_path: Path, write: Write) -> Callable[..., subprocess.CompletedProce
 def test_a_test_is_measured_stored_and_compared(
     run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    first = run("--hpml-save", "-k", "not plain")
+    first = run("--hpml-save", "-k", "not plain and not size")
     assert "2 failed, 2 passed" in first.stdout, first.stdout
     assert "UsageError: a test is one benchmark" in first.stdout
     assert "ZeroDivisionError: division by zero (test_steps.py:" in first.stdout
@@ -105,15 +108,35 @@ def test_a_test_is_measured_stored_and_compared(
     (tmp_path / "seconds").write_text("0.1")  # not committed
     worse = run("-k", "wait or several", "--hpml-fail")
     assert "size 7 B, 1 times 7 B at " in worse.stdout and ": SAME" in worse.stdout
-    # on a machine that others use, a verdict on times is refused; without them, ten times slower is
-    # worse
-    assert ("1 failed" in worse.stdout) == (": WORSE" in worse.stdout), worse.stdout
+    # also on a machine that others use
+    assert worse.returncode == 1 and "1 failed" in worse.stdout, worse.stdout
     assert re.search(
-        r"test_wait\[10\]: time 1\d\d\S* ms, \S+ times 1\S+ ms at [0-9a-f]{8}: (WORSE|AMBIGUOUS)",
+        r"test_wait\[10\]: time 1\d\d\S* ms, \S+ times 1\S+ ms at [0-9a-f]{8}: WORSE",
         worse.stdout,
     )
     # nothing was stored without --hpml-save
     assert len(list(read_records(tmp_path / "results"))) == 3
+
+
+def test_what_cannot_be_judged_is_counted_and_has_a_status_of_its_own(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    nothing_stored = run("-k", "wait or size", "--hpml-fail", "--hpml-save")
+    assert nothing_stored.returncode == 3, nothing_stored.stdout
+    assert "2 of 2 values not judged (exit status 3 where nothing fails)" in nothing_stored.stdout
+    assert run("-k", "size", "--hpml-fail").returncode == 0
+    (file,) = tmp_path.glob("results/*/records/*.jsonl")
+    stored = [json.loads(line) for line in file.read_text().splitlines()]
+    for each in stored:  # somebody else used a CPU of two
+        each["conditions"] = {"other_cpus": 1.0, "cores": 2.0}
+    file.write_text("".join(json.dumps(each) + "\n" for each in stored))
+    (tmp_path / "seconds").write_text("0.013")
+    little = run("-k", "wait or size", "--hpml-fail")
+    assert little.returncode == 3 and "1 of 2 values not judged" in little.stdout, little.stdout
+    assert run("-k", "wait").returncode == 0  # nobody asked for a verdict
+    (tmp_path / "seconds").write_text("0.063")
+    much = run("-k", "wait or size", "--hpml-fail", "-p", "xdist", "-n", "1")
+    assert much.returncode == 1 and ": WORSE" in much.stdout, much.stdout
 
 
 def test_lines_come_from_the_processes_of_xdist_too(
