@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import msgspec
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.benchmark import Direction, Value
 from hpml_plugins.model.record import MetricSamples, Record, Status
+from hpml_plugins.model.validation import LARGEST
 from hpml_plugins.store.files import machine_folders, read_object
 
 #: The metric of an imported benchmark; asv's benchmarks have one number each.
@@ -70,6 +71,29 @@ def is_result_file(found: Any) -> bool:
     except msgspec.ValidationError:
         return False
     return True
+
+
+def bounded_rows(found: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The rows of a result file, with NaN for numbers beyond LARGEST: over an infinity, or a sum
+    that is one, asv's search for steps does not end."""
+    columns = found["result_columns"]
+    at = columns.index("result") if "result" in columns else len(columns)
+    rows = dict(found["results"])
+    for name, row in rows.items():
+        values = (row[at] if len(row) > at else None) or []
+        if any(map(_is_beyond, values)):
+            kept = [math.nan if _is_beyond(value) else value for value in values]
+            rows[name] = [*row[:at], kept, *row[at + 1 :]]
+    return rows
+
+
+def _is_beyond(value: float | None) -> bool:
+    return value is not None and abs(value) > LARGEST
+
+
+def without(rows: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    """The rows but for those of these names."""
+    return {name: row for name, row in rows.items() if name not in names}
 
 
 def is_ours(declaration: Mapping[str, Any]) -> bool:
