@@ -23,13 +23,13 @@ from hpml_plugins.store.history import (
     describe_by_date,
     describe_outside,
 )
+from hpml_plugins.store.index import Index, current_records, of_node
 from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
 from hpml_plugins.store.merge import find_results, merge_results
 from hpml_plugins.store.projection import project, save_declarations
 from hpml_plugins.store.records import (
     MAX_RECORDS,
     append_record,
-    current_records,
     decode_file,
     misplaced,
     past_rounds,

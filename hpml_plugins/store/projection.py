@@ -34,6 +34,7 @@ from hpml_plugins.store.declarations import (
 from hpml_plugins.store.declarations import FORMAT as VERSION
 from hpml_plugins.store.files import OnDamage, atomic_write, path_in, read_object_or_empty
 from hpml_plugins.store.history import ask_git
+from hpml_plugins.store.index import Index
 from hpml_plugins.store.locks import lock_declarations
 from hpml_plugins.store.records import RECORDS, read_file, record_files
 from hpml_plugins.terminal import warn
@@ -201,8 +202,8 @@ def project_rows(
 ) -> Rows:
     """asv's rows for the Records of one machine, commit and environment.
 
-    Of several Records of a point the measured one that was started last counts; a point without any
-    is failed (None) or skipped (NaN). asv's columns of spread (`ci_99` and the quartiles, which it
+    Of several Records of a point one counts, see `Index`; a point without a measured one is failed
+    (None) or skipped (NaN). asv's columns of spread (`ci_99` and the quartiles, which it
     prints behind ±) hold our interval, `MetricSamples.estimate`, so that all pages and commands
     show the same one.
     """
@@ -259,7 +260,11 @@ def _points_of_one_version(records: Sequence[Record], declared: Declaration | No
         ordered[-1].version
     ]
     version = declared.version if declared and declared.version in versions else versions[-1]
-    return list({record.point: record for record in ordered if record.version == version}.values())
+    index = Index[str, Record]({})
+    for record in ordered:
+        if record.version == version:
+            index.add(record.point, record)
+    return list(filter(None, map(index.newest, index)))
 
 
 def _points_of_one_grid(records: Sequence[Record], declared: Declaration | None) -> list[Record]:

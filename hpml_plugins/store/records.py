@@ -4,7 +4,7 @@ rewritten in place."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +22,6 @@ from hpml_plugins.store.files import (
     path_in,
     sync_folder,
 )
-from hpml_plugins.store.history import CommitOrder, Standing
 
 RECORDS = "records"
 #: The name of the file of a machine's Records that are of no commit.
@@ -191,36 +190,3 @@ def past_rounds(
     ]
     found = [each for path in files for _, each in decode_file(path, decode, on_damage)]
     return sorted(found, key=lambda each: each.started)
-
-
-def current_records(records: Iterable[Record], order: Mapping[str, int]) -> list[Record]:
-    """The Record that stands for each point on each machine: measured, of the newest commit, of one
-    commit the latest.
-
-    Records of commits outside the line of the first branch stand for nothing; see
-    `CommitOrder.outside`. Those of other software stacks than the node's own stand for a point only
-    where there are no others, and likewise those of commits that the repository lacks, then those
-    of no known place.
-    Pages choose alike (`report.reading`), of the declared versions alone. Here every version is a
-    point of its own. order: see `commit_order`; of a plain mapping, commit → place, all commits are
-    on the line.  Sorted by machine and benchmark; the points of a benchmark in the order in which
-    they were first met.
-    """
-    lines = CommitOrder.of(order)
-
-    def age(record: Record) -> tuple[bool, Standing, int, float]:
-        return (
-            not record.of_stack,
-            lines.standing(record.commit),
-            lines.get(record.commit, -1),
-            record.started,
-        )
-
-    found: dict[tuple[str, str, str], Record] = {}
-    for record in records:
-        if record.status != "ok" or lines.standing(record.commit) is Standing.OUTSIDE:
-            continue
-        key = (record.machine, record.benchmark, record.point)
-        if key not in found or age(record) >= age(found[key]):
-            found[key] = record
-    return sorted(found.values(), key=lambda record: (record.machine, record.benchmark))

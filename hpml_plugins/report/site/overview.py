@@ -229,8 +229,7 @@ def _show(row: HeadlineRow, matrix: Matrix) -> dict[str, Any]:
     benchmark, cells = row.metric.benchmark, {}
     for number, cell in row.cells.items():
         stored = (
-            benchmark.outcomes.get((row.point, name), ())
-            for name in matrix.columns[number].machines
+            benchmark.index.on_line((row.point, name)) for name in matrix.columns[number].machines
         )
         count = sum(
             row.metric.metric in outcome.readings for outcomes in stored for outcome in outcomes
@@ -261,8 +260,9 @@ def find_cards(history: History) -> list[TypeCard]:
         ).append(machine)
     measured: dict[str, list[Outcome]] = {machine.name: [] for machine in history.machines}
     for benchmark in history.benchmarks:
-        for (_, name), outcomes in benchmark.outcomes.items():
-            measured[name] += [outcome for outcome in outcomes if outcome.readings]
+        for place in benchmark.index:
+            stored = benchmark.index.on_line(place)
+            measured[place[1]] += [outcome for outcome in stored if outcome.readings]
     return [
         _card(
             machines,
@@ -278,7 +278,12 @@ def _card(machines: Sequence[Machine], history: History, measured: Sequence[Outc
     first = machines[0].hardware
     known = find_gpu(first.gpu) if first.kind == 0 else None
     figures = [(label, getattr(known, name), unit) for label, name, unit in PEAKS] if known else []
-    last = max(measured, key=operator.attrgetter("standing", "revision", "started"), default=None)
+    standing = history.order.standing
+    last = max(
+        measured,
+        key=lambda each: (standing(each.commit), each.revision, each.started),
+        default=None,
+    )
     seen = {next(iter(outcome.readings.values())).card for outcome in measured}
     column = history.columns.get(last.revision) if last else None
     return TypeCard(
