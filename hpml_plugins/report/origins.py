@@ -16,7 +16,7 @@ from hpml_plugins.model.figure import Row, Table
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.tables import spell_samples
-from hpml_plugins.store.projection import asv_name
+from hpml_plugins.store.declarations import asv_name
 
 #: A row's known cells, as (column, Python's repr).
 Cells = frozenset[tuple[str, str]]

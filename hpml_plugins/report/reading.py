@@ -8,7 +8,6 @@ figures; downloads come from the files.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import sys
 from collections import Counter
@@ -39,12 +38,12 @@ from hpml_plugins.store import (
     read_object_or_empty,
     record_files,
 )
-from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
-from hpml_plugins.store.projection import asv_name
+from hpml_plugins.store.asv_results import METRIC, import_results
+from hpml_plugins.store.declarations import Declaration, read_declarations
 from hpml_plugins.store.records import MAX_RECORDS
 
-#: asv's declarations, as benchmarks.json has them: asv's name → entry.
-Declarations = Mapping[str, Mapping[str, Any]]
+#: asv's name → what benchmarks.json declares.
+Declarations = Mapping[str, Declaration]
 
 
 @dataclass(frozen=True, order=True)
@@ -346,54 +345,34 @@ def _tracked_metrics(
     """
     loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
     declared = {each.name: each for each in (host.benchmarks() if host else ())}
-    entries: dict[str, Mapping[str, Any]] = {
-        asv_name(each.name, metric.name): {
-            "benchmark": each.name,
-            "metric": metric.name,
-            "plugin": each.plugin.name,
-            "version": each.version,
-            "si_unit": metric.unit,
-            "direction": metric.direction,
-            "param_names": list(each.grid),
-            "params": [[repr(value) for value in values] for values in each.grid.values()],
-        }
-        for each in declared.values()
-        for metric in each.metrics
-    }
+    entries = {entry.name: entry for each in declared.values() for entry in each.entries()}
     for name, entry in declarations.items():
-        if not (is_ours(entry) and entry.get("plugin") in loaded):
+        if not (entry.is_ours and entry.plugin in loaded):
             entries.setdefault(name, entry)
     found: dict[str, TrackedMetric] = {}
     benchmarks: dict[str, TrackedBenchmark] = {}
     for name, entry in entries.items():
-        ours = is_ours(entry)
-        title, metric_name = (
-            (str(entry["benchmark"]), str(entry["metric"])) if ours else (name, METRIC)
-        )
+        title = entry.benchmark if entry.is_ours else name
         if title not in benchmarks:
-            heading = title if ours else str(entry.get("pretty_name") or name)
-            plugin, version = str(entry.get("plugin") or ""), str(entry.get("version"))
-            names = list(map(str, entry.get("param_names") or []))
-            grid = [list(map(str, values)) for values in entry.get("params") or []]
-            known = declared.get(title) if ours else None
+            heading = title if entry.is_ours else entry.pretty_name or name
+            known = declared.get(title) if entry.is_ours else None
             more = (known.description, known.needs_gpu, known.terms) if known else ()
+            points = {format_point_texts(texts): texts for texts in entry.points()}
             benchmarks[title] = TrackedBenchmark(
-                title, plugin, heading, version, Index(order), name, *more
+                title, entry.plugin, heading, entry.version, Index(order), name, *more
             )
-            for values in itertools.product(*grid):
-                texts = dict(zip(names, values, strict=False))
-                benchmarks[title].points.setdefault(format_point_texts(texts), texts)
-            benchmarks[title].declared.update(benchmarks[title].points)
-        found[name] = TrackedMetric(
-            name, benchmarks[title], metric_name, unit_of(entry), direction_of(entry) or ""
-        )
+            benchmarks[title].points.update(points)
+            benchmarks[title].declared.update(points)
+        metric = entry.metric if entry.is_ours else METRIC
+        direction = entry.better or ""
+        found[name] = TrackedMetric(name, benchmarks[title], metric, entry.symbol, direction)
     return found
 
 
 def read_history(
     results: Path,
     host: Host | None,
-    declarations: Declarations,
+    declarations: Mapping[str, Any],
     revisions: Mapping[str, int],
     dates: Mapping[str, float],
     on_damage: Callable[[str], None],
@@ -403,12 +382,13 @@ def read_history(
     revisions: the order of commits, see `store.commit_order`; of a plain mapping, commit → place,
     all commits are on one line. Records of no commit, or of one without a place, are the oldest and
     in no line of the history; those outside the line of the first branch are kept apart.
-    host, declarations: see `_tracked_metrics`; Records of other benchmarks and versions do not
-    count. Results of benchmarks that are not ours are imported.  dates: of the commits, ms since
-    1970.
+    host: the plugins; None for none.  declarations: benchmarks.json; see `_tracked_metrics` for
+    which of both counts. Records of other benchmarks and versions do not count. Results of
+    benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
     """
     order = CommitOrder.of(revisions)
-    metrics = _tracked_metrics(host, declarations, order)
+    known = read_declarations(declarations)
+    metrics = _tracked_metrics(host, known, order)
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
     directions = {
         (metric.benchmark.name, metric.metric): metric.direction or None
@@ -416,7 +396,7 @@ def read_history(
     }
     last: dict[str, Record] = {}
     references = References()
-    for record, file, offsets in _stored(results, declarations, on_damage):
+    for record, file, offsets in _stored(results, known, on_damage):
         references.add(record)
         outcome = _outcome(record, order.get(record.commit, -1), file, offsets)
         if file and (record.machine not in last or record.started >= last[record.machine].started):

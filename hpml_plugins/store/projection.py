@@ -18,15 +18,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hpml_plugins.errors import HpmlError, Unwritable, describe
-from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
-from hpml_plugins.store.asv_results import ASV_UNITS, is_result_file
+from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.declarations import (
     DECLARATIONS,
     MAX_POINTS,
     Declaration,
+    asv_name,
     keep_declared,
     sorted_values,
     valid_declarations,
@@ -66,11 +68,6 @@ _FAULTS = (HpmlError, ValueError, TypeError, LookupError, ArithmeticError)
 
 #: asv's name of a metric's benchmark → its row of a result file.
 Rows = dict[str, list[Any]]
-
-
-def asv_name(benchmark: str, metric: str) -> str:
-    """asv's name of a metric of a benchmark."""
-    return f"{benchmark}.track_{metric}"
 
 
 def project(
@@ -372,27 +369,9 @@ def measured_here(machine: Path, named: str) -> set[str]:
     }
 
 
-def save_declarations(results: Path, plugin: str, benchmark: Benchmark) -> None:
-    """Declare a benchmark that no registry has in benchmarks.json, in asv's form; what is declared
-    there stays."""
-    entries = {
-        asv_name(benchmark.name, metric.name): {
-            "name": asv_name(benchmark.name, metric.name),
-            "benchmark": benchmark.name,
-            "metric": metric.name,
-            "plugin": plugin,
-            "version": benchmark.version,
-            "direction": metric.direction or "none",
-            "si_unit": metric.unit,
-            "unit": ASV_UNITS.get(metric.unit, metric.unit),
-            "param_names": list(benchmark.grid),
-            "params": [[repr(value) for value in values] for values in benchmark.grid.values()],
-            "code": f"# {benchmark.description}",
-            "type": "track",
-            "timeout": benchmark.timeout,
-        }
-        for metric in benchmark.metrics
-    }
+def save_declarations(results: Path, declarations: Iterable[Declaration]) -> None:
+    """Declare in benchmarks.json what no registry has; what is declared there stays."""
+    entries = {each.name: msgspec.to_builtins(each) for each in declarations}
     path = results / DECLARATIONS
     with lock_declarations(results):
         joined = keep_declared({**entries, VERSION: FORMAT}, read_object_or_empty(path))

@@ -16,7 +16,7 @@ from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, read_registry
-from hpml_plugins.store.projection import asv_name
+from hpml_plugins.store.declarations import asv_name
 
 #: Names the file of the suite to the benchmark processes.
 SUITE_VARIABLE = "HPML_SUITE"

@@ -26,7 +26,7 @@ from hpml_plugins.report.site.page import graph_link, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import origin_of
 from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store import describe_outside
-from hpml_plugins.store.asv_results import value_of
+from hpml_plugins.store.declarations import value_of
 
 if TYPE_CHECKING:
     from hpml_plugins.report.site.regressions import Change, MeasuredSeries

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from hpml_plugins.model.formatting import estimate, shown_unit, times
 from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.tables import formatted, numeric
-from hpml_plugins.store.projection import asv_name
+from hpml_plugins.store.declarations import asv_name
 from hpml_plugins.terminal import unturned
 
 #: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is
