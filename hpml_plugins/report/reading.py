@@ -40,7 +40,7 @@ from hpml_plugins.store import (
 )
 from hpml_plugins.store.asv_results import METRIC, import_results
 from hpml_plugins.store.declarations import Declaration, read_declarations
-from hpml_plugins.store.records import MAX_RECORDS
+from hpml_plugins.store.records import MAX_RECORDS, collector_paused
 
 #: asv's name → what benchmarks.json declares.
 Declarations = Mapping[str, Declaration]
@@ -466,13 +466,11 @@ def _stored(
 ) -> Iterator[tuple[Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have
     no file."""
-    for path in record_files(results, on_damage):
-        for rounds in group_rounds(decode_file(path, decode, on_damage)):
-            yield (
-                combine([record for _, record in rounds]),
-                str(path),
-                tuple(offset for offset, _ in rounds),
-            )
+    with collector_paused():
+        for path in record_files(results, on_damage):
+            for rounds in group_rounds(decode_file(path, decode, on_damage)):
+                record = combine([record for _, record in rounds])
+                yield record, str(path), tuple(offset for offset, _ in rounds)
     for record in import_results(results, declarations):
         yield record, "", ()
 
