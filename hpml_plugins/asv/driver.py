@@ -149,8 +149,8 @@ def measure_commit(
     ]
     report = prepared.report
     records = measure_rounds(tasks, prepared.suite.run, measure_round, report, report.limit)
-    measured = {prepared.tasks[number].entry["name"] for number in answers}
-    prepared.left_out = {task.entry["name"] for task in prepared.tasks} - measured
+    measured = {prepared.tasks[number].declared.name for number in answers}
+    prepared.left_out = {task.declared.name for task in prepared.tasks} - measured
     return {
         prepared.tasks[number].name: (answer, records[number]) for number, answer in answers.items()
     }

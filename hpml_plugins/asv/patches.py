@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import os
 import shutil
 import sys
@@ -40,15 +39,13 @@ from hpml_plugins.errors import HpmlError, UsageError, describe, unwritable
 from hpml_plugins.store import (
     Locked,
     atomic_write,
-    lock_declarations,
     open_result,
     project,
-    read_object_or_empty,
 )
-from hpml_plugins.store.asv_results import bounded_rows, is_result_file, without
-from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
-from hpml_plugins.store.files import refuse_lone_surrogates
-from hpml_plugins.store.projection import MACHINE, measured_here
+from hpml_plugins.store.asv_results import bounded_rows, is_result_file, rows_without
+from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, valid_declarations
+from hpml_plugins.store.files import refuse_lone_surrogates, spell_json
+from hpml_plugins.store.projection import MACHINE, add_entries, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, REFUSAL_VARIABLE
 from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, warn
 
@@ -194,16 +191,14 @@ def write_json(
     if api_version is not None:
         data = {**data, "version": api_version}
     if target.name == DECLARATIONS:
-        with lock_declarations(target.parent):
-            data = keep_declared(data, read_object_or_empty(target))
-            atomic_write(target, json.dumps(data, indent=4, sort_keys=True).encode())
+        add_entries(target.parent, data)
         return
     of_results = _is_result(target)
     if of_results and _prepared:
         _prepared[0].check_lock()
-        data = {**data, "results": without(data["results"], _prepared[0].left_out)}
-    text = json.dumps(data) if compact else json.dumps(data, indent=4, sort_keys=True)
-    atomic_write(target, text.encode(), durable=of_results or target.name == MACHINE)
+        data = {**data, "results": rows_without(data["results"], _prepared[0].left_out)}
+    lasting = of_results or target.name == MACHINE
+    atomic_write(target, spell_json(data, compact=compact), durable=lasting)
     if of_results:
         project(target.parent.parent, machine=target.parent.name, force=True)
 
@@ -263,8 +258,7 @@ def _results_for_asv(file: Path, found: Any) -> Any:
         raise ValueError("not an asv result file")
     rows = bounded_rows(found)
     if _prepared and _prepared[0].suite.reuse:
-        ours = measured_here(file.parent, file.name)
-        rows = without(rows, {name for name in rows if name.partition(".track_")[0] in ours})
+        rows = rows_without(rows, measured_here(file.parent, file.name))
     return {**found, "results": rows}
 
 

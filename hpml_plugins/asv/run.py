@@ -47,7 +47,7 @@ from hpml_plugins.store import (
     past_rounds,
     read_object_or_empty,
 )
-from hpml_plugins.store.files import read_object
+from hpml_plugins.store.files import read_object, spell_json
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.suite.declaration import (
     MACHINE_VARIABLE,
@@ -84,8 +84,8 @@ class Prepared:
     """What a measuring command works with.
 
     scratch: its folder, where points leave their Records.  rounds: of each point, where that was
-    asked.  attributes: of benchmarks, which asv was told to override, JSON.  left_out: asv's names
-    of the benchmarks none of whose points fitted into the limit.  lock: of the machine's folder;
+    asked.  attributes: of benchmarks, which asv was told to override, JSON.  left_out: the
+    benchmarks none of whose points fitted into the limit.  lock: of the machine's folder;
     None where nothing is stored.
     """
 
@@ -330,7 +330,7 @@ def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
     with Lock(Path(f"{file}.lock"), MACHINE_FILE_TIMEOUT):
         known = read_object(file) if file.exists() else {}
         found = {**known, **machines, "version": MachineCollection.api_version}
-        atomic_write(file, json.dumps(found, indent=4, sort_keys=True).encode())
+        atomic_write(file, spell_json(found))
 
 
 def _reused_statuses(args: Any) -> list[str]:

@@ -87,9 +87,9 @@ def _is_beyond(value: float | None) -> bool:
     return value is not None and abs(value) > LARGEST
 
 
-def without(rows: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
-    """The rows but for those of these names."""
-    return {name: row for name, row in rows.items() if name not in names}
+def rows_without(rows: Mapping[str, Any], ours: Container[str]) -> dict[str, Any]:
+    """The rows but for those of these benchmarks of ours. rows: by asv's names of metrics."""
+    return {name: row for name, row in rows.items() if name.partition(".track_")[0] not in ours}
 
 
 def import_results(results: Path, benchmarks: Mapping[str, Declaration]) -> Iterator[Record]:

@@ -39,7 +39,7 @@ def of_node(items: Sequence[Item]) -> Sequence[Item]:
     return [each for each in items if not each.of_stack] or items
 
 
-class Rank(NamedTuple):
+class Precedence(NamedTuple):
     """Of several Records of a point on a machine the one of the highest rank counts; of equal ones
     the one that was stored last."""
 
@@ -95,11 +95,13 @@ class Index(Generic[Place, Item]):
         """How its commit stands to the line of a branch; "": the first."""
         return self.order.standing(item.commit, self.order.line(branch))
 
-    def rank(self, item: Stored, branch: str = "") -> Rank:
+    def rank(self, item: Stored, branch: str = "") -> Precedence:
         """By which it counts for a branch."""
         place = self.order.get(item.commit, -1)
         measured = item.status == "ok"
-        return Rank(not item.of_stack, self.standing(item, branch), place, measured, item.started)
+        return Precedence(
+            not item.of_stack, self.standing(item, branch), place, measured, item.started
+        )
 
     def on_line(self, place: Place) -> Sequence[Item]:
         """All that counts for the first branch, ascending by rank."""

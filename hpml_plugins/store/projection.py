@@ -23,7 +23,7 @@ import msgspec
 from hpml_plugins.errors import HpmlError, Unwritable, describe
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
-from hpml_plugins.store.asv_results import is_result_file
+from hpml_plugins.store.asv_results import is_result_file, rows_without
 from hpml_plugins.store.declarations import (
     DECLARATIONS,
     MAX_POINTS,
@@ -34,7 +34,13 @@ from hpml_plugins.store.declarations import (
     valid_declarations,
 )
 from hpml_plugins.store.declarations import FORMAT as VERSION
-from hpml_plugins.store.files import OnDamage, atomic_write, path_in, read_object_or_empty
+from hpml_plugins.store.files import (
+    OnDamage,
+    atomic_write,
+    path_in,
+    read_object_or_empty,
+    spell_json,
+)
 from hpml_plugins.store.history import ask_git
 from hpml_plugins.store.index import Index
 from hpml_plugins.store.locks import lock_declarations
@@ -174,11 +180,7 @@ def _write(
     kept = before if is_result_file(before) else {}
     rows = project_rows(records, declared, lambda line: on_damage(f"{target}: {line}"))
     ours = {record.benchmark for record in records}
-    theirs = {
-        name: row
-        for name, row in (kept.get("results") or {}).items()
-        if name.partition(".track_")[0] not in ours
-    }
+    theirs = rows_without(kept.get("results") or {}, ours)
     content = {
         **_head(target, records, kept),
         "result_columns": list(COLUMNS),
@@ -371,8 +373,12 @@ def measured_here(machine: Path, named: str) -> set[str]:
 
 def save_declarations(results: Path, declarations: Iterable[Declaration]) -> None:
     """Declare in benchmarks.json what no registry has; what is declared there stays."""
-    entries = {each.name: msgspec.to_builtins(each) for each in declarations}
+    add_entries(results, {each.name: msgspec.to_builtins(each) for each in declarations})
+
+
+def add_entries(results: Path, entries: Mapping[str, Any]) -> None:
+    """The same of entries as benchmarks.json has them, of every origin."""
     path = results / DECLARATIONS
     with lock_declarations(results):
-        joined = keep_declared({**entries, VERSION: FORMAT}, read_object_or_empty(path))
-        atomic_write(path, json.dumps(joined, indent=4, sort_keys=True).encode())
+        joined = keep_declared({VERSION: FORMAT, **entries}, read_object_or_empty(path))
+        atomic_write(path, spell_json(joined))
