@@ -53,7 +53,7 @@ from hpml_plugins.report.site.regressions import (
     ask,
 )
 from hpml_plugins.report.tables import as_markdown
-from hpml_plugins.store import commit_order
+from hpml_plugins.store import Index, commit_order
 
 ROOT = Path(__file__).resolve().parent.parent
 #: The planted slow-downs.
@@ -65,7 +65,9 @@ COMMITS, HISTORIES, EQUAL = 20, 100, 50
 #: Runs of a point from which it is tried as measured, and on how many cards from which it is
 #: resampled.
 ENOUGH_RUNS, ENOUGH_CARDS = 8, 3
-METRIC = TrackedMetric("b.track_time", TrackedBenchmark("b", "p", "b", "1"), "time", "s", "lower")
+METRIC = TrackedMetric(
+    "b.track_time", TrackedBenchmark("b", "p", "b", "1", Index({})), "time", "s", "lower"
+)
 SERIES = MeasuredSeries(METRIC, "", Machine(Hardware(0, "GPU", "1"), "m"))
 
 #: The runs of one point, in the order of their commits.
@@ -103,9 +105,12 @@ def runs_by_class(history: History) -> dict[Physics, list[Runs]]:
     for metric in history.measured:
         if (metric.metric, metric.unit, metric.direction) != ("time", "s", "lower"):
             continue
-        for outcomes in metric.benchmark.outcomes.values():
+        index = metric.benchmark.index
+        for place in index:
             stored = [
-                each for each in outcomes if each.revision >= 0 and metric.metric in each.readings
+                each
+                for each in index.on_line(place)
+                if each.revision >= 0 and metric.metric in each.readings
             ]
             stored.sort(key=lambda outcome: (outcome.revision, outcome.started))
             runs = [each.readings[metric.metric] for each in stored]
@@ -225,7 +230,9 @@ def try_class(
 def backtest(root: Path, results: Path) -> str:
     """The table, as Markdown."""
     history = read(root, results)
-    lines = (line for metric in history.measured for line in metric.benchmark.lines.values())
+    lines = (
+        line for metric in history.measured for line in metric.benchmark.index.lines().values()
+    )
     series = sum(len(line) >= 2 * ENOUGH_WITH_INTERVAL for line in lines)
     points = runs_by_class(history)
     lengths = visits(

@@ -10,8 +10,8 @@ from typing import Any
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.store import read_object_or_empty, record_files
-from hpml_plugins.store.declarations import Declaration
-from hpml_plugins.store.projection import _by_result_file, _declared_benchmarks, _grid, asv_name
+from hpml_plugins.store.declarations import Declaration, asv_name
+from hpml_plugins.store.projection import _by_result_file, _declared_benchmarks, _grid
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "hpml_plugins"

@@ -2,6 +2,7 @@
 `patches`."""
 
 from hpml_plugins.asv.configuration import PLUGIN, read_configuration
+from hpml_plugins.asv.driver import run_point
 from hpml_plugins.asv.environment import NodeEnvironment, own_requirements
 from hpml_plugins.asv.patches import apply
 from hpml_plugins.asv.publisher import GpuTypes

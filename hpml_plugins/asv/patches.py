@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
-import json
-import math
 import os
 import shutil
-import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import asv
-from asv import benchmarks, results, runner, step_detect, util
-from asv.commands import Command, compare, run
+from asv import benchmarks, runner, util
+from asv.commands import Command
 from asv.console import log
 
+from hpml_plugins.asv.driver import Driver
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
 from hpml_plugins.asv.run import (
     Prepared,
     add_reference,
     keep_shard,
-    measure_commit,
     narrow,
     plan,
     prepare,
@@ -41,20 +37,16 @@ from hpml_plugins.asv.run import (
 from hpml_plugins.asv.staging import staged_site
 from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, UsageError, describe, unwritable
-from hpml_plugins.model import formatting
-from hpml_plugins.model.record import Estimate
 from hpml_plugins.store import (
     Locked,
     atomic_write,
-    lock_declarations,
     open_result,
     project,
-    read_object_or_empty,
 )
-from hpml_plugins.store.asv_results import is_result_file, symbol_of
-from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, keep_declared, valid_declarations
-from hpml_plugins.store.files import refuse_lone_surrogates
-from hpml_plugins.store.projection import MACHINE, measured_here
+from hpml_plugins.store.asv_results import bounded_rows, is_result_file, rows_without
+from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, valid_declarations
+from hpml_plugins.store.files import refuse_lone_surrogates, spell_json
+from hpml_plugins.store.projection import MACHINE, add_entries, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, REFUSAL_VARIABLE
 from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, warn
 
@@ -71,14 +63,15 @@ _prepared: list[Prepared] = []
 
 @dataclass(frozen=True)
 class Replaced:
-    """An attribute of asv. parameters: their names in the versions that were tried.  why: one
-    line."""
+    """An attribute of asv. parameters: their names in the versions that were tried.  why: one line.
+    upstream: where asv's authors speak of it."""
 
     owner: Any
     name: str
     parameters: str
     replacement: Callable[..., Any]
     why: str
+    upstream: str
 
 
 def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -> Any:
@@ -124,7 +117,8 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
         *prepared.host.offers.problems,
     ]:
         log.warning(one_line(str(problem)))
-    _prepared[:] = [prepared]
+    # a profile is of one process, which asv starts
+    _prepared[:] = [prepared] if command in _WRITING else []
     try:
         status = original(cls, conf, args, **options)
     finally:
@@ -160,51 +154,10 @@ def discover(
     return found
 
 
-def save_results(original: Any, self: Any, result_dir: str) -> None:
-    """Store what asv has, then the projection of the machine's Records over it."""
-    if _prepared:
-        if lock := _prepared[0].lock:
-            lock.check()
-        for name in _prepared[0].wholly_left_out & set(self.get_all_result_keys()):
-            self.remove_result(name)  # --skip-existing would take it for measured
-    original(self, result_dir)
-    project(Path(result_dir), machine=str(self.params.get("machine")), force=True)
-
-
-def results_without_records(original: Any, results_dir: str, machine: str, commit: str) -> Any:
-    """What `--skip-existing` looks at: a benchmark of ours is skipped point by point, by its
-    Records."""
-    for result in original(results_dir, machine, commit):
-        ours = measured_here(Path(results_dir, machine), result.commit_hash[:8])
-        for name in [
-            name for name in result.get_all_result_keys() if name.partition(".track_")[0] in ours
-        ]:
-            result.remove_result(name)
-        yield result
-
-
-def run_point(original: Any, benchmark: Any, spawner: Any, param_idx: int, **options: Any) -> Any:
-    """What a point gave. At the first one of a commit, all rounds of all its points are measured,
-    in random order."""
-    if "benchmark" not in benchmark or not _prepared:
-        return original(benchmark, spawner, param_idx, **options)
-    prepared = _prepared[0]
-    if prepared.spawner is not spawner:
-        prepared.spawner = spawner
-        log.flush()
-        extra = options["extra_params"] if isinstance(options["extra_params"], dict) else {}
-        measure_commit(
-            prepared,
-            lambda of, index: original(of, spawner, index, **options),
-            extra.get("rounds"),
-            spawner.env.installed_commit_hash or "",
-            spawner.env.name,
-        )
-    place = (benchmark["name"], param_idx)
-    result, record = prepared.outcomes[place]
-    if place not in prepared.left_out:
-        prepared.report.add(record)
-    return result
+def drive(original: Any, env: Any, benchmark_dir: str, launch_method: str | None) -> Any:
+    """asv's spawner, below one that measures all points of ours as a batch."""
+    spawner = original(env, benchmark_dir, launch_method)
+    return Driver(_prepared[0], spawner) if _prepared and _prepared[0].tasks else spawner
 
 
 def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = False) -> None:
@@ -221,45 +174,16 @@ def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = Fa
         log.error("\n".join(map(printable, errors.splitlines())))
 
 
-def format_value(original: Any, value: Any, unit: str, err: float | None = None) -> str:
-    """Numbers as every command and page of ours writes them. err: half the interval's width."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
-        low, high = (value - err, value + err) if err is not None else (None, None)
-        return formatting.estimate(Estimate(value, low, high, 0), symbol_of(unit))
-    return str(original(value, unit, err=err))
-
-
-def format_without_spaces(original: Any, value: Any, unit: str, err: float | None = None) -> str:
-    """The same for `asv compare`, which splits its lines into columns at spaces."""
-    return "".join(format_value(original, value, unit, err).split())
-
-
-def format_measured(
-    original: Any, result: Any, benchmark: Any, max_width: int | None = None
-) -> list[str]:
-    """A line for each measured point; asv prints a grid full of n/a."""
-    if "benchmark" not in benchmark:
-        return list(original(result, benchmark, max_width))
-    lines = []
-    for values, (value, error) in zip(itertools.product(*benchmark["params"]), result, strict=True):
-        if value is None or value == value:
-            point = formatting.format_point_texts(
-                dict(zip(benchmark["param_names"], values, strict=False))
-            )
-            lines.append(
-                f"{point}: {format_value(util.human_value, value, benchmark['unit'], error)}"
-            )
-    return lines or ["no point was measured"]
-
-
 def write_json(
     original: Any, path: str, data: Any, api_version: int | None = None, compact: bool = False
 ) -> None:
     """Atomic, to the same bytes: asv writes in place, and a kill or a full disk would cost the old
     content.
 
-    benchmarks.json, which the last run writes whole, keeps what other nodes and commits declared.
-    Files of the site can be made again, and are not synced to the disk one by one.
+    benchmarks.json, which the last run writes whole, keeps what other nodes and commits declared. A
+    file of results is written with the projection of the machine's Records, which have every
+    metric, over asv's one. Files of the site can be made again, and are not synced to the disk one
+    by one.
     """
     # A link among results is replaced, not written through; only the user's own ~/.asv-machine.json
     # may be one.
@@ -270,13 +194,21 @@ def write_json(
     if api_version is not None:
         data = {**data, "version": api_version}
     if target.name == DECLARATIONS:
-        with lock_declarations(target.parent):
-            data = keep_declared(data, read_object_or_empty(target))
-            atomic_write(target, json.dumps(data, indent=4, sort_keys=True).encode())
+        add_entries(target.parent, data)
         return
-    text = json.dumps(data) if compact else json.dumps(data, indent=4, sort_keys=True)
-    lasting = target.name == MACHINE or (target.parent / MACHINE).exists()
-    atomic_write(target, text.encode(), durable=lasting)
+    of_results = _is_result(target)
+    if of_results and _prepared:
+        _prepared[0].check_lock()
+        data = {**data, "results": rows_without(data["results"], _prepared[0].left_out)}
+    lasting = of_results or target.name == MACHINE
+    atomic_write(target, spell_json(data, compact=compact), durable=lasting)
+    if of_results:
+        project(target.parent.parent, machine=target.parent.name, force=True)
+
+
+def _is_result(path: Path) -> bool:
+    """Whether asv takes the file for one of its results."""
+    return path.name != MACHINE and (path.parent / MACHINE).exists()
 
 
 def load_json(
@@ -298,9 +230,7 @@ def load_json(
             not isinstance(found, dict) or found.get("machine") != file.parent.name
         ):
             raise ValueError("not a machine's facts")
-        if (file.parent / MACHINE).exists() and file.name != MACHINE and not is_result_file(found):
-            raise ValueError("not an asv result file")
-        return found
+        return _results_for_asv(file, found) if _is_result(file) else found
     except (
         ValueError,
         TypeError,
@@ -321,6 +251,20 @@ def load_json(
         raise util.UserError(f"Error loading '{path}': {problem}") from None
 
 
+def _results_for_asv(file: Path, found: Any) -> Any:
+    """One of asv's files of results, as asv is to see it.
+
+    `--skip-existing` takes a benchmark with one measured point for done: of ours, which are skipped
+    point by point, it sees nothing. Raises ValueError for another file.
+    """
+    if not is_result_file(found):
+        raise ValueError("not an asv result file")
+    rows = bounded_rows(found)
+    if _prepared and _prepared[0].suite.reuse:
+        rows = rows_without(rows, measured_here(file.parent, file.name))
+    return {**found, "results": rows}
+
+
 def _valid_declarations(path: str, found: Any) -> Any:
     if not isinstance(found, dict):
         raise TypeError("not a JSON object")
@@ -330,87 +274,56 @@ def _valid_declarations(path: str, found: Any) -> Any:
     return {name: found[name] for name in valid}
 
 
-def finite_levels(original: Any, y: list[float], *arguments: Any, **options: Any) -> Any:
-    """asv's levels of a series; one level where a value, or their sum, is infinite: asv's search
-    would not end."""
-    if not math.isfinite(sum(map(abs, y))):
-        return [len(y)], [statistics.median(y)], [0.0], None
-    return original(y, *arguments, **options)
-
-
-_VALUE = "value, unit, err"
+_TRACKER = "https://github.com/airspeed-velocity/asv"
 REPLACED = (
+    # Of every command: facts of the node, stale projections, errors in one line
+    Replaced(
+        Command,
+        "run_from_conf_args",
+        "conf, args",
+        run_command,
+        "nothing of a plugin is called around a command: asv defines `run_hook` and has no hook",
+        f"{_TRACKER}/pull/60",
+    ),
     Replaced(
         benchmarks.Benchmarks,
         "discover",
         "conf, repo, environments, commit_hash, regex, check",
         discover,
-        "asv selects points by --bench alone; starting a process for each metric of each point"
-        " takes longest",
-    ),
-    Replaced(
-        results.Results,
-        "save",
-        "self, result_dir",
-        save_results,
-        "the Records have every metric, asv only one",
-    ),
-    Replaced(
-        results,
-        "_format_benchmark_result",
-        "result, benchmark, max_width",
-        format_measured,
-        "a grid of n/a",
-    ),
-    Replaced(
-        run,
-        "iter_results_for_machine_and_hash",
-        "results, machine_name, commit",
-        results_without_records,
-        "--skip-existing takes a benchmark with one measured point for done",
+        "a benchmark has one number: asv would start a process for each metric of each point",
+        f"{_TRACKER}/issues/543",
     ),
     Replaced(
         runner,
-        "_run_benchmark_single_param",
-        "benchmark, spawner, param_idx, profile, extra_params, cwd",
-        run_point,
-        "asv is silent while the points of a benchmark are measured",
+        "get_spawner",
+        "env, benchmark_dir, launch_method",
+        drive,
+        "a launch method cannot be added: asv starts its processes one by one, by two methods",
+        f"{_TRACKER}/issues/510",
     ),
     Replaced(
         runner,
         "log_benchmark_result",
         "results, benchmark, show_stderr",
         log_result,
-        "one table, all metrics",
-    ),
-    Replaced(util, "human_value", _VALUE, format_value, "asv scales seconds and bytes only"),
-    Replaced(
-        compare,
-        "human_value",
-        _VALUE,
-        format_without_spaces,
-        "`asv compare` has a name of its own for it",
+        "asv prints the whole grid of one metric, most of it n/a, and cannot be told not to",
+        f"{_TRACKER}/issues/848",
     ),
     Replaced(
-        util, "write_json", "path, data, api_version, compact", write_json, "asv writes in place"
+        util,
+        "write_json",
+        "path, data, api_version, compact",
+        write_json,
+        "asv writes in place, and benchmarks.json without what other nodes declared",
+        f"{_TRACKER}/issues/1362",
     ),
     Replaced(
         util,
         "load_json",
         "path, api_version, js_comments",
         load_json,
-        "a foreign file ends asv in a traceback",
-    ),
-    Replaced(
-        step_detect,
-        "solve_potts_autogamma",
-        "y, w, beta, kw",
-        finite_levels,
-        "an infinity ends `asv publish`",
-    ),
-    # Of every command: facts of the node, stale projections, errors in one line
-    Replaced(
-        Command, "run_from_conf_args", "conf, args", run_command, "asv has no hook around a command"
+        "a file that is JSON and of another shape, or holds an infinity, ends asv in a traceback",
+        f"{_TRACKER}/pull/462",
     ),
 )
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 import atexit
 import functools
 import json
-import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,8 @@ import msgspec
 from asv.benchmarks import Benchmarks
 from asv.console import log
 from asv.machine import MachineCollection
-from asv.runner import BenchmarkResult
 
-from hpml_plugins.errors import Unwritable, UsageError
+from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model.benchmark import Params
@@ -36,7 +34,6 @@ from hpml_plugins.run import (
     Round,
     RoundTimes,
     limit_of_environment,
-    measure_rounds,
     read_past_rounds,
     rounds_of,
 )
@@ -48,7 +45,7 @@ from hpml_plugins.store import (
     past_rounds,
     read_object_or_empty,
 )
-from hpml_plugins.store.files import read_object
+from hpml_plugins.store.files import read_object, spell_json
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.suite.declaration import (
     MACHINE_VARIABLE,
@@ -58,16 +55,11 @@ from hpml_plugins.suite.declaration import (
     Suite,
     declare,
 )
-from hpml_plugins.suite.functions import UNWRITABLE, skip_point
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say
 
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
-#: What asv is told of a point that no process measured: asv's skipped.
-NOT_MEASURED = BenchmarkResult(
-    result=[math.nan], samples=[None], number=[None], errcode=0, stderr="", profile=None
-)
 
 
 class Task(NamedTuple):
@@ -79,16 +71,21 @@ class Task(NamedTuple):
     declared: Declared
     params: Params
 
+    @property
+    def name(self) -> str:
+        """asv's of the point, by which its process finds it."""
+        name = str(self.entry["name"])
+        return f"{name}-{self.number}" if self.entry["params"] else name
+
 
 @dataclass
 class Prepared:
     """What a measuring command works with.
 
-    scratch: its folder, where points leave their Records.  spawner: asv's, of the commit and
-    environment under way. outcomes: (name, number of the point) → what the process of the last
-    round gave asv, and the Record of all rounds. left_out: the points that did not fit into the
-    limit, likewise.
-    lock: of the machine's folder; None where nothing is stored.
+    scratch: its folder, where points leave their Records.  rounds: of each point, where that was
+    asked.  attributes: of benchmarks, which asv was told to override, JSON.  left_out: the
+    benchmarks none of whose points fitted into the limit.  lock: of the machine's folder;
+    None where nothing is stored.
     """
 
     scratch: Path
@@ -96,16 +93,15 @@ class Prepared:
     suite: Suite
     report: RunReport
     tasks: list[Task] = field(default_factory=list)
-    spawner: Any = None
-    outcomes: dict[tuple[str, int], tuple[Any, Record | None]] = field(default_factory=dict)
-    left_out: set[tuple[str, int]] = field(default_factory=set)
+    rounds: int | None = None
+    attributes: str = "{}"
+    left_out: set[str] = field(default_factory=set)
     lock: Lock | None = None
 
-    @property
-    def wholly_left_out(self) -> set[str]:
-        """asv's names of the benchmarks none of whose points fitted into the limit."""
-        measured = {name for name, _ in self.outcomes.keys() - self.left_out}
-        return {name for name, _ in self.left_out} - measured
+    def check_lock(self) -> None:
+        """Raise Locked where another process may write what this one does."""
+        if self.lock:
+            self.lock.check()
 
 
 def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
@@ -143,7 +139,17 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     record_machine(facets(node, machine, read_object_or_empty(folder / MACHINE)))
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     report = RunReport(times, past_rounds(results, machine), limit)
-    return Prepared(scratch, host, suite, report, lock=lock)
+    attributes = dict(getattr(args, "attribute", None) or {})
+    rounds = 1 if getattr(args, "quick", False) else attributes.get("rounds")
+    return Prepared(
+        scratch,
+        host,
+        suite,
+        report,
+        rounds=rounds,
+        attributes=json.dumps(attributes),
+        lock=lock,
+    )
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
@@ -198,55 +204,6 @@ def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[Task]
             if active is None or index in active:
                 tasks.append(Task(entry, index, each, params))
     return tasks
-
-
-def measure_commit(
-    prepared: Prepared,
-    measure: Callable[[dict[str, Any], int], Any],
-    rounds: int | None,
-    commit: str = "",
-    environment: str = "",
-) -> None:
-    """Measure all rounds of all points of a commit that fit into the run's limit; fills `outcomes`.
-
-    measure: has asv start a process for a point, which leaves a Record.  rounds: overrides the
-    benchmarks' own. commit, environment: their names, for the Records of points that this node
-    skips. Raises Unwritable where a Record cannot be stored: the next ones would be lost too.
-    """
-    results: dict[int, Any] = {}
-
-    def measure_round(number: int) -> Record | None:
-        task = prepared.tasks[number]
-        if prepared.lock:
-            prepared.lock.check()
-        if reason := task.declared.unmet.get(task.number):
-            results[number] = NOT_MEASURED._replace(stderr=f"skipped: {reason}")
-            return skip_point(
-                prepared.suite, task.declared, task.params, reason, commit, environment
-            )
-        results[number] = measure(task.entry, task.number)
-        if (refused := prepared.scratch / UNWRITABLE).exists():
-            reason = refused.read_text(encoding="utf-8")
-            raise Unwritable(
-                f"{reason}; what was measured is kept, asv run --skip-existing continues after it"
-            )
-        return take_record(prepared.scratch, task.declared.key(task.params))
-
-    tasks = [
-        (msgspec.structs.replace(task.declared, rounds=rounds or task.declared.rounds), task.params)
-        for task in prepared.tasks
-    ]
-    report = prepared.report
-    records = measure_rounds(tasks, prepared.suite.run, measure_round, report, report.limit)
-    prepared.outcomes = {
-        (task.entry["name"], task.number): (results.get(place, NOT_MEASURED), records[place])
-        for place, task in enumerate(prepared.tasks)
-    }
-    prepared.left_out = {
-        (task.entry["name"], task.number)
-        for place, task in enumerate(prepared.tasks)
-        if place not in results
-    }
 
 
 def plan(prepared: Prepared, repeats: int) -> None:
@@ -355,7 +312,7 @@ def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
     with Lock(Path(f"{file}.lock"), MACHINE_FILE_TIMEOUT):
         known = read_object(file) if file.exists() else {}
         found = {**known, **machines, "version": MachineCollection.api_version}
-        atomic_write(file, json.dumps(found, indent=4, sort_keys=True).encode())
+        atomic_write(file, spell_json(found))
 
 
 def _reused_statuses(args: Any) -> list[str]:

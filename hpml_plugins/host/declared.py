@@ -9,7 +9,9 @@ import msgspec
 
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value, points_of
 from hpml_plugins.model.record import point_key
+from hpml_plugins.model.units import unit
 from hpml_plugins.registry import EVERYTHING, PluginEntry, PluginSource, is_one_of
+from hpml_plugins.store.declarations import ASV_UNITS, Declaration, asv_name
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -90,6 +92,26 @@ class Declared(msgspec.Struct, frozen=True):
         return next(
             (self.unmet.get(n, "") for n, each in enumerate(self.points()) if each == params), ""
         )
+
+    def entries(self) -> Iterator[Declaration]:
+        """What asv is told of it: an entry for each metric."""
+        source = f"# plugin {self.plugin.name}\n# {self.description}"
+        for metric in self.metrics:
+            yield Declaration(
+                name=asv_name(self.benchmark, metric.name),
+                version=self.version,
+                param_names=list(self.grid),
+                params=[list(map(repr, values)) for values in self.grid.values()],
+                unit=ASV_UNITS.get(metric.unit, str(unit(metric.unit))),
+                type="track",
+                code=source.rstrip("# "),
+                plugin=self.plugin.name,
+                benchmark=self.benchmark,
+                metric=metric.name,
+                si_unit=metric.unit,
+                direction=metric.direction or "none",
+                timeout=self.timeout,
+            )
 
     def key(self, params: Params) -> str:
         """The key of a point, as `Record.point` has it."""

@@ -19,7 +19,7 @@ from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, natural_key, times
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.tables import as_text, spell_samples
-from hpml_plugins.store import CommitOrder, Standing
+from hpml_plugins.store import Index, of_node
 
 #: Machine, or "" where machines are compared; benchmark; point.
 _Key = tuple[str, str, str]
@@ -206,32 +206,18 @@ def describe_one_sided(a: Side, b: Side, records: Iterable[Record]) -> str:
 def _runs_by_point(
     records: Iterable[Record], order: Mapping[str, int], across: bool, variability: Variability
 ) -> dict[_Key, list[_Run]]:
-    """The measured Records of each point, the newest first.
-
-    Those of commits outside the line of the branch stand for nothing, see `store.CommitOrder`, and
-    those of other software stacks than the node's own stand for a point only where there are no
-    others.
-    """
-    lines = CommitOrder.of(order)
-    found: dict[_Key, list[Record]] = {}
+    """The measured Records of each point that count, the newest first; see `store.Index`."""
+    index = Index[_Key, Record](order)
     for record in records:
-        if record.status == "ok" and lines.standing(record.commit) is not Standing.OUTSIDE:
+        if record.status == "ok":
             machine = "" if across else record.machine
-            found.setdefault((machine, record.benchmark, record.point), []).append(record)
-    runs: dict[_Key, list[_Run]] = {}
-    for key, members in found.items():
-        own = [record for record in members if not record.of_stack] or members
-        made = [
-            _Run(
-                record,
-                (lines.standing(record.commit), lines.get(record.commit, -1), record.started),
-                variability.values(record),
-                code_of(record),
-            )
-            for record in own
-        ]
-        runs[key] = sorted(made, key=lambda run: run.age, reverse=True)
-    return runs
+            index.add((machine, record.benchmark, record.point), record)
+
+    def run(record: Record) -> _Run:
+        return _Run(record, index.rank(record), variability.values(record), code_of(record))
+
+    found = {key: of_node(index.on_line(key)) for key in index}
+    return {key: list(map(run, reversed(records))) for key, records in found.items() if records}
 
 
 def _changed_versions(

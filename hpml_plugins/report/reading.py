@@ -8,11 +8,10 @@ figures; downloads come from the files.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
 from hpml_plugins.model.work import Roof
 from hpml_plugins.store import (
     CommitOrder,
-    Line,
+    Index,
     Standing,
     decode_file,
     describe_by_date,
@@ -39,12 +38,12 @@ from hpml_plugins.store import (
     read_object_or_empty,
     record_files,
 )
-from hpml_plugins.store.asv_results import METRIC, direction_of, import_results, is_ours, unit_of
-from hpml_plugins.store.projection import asv_name
-from hpml_plugins.store.records import MAX_RECORDS
+from hpml_plugins.store.asv_results import METRIC, import_results
+from hpml_plugins.store.declarations import Declaration, read_declarations
+from hpml_plugins.store.records import MAX_RECORDS, collector_paused
 
-#: asv's declarations, as benchmarks.json has them: asv's name → entry.
-Declarations = Mapping[str, Mapping[str, Any]]
+#: asv's name → what benchmarks.json declares.
+Declarations = Mapping[str, Declaration]
 
 
 @dataclass(frozen=True, order=True)
@@ -118,7 +117,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     time, s.  readings: of each metric whose median is finite.  file, offsets: where the line of
     each round begins; no file for an imported result.  code: SHA-256 of the plugin's files, empty
     where it is not known.  environment: the Record's. duration: s, of all rounds.  commit: in full,
-    "" for none.  standing: of the commit, to the line of the branch that pages are about.
+    "" for none.
     """
 
     revision: int
@@ -133,21 +132,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     environment: str = ""
     duration: float = 0.0
     commit: str = ""
-    standing: Standing = Standing.OWN
 
     @property
     def of_stack(self) -> bool:
         """Whether it was measured with other packages than the node's own."""
         return self.environment.startswith(STACK)
-
-    @property
-    def rank(self) -> tuple[bool, Standing, int, bool, float]:
-        """Of several the highest counts.
-
-        With the node's own packages, of a commit of the branch's line before others, of the newest
-        commit, measured before skipped and failed, started last.
-        """
-        return not self.of_stack, self.standing, self.revision, self.status == "ok", self.started
 
 
 @dataclass
@@ -158,33 +147,22 @@ class TrackedBenchmark:
     others do not count. first_metric: asv's name of its first.  needs_gpu: true also where it is
     not known.  terms: see `Benchmark.terms`. points: label, as `format_point` spells it → parameter
     → Python's repr, as asv spells it; those declared, in asv's order, then others that Records
-    have.  declared: the labels of the former.  outcomes: (label, machine) → every Record, ascending
-    by rank, but for those outside the line of the first branch.  outside: likewise → those. lines:
-    (label, machine) → the one that counts of each published commit of that line, oldest first.
-    branches: the name of each further branch → its lines.
-    current: (label, machine) → the stored Record of the highest rank that was measured, whole.
+    have.  declared: the labels of the former.  index: what is stored of each place, (label,
+    machine).  current: place → the stored Record that stands for it, whole.
     """
 
     name: str
     plugin: str
     heading: str
     version: str
+    index: Index[tuple[str, str], Outcome]
     first_metric: str = ""
     description: str = ""
     needs_gpu: bool = True
     terms: Mapping[str, str] = field(default_factory=dict)
     points: dict[str, dict[str, str]] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
-    outcomes: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
-    outside: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
-    lines: dict[tuple[str, str], list[Outcome]] = field(default_factory=dict)
-    branches: dict[str, dict[tuple[str, str], list[Outcome]]] = field(default_factory=dict)
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
-
-    def stored(self, label: str, machine: str) -> list[Outcome]:
-        """Every Record of a point on a machine, also those outside the line of the first branch."""
-        place = label, machine
-        return [*self.outcomes.get(place, ()), *self.outside.get(place, ())]
 
     def explain(self, label: str) -> dict[str, str]:
         """The terms of a point: parameter or `parameter=value` → what it means."""
@@ -219,13 +197,10 @@ class TrackedMetric:
         """What counts of each published commit, oldest first, with the number; None where there is
         none.
 
-        branch: one of `benchmark.branches`; "" for the first.
+        branch: one of those that the history has; "" for the first.
         """
-        lines = self.benchmark.branches.get(branch, {}) if branch else self.benchmark.lines
-        return [
-            (outcome, outcome.readings.get(self.metric))
-            for outcome in lines.get((label, machine), ())
-        ]
+        line = self.benchmark.index.lines(branch).get((label, machine), ())
+        return [(outcome, outcome.readings.get(self.metric)) for outcome in line]
 
     def judged(
         self, label: str, machine: str, branch: str = ""
@@ -233,7 +208,8 @@ class TrackedMetric:
         """The line without what only dates place, where git has placed others: no verdict rests on
         a date alone."""
         line = self.line(label, machine, branch)
-        placed = [each for each in line if each[0].standing is not Standing.BY_DATE]
+        standing = self.benchmark.index.standing
+        placed = [each for each in line if standing(each[0], branch) is not Standing.BY_DATE]
         return placed or line
 
 
@@ -243,11 +219,10 @@ class History:
     since 1970.
 
     columns: asv's revision of a commit → its place in `commits`.  metrics: by asv's name.  last:
-    machine → its last Record.  roofs: machine → its measured roof.  benchmarks: by name.  branches:
-    those whose lines there are, the one that pages are about first; "" for commits of no
-    repository.  outside: commit → how many Records of it are on no line of that branch.  by_date:
-    likewise of commits that are placed by their date alone.  own: the revisions that are on its
-    line.
+    machine → its last Record.  roofs: machine → its measured roof.  benchmarks: by name.  order: of
+    all commits, with the lines of the branches, the one that pages are about first.  outside:
+    commit → how many Records of it are on no line of that branch.  by_date: likewise of commits
+    that are placed by their date alone.
     """
 
     machines: list[Machine] = field(default_factory=list)
@@ -258,10 +233,19 @@ class History:
     last: dict[str, Record] = field(default_factory=dict)
     roofs: dict[str, Roof] = field(default_factory=dict, repr=False)
     benchmarks: list[TrackedBenchmark] = field(default_factory=list, repr=False)
-    branches: Sequence[str] = ("",)
+    order: CommitOrder = field(default_factory=lambda: CommitOrder.of({}), repr=False)
     outside: Counter[str] = field(default_factory=Counter)
     by_date: Counter[str] = field(default_factory=Counter)
-    own: Container[int] = frozenset()
+
+    @property
+    def branches(self) -> list[str]:
+        """Those whose lines there are; "" for commits of no repository."""
+        return [line.branch for line in self.order.lines]
+
+    @functools.cached_property
+    def own(self) -> frozenset[int]:
+        """The revisions that are on the line of the first branch."""
+        return frozenset(self.order[each] for each in self.order.lines[0].own & self.order.keys())
 
     def outside_of(self, benchmarks: Container[str]) -> Counter[str]:
         """How many Records of these benchmarks are outside the line of the first branch: commit →
@@ -270,8 +254,8 @@ class History:
             outcome.commit
             for benchmark in self.benchmarks
             if benchmark.name in benchmarks
-            for outcomes in benchmark.outside.values()
-            for outcome in outcomes
+            for place in benchmark.index
+            for outcome in benchmark.index.outside(place)
             if outcome.status == "ok"
         )
 
@@ -282,8 +266,8 @@ class History:
         drawn = {
             outcome.commit
             for benchmark in self.benchmarks
-            for lines in benchmark.branches.values()
-            for line in lines.values()
+            for branch in self.branches[1:]
+            for line in benchmark.index.lines(branch).values()
             for outcome in line
         }
         nowhere = {commit: count for commit, count in self.outside.items() if commit not in drawn}
@@ -310,14 +294,14 @@ class History:
     @property
     def measured(self) -> list[TrackedMetric]:
         """The metrics of which a published commit has Records, in the order of pages."""
-        return [metric for metric in self.ordered if any(metric.benchmark.lines.values())]
+        return [metric for metric in self.ordered if any(metric.benchmark.index.lines().values())]
 
     @functools.cached_property
     def seen(self) -> dict[str, set[int]]:
         """Machine → the places of the commits of which it has Records."""
         found: dict[str, set[int]] = {}
         for benchmark in self.benchmarks:
-            for (_, machine), line in benchmark.lines.items():
+            for (_, machine), line in benchmark.index.lines().items():
                 found.setdefault(machine, set()).update(
                     self.columns[outcome.revision] for outcome in line
                 )
@@ -350,7 +334,9 @@ def stored_record(outcome: Outcome) -> Record:
     return record
 
 
-def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str, TrackedMetric]:
+def _tracked_metrics(
+    host: Host | None, declarations: Declarations, order: CommitOrder
+) -> dict[str, TrackedMetric]:
     """asv's name → metric: what the loaded plugins declare, and what else asv's benchmarks.json
     has.
 
@@ -359,52 +345,34 @@ def _tracked_metrics(host: Host | None, declarations: Declarations) -> dict[str,
     """
     loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
     declared = {each.name: each for each in (host.benchmarks() if host else ())}
-    entries: dict[str, Mapping[str, Any]] = {
-        asv_name(each.name, metric.name): {
-            "benchmark": each.name,
-            "metric": metric.name,
-            "plugin": each.plugin.name,
-            "version": each.version,
-            "si_unit": metric.unit,
-            "direction": metric.direction,
-            "param_names": list(each.grid),
-            "params": [[repr(value) for value in values] for values in each.grid.values()],
-        }
-        for each in declared.values()
-        for metric in each.metrics
-    }
+    entries = {entry.name: entry for each in declared.values() for entry in each.entries()}
     for name, entry in declarations.items():
-        if not (is_ours(entry) and entry.get("plugin") in loaded):
+        if not (entry.is_ours and entry.plugin in loaded):
             entries.setdefault(name, entry)
     found: dict[str, TrackedMetric] = {}
     benchmarks: dict[str, TrackedBenchmark] = {}
     for name, entry in entries.items():
-        ours = is_ours(entry)
-        title, metric_name = (
-            (str(entry["benchmark"]), str(entry["metric"])) if ours else (name, METRIC)
-        )
+        title = entry.benchmark if entry.is_ours else name
         if title not in benchmarks:
-            heading = title if ours else str(entry.get("pretty_name") or name)
-            plugin, version = str(entry.get("plugin") or ""), str(entry.get("version"))
-            names = list(map(str, entry.get("param_names") or []))
-            grid = [list(map(str, values)) for values in entry.get("params") or []]
-            known = declared.get(title) if ours else None
+            heading = title if entry.is_ours else entry.pretty_name or name
+            known = declared.get(title) if entry.is_ours else None
             more = (known.description, known.needs_gpu, known.terms) if known else ()
-            benchmarks[title] = TrackedBenchmark(title, plugin, heading, version, name, *more)
-            for values in itertools.product(*grid):
-                texts = dict(zip(names, values, strict=False))
-                benchmarks[title].points.setdefault(format_point_texts(texts), texts)
-            benchmarks[title].declared.update(benchmarks[title].points)
-        found[name] = TrackedMetric(
-            name, benchmarks[title], metric_name, unit_of(entry), direction_of(entry) or ""
-        )
+            points = {format_point_texts(texts): texts for texts in entry.points()}
+            benchmarks[title] = TrackedBenchmark(
+                title, entry.plugin, heading, entry.version, Index(order), name, *more
+            )
+            benchmarks[title].points.update(points)
+            benchmarks[title].declared.update(points)
+        metric = entry.metric if entry.is_ours else METRIC
+        direction = entry.better or ""
+        found[name] = TrackedMetric(name, benchmarks[title], metric, entry.symbol, direction)
     return found
 
 
 def read_history(
     results: Path,
     host: Host | None,
-    declarations: Declarations,
+    declarations: Mapping[str, Any],
     revisions: Mapping[str, int],
     dates: Mapping[str, float],
     on_damage: Callable[[str], None],
@@ -414,46 +382,45 @@ def read_history(
     revisions: the order of commits, see `store.commit_order`; of a plain mapping, commit → place,
     all commits are on one line. Records of no commit, or of one without a place, are the oldest and
     in no line of the history; those outside the line of the first branch are kept apart.
-    host, declarations: see `_tracked_metrics`; Records of other benchmarks and versions do not
-    count. Results of benchmarks that are not ours are imported.  dates: of the commits, ms since
-    1970.
+    host: the plugins; None for none.  declarations: benchmarks.json; see `_tracked_metrics` for
+    which of both counts. Records of other benchmarks and versions do not count. Results of
+    benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
     """
-    metrics = _tracked_metrics(host, declarations)
+    order = CommitOrder.of(revisions)
+    known = read_declarations(declarations)
+    metrics = _tracked_metrics(host, known, order)
     benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
     directions = {
         (metric.benchmark.name, metric.metric): metric.direction or None
         for metric in metrics.values()
     }
     last: dict[str, Record] = {}
-    order = CommitOrder.of(revisions)
     references = References()
-    for record, file, offsets in _stored(results, declarations, on_damage):
+    for record, file, offsets in _stored(results, known, on_damage):
         references.add(record)
-        standing = order.standing(record.commit)
-        outcome = _outcome(record, order.get(record.commit, -1), standing, file, offsets)
+        outcome = _outcome(record, order.get(record.commit, -1), file, offsets)
         if file and (record.machine not in last or record.started >= last[record.machine].started):
             last[record.machine] = record
         benchmark = benchmarks.get(record.benchmark)
         if benchmark and record.version == benchmark.version:
             _declare_directions(outcome, benchmark, directions)
             _add(benchmark, outcome, record)
-    for benchmark in benchmarks.values():
-        _draw_lines(benchmark, order)
     fill_in_spreads(_points(benchmarks.values()), references)
-    published = set(itertools.chain.from_iterable(map(_revisions, benchmarks.values())))
-    commits = sorted(
-        (revision, commit) for commit, revision in order.items() if revision in published
-    )
-    places = itertools.chain.from_iterable(
-        (*each.outcomes, *each.outside) for each in benchmarks.values()
-    )
-    names = dict.fromkeys(machine for _, machine in places)
-    current = [
-        (place, record)
-        for each in benchmarks.values()
-        for place, (_, record) in each.current.items()
-    ]
-    stored = _count_records(each.outcomes for each in benchmarks.values())
+    published = {
+        outcome.commit
+        for benchmark in benchmarks.values()
+        for branch in benchmark.index.branches
+        for outcomes in benchmark.index.lines(branch).values()
+        for outcome in outcomes
+    }
+    commits = sorted((order[commit], commit) for commit in published)
+    names = dict.fromkeys(machine for each in benchmarks.values() for _, machine in each.index)
+    current = [record for each in benchmarks.values() for _, record in each.current.values()]
+    on_line, outside = Counter[str](), Counter[str]()
+    for benchmark in benchmarks.values():
+        for place in benchmark.index:
+            on_line.update(each.commit for each in benchmark.index.on_line(place))
+            outside.update(each.commit for each in benchmark.index.outside(place))
     return History(
         _machines(results, {**names, **last}, last),
         [commit for _, commit in commits],
@@ -461,12 +428,11 @@ def read_history(
         {revision: column for column, (revision, _) in enumerate(commits)},
         metrics,
         last,
-        {name: Roof(record for place, record in current if place[1] == name) for name in names},
+        {name: Roof(each for each in current if each.machine == name) for name in names},
         [benchmarks[name] for name in sorted(benchmarks)],
-        [line.branch for line in order.lines],
-        _count_records(each.outside for each in benchmarks.values()),
-        Counter({commit: count for commit, count in stored.items() if commit in order.by_date}),
-        frozenset(order[commit] for commit in order.lines[0].own if commit in order),
+        order,
+        outside,
+        Counter({commit: count for commit, count in on_line.items() if commit in order.by_date}),
     )
 
 
@@ -476,78 +442,13 @@ def _add(benchmark: TrackedBenchmark, outcome: Outcome, record: Record) -> None:
     label = format_point(record.params)
     if label not in benchmark.points:
         benchmark.points[label] = {name: repr(value) for name, value in record.params.items()}
-    place = label, record.machine
-    if outcome.standing is Standing.OUTSIDE:
-        benchmark.outside.setdefault(place, []).append(outcome)
+    place, index = (label, record.machine), benchmark.index
+    index.add(place, outcome)
+    if not outcome.file or record.status != "ok" or index.standing(outcome) is Standing.OUTSIDE:
         return
-    benchmark.outcomes.setdefault(place, []).append(outcome)
     before = benchmark.current.get(place)
-    if (
-        outcome.file
-        and record.status == "ok"
-        and (before is None or outcome.rank >= before[0].rank)
-    ):
+    if before is None or index.rank(outcome) >= index.rank(before[0]):
         benchmark.current[place] = outcome, record
-
-
-def _draw_lines(benchmark: TrackedBenchmark, order: CommitOrder) -> None:
-    """Sort all that a benchmark gave, and choose what is on the line of each branch."""
-    for outcomes in (*benchmark.outcomes.values(), *benchmark.outside.values()):
-        outcomes.sort(key=lambda outcome: outcome.rank)
-    benchmark.lines = {place: _line(outcomes) for place, outcomes in benchmark.outcomes.items()}
-    benchmark.branches = {
-        line.branch: _branch_lines(benchmark, order, line) for line in order.lines[1:]
-    }
-
-
-def _count_records(places: Iterable[Mapping[tuple[str, str], list[Outcome]]]) -> Counter[str]:
-    """Commit → how many Records of it there are."""
-    return Counter(
-        outcome.commit for place in places for outcomes in place.values() for outcome in outcomes
-    )
-
-
-def _line(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """What counts of each published commit, oldest first.  outcomes: of one point on one machine,
-    by rank."""
-    ranked = list(outcomes)
-    own = [each for each in ranked if not each.of_stack] or ranked
-    of_commit = {outcome.revision: outcome for outcome in own if outcome.revision >= 0}
-    return [of_commit[revision] for revision in sorted(of_commit)]
-
-
-def _branch_lines(
-    benchmark: TrackedBenchmark, order: CommitOrder, line: Line
-) -> dict[tuple[str, str], list[Outcome]]:
-    """The lines of another branch than the first, of the points that were measured at a commit of
-    its own.
-
-    A line has what both branches went through too, so that there is something to compare with.
-    """
-    found: dict[tuple[str, str], list[Outcome]] = {}
-    for place, outside in benchmark.outside.items():
-        stored = [*benchmark.outcomes.get(place, ()), *outside]
-        own = [
-            msgspec.structs.replace(each, standing=order.standing(each.commit, line))
-            for each in stored
-        ]
-        own = sorted(
-            (each for each in own if each.standing > Standing.UNPLACED), key=lambda each: each.rank
-        )
-        if any(
-            each.standing is Standing.OWN
-            for each in own
-            if order.standing(each.commit) is Standing.OUTSIDE
-        ):
-            found[place] = _line(own)
-    return found
-
-
-def _revisions(benchmark: TrackedBenchmark) -> Iterator[int]:
-    """The places of the commits of all lines of a benchmark."""
-    for lines in (benchmark.lines, *benchmark.branches.values()):
-        for line in lines.values():
-            yield from (outcome.revision for outcome in line)
 
 
 def _declare_directions(
@@ -565,13 +466,11 @@ def _stored(
 ) -> Iterator[tuple[Record, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have
     no file."""
-    for path in record_files(results, on_damage):
-        for rounds in group_rounds(decode_file(path, decode, on_damage)):
-            yield (
-                combine([record for _, record in rounds]),
-                str(path),
-                tuple(offset for offset, _ in rounds),
-            )
+    with collector_paused():
+        for path in record_files(results, on_damage):
+            for rounds in group_rounds(decode_file(path, decode, on_damage)):
+                record = combine([record for _, record in rounds])
+                yield record, str(path), tuple(offset for offset, _ in rounds)
     for record in import_results(results, declarations):
         yield record, "", ()
 
@@ -582,17 +481,15 @@ def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[Place, lis
     How far a value moves is known from all of its runs, also from those outside the line.
     """
     for benchmark in benchmarks:
-        for place in dict.fromkeys((*benchmark.outcomes, *benchmark.outside)):
-            label = place[0]
-            outcomes = [*benchmark.outcomes.get(place, ()), *benchmark.outside.get(place, ())]
+        for place in benchmark.index:
+            label, _ = place
+            outcomes = benchmark.index.stored(place)
             for name in dict.fromkeys(name for outcome in outcomes for name in outcome.readings):
                 found = [outcome.readings[name] for outcome in outcomes if name in outcome.readings]
                 yield Place(benchmark.name, label, name), found
 
 
-def _outcome(
-    record: Record, revision: int, standing: Standing, file: str, offsets: tuple[int, ...]
-) -> Outcome:
+def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
     found = (
         {name: MeasuredValue.of(record, name) for name in record.metrics}
         if record.status == "ok"
@@ -603,7 +500,7 @@ def _outcome(
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
     code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
-    return Outcome(*first, code, stack, record.duration, sys.intern(record.commit), standing)
+    return Outcome(*first, code, stack, record.duration, sys.intern(record.commit))
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

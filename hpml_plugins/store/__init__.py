@@ -11,7 +11,7 @@ from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
     from hpml_plugins.model.record import decode
-    from hpml_plugins.store.declarations import DECLARATIONS
+    from hpml_plugins.store.declarations import DECLARATIONS, asv_name
     from hpml_plugins.store.files import (
         MAX_FILE,
         OnDamage,
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
         describe_by_date,
         describe_outside,
     )
+    from hpml_plugins.store.index import Index, current_records, of_node
     from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
     from hpml_plugins.store.merge import find_results, merge_results
-    from hpml_plugins.store.projection import asv_name, project, save_declarations
+    from hpml_plugins.store.projection import project, save_declarations
     from hpml_plugins.store.records import (
         MAX_RECORDS,
         append_record,
-        current_records,
         decode_file,
         misplaced,
         past_rounds,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "hpml_plugins.model.record": ("decode",),
-    ".declarations": ("DECLARATIONS",),
+    ".declarations": ("DECLARATIONS", "asv_name"),
     ".files": (
         "MAX_FILE",
         "OnDamage",
@@ -71,13 +71,13 @@ _NAMES = {
         "describe_by_date",
         "describe_outside",
     ),
+    ".index": ("Index", "current_records", "of_node"),
     ".locks": ("Lock", "Locked", "lock_declarations", "lock_machine"),
     ".merge": ("find_results", "merge_results"),
-    ".projection": ("project", "save_declarations", "asv_name"),
+    ".projection": ("project", "save_declarations"),
     ".records": (
         "MAX_RECORDS",
         "append_record",
-        "current_records",
         "decode_file",
         "misplaced",
         "past_rounds",

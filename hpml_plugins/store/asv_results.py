@@ -6,10 +6,9 @@ result files are written from Records and are never read back.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,13 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.benchmark import Direction, Value
 from hpml_plugins.model.record import MetricSamples, Record, Status
+from hpml_plugins.model.validation import LARGEST
+from hpml_plugins.store.declarations import Declaration, value_of
 from hpml_plugins.store.files import machine_folders, read_object
 
 #: The metric of an imported benchmark; asv's benchmarks have one number each.
 METRIC = "value"
-#: Our units → asv's. asv formats the first two by itself and leaves "unit" away; any other it shows
-#: as its text.
-ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
 _REASONS = {
     "ok": "",
     "failed": "no details recorded; check the asv run log",
@@ -72,41 +69,37 @@ def is_result_file(found: Any) -> bool:
     return True
 
 
-def is_ours(declaration: Mapping[str, Any]) -> bool:
-    """Whether an entry of benchmarks.json is a metric of one of our benchmarks, whose values are in
-    Records."""
-    return "benchmark" in declaration and "metric" in declaration
+def bounded_rows(found: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The rows of a result file, with NaN for numbers beyond LARGEST: over an infinity, or a sum
+    that is one, asv's search for steps does not end."""
+    columns = found["result_columns"]
+    at = columns.index("result") if "result" in columns else len(columns)
+    rows = dict(found["results"])
+    for name, row in rows.items():
+        values = (row[at] if len(row) > at else None) or []
+        if any(map(_is_beyond, values)):
+            kept = [math.nan if _is_beyond(value) else value for value in values]
+            rows[name] = [*row[:at], kept, *row[at + 1 :]]
+    return rows
 
 
-def unit_of(declaration: Mapping[str, Any]) -> str:
-    """The unit of an entry of benchmarks.json: ours, or asv's in our symbols."""
-    return str(declaration.get("si_unit") or symbol_of(str(declaration.get("unit") or "")))
+def _is_beyond(value: float | None) -> bool:
+    return value is not None and abs(value) > LARGEST
 
 
-def symbol_of(asv_unit: str) -> str:
-    """Our symbol of one of asv's units; the unit itself where we have none."""
-    ours = {theirs: symbol for symbol, theirs in ASV_UNITS.items()} | {"": "1"}
-    return ours.get(asv_unit, asv_unit.partition(" (")[0])
+def rows_without(rows: Mapping[str, Any], ours: Container[str]) -> dict[str, Any]:
+    """The rows but for those of these benchmarks of ours. rows: by asv's names of metrics."""
+    return {name: row for name, row in rows.items() if name.partition(".track_")[0] not in ours}
 
 
-def direction_of(declaration: Mapping[str, Any]) -> Direction | None:
-    """Which direction is better; None where neither is, and where a benchmark that is not ours does
-    not tell."""
-    if "direction" in declaration:
-        direction = declaration["direction"]
-        return direction if direction in ("lower", "higher") else None
-    is_cost = declaration.get("type") == "time" or declaration.get("unit") in ("seconds", "bytes")
-    return "lower" if is_cost else None
-
-
-def import_results(results: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -> Iterator[Record]:
+def import_results(results: Path, benchmarks: Mapping[str, Declaration]) -> Iterator[Record]:
     """A Record for each point in asv's result files of the benchmarks that are not ours.
 
-    benchmarks: asv's benchmarks.json. A file or a row that is not of asv's shape is passed over:
+    benchmarks: by asv's names. A file or a row that is not of asv's shape is passed over:
     asv names it when it reads the same folder. `MetricSamples.interval` is asv's own, of 99 %,
     where it gave one.
     """
-    foreign = {name: each for name, each in benchmarks.items() if not is_ours(each)}
+    foreign = {name: each for name, each in benchmarks.items() if not each.is_ours}
     if not foreign:
         return
     for machine in (
@@ -119,7 +112,7 @@ def import_results(results: Path, benchmarks: Mapping[str, Mapping[str, Any]]) -
                     yield from _records(file, foreign)
 
 
-def _records(file: ResultFile, foreign: Mapping[str, Mapping[str, Any]]) -> Iterator[Record]:
+def _records(file: ResultFile, foreign: Mapping[str, Declaration]) -> Iterator[Record]:
     for name in [name for name in foreign if file.results.get(name)]:
         # not of the shape that asv writes
         with suppress(TypeError, ValueError, IndexError, OverflowError, KeyError):
@@ -127,18 +120,17 @@ def _records(file: ResultFile, foreign: Mapping[str, Mapping[str, Any]]) -> Iter
 
 
 def _points(
-    name: str, declaration: Mapping[str, Any], row: Mapping[str, Any], file: ResultFile
+    name: str, declaration: Declaration, row: Mapping[str, Any], file: ResultFile
 ) -> Iterator[Record]:
     values = row["result"]
     grid = row.get("params") or []
-    names = [str(each) for each in declaration.get("param_names") or []]
+    names = declaration.param_names
     if values is None:  # the whole benchmark failed
-        grid = grid or declaration.get("params") or []
+        grid = grid or declaration.params
         values = [None] * math.prod(map(len, grid))
     if len(values) != math.prod(map(len, grid)) or len(names) != len(grid):
         return
     version = row.get("version")
-    unit, direction = unit_of(declaration), direction_of(declaration)
     lows, highs = (row.get(f"stats_ci_99_{end}") or [None] * len(values) for end in "ab")
     for point, value, low, high in zip(itertools.product(*grid), values, lows, highs, strict=True):
         status: Status = (
@@ -148,12 +140,18 @@ def _points(
         interval = (float(low), float(high)) if bounded else None
         samples = [float(value)] if status == "ok" else []
         measured = (
-            {METRIC: MetricSamples(unit, direction, samples, interval=interval)} if samples else {}
+            {
+                METRIC: MetricSamples(
+                    declaration.symbol, declaration.better, samples, interval=interval
+                )
+            }
+            if samples
+            else {}
         )
         yield Record(
             benchmark=name,
             plugin="",
-            version=str(declaration.get("version") if version is None else version),
+            version=declaration.version if version is None else str(version),
             params={key: value_of(str(text)) for key, text in zip(names, point, strict=True)},
             status=status,
             reason=_REASONS[status],
@@ -170,13 +168,3 @@ def _is_measurement(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and abs(value) < _LARGEST
-
-
-def value_of(text: str) -> Value:
-    """The value of a parameter that asv spells as Python's repr; what is no plain value stays
-    text."""
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
-    return value if isinstance(value, str | int | float | bool) and repr(value) == text else text

@@ -3,14 +3,16 @@ read."""
 
 from __future__ import annotations
 
+import ast
+import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from hpml_plugins.store.asv_results import value_of
+from hpml_plugins.model.benchmark import Direction, Value
 
 #: Points of one benchmark at most: a grid of a few lines can unfold to any number.
 MAX_POINTS = 10**6
@@ -23,11 +25,20 @@ FORMAT = "version"
 DECLARATIONS = "benchmarks.json"
 
 
-class Declaration(msgspec.Struct, frozen=True):
-    """What is read of an entry of benchmarks.json. params: the values of each parameter, as
-    Python's repr.
+#: Our units → asv's. asv formats the first two by itself and leaves "unit" away; any other it shows
+#: as its text.
+ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
+_SYMBOLS = {theirs: symbol for symbol, theirs in ASV_UNITS.items()} | {"": "1"}
+_DIRECTIONS: Mapping[str, Direction] = {"lower": "lower", "higher": "higher"}
 
-    plugin, benchmark, metric, si_unit: empty where the benchmark is not ours.
+
+class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of benchmarks.json: a metric of a benchmark of ours, or a benchmark of a plain asv
+    project.
+
+    params: the values of each parameter, as Python's repr.  plugin, benchmark, metric, si_unit:
+    empty where the benchmark is not ours.  direction: "none" where neither is better; empty where
+    it is not told.  timeout: s.
     """
 
     version: str
@@ -42,19 +53,55 @@ class Declaration(msgspec.Struct, frozen=True):
     benchmark: str = ""
     metric: str = ""
     si_unit: str = ""
+    direction: str = ""
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.param_names) != len(self.params):
             raise ValueError("not as many names of parameters as grids")
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its values are in Records."""
+        return bool(self.benchmark and self.metric)
+
+    @property
+    def symbol(self) -> str:
+        """The symbol of its unit; asv's where we have none."""
+        return self.si_unit or _SYMBOLS.get(self.unit, self.unit.partition(" (")[0])
+
+    @property
+    def better(self) -> Direction | None:
+        """Which direction is better; None where neither is, and where a benchmark that is not ours
+        does not tell."""
+        if self.direction:
+            return _DIRECTIONS.get(self.direction)
+        is_cost = self.type == "time" or self.unit in ("seconds", "bytes")
+        return "lower" if is_cost else None
+
+    def points(self) -> Iterator[dict[str, str]]:
+        """Parameter → spelling of its value, of every point, in asv's order."""
+        for values in itertools.product(*self.params):
+            yield dict(zip(self.param_names, values, strict=True))
+
+
+def asv_name(benchmark: str, metric: str) -> str:
+    """asv's name of a metric of a benchmark."""
+    return f"{benchmark}.track_{metric}"
+
+
+def read_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:
+    """What of a benchmarks.json is a declaration."""
+    read = {name: _declaration(entry) for name, entry in found.items()}
+    return {name: declaration for name, declaration in read.items() if declaration}
 
 
 def valid_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:
     """What asv can read of a benchmarks.json: it ends at the first entry that is no declaration."""
     return {
         name: declaration
-        for name, entry in found.items()
-        if (declaration := _declaration(entry))
-        and declaration.name == name
+        for name, declaration in read_declarations(found).items()
+        if declaration.name == name
         and math.prod(map(len, declaration.params)) <= MAX_POINTS
         and len(name.encode()) <= MAX_NAME
     }
@@ -161,3 +208,13 @@ def _spell(entry: Any) -> str:
     return (
         f"version {declaration.version} ({', '.join(declaration.param_names) or 'no parameters'})"
     )
+
+
+def value_of(text: str) -> Value:
+    """The value of a parameter that asv spells as Python's repr; what is no plain value stays
+    text."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+    return value if isinstance(value, str | int | float | bool) and repr(value) == text else text

@@ -153,6 +153,12 @@ def remove_partial_files(folder: Path, name: str = "*") -> None:
         left.unlink(missing_ok=True)
 
 
+def spell_json(data: Any, *, compact: bool = False) -> bytes:
+    """JSON as asv writes it: its results compact, all other files sorted and indented."""
+    text = json.dumps(data) if compact else json.dumps(data, indent=4, sort_keys=True)
+    return text.encode()
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in that file, with the NaN and infinities that asv writes.
 

@@ -103,6 +103,12 @@ class CommitOrder(Mapping[str, int]):
         """The branch that tables and pages are about."""
         return self.lines[0].branch
 
+    def line(self, branch: str = "") -> Line:
+        """The line of a branch; "": the first. Raises StopIteration for a branch without one."""
+        if not branch:
+            return self.lines[0]
+        return next(line for line in self.lines if line.branch == branch)
+
     def standing(self, commit: str, line: Line | None = None) -> Standing:
         """How a commit stands to a line, by default the first."""
         if commit in (line or self.lines[0]).own:

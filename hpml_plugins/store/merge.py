@@ -20,9 +20,9 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model.formatting import counted, format_point
 from hpml_plugins.model.record import Record, decode
 from hpml_plugins.model.rounds import RunKey, are_disputed, join_rounds, run_key
-from hpml_plugins.store.asv_results import is_result_file
+from hpml_plugins.store.asv_results import is_result_file, rows_without
 from hpml_plugins.store.declarations import DECLARATIONS, join_entries
-from hpml_plugins.store.files import atomic_write, open_result, path_in, read_object
+from hpml_plugins.store.files import atomic_write, open_result, path_in, read_object, spell_json
 from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
 from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
 from hpml_plugins.store.records import MAX_LINE, MAX_RECORDS, RECORDS, decode_file, misplaced
@@ -178,10 +178,7 @@ class Merge:
             self.files.append(target)
             if not self.dry_run:
                 compact = target.name not in (DECLARATIONS, MACHINE)  # as asv writes them
-                text = (
-                    json.dumps(joined) if compact else json.dumps(joined, indent=4, sort_keys=True)
-                )
-                atomic_write(target, text.encode())
+                atomic_write(target, spell_json(joined, compact=compact))
 
     def _read_target(self, target: Path, read: Callable[[Path], dict[Any, Any]]) -> dict[Any, Any]:
         """The file to unite with. What cannot be read is put aside: a link is not written
@@ -318,9 +315,8 @@ def join_results(
                 f"{key} is {theirs[key]!r}, but {ours[key]!r} in the file to join it with"
             )
     rows = dict(ours.get("results", {}))
-    for name, row in theirs["results"].items():
-        if name.partition(".track_")[0] not in measured:
-            rows[name] = max(rows.get(name, row), row, key=_started)
+    for name, row in rows_without(theirs["results"], measured).items():
+        rows[name] = max(rows.get(name, row), row, key=_started)
     head = max(
         (each for each in (ours, theirs) if each),
         key=lambda each: json.dumps({**each, "results": {}}),

@@ -18,22 +18,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hpml_plugins.errors import HpmlError, Unwritable, describe
-from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
-from hpml_plugins.store.asv_results import ASV_UNITS, is_result_file
+from hpml_plugins.store.asv_results import is_result_file, rows_without
 from hpml_plugins.store.declarations import (
     DECLARATIONS,
     MAX_POINTS,
     Declaration,
+    asv_name,
     keep_declared,
     sorted_values,
     valid_declarations,
 )
 from hpml_plugins.store.declarations import FORMAT as VERSION
-from hpml_plugins.store.files import OnDamage, atomic_write, path_in, read_object_or_empty
+from hpml_plugins.store.files import (
+    OnDamage,
+    atomic_write,
+    path_in,
+    read_object_or_empty,
+    spell_json,
+)
 from hpml_plugins.store.history import ask_git
+from hpml_plugins.store.index import Index
 from hpml_plugins.store.locks import lock_declarations
 from hpml_plugins.store.records import RECORDS, read_file, record_files
 from hpml_plugins.terminal import warn
@@ -65,11 +74,6 @@ _FAULTS = (HpmlError, ValueError, TypeError, LookupError, ArithmeticError)
 
 #: asv's name of a metric's benchmark → its row of a result file.
 Rows = dict[str, list[Any]]
-
-
-def asv_name(benchmark: str, metric: str) -> str:
-    """asv's name of a metric of a benchmark."""
-    return f"{benchmark}.track_{metric}"
 
 
 def project(
@@ -176,11 +180,7 @@ def _write(
     kept = before if is_result_file(before) else {}
     rows = project_rows(records, declared, lambda line: on_damage(f"{target}: {line}"))
     ours = {record.benchmark for record in records}
-    theirs = {
-        name: row
-        for name, row in (kept.get("results") or {}).items()
-        if name.partition(".track_")[0] not in ours
-    }
+    theirs = rows_without(kept.get("results") or {}, ours)
     content = {
         **_head(target, records, kept),
         "result_columns": list(COLUMNS),
@@ -201,8 +201,8 @@ def project_rows(
 ) -> Rows:
     """asv's rows for the Records of one machine, commit and environment.
 
-    Of several Records of a point the measured one that was started last counts; a point without any
-    is failed (None) or skipped (NaN). asv's columns of spread (`ci_99` and the quartiles, which it
+    Of several Records of a point one counts, see `Index`; a point without a measured one is failed
+    (None) or skipped (NaN). asv's columns of spread (`ci_99` and the quartiles, which it
     prints behind ±) hold our interval, `MetricSamples.estimate`, so that all pages and commands
     show the same one.
     """
@@ -259,7 +259,11 @@ def _points_of_one_version(records: Sequence[Record], declared: Declaration | No
         ordered[-1].version
     ]
     version = declared.version if declared and declared.version in versions else versions[-1]
-    return list({record.point: record for record in ordered if record.version == version}.values())
+    index = Index[str, Record]({})
+    for record in ordered:
+        if record.version == version:
+            index.add(record.point, record)
+    return list(filter(None, map(index.newest, index)))
 
 
 def _points_of_one_grid(records: Sequence[Record], declared: Declaration | None) -> list[Record]:
@@ -367,28 +371,14 @@ def measured_here(machine: Path, named: str) -> set[str]:
     }
 
 
-def save_declarations(results: Path, plugin: str, benchmark: Benchmark) -> None:
-    """Declare a benchmark that no registry has in benchmarks.json, in asv's form; what is declared
-    there stays."""
-    entries = {
-        asv_name(benchmark.name, metric.name): {
-            "name": asv_name(benchmark.name, metric.name),
-            "benchmark": benchmark.name,
-            "metric": metric.name,
-            "plugin": plugin,
-            "version": benchmark.version,
-            "direction": metric.direction or "none",
-            "si_unit": metric.unit,
-            "unit": ASV_UNITS.get(metric.unit, metric.unit),
-            "param_names": list(benchmark.grid),
-            "params": [[repr(value) for value in values] for values in benchmark.grid.values()],
-            "code": f"# {benchmark.description}",
-            "type": "track",
-            "timeout": benchmark.timeout,
-        }
-        for metric in benchmark.metrics
-    }
+def save_declarations(results: Path, declarations: Iterable[Declaration]) -> None:
+    """Declare in benchmarks.json what no registry has; what is declared there stays."""
+    add_entries(results, {each.name: msgspec.to_builtins(each) for each in declarations})
+
+
+def add_entries(results: Path, entries: Mapping[str, Any]) -> None:
+    """The same of entries as benchmarks.json has them, of every origin."""
     path = results / DECLARATIONS
     with lock_declarations(results):
-        joined = keep_declared({**entries, VERSION: FORMAT}, read_object_or_empty(path))
-        atomic_write(path, json.dumps(joined, indent=4, sort_keys=True).encode())
+        joined = keep_declared({VERSION: FORMAT, **entries}, read_object_or_empty(path))
+        atomic_write(path, spell_json(joined))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -25,21 +25,26 @@ from hpml_plugins.measure import (
     unmeasured,
 )
 from hpml_plugins.measure.bench import Progress
-from hpml_plugins.model.benchmark import Benchmark, Metric, Params
+from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import use_sources
 from hpml_plugins.model.record import Record, encode, shorten
 from hpml_plugins.model.reference import REFERENCE
 from hpml_plugins.model.rounds import combine
-from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, atomic_write, read_file, record_file
 from hpml_plugins.suite.declaration import PACKAGE_VARIABLE, Suite, load_suite
+
+if TYPE_CHECKING:
+    from hpml_plugins.store.declarations import Declaration
 
 #: What asv waits beyond a benchmark's own timeout, s: ours must end the point first, to say why.
 GRACE = 30.0
 #: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then
 #: ends.
 UNWRITABLE = "unwritable"
+
+#: Attributes of a function that asv copies into its entry of benchmarks.json.
+_TOLD = ("unit", "version", "plugin", "benchmark", "metric", "si_unit")
 
 TrackFunction = Callable[..., Any]
 #: `hpml run` measures all points from one process; each of asv's measures one.
@@ -53,14 +58,14 @@ def track_functions(root: Path) -> dict[str, TrackFunction]:
     if sys.argv[1:2] == ["run_server"]:
         import_before_fork(module for declared in suite.benchmarks for module in declared.modules)
     functions = [
-        _function(suite, declared, metric)
+        _function(suite, declared, entry)
         for declared in suite.benchmarks
-        for metric in declared.metrics
+        for entry in declared.entries()
     ]
     return {f"track_{number}": function for number, function in enumerate(functions)}
 
 
-def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction:
+def _function(suite: Suite, declared: Declared, entry: Declaration) -> TrackFunction:
     def track(*values: Any) -> Any:
         end_with_parent()  # of asv's fork server, which forked this process
         params = dict(zip(declared.grid, values, strict=True))
@@ -68,26 +73,18 @@ def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction
             record = record_of(suite, declared, params)
         except Unwritable as error:
             _fail(str(error))
-        return to_asv(record, metric.name)
+        return to_asv(record, entry.metric)
 
-    from hpml_plugins.store.asv_results import ASV_UNITS  # of asv's runs alone
-
-    name = f"{declared.benchmark}.track_{metric.name}"
+    told = {name: getattr(entry, name) for name in _TOLD}
     attributes = {
-        "__name__": f"track_{metric.name}",
-        "benchmark_name": name,
-        "unit": ASV_UNITS.get(metric.unit, str(unit(metric.unit))),
-        "version": declared.version,
+        **told,
+        "__name__": f"track_{entry.metric}",
+        "benchmark_name": entry.name,
         "timeout": declared.timeout + GRACE,
         # asv shows this as the benchmark's code, and would otherwise read the source of the
         # generated function
-        "pretty_source": f"# plugin {declared.plugin.name}\n# {declared.description}".rstrip("# "),
-        "plugin": declared.plugin.name,
-        "benchmark": declared.benchmark,
-        "metric": metric.name,
-        # asv leaves out what is None
-        "direction": "none" if name in suite.unranked else metric.direction,
-        "si_unit": metric.unit,
+        "pretty_source": entry.code,
+        "direction": "none" if entry.name in suite.unranked else entry.direction,
     }
     if declared.grid:
         attributes["params"] = list(declared.grid.values())

@@ -167,13 +167,13 @@ def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one
 
 
 def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> None:
-    outcomes = history.metrics["toy.track_time"].benchmark.outcomes
-    assert {label: found[-1].status for (label, _), found in outcomes.items()} == {
+    index = history.metrics["toy.track_time"].benchmark.index
+    assert {place[0]: index.on_line(place)[-1].status for place in index} == {
         "size=10": "ok",
         "size=20": "skipped",
         "size=30": "ok",
     }
-    assert outcomes["size=20", "m"][-1].reason == "no GPU free"
+    assert index.on_line(("size=20", "m"))[-1].reason == "no GPU free"
 
 
 def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
@@ -205,7 +205,9 @@ def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(
     }
     assert again.current() == chosen(tmp_path)
     (retracted,) = [
-        each for each in again.benchmarks[0].outcomes["size=10", "m"] if each.status == "retracted"
+        each
+        for each in again.benchmarks[0].index.on_line(("size=10", "m"))
+        if each.status == "retracted"
     ]
     assert (retracted.reason, retracted.warnings) == ("the timer fell back", ())
     assert [decode(line).status for line in stored_lines([retracted])] == ["ok", "retracted"]

@@ -9,9 +9,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from asv import util
 
 from hpml_plugins.asv import patches
-from hpml_plugins.asv.run import Prepared, Task, measure_commit
+from hpml_plugins.asv.driver import measure_commit
+from hpml_plugins.asv.run import Prepared, Task
 from hpml_plugins.host import Declared, Host, Offers
 from hpml_plugins.model import Metric
 from hpml_plugins.model.node import Node
@@ -98,10 +100,13 @@ def test_a_run_that_lost_its_lock_stores_nothing_more(
     prepared = Prepared(tmp_path, host, suite, RunReport(), [Task({}, 0, toy, {})], lock=lock)
     monkeypatch.setattr(patches, "_prepared", [prepared])
     (tmp_path / "m" / ".lock").unlink()
+    (tmp_path / "m" / "machine.json").write_text("{}")
+    result = tmp_path / "m" / "01234567-env.json"
     with pytest.raises(Locked):
-        patches.save_results(lambda *_: pytest.fail("asv wrote its results"), None, str(tmp_path))
+        patches.write_json(util.write_json, str(result), {"results": {}}, 2, compact=True)
+    assert not result.exists()
     with pytest.raises(Locked):
-        measure_commit(prepared, lambda *_: pytest.fail("a point was measured"), None)
+        measure_commit(prepared, lambda _: pytest.fail("a point was measured"))
     lock.release()
 
 

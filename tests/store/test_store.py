@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import math
 import multiprocessing
 import os
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.record import MetricSamples, Record, Series, decode, encode
-from hpml_plugins.store import append_record, read_file, record_file
+from hpml_plugins.store import append_record, read_file, read_records, record_file
+from hpml_plugins.store.records import collector_paused
 
 
 def record(number: int = 0) -> Record:
@@ -154,3 +157,18 @@ def test_a_line_nested_so_deep_that_nothing_reads_it_is_stepped_over(tmp_path: P
     damage: list[str] = []
     assert [found.params["size"] for found in read_file(path, damage.append)] == [1, 2]
     assert "(nested too deep)" in damage[0]
+
+
+def test_reading_everything_pauses_the_collector_and_leaves_it_as_it_was(tmp_path: Path) -> None:
+    with collector_paused():
+        assert not gc.isenabled()
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    append_record(tmp_path / "m" / "records" / "uncommitted.jsonl", replace(record(), machine="m"))
+    reading = iter(read_records(tmp_path))
+    assert next(reading).machine == "m"
+    assert not gc.isenabled()
+    del reading  # half read
+    assert gc.isenabled()

@@ -177,13 +177,10 @@ class Quotable:
         """The point that the options name, and its current Record, or the last one of a commit."""
         found: dict[str, Outcome] = {}
         benchmark = metric.benchmark
-        for label, name in dict.fromkeys((*benchmark.outcomes, *benchmark.outside)):
+        index = benchmark.index
+        for label, name in index:
             # What is quoted by its commit need not be on the line.
-            outcomes = (
-                benchmark.stored(label, name)
-                if commit
-                else benchmark.outcomes.get((label, name), ())
-            )
+            outcomes = (index.stored if commit else index.on_line)((label, name))
             texts = {key: unquoted(text) for key, text in metric.benchmark.points[label].items()}
             if name != machine or any(texts.get(key) != value for key, value in params.items()):
                 continue

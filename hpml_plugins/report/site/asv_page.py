@@ -193,7 +193,7 @@ def name_machines(history: History, declarations: Mapping[str, dict[str, Any]]) 
     for metric in history.measured:
         measured = {
             machine
-            for (_, machine), line in metric.benchmark.lines.items()
+            for (_, machine), line in metric.benchmark.index.lines().items()
             if any(metric.metric in outcome.readings for outcome in line)
         }
         declarations.get(metric.name, {})[MACHINES] = sorted(measured)

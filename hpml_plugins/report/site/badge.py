@@ -43,7 +43,7 @@ def write_summary(
     """
     pairs, newest, once, failed = [], 0, 0, 0
     for metric in history.measured:
-        for line in (metric.judged(*place) for place in metric.benchmark.lines):
+        for line in (metric.judged(*place) for place in metric.benchmark.index.lines()):
             values = [outcome.readings for outcome, value in line if value]
             pairs += [(values[-2], values[-1], metric.metric)] if len(values) > 1 else []
             newest += bool(line and line[-1][1])
@@ -57,7 +57,7 @@ def write_summary(
         "commit": history.commits[-1] if history.commits else "",
         "date": day(history.dates[-1]) if history.dates else "",
         "machines": [machine.name for machine in history.machines],
-        "benchmarks": sum(any(each.lines.values()) for each in history.benchmarks),
+        "benchmarks": sum(any(each.index.lines().values()) for each in history.benchmarks),
         "values": newest,
         "verdicts": verdicts,
         "measured_once": once,

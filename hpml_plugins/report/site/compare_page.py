@@ -97,9 +97,9 @@ def write_compare_page(
     of_pair = verdicts[pair[0]][pair[1]] if pair else {}
     shown = numbers[:2] if pair is None else list(pair)
     records = sum(
-        len(outcomes)
+        len(benchmark.index.stored(place))
         for benchmark in history.benchmarks
-        for outcomes in (*benchmark.outcomes.values(), *benchmark.outside.values())
+        for place in benchmark.index
     )
     found = [
         answers.which_gpu(rows, names, pair, of_pair),
@@ -196,9 +196,9 @@ def _cards(machines: Sequence[str], history: History) -> set[str]:
     seen = {
         next(iter(outcome.readings.values())).card
         for benchmark in history.benchmarks
-        for (_, machine), outcomes in benchmark.outcomes.items()
+        for point, machine in benchmark.index
         if machine in machines
-        for outcome in outcomes
+        for outcome in benchmark.index.on_line((point, machine))
         if outcome.readings
     }
     return {

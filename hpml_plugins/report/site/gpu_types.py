@@ -22,12 +22,12 @@ from hpml_plugins.analysis.measured import Values
 from hpml_plugins.analysis.sides import choose_sides, side_values
 from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, compare_values
 from hpml_plugins.model import formatting
-from hpml_plugins.model.record import STACK
 from hpml_plugins.published import SPELLINGS, find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
 from hpml_plugins.report.shares import describe_shares, measured_power
 from hpml_plugins.report.site.page import day, write_data, write_page
+from hpml_plugins.store import of_node
 
 #: Parameters that say in which precision a point computes.
 PRECISION_NAMES = ("dtype", "precision", "bits")
@@ -330,22 +330,21 @@ def _runs_of(
 ) -> tuple[MeasuredRun, ...]:
     """All measured Records of the line of a point on a column; those of other software stacks than
     the node's own only where there are no others."""
-    key = metric.benchmark.name, label, number
+    key, index = (metric.benchmark.name, label, number), metric.benchmark.index
     if key not in known:
         found = [
             outcome
             for name in column.machines
-            for outcome in metric.benchmark.outcomes.get((label, name), ())
+            for outcome in index.on_line((label, name))
             if outcome.readings and outcome.revision >= 0
         ]
-        own = [outcome for outcome in found if not outcome.environment.startswith(STACK)] or found
         known[key] = tuple(
             MeasuredRun(
                 next(iter(each.readings.values())).code,
-                (each.standing, each.revision, each.started),
+                index.rank(each),
                 each.readings,
             )
-            for each in own
+            for each in of_node(found)
         )
     return known[key]
 
@@ -366,9 +365,8 @@ def _cell(
         ][:1]
     if not results:
         return Cell("skipped", "–") if any(lines.values()) else Cell()
-    outcome, newest, machine = max(
-        results, key=lambda each: (each[0].standing, each[0].revision, each[0].started)
-    )
+    rank = metric.benchmark.index.rank
+    outcome, newest, machine = max(results, key=lambda each: rank(each[0]))
     at = history.columns[outcome.revision]
     # the column's head says so
     told = history.commits[at] == column.newest and len(column.machines) == 1

@@ -115,14 +115,14 @@ def _point(
     benchmark = metric.benchmark
     lines = [
         each
-        for branch in ("", *benchmark.branches)
+        for branch in benchmark.index.branches
         for each in _lines(history, metric, label, branch, changes)
     ]
     retracted = list(_retracted(history, metric, label))
     outcomes = [
         each
         for machine in history.machines
-        for each in benchmark.outcomes.get((label, machine.name), ())
+        for each in benchmark.index.on_line((label, machine.name))
     ]
     elsewhere = sum(each.revision < 0 and metric.metric in each.readings for each in outcomes)
     outside = _outside(history, metric, label)
@@ -180,14 +180,14 @@ def _outside(history: History, metric: TrackedMetric, label: str) -> str:
     """Which numbers of a point are on no line that is drawn, in words; "" for none."""
     drawn = {
         outcome.commit
-        for branch in metric.benchmark.branches
+        for branch in history.branches[1:]
         for machine in history.machines
         for outcome, _ in metric.line(label, machine.name, branch)
     }
     found = Counter(
         outcome.commit
         for machine in history.machines
-        for outcome in metric.benchmark.outside.get((label, machine.name), ())
+        for outcome in metric.benchmark.index.outside((label, machine.name))
         if metric.metric in outcome.readings and outcome.commit not in drawn
     )
     return describe_outside(found, " or ".join(history.branches))
@@ -280,7 +280,7 @@ def _stacks(history: History, metric: TrackedMetric, label: str) -> dict[str, An
     found: dict[int, dict[str, MeasuredValue]] = {}
     for number, machine in enumerate(history.machines):
         # ascending by rank
-        for outcome in metric.benchmark.outcomes.get((label, machine.name), ()):
+        for outcome in metric.benchmark.index.on_line((label, machine.name)):
             if outcome.environment and (reading := outcome.readings.get(metric.metric)):
                 found.setdefault(number, {})[outcome.environment] = reading
     environments = sorted(
@@ -336,7 +336,7 @@ def _other_cards(
     counting = {
         outcome.revision: each.card for outcome, each in metric.line(label, machine, branch) if each
     }
-    for outcome in metric.benchmark.stored(label, machine):
+    for outcome in metric.benchmark.index.stored((label, machine)):
         found = outcome.readings.get(metric.metric)
         if found and found.card != counting.get(outcome.revision, found.card):
             yield history.columns[outcome.revision], _rounded(found.value), spell_card(found.card)
@@ -356,7 +356,7 @@ def _retracted(
     """The retracted Records of a point: the machine's number, the commit's place (None: not
     published), the reason."""
     for number, machine in enumerate(history.machines):
-        for outcome in metric.benchmark.stored(label, machine.name):
+        for outcome in metric.benchmark.index.stored((label, machine.name)):
             if outcome.status == "retracted":
                 yield number, history.columns.get(outcome.revision), outcome.reason
 

@@ -34,7 +34,7 @@ def write_records(history: History, html_dir: Path) -> Addresses:
             stored = [
                 (number, each)
                 for number, machine in enumerate(history.machines)
-                for each in benchmark.stored(label, machine.name)
+                for each in benchmark.index.stored((label, machine.name))
                 if each.file and each.status != "skipped"
             ]
             if stored:

@@ -197,7 +197,7 @@ def _runs(
     started = []
     for benchmark in history.benchmarks:
         for label in benchmark.points:
-            for outcome in benchmark.outcomes.get((label, machine.name), ()):
+            for outcome in benchmark.index.on_line((label, machine.name)):
                 if outcome.status != "skipped" and outcome.file:
                     link = history_link(benchmark.first_metric, label)
                     started.append(
@@ -222,11 +222,10 @@ def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
     counts: Counter[str] = Counter()
     reasons: Reasons = {}
     for label in benchmark.points:
-        outcomes = benchmark.outcomes.get((label, machine))
-        if not outcomes:
+        newest = benchmark.index.newest((label, machine))
+        if newest is None:
             counts["missing"] += 1
             continue
-        newest = ([each for each in outcomes if each.status != "retracted"] or outcomes)[-1]
         counts["missing" if newest.status == "retracted" else newest.status] += 1
         found = [("warning", warning) for warning in dict.fromkeys(newest.warnings)]
         if newest.status != "ok":
@@ -311,7 +310,7 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
     last = len(history.commits) - 1
     measured: dict[str, list[tuple[TrackedBenchmark, str, list[int]]]] = {}
     for benchmark in history.benchmarks:
-        for (label, machine), line in benchmark.lines.items():
+        for (label, machine), line in benchmark.index.lines().items():
             columns = [
                 history.columns[outcome.revision] for outcome in line if outcome.status == "ok"
             ]

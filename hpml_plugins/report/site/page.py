@@ -22,8 +22,7 @@ from hpml_plugins.model.validation import hide_homes
 from hpml_plugins.report.reading import TrackedBenchmark
 from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.tables import formatted, numeric
-from hpml_plugins.store.asv_results import value_of
-from hpml_plugins.store.projection import asv_name
+from hpml_plugins.store.declarations import asv_name, value_of
 from hpml_plugins.terminal import unturned
 
 #: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is

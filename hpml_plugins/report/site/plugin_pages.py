@@ -137,7 +137,7 @@ def find_code_changes(history: History) -> list[str]:
     newest = max(history.columns, default=-1)
     found: dict[str, dict[str, str]] = {}
     for benchmark in history.benchmarks:
-        for line in benchmark.lines.values():
+        for line in benchmark.index.lines().values():
             measured = [each for each in line if each.code and each.status == "ok"]
             if (
                 len(measured) > 1

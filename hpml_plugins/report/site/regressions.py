@@ -508,9 +508,9 @@ def find_suspected(
 
 def places_of(metric: TrackedMetric) -> Iterator[tuple[str, str, str]]:
     """Point, machine and branch of each line of a metric; the branch "" for the first."""
-    benchmark = metric.benchmark
-    for branch, lines in (("", benchmark.lines), *benchmark.branches.items()):
-        for label, machine in lines:
+    index = metric.benchmark.index
+    for branch in index.branches:
+        for label, machine in index.lines(branch):
             yield label, machine, branch
 
 
@@ -731,7 +731,7 @@ def _by_date(history: History) -> Counter[str]:
     """Machine → the values that no series is judged by because only their dates place them."""
     found: Counter[str] = Counter()
     for metric in history.measured:
-        for label, machine in metric.benchmark.lines:
+        for label, machine in metric.benchmark.index.lines():
             line, judged = metric.line(label, machine), metric.judged(label, machine)
             found[machine] += sum(bool(each) for _, each in line) - sum(
                 bool(each) for _, each in judged

@@ -45,7 +45,7 @@ def index(entries: Iterable[SearchEntry], history: History) -> dict[str, Any]:
     listed: list[tuple[str, str, str, int]] = []
     for metric in sorted(history.measured, key=lambda metric: metric.name):
         benchmark = metric.benchmark
-        known = {label for (label, _), line in benchmark.lines.items() if line}
+        known = {label for (label, _), line in benchmark.index.lines().items() if line}
         labels = tuple(label for label in benchmark.points if label and label in known)
         listed.append(
             (metric.name, metric.title, benchmark.plugin, points.setdefault(labels, len(points)))

@@ -29,7 +29,7 @@ from hpml_plugins.report.site.gpu_types import (
     MeasuredRun,
     Row,
 )
-from hpml_plugins.store.projection import asv_name
+from hpml_plugins.store.declarations import asv_name
 
 Regime = Literal["settled", "boost"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.asv import Prepared, Task, narrow, take_record, tasks_of
+from hpml_plugins.asv import Prepared, Task, narrow, run_point, take_record, tasks_of
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model import Record
@@ -121,15 +121,10 @@ class Sides:
         key = task.declared.key(task.params)
         if side not in self._spawners:
             self._spawners[side] = self._start(side)
-        name = f"{task.entry['name']}-{task.number}" if task.entry["params"] else task.entry["name"]
-        with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
-            result = str(Path(scratch, "result"))
-            output, _ = self._spawners[side].run(
-                name, "{}", "None", result, min(task.entry["timeout"], max(timeout, 1.0)), scratch
-            )
+        output = run_point(self._spawners[side], task, timeout=max(timeout, 1.0)).output.strip()
         record = take_record(self.prepared.scratch, key)
-        if record is None and output.strip():
-            warn(f"{SIDES[side]}: {output.strip().splitlines()[-1]}")
+        if record is None and output:
+            warn(f"{SIDES[side]}: {output.splitlines()[-1]}")
         return record
 
     def _start(self, side: int) -> Any:

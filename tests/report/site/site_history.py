@@ -27,7 +27,7 @@ from hpml_plugins.model.record import MetricSamples, Record, encode
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.store import append_record, record_file
-from hpml_plugins.store.asv_results import direction_of, is_ours, value_of
+from hpml_plugins.store.declarations import read_declarations, value_of
 
 NAN = math.nan
 NASTY = "<script>alert(1)</script>"
@@ -124,9 +124,10 @@ def write_result(
     from asv.results import Results
     from asv.util import write_json
 
+    declared = read_declarations(benchmarks)
     result = Results(dict(machine), {}, commit, date, "3.11", environment, {})
     for name, samples in values.items():
-        if not is_ours(benchmarks[name]):
+        if not declared[name].is_ours:
             result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
     result.save(str(folder))
     write_json(
@@ -160,9 +161,10 @@ def records_of(
 
     code: the digest of the plugin; by default each commit has another.
     """
+    declared = read_declarations(benchmarks)
     points: dict[tuple[str, int], dict[str, Sample]] = {}
     for name, samples in values.items():
-        if is_ours(benchmarks[name]):
+        if declared[name].is_ours:
             for number, each in enumerate(samples):
                 points.setdefault((benchmarks[name]["benchmark"], number), {})[name] = each
     made = []
@@ -172,7 +174,7 @@ def records_of(
         metrics = {
             benchmarks[name]["metric"]: MetricSamples(
                 benchmarks[name]["si_unit"],
-                direction_of(benchmarks[name]),
+                declared[name].better,
                 list(each) if isinstance(each, Sequence) else [each],
             )
             for name, each in numbers.items()

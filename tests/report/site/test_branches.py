@@ -187,7 +187,7 @@ def test_a_machine_that_measured_other_commits_alone_has_no_answer_and_it_says_w
     made.measure(made.commits["topic 4"], OTHER, ("node-c",), beside=True)
     project(made.results)
     order, history, metric = read(made)
-    assert {machine for _, machine in metric.benchmark.lines} == set(MACHINES)
+    assert {machine for _, machine in metric.benchmark.index.lines()} == set(MACHINES)
     assert "node-c" not in {record.machine for record in history.current()}
     with pytest.raises(
         HpmlError,

@@ -14,6 +14,7 @@ from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.report.reading import Hardware, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.regressions import Change, Level, MeasuredSeries, Readings
+from hpml_plugins.store import Index
 
 
 def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Level]:
@@ -26,7 +27,9 @@ def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Level
 
 def compared(levels: list[Level], direction: str, p_values: Sequence[float] = ()) -> MeasuredSeries:
     """By default each level certainly differs from the next."""
-    metric = TrackedMetric("b.track_m", TrackedBenchmark("b", "p", "b", "1"), "m", "s", direction)
+    metric = TrackedMetric(
+        "b.track_m", TrackedBenchmark("b", "p", "b", "1", Index({})), "m", "s", direction
+    )
     certain = [p <= 0.01 for p in p_values] or [True] * (len(levels) - 1)
     drifting = {number: True for number, level in enumerate(levels) if level.end is not None}
     machine = Machine(Hardware(0, "H200", "1"), "m")

@@ -30,7 +30,7 @@ from hpml_plugins.report.site.gpu_types import (
 )
 from hpml_plugins.report.site.page import fill, graph_link, history_link
 from hpml_plugins.store import append_record, record_file
-from hpml_plugins.store.asv_results import direction_of, unit_of
+from hpml_plugins.store.declarations import read_declarations
 
 NAN = float("nan")
 NASTY = "<script>alert(1)</script>"
@@ -433,7 +433,9 @@ def test_gpus_stand_before_cpus_and_unknown_machines_last() -> None:
 def test_a_foreign_benchmark_is_judged_only_where_its_kind_is_clear(
     benchmark: dict[str, str], direction: str | None, unit: str
 ) -> None:
-    assert (direction_of(benchmark), unit_of(benchmark)) == (direction, unit)
+    entry = {"version": "1", "param_names": [], "params": [], **benchmark}
+    (declared,) = read_declarations({"foreign": entry}).values()
+    assert (declared.better, declared.symbol) == (direction, unit)
 
 
 def test_a_group_says_its_unit_its_direction_and_its_plugin(

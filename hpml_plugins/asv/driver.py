@@ -1,0 +1,162 @@
+"""What asv runs the points of a commit with: all of ours are measured as one batch, in random order
+or within a limit in time, and asv is given the result of each as it asks for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from asv.console import log
+from asv.runner import Spawner
+from asv.util import UserError
+
+from hpml_plugins.asv.run import Prepared, Task, take_record
+from hpml_plugins.errors import Unwritable
+from hpml_plugins.model.record import Record
+from hpml_plugins.run import measure_rounds
+from hpml_plugins.suite.functions import UNWRITABLE, skip_point
+from hpml_plugins.temporary import temporary_folder
+
+#: asv's word for the path of a profile where there is to be none.
+NO_PROFILE = "None"
+
+
+class PointResult(NamedTuple):
+    """What asv is told of a point: by default that it was skipped.  text: JSON, of its result
+    file."""
+
+    output: str = ""
+    errcode: int = 0
+    text: str = "NaN"
+
+
+def run_point(
+    spawner: Spawner, task: Task, attributes: str = "{}", timeout: float = math.inf
+) -> PointResult:
+    """Have asv start a process for one round of a point, which leaves its Record.
+
+    attributes: of the benchmark, JSON.  timeout: s, where that is shorter than the point's own.
+    """
+    with temporary_folder("hpml-point-") as scratch:
+        result = scratch / "result.json"
+        result.touch()
+        limit = min(task.entry["timeout"], timeout)
+        output, errcode = spawner.run(
+            task.name, attributes, NO_PROFILE, str(result), limit, str(scratch)
+        )
+        return PointResult(output, errcode, result.read_text(encoding="utf-8"))
+
+
+class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
+    """asv's spawner of a commit and environment, below whom all points of ours are a batch."""
+
+    def __init__(self, prepared: Prepared, spawner: Spawner) -> None:
+        super().__init__(spawner.env, spawner.benchmark_dir)
+        self._prepared = prepared
+        self._spawner = spawner
+        self._batch = {task.name for task in prepared.tasks}
+        self._measured: dict[str, tuple[PointResult, Record | None]] = {}
+
+    def preimport(self) -> tuple[bool, str]:
+        """Called by asv before it asks for the first point: measures the batch."""
+        success, output = self._spawner.preimport()
+        if success:
+            log.flush()
+            try:
+                self._measured = measure_commit(
+                    self._prepared,
+                    lambda task: run_point(self._spawner, task, self._prepared.attributes),
+                    self.env.installed_commit_hash or "",
+                    self.env.name,
+                )
+            except KeyboardInterrupt:
+                self.interrupt()
+                raise UserError("Interrupted.") from None
+        return success, output
+
+    def run(
+        self,
+        name: str,
+        params_str: str,
+        profile_path: str,
+        result_file_name: str,
+        timeout: float,
+        cwd: str,
+    ) -> tuple[str, int]:
+        """What a point gave. A benchmark that is not ours is measured now."""
+        if name not in self._batch:
+            output, errcode = self._spawner.run(
+                name, params_str, profile_path, result_file_name, timeout, cwd
+            )
+            return output, errcode
+        answer = PointResult()
+        if name in self._measured:
+            answer, record = self._measured[name]
+            self._prepared.report.add(record)
+        Path(result_file_name).write_text(answer.text, encoding="utf-8")
+        return answer.output, answer.errcode
+
+    def create_setup_cache(
+        self, benchmark_id: str, timeout: float, params_str: str
+    ) -> tuple[str | None, str | None]:
+        """Of a benchmark that is not ours."""
+        folder, output = self._spawner.create_setup_cache(benchmark_id, timeout, params_str)
+        return folder, output
+
+    def interrupt(self) -> None:
+        """Say nothing more of what the processes print."""
+        self._spawner.interrupt()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._spawner.close()
+
+
+def measure_commit(
+    prepared: Prepared,
+    measure: Callable[[Task], PointResult],
+    commit: str = "",
+    environment: str = "",
+) -> dict[str, tuple[PointResult, Record | None]]:
+    """Measure all rounds of all points of a commit that fit into the run's limit.
+
+    measure: has asv start a process for a point, which leaves a Record.  commit, environment: their
+    names, for the Records of points that this node skips. Returns of each measured point, by asv's
+    name, what its last process gave asv, and the Record of all rounds. Raises Unwritable where a
+    Record cannot be stored: the next ones would be lost too.
+    """
+    answers: dict[int, PointResult] = {}
+
+    def measure_round(number: int) -> Record | None:
+        task = prepared.tasks[number]
+        prepared.check_lock()
+        if reason := task.declared.unmet.get(task.number):
+            answers[number] = PointResult(f"skipped: {reason}")
+            return skip_point(
+                prepared.suite, task.declared, task.params, reason, commit, environment
+            )
+        answers[number] = measure(task)
+        if (refused := prepared.scratch / UNWRITABLE).exists():
+            reason = refused.read_text(encoding="utf-8")
+            raise Unwritable(
+                f"{reason}; what was measured is kept, asv run --skip-existing continues after it"
+            )
+        return take_record(prepared.scratch, task.declared.key(task.params))
+
+    tasks = [
+        (
+            msgspec.structs.replace(task.declared, rounds=prepared.rounds or task.declared.rounds),
+            task.params,
+        )
+        for task in prepared.tasks
+    ]
+    report = prepared.report
+    records = measure_rounds(tasks, prepared.suite.run, measure_round, report, report.limit)
+    measured = {prepared.tasks[number].declared.name for number in answers}
+    prepared.left_out = {task.declared.name for task in prepared.tasks} - measured
+    return {
+        prepared.tasks[number].name: (answer, records[number]) for number, answer in answers.items()
+    }
