@@ -4,6 +4,7 @@ older commit."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,7 +12,9 @@ from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value, point
 from hpml_plugins.model.record import point_key
 from hpml_plugins.model.units import unit
 from hpml_plugins.registry import EVERYTHING, PluginEntry, PluginSource, is_one_of
-from hpml_plugins.store.declarations import ASV_UNITS, Declaration, asv_name
+
+if TYPE_CHECKING:
+    from hpml_plugins.store.declarations import Declaration
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -95,6 +98,8 @@ class Declared(msgspec.Struct, frozen=True):
 
     def entries(self) -> Iterator[Declaration]:
         """What asv is told of it: an entry for each metric."""
+        from hpml_plugins.store.declarations import ASV_UNITS, Declaration, asv_name  # of asv alone
+
         source = f"# plugin {self.plugin.name}\n# {self.description}"
         for metric in self.metrics:
             yield Declaration(

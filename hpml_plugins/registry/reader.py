@@ -132,7 +132,7 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
         return chosen
 
 
-class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class TaskEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a reader asks a GPU for, and the value that answers it: a row of the site's first page.
 
     task: in the reader's words.  metric: `benchmark.metric`.  point: the parameters of the point;
@@ -148,7 +148,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 #: Heading → rows, in the order of the page.
 Tasks = Annotated[
-    dict[str, list[Task]], Meta(description="rows of the site's first page: heading → tasks")
+    dict[str, list[TaskEntry]], Meta(description="rows of the site's first page: heading → tasks")
 ]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, MARGIN, Difference
 from hpml_plugins.model import formatting
 from hpml_plugins.published import find_gpu
-from hpml_plugins.registry import Task
+from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import answers
 from hpml_plugins.report.site.card_strips import TypeStrip, draw
@@ -74,7 +74,7 @@ class TypeColumn:
 def write_compare_page(
     history: History,
     matrix: Matrix,
-    tasks: dict[str, list[Task]],
+    tasks: dict[str, list[TaskEntry]],
     shifts: Mapping[str, Sequence[Shift]],
     judged: Sequence[Judged],
     gaps: Sequence[Gaps],

@@ -17,7 +17,7 @@ from hpml_plugins.analysis.sides import choose_sides, side_values
 from hpml_plugins.analysis.verdicts import Difference, boosted, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import format_point
-from hpml_plugins.registry import Task
+from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History, TrackedMetric
 from hpml_plugins.report.shares import share_of_peak
 from hpml_plugins.report.site.gpu_types import (
@@ -77,7 +77,7 @@ class TaskRow:
 
 
 def find_rows(
-    tasks: dict[str, list[Task]], history: History, matrix: Matrix
+    tasks: dict[str, list[TaskEntry]], history: History, matrix: Matrix
 ) -> tuple[list[TaskRow], list[str]]:
     """The rows of the page, and what is wrong with tasks that have none, one line each."""
     if not tasks:
@@ -104,7 +104,7 @@ def find_rows(
     return (rows if any(row.cells for row in rows) else []), problems
 
 
-def _rows_of(task: Task, group: Group | None) -> list[Row]:
+def _rows_of(task: TaskEntry, group: Group | None) -> list[Row]:
     """The measured points that a task may mean."""
     if group is None:
         return []

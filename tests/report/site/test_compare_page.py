@@ -32,7 +32,7 @@ from site_history import (
 )
 
 from hpml_plugins.analysis.verdicts import Difference, Verdict
-from hpml_plugins.registry import Task
+from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.answers import can_i_trust, has_it_slowed, how_close, which_gpu
 from hpml_plugins.report.site.gpu_types import Costs, Matrix, build
@@ -264,14 +264,14 @@ def test_what_is_suspected_is_corrected_for_how_many_series_are_asked(results: R
     assert find_suspected(results.read(), set()) == ([], {})
 
 
-def rows_of(history: History, tasks: dict[str, list[Task]]) -> list[TaskRow]:
+def rows_of(history: History, tasks: dict[str, list[TaskEntry]]) -> list[TaskRow]:
     rows, problems = find_rows(tasks, history, matrix_of(history))
     assert problems == []
     return rows
 
 
-def task(metric: str = "vector_add.time", regime: Regime = "settled", **point: Any) -> Task:
-    return Task("Add vectors", metric, point, regime)
+def task(metric: str = "vector_add.time", regime: Regime = "settled", **point: Any) -> TaskEntry:
+    return TaskEntry("Add vectors", metric, point, regime)
 
 
 def test_a_task_is_one_point_with_the_number_of_each_type(results: Results) -> None:
@@ -296,7 +296,7 @@ def test_a_task_is_one_point_with_the_number_of_each_type(results: Results) -> N
     ],
 )
 def test_a_task_that_means_nothing_or_several_points_is_said_and_the_others_stay(
-    results: Results, wrong: Task, said: str
+    results: Results, wrong: TaskEntry, said: str
 ) -> None:
     results.add(H200, 0, times(1e-5, 2e-5))
     history = results.read()
@@ -380,7 +380,9 @@ def test_which_gpu_names_the_largest_certain_ratio_and_counts_what_is_open(
     for machine in (H200, A100):
         results.add(machine, 0, times(1e-5, 2e-5, 3e-3, 4e-3))
     points = itertools.product((1000, 1000000), ("plain", "fast"))
-    asked = [Task(f"{n} {mode}", "vector_add.time", {"n": n, "mode": mode}) for n, mode in points]
+    asked = [
+        TaskEntry(f"{n} {mode}", "vector_add.time", {"n": n, "mode": mode}) for n, mode in points
+    ]
     rows = rows_of(results.read(), {"a": asked})
     verdicts = {
         0: difference(1.2, "BETTER", 1.1, 1.3),

@@ -178,7 +178,7 @@ def test_only_the_step_that_comments_has_the_token(tmp_path: Path) -> None:
     assert workflow["permissions"] == {}
     gate, comment = workflow["jobs"]["gate"], workflow["jobs"]["comment"]
     assert gate["permissions"] == {"contents": "read"}
-    assert comment["permissions"] == {"pull-requests": "write"}
+    assert comment["permissions"] == {"pull-requests": "write", "checks": "write"}
     assert not [step for step in comment["steps"] if "run" in step]
     assert "github.token" in comment["steps"][-1]["with"]["github-token"]
     (checkout,) = (step for step in gate["steps"] if "checkout" in step.get("uses", ""))
