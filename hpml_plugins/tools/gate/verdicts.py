@@ -83,6 +83,10 @@ class Gate:
     rounds: of all points of both sides, not joined.  Rounds of one side repeat one another; the
     sides take turns within minutes, so no difference between days or cards is added, and what else
     used the CPUs disturbed both.
+
+    The card's factor (`hpml_plugins.analysis.reference`) is no covariate here. Both sides are
+    measured on one card in one visit, so their reference is the same: whatever the coefficient, it
+    cancels in the difference, whose variance is that of rounds on one card alone.
     """
 
     def __init__(self, rounds: Sequence[Record]) -> None:
