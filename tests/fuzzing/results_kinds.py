@@ -231,7 +231,7 @@ def write_pages(
     matrix = build(history, Costs({}))
     write_gpu_types(matrix, judge(matrix, ()), html, project)
     write_history(history, [], html, project)
-    write_page(html, "nodes.html", machines=find_nodes(history), project=project)
+    write_page(html, "nodes.html", machines=find_nodes(history), evidence=[], project=project)
 
 
 def _as_asv(folder: Path) -> None:

@@ -13,6 +13,7 @@ from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
+from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.overview import headline_rows, write_overview
 from hpml_plugins.report.site.page import commit_links, write_page
@@ -58,7 +59,8 @@ def write_site(
     regressions.write_regressions(
         shifts, left_out, series, history, gaps, html_dir, project, commit_url
     )
-    write_page(html_dir, "nodes.html", machines=found, project=project)
+    evidence = find_evidence(history)
+    write_page(html_dir, "nodes.html", machines=found, evidence=evidence, project=project)
     plugins = host.load_all() if host else []
     pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
     questions = write_questions(FOLDER, history, pages, html_dir, project, problems)
