@@ -197,6 +197,7 @@ def _rows_by_benchmark(matrix: Matrix) -> Iterator[list[HeadlineRow]]:
                 gpus,
             )
             for at, row in enumerate(group.rows)
+            if not row.regime
         ]
         if rows := sorted((row for row in found if len(row.cells) > 1), key=lambda row: row.weight):
             yield rows
