@@ -76,7 +76,7 @@ def test_the_page_has_the_figures_of_the_back_test_with_how_many_they_are_of(
     assert (told.name, told.cards, told.values, told.pairs) == ("never throttled", 6, 12, 60)
     assert told.smallest == pytest.approx(result.smallest_found)
     assert told.covered == sum(result.covered) / 12 and told.called == sum(result.called) / 60
-    shown = f"never throttled 6 12 {100 * told.covered:.1f} % 60 {100 * told.called:.1f} %"
+    shown = f"never throttled 6 {100 * told.covered:.1f} % of 12 {100 * told.called:.1f} % of 60"
     assert shown in page_of(tmp_path / "results")
 
 
