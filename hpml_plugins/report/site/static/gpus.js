@@ -91,7 +91,7 @@
             return value;
         }
         const cost = KINDS[kind].cost(column, column.cells.watts[at]);
-        if (!row.group.paid || !cost) {
+        if (!row.group.paid || !cost || (kind === "watts" && row.regime)) {  // no sensor tells the power of a burst
             return null;
         }
         return row.group.paid === "time" ? value * cost : value / cost;
@@ -352,7 +352,7 @@
 
     function pointRow(row) {
         const title = make("th", "point", link(historyOf(row.group, row.point), row.point || "one point"),
-            row.regime ? make("small", "", `at ${row.regime}`) : "");
+            ...(row.regime ? [" ", make("small", "", `at ${row.regime}`)] : []));
         title.scope = "row";
         const made = make("tr", "row", title, ...cellsOf(({ column, kind }) =>
             kind ? costCell(column, row, kind) : valueCell(column, row)));
