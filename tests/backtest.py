@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hpml_plugins.analysis.backtest import BackTest, coverage_table, verdict_table
+from hpml_plugins.analysis.backtest import BackTest, coverage_table, points_of, verdict_table
 from hpml_plugins.model.figure import Table
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import read_records
@@ -19,7 +19,7 @@ from hpml_plugins.store import read_records
 def main() -> None:
     """Print both tables."""
     results = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("results")
-    found = BackTest(read_records(results)).results
+    found = BackTest(points_of(read_records(results))).results
     for rows in (coverage_table(found), verdict_table(found)):
         print(as_markdown(Table.of(list(rows))), end="\n\n")
 

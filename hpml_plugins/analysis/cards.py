@@ -18,6 +18,7 @@ f + 1 / d0.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,7 +33,6 @@ from hpml_plugins.analysis.variance import (
     UNKNOWN_CARDS,
     Array,
     fit_prior,
-    number_columns,
 )
 
 #: The least that a class is worth in degrees of freedom: a member of it may differ by much.
@@ -66,6 +66,39 @@ class CardObservations:
     card: Array
     modest: Array
 
+    @functools.cached_property
+    def means(self) -> CardMeans:
+        """The mean of each card in each spot."""
+        columns = np.stack([self.spot, self.card, self.member, self.pool])
+        each, place = np.unique(columns, axis=1, return_inverse=True)
+        place = place.ravel()
+        runs = np.bincount(place)
+        mean = np.bincount(place, self.value) / runs
+        within = np.bincount(place, (self.value - mean[place]) ** 2) / np.maximum(runs - 1, 1)
+        return CardMeans(mean, within * (1 - 1 / runs), *each)
+
+
+class CardMeans(NamedTuple):
+    """The mean of each card in each spot, one entry each.
+
+    averaged: the variance that averaging over the card's runs has taken out of it: the next run has
+    it.
+    """
+
+    mean: Array
+    averaged: Array
+    spot: Array
+    card: Array
+    member: Array
+    pool: Array
+
+    def compared(self, chosen: Array) -> CardMeans:
+        """Those of the chosen entries whose spot has several cards; spots are numbered anew."""
+        cards = np.bincount(self.spot, chosen)
+        several = chosen & (cards[self.spot] > 1)
+        found = CardMeans(*(each[several] for each in self))
+        return found._replace(spot=np.unique(found.spot, return_inverse=True)[1])
+
 
 class MemberSpread(NamedTuple):
     """Of each member: the variance between cards of a value's logarithm, its degrees of freedom,
@@ -85,14 +118,16 @@ def estimate_members(observed: CardObservations, without: Collection[int] = ()) 
     members = int(observed.member.max()) + 1
     pool_of = np.zeros(members, np.int64)
     pool_of[observed.member] = observed.pool
-    squares, repeats, own = _sum_squares(observed, without, members)
+    kept = ~np.isin(observed.means.card, list(without))
+    squares, repeats, own = _sum_squares(observed.means.compared(kept), members)
     variance, freedom = np.full(members, UNKNOWN_CARDS**2), np.full(members, LEAST_WORTH)
     known = np.zeros(members, bool)
     sample = np.divide(squares, repeats, out=np.zeros(members), where=repeats > 0)
     for pool in np.unique(pool_of[own > 0]).tolist():
         inside = pool_of == pool
         told = inside & (own > 0)
-        cards = _count_freedom(observed, without, observed.pool == pool)
+        of_pool = observed.means.compared(kept & (observed.means.pool == pool))
+        (cards,) = _told_apart(of_pool._replace(member=np.zeros_like(of_pool.member)), 1).tolist()
         prior, worth = _fit_class(
             sample[told], own[told], cards, modest=bool(observed.modest[pool])
         )
@@ -121,26 +156,9 @@ def _fit_class(sample: Array, freedom: Array, cards: float, *, modest: bool) -> 
     return prior, worth
 
 
-class _CardMeans(NamedTuple):
-    """The mean of each card in each spot that has several cards, one entry each.
-
-    averaged: the variance that averaging over the card's runs has taken out of it: the next run has
-    it.
-    """
-
-    mean: Array
-    averaged: Array
-    spot: Array
-    card: Array
-    member: Array
-
-
-def _sum_squares(
-    observed: CardObservations, without: Collection[int], members: int
-) -> tuple[Array, Array, Array]:
+def _sum_squares(found: CardMeans, members: int) -> tuple[Array, Array, Array]:
     """Of each member the squared deviations of the next runs, how many repetitions they are, and
     the freedom."""
-    found = _card_means(observed, without)
     count = np.bincount(found.spot)
     repeats = np.maximum(count - 1, 0)
     mean = np.bincount(found.spot, found.mean) / np.maximum(count, 1)
@@ -153,30 +171,12 @@ def _sum_squares(
     return squares, repetitions, _told_apart(found, members)
 
 
-def _card_means(observed: CardObservations, without: Collection[int]) -> _CardMeans:
-    kept = ~np.isin(observed.card, list(without))
-    columns = np.stack([observed.spot[kept], observed.card[kept], observed.member[kept]])
-    if not columns.size:
-        nothing, none = np.zeros(0), np.zeros(0, np.int64)
-        return _CardMeans(nothing, nothing, none, none, none)
-    each, place = np.unique(columns, axis=1, return_inverse=True)
-    place = place.ravel()
-    values = observed.value[kept]
-    runs = np.bincount(place)
-    mean = np.bincount(place, values) / runs
-    within = np.bincount(place, (values - mean[place]) ** 2) / np.maximum(runs - 1, 1)
-    _, spot, cards = np.unique(each[0], return_inverse=True, return_counts=True)
-    several = cards[spot] > 1
-    _, spots = np.unique(spot[several], return_inverse=True)
-    averaged = within * (1 - 1 / runs)
-    return _CardMeans(mean[several], averaged[several], spots, each[1][several], each[2][several])
-
-
-def _told_apart(found: _CardMeans, members: int) -> Array:
+def _told_apart(found: CardMeans, members: int) -> Array:
     """Of each member the distinct cards, less the groups of cards that share a spot."""
     if not len(found.member):
         return np.zeros(members)
-    nodes = number_columns(np.stack([found.member, found.card]))
+    keys = found.member * (found.card.max() + 1) + found.card
+    _, nodes = np.unique(keys, return_inverse=True)
     cards, spots = int(nodes.max()) + 1, int(found.spot.max()) + 1
     shape = (cards + spots, cards + spots)
     links = coo_array((np.ones(len(nodes)), (nodes, cards + found.spot)), shape=shape)
@@ -187,16 +187,3 @@ def _told_apart(found: _CardMeans, members: int) -> Array:
     distinct = np.bincount(of_node, minlength=members)
     groups = np.bincount(of_node[first], minlength=members)
     return (distinct - groups).astype(float)
-
-
-def _count_freedom(observed: CardObservations, without: Collection[int], chosen: Array) -> float:
-    """How many cards the chosen observations tell apart, whatever the member."""
-    part = CardObservations(
-        observed.value[chosen],
-        observed.spot[chosen],
-        np.zeros(int(chosen.sum()), np.int64),
-        observed.pool[chosen],
-        observed.card[chosen],
-        observed.modest,
-    )
-    return float(_told_apart(_card_means(part, without), 1)[0])

@@ -16,7 +16,6 @@ Biostatistics 5 (2004), for the search by segments that begin and end inside of 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -49,6 +48,9 @@ BUSY = math.log(2) / 2
 #: Readings that must have a covariate; the share of the variance between cards that one leaves, and
 #: the freedom of that guess: over 44 cards, one factor for each explains 83 to 85 % of it.
 COVARIATE_READINGS, LEFT, LEFT_FREEDOM = 5, 0.16, 2.0
+#: Part of the largest eigenvalue of a matrix of products up to which another tells that columns
+#: depend on each other, and up to which it is rounding alone.
+DEPENDENT, SINGULAR = 1e-10, 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,11 @@ class ReadingSeries:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @functools.cached_property
+    def prepared(self) -> _Prepared:
+        """What all fits of the series have in common."""
+        return _Prepared(self)
 
     @functools.cached_property
     def columns(self) -> Array:
@@ -104,39 +111,90 @@ class Contrast(NamedTuple):
         return float(2 * stdtr(self.freedom, -abs(self.value) / math.sqrt(self.variance)))
 
 
+class _Products(NamedTuple):
+    """Weighted sums over the readings, from which all estimates follow.
+
+    squares: of each column times each other.  values: of each column times the values.  by_card: of
+    each column, card by card.  Of several designs they have a further dimension, the first.
+    """
+
+    squares: Array
+    values: Array
+    by_card: Array
+
+
+class _Prepared:
+    """What all fits of a series have in common.
+
+    The values are about their mean, so that squares of large values do not cancel. Where there are
+    busy readings, a further reading, of 0, says how large their common factor may be.
+    """
+
+    def __init__(self, series: ReadingSeries) -> None:
+        self.busy = series.busy if series.busy.any() else None
+        self.offset = float(series.values.mean())
+        self.values, self.cards = series.values - self.offset, series.cards
+        self.variances = series.runs
+        if self.busy is not None:
+            self.values = np.append(self.values, 0.0)
+            self.cards = np.append(series.cards, series.cards.max() + 1)
+            self.variances = np.append(series.runs, BUSY**2)
+        self.weights = 1 / self.variances
+        self.of_card = np.eye(self.cards.max() + 1)[self.cards]
+        weighed = self.weights * self.values
+        self.squares = float(weighed @ self.values)
+        self.by_card = weighed @ self.of_card
+        self.totals = self.weights @ self.of_card
+        # a card that gave no reading
+        self.reciprocals = 1 / np.where(self.totals > 0, self.totals, 1.0)
+
+    def complete(self, design: Array) -> Array:
+        """A design, or several, with the factor of busy readings."""
+        if self.busy is None:
+            return design
+        *several, rows, count = design.shape
+        columns = np.zeros((*several, rows + 1, count + 1))
+        columns[..., :-1, :-1] = design
+        columns[..., :-1, -1] = self.busy
+        columns[..., -1, -1] = 1.0
+        return columns
+
+    def products(self, columns: Array) -> _Products:
+        """Of the columns of a complete design, or of several."""
+        weighed = np.swapaxes(columns, -1, -2) * self.weights
+        return _Products(weighed @ columns, weighed @ self.values, weighed @ self.of_card)
+
+
 class Fit:
     """A series as a sum of these columns, the card's effect and noise, by generalised least
     squares.
 
     design: one column for each coefficient.  offset: the mean of the values, of which the estimates
     are without. estimates: one for each column, then that of busy CPUs where there are busy
-    readings: a further reading, of 0, says how large it may be.  runs, between: both variances,
-    moderated; the first as a multiple of what was known before.
+    readings.  runs, between: both variances, moderated; the first as a multiple of what was known
+    before.
     """
 
     def __init__(self, series: ReadingSeries, design: Array) -> None:
-        self.series, self.design = series, design
-        # apart, so that squares of large values do not cancel
-        self.offset = float(series.values.mean())
-        self.values, self.cards = series.values - self.offset, series.cards
-        self.variances, self.columns = series.runs, design
-        if series.busy.any():
-            self.values = np.append(self.values, 0.0)
-            self.cards = np.append(series.cards, series.cards.max() + 1)
-            self.variances = np.append(series.runs, BUSY**2)
-            further = np.append(np.zeros(design.shape[1]), 1.0)
-            self.columns = np.vstack([np.column_stack([design, series.busy]), further])
-        weights = 1 / self.variances
-        self.of_card = np.eye(self.cards.max() + 1)[self.cards]
-        residual, rank, inverse = _least_squares(self.columns, weights, self.values)
-        both = np.concatenate([self.columns, self.of_card], axis=1)
-        within, rank_of_both, _ = _least_squares(both, weights, self.values)
-        freedom = len(self.values) - rank_of_both
+        self.series, self.design, self._known = series, design, series.prepared
+        known = self._known
+        self.offset, self.columns = known.offset, known.complete(design)
+        products = known.products(self.columns)
+        inverse, rank = _inverse(products.squares, DEPENDENT)
+        residual = _left(known.squares, products.values, inverse)
+        # With an effect of each card, the rest is what both say about the means of the cards.
+        means = products.by_card * known.reciprocals
+        about_means = products.squares - means @ products.by_card.T
+        values = products.values - means @ known.by_card
+        squares = known.squares - float(known.reciprocals @ known.by_card**2)
+        inverse_within, rank_within = _inverse(about_means, DEPENDENT, np.trace(products.squares))
+        within = _left(squares, values, inverse_within)
+        cards = int(np.count_nonzero(known.totals))
+        freedom = len(known.values) - cards - rank_within
         self.runs_freedom = series.runs_freedom + freedom
         self.runs = (series.runs_freedom + within) / self.runs_freedom
-        degrees = rank_of_both - rank
-        common = self.columns.T @ (self.of_card * weights[:, None])
-        worth = float(weights.sum() - np.sum(common * (inverse @ common)))
+        degrees = cards + rank_within - rank
+        worth = float(known.totals.sum() - np.sum(products.by_card * (inverse @ products.by_card)))
         found = (
             max(0.0, (residual - within - self.runs * degrees) / worth)
             if degrees and worth > 1e-9
@@ -146,22 +204,37 @@ class Fit:
         self.between = (
             series.between_freedom * series.between + degrees * found
         ) / self.between_freedom
-        weighed = self.solve(self.columns)
-        self._inverse = np.linalg.pinv(self.columns.T @ weighed)
-        self._weights = self._inverse @ weighed.T  # coefficients of the readings in each estimate
-        self.estimates: Array = self._weights @ self.values
-        self.residuals: Array = self.values - self.columns @ self.estimates
+        self._shrinkage = self.between / (self.runs + self.between * known.totals)
+        squares_solved, values_solved = self._solved(products)
+        self._inverse, _ = _inverse(squares_solved, SINGULAR)
+        self.estimates: Array = self._inverse @ values_solved
+        # of each coefficient, what the effect of each card adds to it
+        left = (1 - self._shrinkage * known.totals) / self.runs
+        self._of_cards = self._inverse @ (products.by_card * left)
+
+    def _solved(self, products: _Products) -> tuple[Array, Array]:
+        """The squares and the values of products, with V⁻¹ in the place of the weights; see
+        `_solve`."""
+        shrunk = products.by_card * self._shrinkage
+        squares = products.squares - shrunk @ np.swapaxes(products.by_card, -1, -2)
+        values = products.values - shrunk @ self._known.by_card
+        return squares / self.runs, values / self.runs
 
     def solve(self, columns: Array) -> Array:
         """V⁻¹ times a column, or several, by the moderated variances."""
-        return _solve(columns, self.cards, self.runs * self.variances, self.between)
+        known = self._known
+        return _solve(columns, known.cards, self.runs * known.variances, self.between)
+
+    @functools.cached_property
+    def residuals(self) -> Array:
+        """What the columns leave of each reading."""
+        return np.asarray(self._known.values - self.columns @ self.estimates)
 
     def contrast(self, coefficients: Array) -> Contrast:
         """A sum of the estimates with these coefficients."""
-        weights = coefficients @ self._weights
-        of_runs = self.runs * float(np.sum(weights**2 * self.variances))
-        of_cards = self.between * float(np.sum(np.bincount(self.cards, weights) ** 2))
-        variance = of_runs + of_cards
+        variance = float(coefficients @ self._inverse @ coefficients)
+        of_cards = self.between * float(np.sum((coefficients @ self._of_cards) ** 2))
+        of_runs = max(variance - of_cards, 0.0)
         spread = of_runs**2 / self.runs_freedom + of_cards**2 / max(self.between_freedom, 1e-9)
         freedom = variance**2 / spread if spread > 0 else self.runs_freedom
         return Contrast(float(coefficients @ self.estimates), variance, freedom)
@@ -169,30 +242,48 @@ class Fit:
     @property
     def criterion(self) -> float:
         """Schwarz's, of the readings by the moderated variances: the smaller the better."""
-        variances = self.runs * self.variances
-        totals = np.bincount(self.cards, 1 / variances)
-        determinant = np.sum(np.log(variances)) + np.sum(np.log1p(self.between * totals))
+        known = self._known
+        variances = self.runs * known.variances
+        ratio = self.between / self.runs
+        determinant = np.sum(np.log(variances)) + np.sum(np.log1p(ratio * known.totals))
         squares = self.residuals @ self.solve(self.residuals)
-        return float(determinant + squares + self.columns.shape[1] * math.log(len(self.values)))
+        return float(determinant + squares + self.columns.shape[1] * math.log(len(known.values)))
+
+    def plain_criterion(self) -> float:
+        """Schwarz's, by the residuals, and the variances as they were known before."""
+        series, known = self.series, self._known
+        solved = _solve(self.residuals, known.cards, known.variances, series.between)
+        count = series.runs_freedom + len(series)
+        squares = series.runs_freedom + float(self.residuals @ solved)
+        return count * math.log(squares) + len(self.estimates) * math.log(len(series))
+
+    def deviances(self, designs: Array) -> Array:
+        """Minus twice the logarithm of the likelihood of each of several designs, by this fit's
+        variances, plus a constant."""
+        known = self._known
+        squares, values = self._solved(known.products(known.complete(designs)))
+        inverse, _ = _inverse(squares, SINGULAR)
+        total = (known.squares - float(self._shrinkage @ known.by_card**2)) / self.runs
+        return np.asarray(total - np.einsum("ij,ijk,ik->i", values, inverse, values))
 
     def candidates(self) -> tuple[Array, Places]:
         """How much each further segment would explain, as the square of a normal deviate; see
         `_places`."""
-        count = len(self.series)
-        weights = 1 / (self.runs * self.variances)
-        share = self.between / (1 + self.between * np.bincount(self.cards, weights))
+        known = self._known
+        weights = known.weights / self.runs
         residual = self.solve(self.residuals)[:, None]
         design = self.solve(self.columns)
-        of_card = self.of_card * weights[:, None]
+        of_card = known.of_card * weights[:, None]
         explained, weighed, by_card = (_cumulated(each) for each in (residual, design, of_card))
-        first, end = _places(count)
+        first, end = _places(len(self.series))
         sums = by_card[end] - by_card[first]
-        own = sums.sum(axis=1) - (sums**2) @ share
+        own = sums.sum(axis=1) - (sums**2) @ (self.runs * self._shrinkage)
         others = weighed[end] - weighed[first]
-        left = own - np.einsum("ij,jk,ik->i", others, self._inverse, others)
+        left = own - np.sum((others @ self._inverse) * others, axis=1)
         gain = (explained[end] - explained[first])[:, 0] ** 2
-        known = left > 1e-9 * own
-        return np.where(known, gain / np.where(known, left, 1.0), 0.0), (first, end)
+        known_places = left > 1e-9 * own
+        gains = np.where(known_places, gain / np.where(known_places, left, 1.0), 0.0)
+        return gains, (first, end)
 
 
 def _solve(columns: Array, cards: Numbers, runs: Array, between: float) -> Array:
@@ -210,16 +301,22 @@ def _solve(columns: Array, cards: Numbers, runs: Array, between: float) -> Array
     return np.asarray(weighed - (shrunk[cards].T * weights).T)
 
 
-def _least_squares(columns: Array, weights: Array, values: Array) -> tuple[float, int, Array]:
-    """The weighted squares that these columns leave, their rank, and the inverse of their
-    products."""
-    weighed = columns * weights[:, None]
-    sizes, directions = np.linalg.eigh(columns.T @ weighed)
-    kept = sizes > 1e-10 * sizes[-1]
-    inverse = (directions[:, kept] / sizes[kept]) @ directions[:, kept].T
-    explained = weighed.T @ values
-    squares = float(weights @ values**2 - explained @ inverse @ explained)
-    return max(squares, 0.0), int(kept.sum()), inverse
+def _inverse(squares: Array, share: float, scale: float | None = None) -> tuple[Array, int]:
+    """The pseudo-inverse of a symmetric matrix, or of several, and the largest of their ranks.
+
+    share: eigenvalues up to this part of the scale count as 0.  scale: the largest eigenvalue where
+    it is not given.
+    """
+    sizes, directions = np.linalg.eigh(squares)
+    kept = sizes > share * (sizes[..., -1:] if scale is None else scale)
+    reciprocals = np.where(kept, 1 / np.where(kept, sizes, 1.0), 0.0)
+    inverse = (directions * reciprocals[..., None, :]) @ np.swapaxes(directions, -1, -2)
+    return inverse, int(kept.sum(axis=-1).max())
+
+
+def _left(squares: float, values: Array, inverse: Array) -> float:
+    """The weighted squares that columns leave.  inverse: of their products."""
+    return max(squares - float(values @ inverse @ values), 0.0)
 
 
 @functools.lru_cache(maxsize=256)
@@ -255,7 +352,7 @@ BEGIN, MIDDLE, END = -0.5, 0.0, 0.5
 
 @dataclass(frozen=True)
 class Segmentation:
-    """The levels of a series. fit: of the columns of `_fit`."""
+    """The levels of a series. fit: of the columns of `_design`."""
 
     segments: Sequence[Segment]
     fit: Fit
@@ -295,34 +392,31 @@ class Segmentation:
 
         Readings of a card that was not seen before or after may belong to either side.
         """
-        segments, cards = list(self.segments), self.fit.series.cards
+        segments, cards = self.segments, self.fit.series.cards
         before, after = segments[segment - 1], segments[segment]
-        least = self._deviance(segments)
-        likely = [after.first]
         # Within a visit to one card, a change shows; what is asked is to which side a visit
         # belongs.
         visits = np.flatnonzero(np.diff(cards[before.first : after.end])) + before.first + 1
         nearest = sorted(visits.tolist(), key=lambda place: abs(place - after.first))[:MOST_VISITS]
-        for place in (after.first - 1, after.first + 1, *nearest):
-            if before.first < place < after.end:
-                moved = [before._replace(end=place), after._replace(first=place)]
-                segments[segment - 1 : segment + 1] = moved
-                if self._deviance(segments) - least <= LIKELY:
-                    likely.append(place)
-        return min(likely), max(likely)
-
-    def _deviance(self, segments: Sequence[Segment]) -> float:
-        """Minus twice the logarithm of the likelihood of these segments, by this fit's variances,
-        plus a constant."""
-        fit = self.fit
-        covariates = fit.design[
-            :, len(self.segments) + sum(each.drifts for each in self.segments) :
+        beside = (after.first - 1, after.first + 1, *nearest)
+        places = [after.first, *(place for place in beside if before.first < place < after.end)]
+        drifting = sum(each.drifts for each in segments)
+        covariates = self.fit.design[:, len(segments) + drifting :]
+        designs = [
+            _design(
+                [
+                    *segments[: segment - 1],
+                    before._replace(end=place),
+                    after._replace(first=place),
+                    *segments[segment + 1 :],
+                ],
+                covariates,
+            )
+            for place in places
         ]
-        columns = _fit(fit.series, segments, covariates).columns
-        weighed = fit.solve(columns)
-        estimates = np.linalg.pinv(columns.T @ weighed) @ (weighed.T @ fit.values)
-        left = fit.values - columns @ estimates
-        return float(left @ fit.solve(left))
+        deviances = self.fit.deviances(np.stack(designs))
+        likely = np.array(places)[deviances - deviances[0] <= LIKELY]
+        return int(likely.min()), int(likely.max())
 
 
 def find_segments(series: ReadingSeries) -> Segmentation:
@@ -346,48 +440,71 @@ def find_segments(series: ReadingSeries) -> Segmentation:
 
 def _search(series: ReadingSeries, covariates: Array) -> Segmentation:
     """The segments, with these covariates."""
+
+    @functools.cache
+    def fitted(*starts: int) -> Segmentation:
+        ends = (*starts[1:], len(series))
+        return _segmentation(series, list(map(Segment, starts, ends)), covariates)
+
     starts = [0]
     while len(starts) < MOST_LEVELS:
-        fit = _fit(series, _segments(series, starts), covariates)
-        gains, candidates = fit.candidates()
+        found = fitted(*starts)
+        gains, (firsts, ends) = found.fit.candidates()
         if not gains.size or gains.max() <= 0:
             break
         best = int(gains.argmax())
-        first, end = int(candidates[0][best]), int(candidates[1][best])
-        inside = np.zeros(len(series))
-        inside[first:end] = 1.0
-        more = Fit(series, np.column_stack([fit.design, inside]))
-        coefficients = np.zeros(len(more.estimates))
-        coefficients[fit.design.shape[1]] = 1.0
-        added = sorted({*starts, first, end} - {len(series)})
-        if len(gains) * more.contrast(coefficients).p > ENTRY or added == starts:
+        inside = int(firsts[best]), int(ends[best])
+        added = sorted({*starts, *inside} - {len(series)})
+        new = sorted(set(added) - set(starts))
+        if not new:
+            break
+        if len(new) == 1:
+            # Then one more level spans the same as one more column: its fit serves again.
+            place = added.index(new[0])
+            p_value = fitted(*added).p_value((place - 1, MIDDLE), (place, MIDDLE))
+        else:
+            p_value = _p_value_inside(found.fit, *inside)
+        if len(gains) * p_value > ENTRY:
             break
         starts = added
     while True:
-        segments = _segments(series, starts)
-        found = Segmentation(segments, _fit(series, segments, covariates))
+        found = fitted(*starts)
         p_values = [found.p_value((n, MIDDLE), (n + 1, MIDDLE)) for n in range(len(starts) - 1)]
         if not p_values or (len(series) - 1) * max(p_values) <= ENTRY:
             return _with_drifts(found, covariates)
         del starts[int(np.argmax(p_values)) + 1]
 
 
-def _segments(series: ReadingSeries, starts: Sequence[int]) -> list[Segment]:
-    return [Segment(first, end) for first, end in itertools.pairwise((*starts, len(series)))]
+def _p_value_inside(fit: Fit, first: int, end: int) -> float:
+    """Of no difference between the readings of a part and the others, beside what is fitted."""
+    count = fit.design.shape[1]
+    design = np.column_stack([fit.design, np.zeros(len(fit.design))])
+    design[first:end, count] = 1.0
+    more = Fit(fit.series, design)
+    coefficients = np.zeros(len(more.estimates))
+    coefficients[count] = 1.0
+    return more.contrast(coefficients).p
 
 
-def _fit(series: ReadingSeries, segments: Sequence[Segment], covariates: Array) -> Fit:
-    """Of a column for each segment, one for each that drifts, from BEGIN to END, then the
+def _segmentation(
+    series: ReadingSeries, segments: Sequence[Segment], covariates: Array
+) -> Segmentation:
+    return Segmentation(segments, Fit(series, _design(segments, covariates)))
+
+
+def _design(segments: Sequence[Segment], covariates: Array) -> Array:
+    """A column for each segment, one for each that drifts, from BEGIN to END, then the
     covariates."""
-    levels = np.zeros((len(series), len(segments)))
-    drifts = np.zeros((len(series), 0))
-    for number, (first, end, drifting) in enumerate(segments):
-        levels[first:end, number] = 1.0
-        if drifting:
-            column = np.zeros((len(series), 1))
-            column[first:end, 0] = np.linspace(BEGIN, END, end - first)
-            drifts = np.hstack([drifts, column])
-    return Fit(series, np.hstack([levels, drifts, covariates]))
+    count, drifting = len(segments), sum(each.drifts for each in segments)
+    design = np.zeros((len(covariates), count + drifting + covariates.shape[1]))
+    design[:, count + drifting :] = covariates
+    drift = count
+    for number, (first, end, drifts) in enumerate(segments):
+        design[first:end, number] = 1.0
+        if drifts:
+            design[first:end, drift] = np.linspace(BEGIN, END, end - first)
+            drift += 1
+    return design
 
 
 def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
@@ -407,10 +524,10 @@ def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
         if replaced < last - first + 1 or drift.end - drift.first < ENOUGH_TO_DRIFT:
             continue  # a part of it is in another drift, or it is short
         segments = sorted([*kept, drift])
-        other = Segmentation(segments, _fit(series, segments, covariates))
+        other = _segmentation(series, segments, covariates)
         number = segments.index(drift)
         is_certain = other.p_value((number, BEGIN), (number, END)) <= ENTRY
-        if is_certain and _criterion(other.fit) < _criterion(best.fit):
+        if is_certain and other.fit.plain_criterion() < best.fit.plain_criterion():
             best = other
     return best
 
@@ -427,12 +544,3 @@ def _monotonic(values: Sequence[float]) -> Iterator[tuple[int, int]]:
         if turns:
             yield first, place - 1
             first = place - 1
-
-
-def _criterion(fit: Fit) -> float:
-    series = fit.series
-    squares = float(fit.residuals @ _solve(fit.residuals, fit.cards, fit.variances, series.between))
-    count = series.runs_freedom + len(series)
-    return count * math.log(series.runs_freedom + squares) + len(fit.estimates) * math.log(
-        len(series)
-    )

@@ -115,13 +115,16 @@ def estimate_spreads(observed: Observations, same: Estimated, between: Estimated
     same: `estimate_runs`.  between: of each observation the variance of a run on any card; see
     `hpml_plugins.analysis.cards`.
     """
-    runs, runs_freedom, known, own_runs = same
-    cards, cards_freedom, known_cards, _ = between
+    # all observations of a point have the same
+    _, first = np.unique(observed.point, return_index=True)
+    runs, runs_freedom, known, own_runs = (each[first] for each in same)
+    cards, cards_freedom, known_cards, _ = (each[first] for each in between)
+    rounds, rounds_freedom = observed.rounds[first], observed.rounds_freedom[first]
     # Runs differ by no less than the rounds of one; of a kind that was never repeated nothing else
     # is known.
-    unknown = ~known & ~known_cards & np.isfinite(observed.rounds)
-    surely = observed.rounds * observed.rounds_freedom / chdtri(observed.rounds_freedom, 1 - SURE)
-    runs = np.where(unknown, ROUNDS_ALONE * observed.rounds, np.fmax(runs, surely))
+    unknown = ~known & ~known_cards & np.isfinite(rounds)
+    surely = rounds * rounds_freedom / chdtri(rounds_freedom, 1 - SURE)
+    runs = np.where(unknown, ROUNDS_ALONE * rounds, np.fmax(runs, surely))
     runs_freedom = np.where(unknown, ROUNDS_ALONE_FREEDOM, runs_freedom)
     # And of one that was measured on one card alone: runs differ on it as on any, and cards by a
     # guess besides.
@@ -132,7 +135,7 @@ def estimate_spreads(observed: Observations, same: Estimated, between: Estimated
     # only its class tells how far runs move: no farther than cards, where it knows more of those.
     noisy = cards < surely
     cards = np.where(noisy, surely, cards)
-    cards_freedom = np.where(noisy, cards_freedom + observed.rounds_freedom, cards_freedom)
+    cards_freedom = np.where(noisy, cards_freedom + rounds_freedom, cards_freedom)
     borrowed = known_cards & (own_runs == 0) & (runs > cards) & (runs_freedom <= cards_freedom)
     runs, runs_freedom = (
         np.where(borrowed, cards, runs),
@@ -145,9 +148,7 @@ def estimate_spreads(observed: Observations, same: Estimated, between: Estimated
         np.where(wider, cards, runs),
         np.where(wider, cards_freedom, runs_freedom),
     )
-    # all observations of a point have the same
-    _, first = np.unique(observed.point, return_index=True)
-    return [Spread(*each) for each in np.transpose(found)[first].tolist()]
+    return [Spread(*each) for each in np.transpose(found).tolist()]
 
 
 def _posterior(
@@ -301,8 +302,15 @@ def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
 
 def _freedom_of(excess: float) -> float:
     """d0 with ψ′(d0/2) = excess, within the bounds; right to 1e-5."""
+    freedom, excesses = _excesses()
+    return float(np.interp(-excess, -excesses, freedom))
+
+
+@functools.cache
+def _excesses() -> tuple[Array, Array]:
+    """Degrees of freedom d0 within the bounds, and ψ′(d0/2) of each."""
     freedom = np.geomspace(LEAST_FREEDOM, MOST_FREEDOM, 1000)
-    return float(np.interp(-excess, -polygamma(1, freedom / 2), freedom))
+    return freedom, polygamma(1, freedom / 2)
 
 
 @functools.cache

@@ -4,16 +4,25 @@ made Records."""
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hpml_plugins.analysis.backtest import BackTest, coverage_table, verdict_table
+from hpml_plugins.analysis.backtest import (
+    BackTest,
+    coverage_table,
+    points_of,
+    smallest_found,
+    verdict_table,
+)
 from hpml_plugins.analysis.cards import CardObservations, MemberSpread, estimate_members
+from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import Physics
-from hpml_plugins.analysis.variance import UNKNOWN_CARDS
+from hpml_plugins.analysis.variance import UNKNOWN_CARDS, Spread
+from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model.record import MetricSamples, Record
 
 
@@ -156,7 +165,7 @@ def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:
 
 
 def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_planted() -> None:
-    results = BackTest(records(cards=8, deviation=0.004)).results
+    results = BackTest(points_of(records(cards=8, deviation=0.004))).results
     assert set(results) == {Physics.NEVER_THROTTLED}
     found = results[Physics.NEVER_THROTTLED]
     assert len(found.cards) == 8
@@ -164,18 +173,52 @@ def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_pl
     assert len(found.called) == 6 * 8 * 7
     assert np.mean(found.covered) >= 0.9
     assert np.mean(found.called) <= 0.05 and np.mean(found.called_together) <= np.mean(found.called)
-    assert np.mean(found.found[0.05]) == np.mean(found.found[0.10]) == 1
+    assert max(found.smallest) < math.log1p(0.05)
+    assert 0.004 < found.smallest_found < 0.05
     assert 0.004 < found.half_width < 0.03 and found.empirical < found.half_width
 
 
 def test_a_slow_down_that_cards_hide_is_not_found() -> None:
-    found = BackTest(records(cards=8, deviation=0.05)).results[Physics.NEVER_THROTTLED]
-    assert np.mean(found.found[0.05]) < 0.4
+    found = BackTest(points_of(records(cards=8, deviation=0.05))).results[Physics.NEVER_THROTTLED]
+    assert np.mean(np.array(found.smallest) < math.log1p(0.05)) < 0.4
     assert np.mean(found.covered) >= 0.9
 
 
+@pytest.mark.parametrize("direction", ["lower", "higher"])
+@pytest.mark.parametrize("deviation", [0.0005, 0.004, 0.02])
+@pytest.mark.parametrize("other", [0.97, 1.0, 1.0005, 1.04])
+def test_the_smallest_slow_down_found_is_the_first_that_is_called_worse(
+    direction: str, deviation: float, other: float
+) -> None:
+    spread = Spread(deviation**2, 20.0, deviation**2, 8.0)
+
+    def verdict(slow_down: float) -> Difference:
+        factor = 1 + slow_down if direction == "lower" else 1 / (1 + slow_down)
+        one, slower = (
+            MeasuredValue(
+                value=value,
+                low=None,
+                high=None,
+                count=3,
+                direction=direction,
+                physics=Physics.STREAMING,
+                code="",
+                card=card,
+                started=0.0,
+                spread=spread,
+            )
+            for card, value in (("A", 1.0), ("B", other * factor))
+        )
+        (found,) = compare_values([({"": one}, {"": slower}, "")])
+        return found
+
+    smallest = math.expm1(smallest_found(verdict(0.0)))
+    assert verdict(smallest + 1e-6).verdict == "WORSE"
+    assert smallest == 0 or verdict(smallest - 1e-6).verdict != "WORSE"
+
+
 def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
-    results = BackTest(records(cards=3, deviation=0.01)).results
+    results = BackTest(points_of(records(cards=3, deviation=0.01))).results
     (coverage,) = coverage_table(results)
     assert (coverage["class"], coverage["cards"], coverage["values left out"]) == (
         "never throttled",

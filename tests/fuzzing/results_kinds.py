@@ -215,6 +215,7 @@ def write_pages(
 ) -> None:
     """What pages read and write of a folder of results."""
     from hpml_plugins.report.reading import read_history
+    from hpml_plugins.report.site.evidence import find_evidence
     from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
     from hpml_plugins.report.site.history import write_history
     from hpml_plugins.report.site.nodes import find_nodes
@@ -231,7 +232,13 @@ def write_pages(
     matrix = build(history, Costs({}))
     write_gpu_types(matrix, judge(matrix), html, project)
     write_history(history, [], html, project)
-    write_page(html, "nodes.html", machines=find_nodes(history), project=project)
+    write_page(
+        html,
+        "nodes.html",
+        machines=find_nodes(history),
+        evidence=find_evidence(history),
+        project=project,
+    )
 
 
 def _as_asv(folder: Path) -> None:

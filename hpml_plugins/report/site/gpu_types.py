@@ -12,15 +12,15 @@ import datetime
 import itertools
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from hpml_plugins.analysis.measured import Values
+from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.sides import choose_sides, side_values
-from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, compare_values
+from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, boosted, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.published import SPELLINGS, find_gpu
 from hpml_plugins.registry import read_yaml
@@ -36,6 +36,8 @@ PRECISION_NAMES = ("dtype", "precision", "bits")
 HEADLINE_UNITS = ("FLOP/s", "OP/s", "B/s", "1/s", "s")
 #: Beside the registry. No file, no prices.
 PRICES_FILE = "gpu-prices.yaml"
+#: The regime that has a row of its own.
+BOOST = "boost"
 #: Verdict on B against A → the letter of that on A against B.
 _OPPOSITE = {"BETTER": "w", "WORSE": "b"}
 #: Verdict → its letter.
@@ -105,11 +107,13 @@ class Column:
 @dataclass(frozen=True)
 class Row:
     """One point of a metric, with one cell per column. precision: its dtype, where it has such a
-    parameter."""
+    parameter.  regime: "boost" where the values are those before the cards throttled, else "": a
+    point that any card throttled at has a row of each."""
 
     point: str
     cells: tuple[Cell, ...]
     precision: str
+    regime: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,7 @@ class Matrix:
                 rows = tuple(
                     row
                     for row in group.rows
-                    if all(row.cells[number].value for number in self.chosen)
+                    if not row.regime and all(row.cells[number].value for number in self.chosen)
                 )
                 if rows:
                     yield Group(group.metric, rows, group.paid)
@@ -172,23 +176,29 @@ def judge(matrix: Matrix) -> list[list[str]]:
     Base → column → a letter for each row of all groups: b better than the base, w worse, s same, r
     undecided within bounds, a no verdict, d different problems; "-" where one has no number.
     """
-    rows = [(row.cells, group.metric.metric) for group in matrix.groups for row in group.rows]
+    rows = [
+        (row.cells, group.metric.metric, row.regime)
+        for group in matrix.groups
+        for row in group.rows
+    ]
     count = len(matrix.columns)
     letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
     for first, second in itertools.combinations(range(count), 2):
         asked, pairs = [], []
         # all metrics of a point have the same runs
-        sides: dict[tuple[int, int], tuple[Values, Values]] = {}
-        for n, (cells, name) in enumerate(rows):
+        sides: dict[tuple[int, int, str], tuple[Values, Values]] = {}
+        for n, (cells, name, regime) in enumerate(rows):
             of_first, of_second = cells[first].runs, cells[second].runs
             if not (cells[first].value and cells[second].value):
                 continue
-            place = id(of_first), id(of_second)
+            place = id(of_first), id(of_second), regime
             if place not in sides:
                 chosen = choose_sides(of_first, of_second, common=True)
-                sides[place] = side_values(chosen.a), side_values(chosen.b)
+                both = side_values(chosen.a), side_values(chosen.b)
+                sides[place] = (boosted(both[0]), boosted(both[1])) if regime else both
             a, b = sides[place]
-            if name not in a or name not in b:  # not measured at the newest common code
+            if not all(name in each and _is_of(each[name], regime) for each in (a, b)):
+                # not measured at the newest common code
                 a, b = cells[first].values, cells[second].values
             asked.append(n)
             pairs.append((a, b, name))
@@ -199,6 +209,11 @@ def judge(matrix: Matrix) -> list[list[str]]:
             letters[first][second][n] = ord(verdict)
             letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
     return [[each.decode() for each in line] for line in letters]
+
+
+def _is_of(value: MeasuredValue, regime: str) -> bool:
+    """Whether a value is of this regime, "" for any."""
+    return not regime or value.regime == regime
 
 
 def build(history: History, costs: Costs) -> Matrix:
@@ -260,7 +275,7 @@ def _choose(
 ) -> tuple[int, tuple[int | None, ...]]:
     """Base and partners: first two different GPU types, with most points in common; of two GPUs the
     first is base."""
-    rows = [row for group in groups for row in group.rows]
+    rows = [row for group in groups for row in group.rows if not row.regime]
     numbers = [
         sum(bool(row.cells[n].value) << place for place, row in enumerate(rows))
         for n in range(len(columns))
@@ -321,8 +336,33 @@ def _rows(
             precision = next(
                 (formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), ""
             )
-            rows.append(Row(label, cells, SPELLINGS.get(precision, precision)))
+            settled = Row(label, cells, SPELLINGS.get(precision, precision))
+            at_boost = tuple(_at_boost(cell, metric) for cell in cells)
+            rows.append(settled)
+            if any(cell.value for cell in at_boost):
+                rows.append(replace(settled, cells=at_boost, regime=BOOST))
     return tuple(rows)
+
+
+def _at_boost(cell: Cell, metric: TrackedMetric) -> Cell:
+    """The cell of the regime boost; empty where the card did not throttle.
+
+    No power: the sensor is slower than a burst.
+    """
+    number = cell.values.get(metric.metric)
+    if number is None or number.boosted is None:
+        return Cell()
+    text, sign, interval = formatting.estimate(number.boosted.estimate, metric.unit).partition(
+        " ± "
+    )
+    return replace(
+        cell,
+        text=text,
+        interval=f"{sign}{interval} {BOOST}".strip(),
+        value=f"{number.boosted.value:.7g}",
+        watts="",
+        values=boosted(cell.values),
+    )
 
 
 def _runs_of(
@@ -382,13 +422,12 @@ def _cell(
     number = values.get(metric.metric, newest)
     text, sign, interval = formatting.estimate(number.estimate, metric.unit).partition(" ± ")
     small = f"{sign + interval} {number.regime}".strip()
-    boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
     cards = f"mean of {len(number.levels)} cards" if len(number.levels) > 1 else ""
     current = metric.benchmark.current.get((label, machine))
     of_limits = (
         describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
     )
-    title = ", ".join(filter(None, [origin, cards, boost, of_limits]))
+    title = ", ".join(filter(None, [origin, cards, of_limits]))
     watts = measured_power(current[1]) if current else None
     power = f"{watts:.4g}" if watts else ""
     return Cell(
@@ -415,17 +454,17 @@ def rows_data(matrix: Matrix) -> dict[str, Any]:
 
     groups: [asv's name, title, heading, plugin, unit in words, direction, paid, which of `points`,
     terms, the unit behind numbers].
-    points: lists of [point, precision]; metrics of one benchmark have the same points, which are
-    stored once.
+    points: lists of [point, precision, regime]; metrics of one benchmark have the same ones, which
+    are stored once.
     """
-    points: dict[tuple[tuple[str, str], ...], int] = {}
+    points: dict[tuple[tuple[str, str, str], ...], int] = {}
     groups = []
     for group in matrix.groups:
         metric, benchmark = group.metric, group.metric.benchmark
         unit = formatting.shown_unit(metric.unit)
         words = str(unit) if metric.unit != "1" else ""
         place = points.setdefault(
-            tuple((row.point, row.precision) for row in group.rows), len(points)
+            tuple((row.point, row.precision, row.regime) for row in group.rows), len(points)
         )
         plain = (metric.name, metric.title, benchmark.heading, benchmark.plugin)
         terms = {

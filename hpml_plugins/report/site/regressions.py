@@ -144,13 +144,14 @@ class Readings:
         return all(reading.spread == EXACT for reading in self.readings)
 
     def series(self) -> ReadingSeries:
-        """For the statistics: logarithms; where a value is not above 0, shares of the median
-        size."""
+        """For the statistics: logarithms, with the reference steps of their visits as a covariate;
+        where a value is not above 0, shares of the median size."""
         values = np.array([reading.value for reading in self.readings], float)
+        references = np.array([_reference(reading) for reading in self.readings])
         if values.min() > 0:
-            values = np.log(values)
+            values, covariates = np.log(values), references[:, None]
         else:
-            values = values / self._scale
+            values, covariates = values / self._scale, np.empty((0, 0))
         numbers: dict[str, int] = {}
         cards = np.array(
             [numbers.setdefault(reading.card, len(numbers)) for reading in self.readings]
@@ -169,7 +170,8 @@ class Readings:
                 newest.any_freedom,
             )
         busy = np.array([reading.is_busy for reading in self.readings])
-        return ReadingSeries(values, cards, runs, freedom, between, newest.any_freedom, busy=busy)
+        variances = runs, freedom, between, newest.any_freedom
+        return ReadingSeries(values, cards, *variances, covariates, busy)
 
     @property
     def _scale(self) -> float:
@@ -263,6 +265,10 @@ class Levels:
             self.p_value((number, END), (number + 1, BEGIN))
             for number in range(len(self.levels) - 1)
         ]
+
+
+def _reference(reading: MeasuredValue) -> float:
+    return math.nan if reading.reference is None else reading.reference
 
 
 @dataclass(frozen=True)

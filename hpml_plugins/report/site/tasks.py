@@ -110,7 +110,9 @@ def _rows_of(task: TaskEntry, group: Group | None) -> list[Row]:
         return []
     wanted = {name: repr(value) for name, value in task.point.items()}
     points = group.metric.benchmark.points
-    return [row for row in group.rows if wanted.items() <= points[row.point].items()]
+    return [
+        row for row in group.rows if not row.regime and wanted.items() <= points[row.point].items()
+    ]
 
 
 def _task_row(
@@ -183,6 +185,7 @@ def _headline_rows(history: History, matrix: Matrix) -> list[TaskRow]:
                 matrix,
             )
             for row in group.rows
+            if not row.regime
         ]
         if not metric.benchmark.needs_gpu:
             for row in rows:

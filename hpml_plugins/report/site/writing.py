@@ -16,6 +16,7 @@ from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import STATIC, finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.compare_page import write_compare_page
+from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.manifest import write_manifest
@@ -95,6 +96,7 @@ def _write(
         project=project,
         gaps=gaps,
         enough_passes=nodes.ENOUGH_PASSES,
+        evidence=find_evidence(history),
     )
     current = history.current()
     tracing = next((page for page in further if page.row_links), None)

@@ -135,6 +135,10 @@ def judge(points: Sequence[GatedPoint], number_of_looks: int) -> list[list[Gated
     The correction is that of Benjamini and Hochberg. Metrics of one timing, which have one p-value,
     are one hypothesis.
 
+    The card's factor (`hpml_plugins.analysis.reference`) is no covariate here. Both sides are
+    measured on one card in one visit, so their reference is the same: whatever the coefficient, it
+    cancels in the difference, whose variance is that of rounds on one card alone.
+
     points: with LEAST pairs each, or more.
     """
     values: list[list[GatedValue]] = [[] for _ in points]

@@ -256,3 +256,28 @@ def test_commits_that_only_an_unknown_card_measured_may_be_of_either_level() -> 
     levels = Readings(np.arange(18), found).find_levels()
     (change,) = still_worse(list(levels.levels), "lower", levels.p_values())
     assert (change.last, change.first) == (9, 12)
+
+
+def test_the_reference_of_a_visit_tells_a_slow_card_from_slow_code() -> None:
+    dice = random.Random(11)
+    factors = [dice.gauss(0, 0.015) for _ in range(8)]
+    by_card = np.repeat(factors, 3)  # each visit another card
+    slower = 0.05 * (np.arange(24) >= 18)
+    noise = [dice.gauss(0, 0.002) for _ in range(24)]
+    values = np.exp(by_card + slower + noise)
+    spread = Spread(0.002**2, 20.0, 0.015**2, 5.0)
+    blind = [
+        reading(float(value), f"card {number // 3}", spread) for number, value in enumerate(values)
+    ]
+    seeing = [
+        replace(each, reference=float(factor)) for each, factor in zip(blind, by_card, strict=True)
+    ]
+    one_visit = [replace(each, reference=0.0) for each in blind]
+    told, untold, constant = (
+        Readings.of(list(enumerate(line))).find_levels() for line in (seeing, blind, one_visit)
+    )
+    assert [(level.first, level.last) for level in told.levels] == [(0, 17), (18, 23)]
+    assert told.levels[1].value / told.levels[0].value == pytest.approx(1.05, abs=0.005)
+    assert max(told.p_values()) < 1e-6
+    assert min(untold.p_values(), default=1.0) > 1e-6
+    assert constant.levels == untold.levels

@@ -321,10 +321,10 @@ def test_spellings_of_one_precision_are_one(add_result: Add, tmp_path: Path) -> 
     add_result(H200, OLD, DAY, {TIME["name"]: [1.0, 2.0, 3.0, 4.0]}, benchmarks=benchmarks)
     (points,) = rows_data(build(read(tmp_path / "results", benchmarks, DATES), Costs({})))["points"]
     assert points == (
-        ("dtype=bf16", "bfloat16"),
-        ("dtype=bfloat16", "bfloat16"),
-        ("dtype=half", "float16"),
-        ("dtype=fp8", "fp8"),
+        ("dtype=bf16", "bfloat16", ""),
+        ("dtype=bfloat16", "bfloat16", ""),
+        ("dtype=half", "float16", ""),
+        ("dtype=fp8", "fp8", ""),
     )
 
 
@@ -366,14 +366,52 @@ def test_verdicts_are_of_each_column_against_each(add: Add, matrix: Callable[[],
     assert judge(made) == [["----", "sbsb"], ["swsw", "----"]]
 
 
-def test_a_value_at_settled_clocks_says_so_and_what_it_was_before(tmp_path: Path) -> None:
-    info = {"timer": "cuda events", "regime": "sustained"}
-    metric = MetricSamples("s", "lower", [0.002] * 3, info, boost=[0.001] * 3)
-    made = a_record("softmax", {"time": metric}, params={"cols": 64}, commit=OLD, started=1.0)
-    append_record(record_file(tmp_path / "results", "m", OLD), made)
-    ((cell,),) = cells(build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({})))
-    assert (cell.text, cell.interval.split()[-1]) == ("2.000 ms", "sustained")
-    assert "boost 1.000 ms" in cell.title
+def throttled(machine: str, seconds: float, boost: float | None, gpu: str, run: int) -> Record:
+    """A run of a kernel that the card slows down, with both regimes; None: that it does not."""
+    regime = {} if boost is None else {"regime": "sustained"}
+    bursts = [] if boost is None else [boost] * 3
+    info: dict[str, str | float] = {"timer": "cuda events", **regime}
+    metric = MetricSamples("s", "lower", [seconds] * 3, info, boost=bursts)
+    return a_record(
+        "softmax",
+        {"time": metric},
+        params={"cols": 64},
+        machine=machine,
+        commit=OLD,
+        run=f"{machine} {run}",
+        started=float(run),
+        source={"sha256": "code"},
+        node={"gpus": [{"name": gpu, "uuid": f"{machine} {run}"}]},
+    )
+
+
+def stored(tmp_path: Path, *records: Record) -> Matrix:
+    for each in records:
+        append_record(record_file(tmp_path / "results", each.machine, OLD), each)
+    return build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({}))
+
+
+def test_a_value_at_settled_clocks_says_so_and_boost_has_a_row_of_its_own(tmp_path: Path) -> None:
+    made = stored(tmp_path, throttled("m", 0.002, 0.001, "NVIDIA H200", 1))
+    ((settled,), (boost,)) = cells(made)
+    assert (settled.text, settled.interval.split()[-1]) == ("2.000 ms", "sustained")
+    assert (boost.text, boost.interval.split()[-1], boost.value) == ("1.000 ms", "boost", "0.001")
+    assert rows_data(made)["points"] == [(("cols=64", "", ""), ("cols=64", "", "boost"))]
+    ((headline,),) = [group.rows for group in made.headlines]
+    assert headline.regime == ""  # the headline, and the first page, have settled rates
+
+
+def test_boost_is_judged_against_boost_and_not_against_what_did_not_throttle(
+    tmp_path: Path,
+) -> None:
+    slower = [throttled("a", 2e-3, 1.0e-3, "NVIDIA A100", run) for run in range(4)]
+    faster = [throttled("b", 2e-3, 0.5e-3, "NVIDIA H200", run) for run in range(4)]
+    other = [throttled("c", 2e-3, None, "NVIDIA B200", run) for run in range(4)]
+    made = stored(tmp_path, *slower, *faster, *other)
+    assert [column.hardware.gpu[-4:] for column in made.columns] == ["A100", "B200", "H200"]
+    letters = judge(made)[0]
+    # settled, then at boost; B200 has no boost
+    assert (letters[2], letters[1][1]) == ("sb", "-")
 
 
 def test_imported_results_keep_the_interval_that_asv_gave(

@@ -46,8 +46,8 @@
             benchmarks.push({ heading, plugin, groups: [] });
         }
         const group = { key: `group-${name}`, name, title, heading, plugin, unit, direction, paid, terms, label };
-        group.rows = data.points[points].map(([point, precision]) => ({
-            place: rowCount, key: `row-${rowCount++}`, point, precision, group, words: `${title} ${point}`.toLowerCase(),
+        group.rows = data.points[points].map(([point, precision, regime]) => ({
+            place: rowCount, key: `row-${rowCount++}`, point, precision, regime, group, words: `${title} ${point} ${regime}`.toLowerCase(),
         }));
         benchmarks.at(-1).groups.push(group);
     }
@@ -91,7 +91,7 @@
             return value;
         }
         const cost = KINDS[kind].cost(column, column.cells.watts[at]);
-        if (!row.group.paid || !cost) {
+        if (!row.group.paid || !cost || (kind === "watts" && row.regime)) {  // no sensor tells the power of a burst
             return null;
         }
         return row.group.paid === "time" ? value * cost : value / cost;
@@ -339,7 +339,7 @@
         }
         return make("tr", "group", title, ...cellsOf(({ column, kind }) => {
             const cell = make("td", kind ? `per ${kind}` : "");
-            const [mean, number] = column === columns[state.base] ? [null, 0] : meanOf(column, rows, kind);
+            const [mean, number] = column === columns[state.base] ? [null, 0] : meanOf(column, rows.filter(row => !row.regime), kind);
             if (mean !== null) {
                 cell.append(make("span", "mean", `${timesText(mean)}×`));
                 if (!kind) {
@@ -351,7 +351,8 @@
     }
 
     function pointRow(row) {
-        const title = make("th", "point", link(historyOf(row.group, row.point), row.point || "one point"));
+        const title = make("th", "point", link(historyOf(row.group, row.point), row.point || "one point"),
+            ...(row.regime ? [" ", make("small", "", `at ${row.regime}`)] : []));
         title.scope = "row";
         const made = make("tr", "row", title, ...cellsOf(({ column, kind }) =>
             kind ? costCell(column, row, kind) : valueCell(column, row)));

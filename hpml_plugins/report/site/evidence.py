@@ -1,0 +1,57 @@
+"""How well the verdicts of this site hold: the back-test of the Records that its pages are made of,
+on the page of nodes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hpml_plugins.analysis.backtest import BackTest, ClassResult, MeasuredPoint
+from hpml_plugins.report.reading import History
+
+
+class ClassEvidence(NamedTuple):
+    """Of a class of values; see `ClassResult`. Shares of 1.
+
+    cards: that took part.  values: that were left out, each with all that its card measured.
+    covered: the share of them that the interval of the other cards held.  pairs: of cards, in both
+    orders.  called, called_together: the share of pairs of equal code that are called different,
+    alone and corrected.  smallest: the slow-down that is found in 95 % of the pairs.
+    """
+
+    name: str
+    cards: int
+    values: int
+    covered: float
+    pairs: int
+    called: float
+    called_together: float
+    smallest: float
+
+
+def find_evidence(history: History) -> list[ClassEvidence]:
+    """Of each class of which two cards of a type or more measured values by equal code."""
+    results = BackTest(_measured_points(history)).results
+    return [_class_evidence(each) for each in results.values()]
+
+
+def _class_evidence(result: ClassResult) -> ClassEvidence:
+    return ClassEvidence(
+        str(result.physics),
+        len(result.cards),
+        len(result.covered),
+        statistics.fmean(result.covered),
+        len(result.called),
+        statistics.fmean(result.called),
+        statistics.fmean(result.called_together),
+        result.smallest_found,
+    )
+
+
+def _measured_points(history: History) -> Iterator[MeasuredPoint]:
+    """What was measured, also outside the line: how far equal code moves does not depend on it."""
+    for benchmark in history.benchmarks:
+        for label, machine in dict.fromkeys((*benchmark.outcomes, *benchmark.outside)):
+            for outcome in benchmark.stored(label, machine):
+                yield MeasuredPoint(machine, benchmark.name, label, outcome.readings)

@@ -1,0 +1,85 @@
+"""What the page of nodes says of how well the verdicts hold, from made Records."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from site_history import read
+
+from hpml_plugins.analysis.backtest import BackTest, points_of
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.report.site.evidence import find_evidence
+from hpml_plugins.report.site.page import fill
+from hpml_plugins.store import append_record, read_records, record_file
+
+COMMIT = "c" * 40
+DECLARED = {
+    "product.track_time": {
+        "name": "product.track_time",
+        "benchmark": "product",
+        "metric": "time",
+        "plugin": "p",
+        "version": "1",
+        "si_unit": "s",
+        "direction": "lower",
+        "type": "track",
+        "unit": "s",
+        "param_names": ["size"],
+        "params": [["1", "2"]],
+    }
+}
+
+
+def measure(results: Path, cards: int) -> None:
+    """Two sizes on each card, in two runs; cards differ by 0.5 %."""
+    draw = random.Random(4)
+    for card in range(cards):
+        factor = 1 + draw.gauss(0, 0.005)
+        for run in range(2):
+            for size in (1, 2):
+                seconds = 1e-3 * size * factor * (1 + draw.gauss(0, 0.0005))
+                made = Record(
+                    benchmark="product",
+                    plugin="p",
+                    version="1",
+                    params={"size": size},
+                    status="ok",
+                    machine="h200-x1",
+                    metrics={
+                        "time": MetricSamples("s", "lower", [seconds] * 3, {"timer": "cuda events"})
+                    },
+                    run=f"{card} {run}",
+                    commit=COMMIT,
+                    started=float(10 * card + run),
+                    source={"sha256": "code"},
+                    node={"gpus": [{"name": "NVIDIA H200", "uuid": f"GPU-{card}"}]},
+                )
+                append_record(record_file(results, made.machine, COMMIT), made)
+
+
+def page_of(results: Path) -> str:
+    """The page, as words."""
+    evidence = find_evidence(read(results, DECLARED, {COMMIT: 0.0}))
+    page = fill("nodes.html", machines=[], evidence=evidence, project="p")
+    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+def test_the_page_has_the_figures_of_the_back_test_with_how_many_they_are_of(
+    tmp_path: Path,
+) -> None:
+    measure(tmp_path / "results", cards=6)
+    (told,) = find_evidence(read(tmp_path / "results", DECLARED, {COMMIT: 0.0}))
+    (result,) = BackTest(points_of(read_records(tmp_path / "results"))).results.values()
+    assert (told.name, told.cards, told.values, told.pairs) == ("never throttled", 6, 12, 60)
+    assert told.smallest == pytest.approx(result.smallest_found)
+    assert told.covered == sum(result.covered) / 12 and told.called == sum(result.called) / 60
+    shown = f"never throttled 6 {100 * told.covered:.1f} % of 12 {100 * told.called:.1f} % of 60"
+    assert shown in page_of(tmp_path / "results")
+
+
+def test_one_card_alone_tells_nothing_and_the_page_says_so(tmp_path: Path) -> None:
+    measure(tmp_path / "results", cards=1)
+    assert "no two cards of one type have measured the same point" in page_of(tmp_path / "results")
