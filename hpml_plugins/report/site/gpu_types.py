@@ -398,8 +398,8 @@ def _cell(
     alike = [run for run in runs if run.code == newest.code]
     values = side_values(alike) if alike else outcome.readings
     number = values.get(metric.metric, newest)
-    text, sign, interval = formatting.estimate(number.estimate, metric.unit).partition(" ± ")
-    small = f"{sign + interval} {number.regime}".strip()
+    text, interval = formatting.split_estimate(formatting.estimate(number.estimate, metric.unit))
+    small = f"{interval} {number.regime}".strip()
     boost = f"boost {formatting.quantity(number.boost, metric.unit)}" if number.boost else ""
     cards = f"mean of {len(number.levels)} cards" if len(number.levels) > 1 else ""
     current = metric.benchmark.current.get((label, machine))
