@@ -22,6 +22,7 @@ from hpml_plugins.store.history import (
     commit_order,
     describe_by_date,
     describe_outside,
+    why_git_refuses,
 )
 from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
 from hpml_plugins.store.merge import find_results, merge_results

@@ -33,6 +33,7 @@ from hpml_plugins.store import (
     read_records,
     record_file,
     save_declarations,
+    why_git_refuses,
 )
 from hpml_plugins.testing import measure_point
 from hpml_plugins.tools.pytest_bench.naming import TestName
@@ -72,6 +73,8 @@ class BenchSession:
     @cached_property
     def commit(self) -> str:
         """What is checked out; empty where tracked files have changes that are not committed."""
+        if refusal := why_git_refuses(self.root):
+            raise UsageError(f"git does not read {self.root}: {refusal}")
         changed = ask_git(self.root, "status", "--porcelain", "--untracked-files=no")
         return "" if changed else ask_git(self.root, "rev-parse", "HEAD").strip()
 

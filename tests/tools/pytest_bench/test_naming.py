@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -197,3 +198,18 @@ def test_tests_of_like_names_are_stored_apart(repository: Path) -> None:
     records = list(read_records(repository / "results"))
     assert len({record.benchmark for record in records}) == 7
     assert {record.measured_rounds for record in records} == {3}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_a_repository_that_git_refuses_is_said_to_be_so(repository: Path) -> None:
+    (repository / "test_one.py").write_text(
+        "def test_x(bench):\n    bench.measure(lambda bench: {'m': 1}, {'m': '1'})\n"
+    )
+    commit(repository)
+    os.chown(repository, 65534, -1)
+    os.chown(repository / ".git", 65534, -1)
+    output = run_pytest(repository, "--hpml-save")
+    assert "1 failed" in output, output
+    assert "git does not read" in output
+    assert "dubious ownership" in output
+    assert not (repository / "results").exists()
