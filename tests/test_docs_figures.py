@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from fill_docs import ROOT, filled, quotable
 
+from hpml_plugins.model.formatting import format_point, times
 from hpml_plugins.plugins.course.origins import RecordLink
 from hpml_plugins.plugins.course.questions import FOLDER
 from hpml_plugins.plugins.course.quotes import Quote, fill
 from hpml_plugins.report.site.history import write_history
+from hpml_plugins.store import read_records
 
 #: Numbers of the question pages without a Record: (quote, its options) → why.
 WITHOUT_RECORD = {
@@ -81,6 +83,42 @@ def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(
         fill(path.read_text(encoding="utf-8"), str(path), text)
     assert without == set(WITHOUT_RECORD)
     assert reached > 200
+
+
+def test_each_ratio_of_two_points_is_that_of_the_records_that_it_names(results: Path) -> None:
+    """By another way than quotes take: the Records of the named machine and commit, read anew."""
+    known = quotable(ROOT, results)
+    records = list(read_records(results))
+    checked = 0
+
+    def median(link: RecordLink) -> float:
+        name, _, metric = link.metric.partition(".track_")
+        machine = link.told.partition(" at ")[0]
+        (found,) = [
+            record
+            for record in records
+            if record.benchmark == name
+            and record.machine == machine
+            and record.commit.startswith(link.commit)
+            and record.status == "ok"
+            and format_point(record.params) == link.label
+        ]
+        value = found.median(metric)
+        assert value is not None
+        return value
+
+    def text(quote: Quote) -> str:
+        nonlocal checked
+        if quote.kind == "ratio" and quote.name not in known.figures:
+            answer = known.answer(quote)
+            above, below = map(median, answer.links[0])
+            assert answer.text == times(above / below), quote.where
+            checked += 1
+        return ""
+
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        fill(path.read_text(encoding="utf-8"), str(path), text)
+    assert checked >= 2
 
 
 class _Site:

@@ -249,6 +249,8 @@ def export(file: Path, results: Path) -> int:
 
     DuckDB, pandas and similar tools read it. A row is one metric of one Record.
     """
+    if file.suffix not in (".parquet", ".pq"):
+        raise UsageError(f"{file}: export writes Parquet; name the file {file.stem}.parquet")
     from hpml_plugins.report.export import write_parquet
     from hpml_plugins.store import read_records
 

@@ -244,8 +244,8 @@ def _run(
     os.dup2(output, 2)
     # Python's own streams may have been replaced by whoever called (a test runner, asv): back to
     # the descriptors.
-    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
     faulthandler.enable(2)
     write_stack_before(timeout, output)
     status = 0

@@ -91,6 +91,7 @@ class Bench:
         self,
         step: Callable[[], object],
         *,
+        setup: Callable[[], object] | None = None,
         cache: Cache = "hot",
         launch: Launch = "hidden",
         device: str | None = None,
@@ -109,6 +110,8 @@ class Bench:
         samples are those at settled clocks (`sustained`), and `Samples.boost` has those before the
         regulator acts.
 
+        setup: called before each call of `step`, outside the time: prepares the input of a step
+        that changes it. Each sample is then one call.
         cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before
         each, "dirty" leaves it full of foreign lines to be written back.  launch: on "cuda",
         "hidden" keeps the host's launching out, "visible" lets it show.  device: "cpu" or "cuda";
@@ -126,11 +129,15 @@ class Bench:
             from hpml_plugins.measure.regimes import Regulator
 
             regulator = Regulator(telemetry, int(number or 0))
-            samples = time_on_gpu(step, plan, cache=cache, launch=launch, regulator=regulator)
+            samples = time_on_gpu(
+                step, plan, setup=setup, cache=cache, launch=launch, regulator=regulator
+            )
         else:
             from hpml_plugins.measure.cpu_timer import time_on_cpu
 
-            samples = time_on_cpu(step, plan)
+            samples = time_on_cpu(step, plan, setup)
+        if setup:
+            samples = samples.note(setup="every call")
         if not quiet:
             self.collected.warnings += remarks(samples, plan, name)
         return samples

@@ -6,8 +6,11 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import resource
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from hpml_plugins import clocks
 from hpml_plugins.measure.sampling import SamplingPlan, sample, warm_up
@@ -20,11 +23,20 @@ LARGEST_BATCH = 1 << 20
 #: s between two measurements of the core's rate, and iterations of the loop that measures it: 1 %
 #: of that time.
 RATE_EVERY, ITERATIONS = 0.02, 10_000
+#: s that the first access to a page of memory may take: one that the process has already, which
+#: Linux maps or copies, and a new one, which a virtual machine may have to ask its host for. A
+#: huge page is one fault and 512 new pages.
+PAGE_FAULT, NEW_PAGE = 2e-6, 1e-5
 
 
-def time_on_cpu(step: Callable[[], object], plan: SamplingPlan) -> Samples:
-    """Samples of the wall time of one call of `step`, s."""
-    step()  # first call: lazy imports, compilation, first touch
+def time_on_cpu(
+    step: Callable[[], object], plan: SamplingPlan, setup: Callable[[], object] | None = None
+) -> Samples:
+    """Samples of the wall time of one call of `step`, s.
+
+    setup: called before each call of the step, outside the time; the step is then not batched.
+    """
+    info = first_call(step, setup)
     rates: list[float] = []
     due = 0.0
 
@@ -33,6 +45,8 @@ def time_on_cpu(step: Callable[[], object], plan: SamplingPlan) -> Samples:
         if clocks.perf_counter() >= due:
             rates.append(core_rate())
             due = clocks.perf_counter() + RATE_EVERY
+        if setup:
+            setup()
         started = clocks.perf_counter()
         for _ in range(batch):
             step()
@@ -43,12 +57,51 @@ def time_on_cpu(step: Callable[[], object], plan: SamplingPlan) -> Samples:
             run,
             plan,
             shortest=SHORTEST_SAMPLE,
-            largest=LARGEST_BATCH,
+            largest=1 if setup else LARGEST_BATCH,
             timer="perf_counter",
             affinity=affinity(),
+            **info,
         )
     found = Samples.of(rates, "1/s")
     return samples.note(core_rate=found.median, core_variation=found.coefficient_of_variation)
+
+
+def first_call(
+    step: Callable[[], object], setup: Callable[[], object] | None = None
+) -> dict[str, float]:
+    """Call the step once. Returns what the samples' info says of it: `first_call`, s of CPU time.
+
+    The first call may import, compile and touch memory, which is no part of a later one. The time
+    of page faults is subtracted; nothing is returned where code was loaded. A `first_call` that is
+    much longer than the samples therefore means that later calls do less work, as when the step
+    sorts its input in place.
+    """
+    if setup:
+        setup()
+    code, memory_time = _loaded_code(), _memory_time()
+    started, cpu_started = clocks.perf_counter(), clocks.process_time()
+    step()
+    # the smaller: the wall time of a process that waited is longer, and the CPU time of several
+    # threads
+    seconds = min(clocks.perf_counter() - started, clocks.process_time() - cpu_started)
+    seconds -= max(0.0, _memory_time() - memory_time)
+    if seconds <= 0 or _loaded_code() != code:
+        return {}
+    return {"first_call": seconds}
+
+
+def _loaded_code() -> tuple[int, int]:
+    """How many Python modules, and how many executable mappings, which compilers and libraries
+    add."""
+    mappings = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    return len(sys.modules), sum("x" in mapping.split()[1] for mapping in mappings)
+
+
+def _memory_time() -> float:
+    """s that this process may have spent on first accesses to memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    return NEW_PAGE * pages + PAGE_FAULT * faults
 
 
 def core_rate() -> float:

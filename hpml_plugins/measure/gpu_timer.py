@@ -46,18 +46,22 @@ def time_on_gpu(
     step: Callable[[], object],
     plan: SamplingPlan,
     *,
+    setup: Callable[[], object] | None = None,
     cache: Cache = "hot",
     launch: Launch = "hidden",
     regulator: Regulator | None = None,
 ) -> Samples:
     """Samples of the GPU's time for one call of `step`, s; see Bench.time. regulator: of the
     current GPU."""
-    timer = GpuTimer(step, cache, launch, regulator or Regulator(None))
+    timer = GpuTimer(step, cache, launch, regulator or Regulator(None), setup)
     timer.first_call()
     if not timer.uses_other_streams():
         return timer.measure(plan)
 
     def run(_: int) -> float:
+        if setup:
+            setup()
+            timer.torch.cuda.synchronize()
         started = clocks.perf_counter()
         step()
         timer.torch.cuda.synchronize()
@@ -76,7 +80,12 @@ class GpuTimer:
     """
 
     def __init__(
-        self, step: Callable[[], object], cache: Cache, launch: Launch, regulator: Regulator
+        self,
+        step: Callable[[], object],
+        cache: Cache,
+        launch: Launch,
+        regulator: Regulator,
+        setup: Callable[[], object] | None = None,
     ) -> None:
         import torch
 
@@ -85,13 +94,17 @@ class GpuTimer:
         self.regulator = regulator
         self.cache = cache
         self.launch: str = launch
+        self.prepare = setup or (lambda: None)
         self.batch = 1
+        # what comes before each call of the step keeps it from being batched
+        self._batches = cache == "hot" and setup is None
         self._sleep = 0.0
         self._flush: Callable[[], None] = (lambda: None) if cache == "hot" else self._make_flush()
         self._cycles = 0.0
 
     def first_call(self) -> None:
         """Compile, load and allocate what the first call does."""
+        self.prepare()
         self.step()
         self.torch.cuda.synchronize()
         if self.launch == "hidden":
@@ -125,6 +138,8 @@ class GpuTimer:
     def leaves_work(self) -> bool:
         """Whether one call did, or the host had a hiccup."""
         start, end = self._event(), self._event()
+        self.prepare()
+        self.torch.cuda.synchronize()
         start.record()
         self.step()
         end.record()
@@ -137,7 +152,7 @@ class GpuTimer:
     def choose_batch(self) -> None:
         """Grow a hot batch until it is long enough for the events' resolution."""
         while (
-            self.cache == "hot"
+            self._batches
             and self.batch < LARGEST_BATCH
             and self.round() * self.batch < SHORTEST_SAMPLE
         ):
@@ -159,11 +174,7 @@ class GpuTimer:
         # While launches showed, the step seemed longer than it is: with its own time the batch may
         # have to grow.
         seconds = self.enqueue(self._group)[0][0]
-        if (
-            self.cache == "hot"
-            and seconds * self.batch < SHORTEST_SAMPLE
-            and self.batch < LARGEST_BATCH
-        ):
+        if self._batches and seconds * self.batch < SHORTEST_SAMPLE and self.batch < LARGEST_BATCH:
             self.batch = min(LARGEST_BATCH, math.ceil(SHORTEST_SAMPLE / seconds))
             self._fit_sleep()
 
@@ -196,7 +207,7 @@ class GpuTimer:
 
     @property
     def _group(self) -> int:
-        return 1 if self.cache == "hot" else COLD_SAMPLES_A_GROUP
+        return 1 if self._batches else COLD_SAMPLES_A_GROUP
 
     def enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
         """Enqueue `count` samples behind one sleep. Returns seconds of one step and whether its
@@ -205,6 +216,7 @@ class GpuTimer:
             self.torch.cuda._sleep(int(self._sleep * self._cycles))
         pairs = []
         for _ in range(count):
+            self.prepare()
             self._flush()
             start, end = self._event(), self._event()
             self._line_up()

@@ -17,6 +17,11 @@ from hpml_plugins.model.samples import Samples
 UNSTABLE_VARIATION = 0.10
 #: So is a share of far outliers above this.
 UNSTABLE_OUTLIERS = 0.05
+#: So is a first call that took this many times as long as a later one, and this much longer, s:
+#: caches that are still cold cost less.
+SLOW_FIRST_CALL, SLOW_FIRST_CALL_SECONDS = 5, 1e-4
+#: A call that cannot be batched is warned of below this, s: 50 times the cost of reading the clock.
+SHORTEST_CALL = 5e-6
 #: s that the warm-up of a round may always take.
 SHORTEST_WARM_UP = 0.3
 #: The `timer` of samples of a GPU's step that the events on its stream could not time.
@@ -174,6 +179,19 @@ def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
             f"{name}: the median is known to ±{samples.relative_precision:.1%}, not"
             f" ±{plan.precision:.1%}, after {len(samples)} samples, {samples.effective_count} of"
             f" them effective{stopped}"
+        )
+    first = samples.info.get("first_call", 0.0)
+    longest = samples.median + SLOW_FIRST_CALL_SECONDS
+    if isinstance(first, float) and first > max(SLOW_FIRST_CALL * samples.median, longest):
+        found.append(
+            f"{name}: the first call took {first / samples.median:.3g} times as long as later ones;"
+            " if the step uses up or changes its input, prepare each call with bench.time(step,"
+            " setup=…)"
+        )
+    if samples.info.get("setup") == "every call" and samples.median < SHORTEST_CALL:
+        found.append(
+            f"{name}: a call that has a setup cannot be batched, and {samples.median * 1e6:.2g} µs"
+            " is close to the cost of reading the clock; do more work in a step"
         )
     if samples.coefficient_of_variation > UNSTABLE_VARIATION:
         core = samples.info.get("core_variation", 0)

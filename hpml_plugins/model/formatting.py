@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from hpml_plugins.model.record import Estimate
 
 DIGITS: Final = 4
+#: An interval is written by its ends where its longer side is this many per cent of the value, and
+#: this many times as long as the other.
+WIDE, SKEWED = 10, 1.5
 MINUS: Final = "\u2212"
 
 #: A number with the prefix of a unit, or what stands between numbers.
@@ -42,19 +45,41 @@ def quantity(value: float, unit: str | Unit) -> str:
 
 
 def estimate(found: Estimate, unit: str) -> str:
-    """A median with its unit and half the width of its interval: `750.7 TFLOP/s ± 0.8 %`.
+    """A median with its unit and its interval: `750.7 TFLOP/s ± 0.8 %`.
 
-    Every command and page writes measured numbers by this function. Without an interval (a count,
-    too few samples) it is `quantity` alone.
+    The interval lies within what is written: it is the longer side, rounded up. A wide interval of
+    which one side is much longer is written by its ends: `7.950 ms (41.50 µs to 7.980 ms)`. Every
+    command and page writes measured numbers by this function. Without an interval (a count, too few
+    samples) it is `quantity` alone.
     """
     value, low, high = found.value, found.low, found.high
     text = quantity(value, unit)
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or not value:
         return text
-    percent = (high - low) / 2 / abs(value) * 100
-    if percent >= 100:  # the interval is not symmetric then, and its width says no more than this
-        return f"{text} ± >100 %"
-    return f"{text} ± {percent:.0f} %" if percent >= 10 else f"{text} ± {percent:.2g} %"
+    shorter, longer = sorted((abs(value - low), abs(high - value)))
+    percent = longer / abs(value) * 100
+    if percent >= WIDE and longer > SKEWED * shorter:
+        return f"{text} ({quantity(low, unit)} to {quantity(high, unit)})"
+    return f"{text} ± {_rounded_up(percent)} %"
+
+
+def split_estimate(text: str) -> tuple[str, str]:
+    """What `estimate` wrote, as the value and its interval; empty where there is none."""
+    value, sign, interval = text.partition(" ± ")
+    if sign:
+        return value, f"± {interval}"
+    value, sign, interval = text.partition(" (")
+    return value, f"({interval}" if sign else ""
+
+
+def _rounded_up(percent: float) -> str:
+    """Two digits, from 10 on whole numbers; not below the number, but for errors of rounding."""
+    if not percent:
+        return "0"
+    digits = 0 if percent >= 10 else 1 - math.floor(math.log10(percent))
+    rounded = math.ceil(percent * 10.0**digits * (1 - 1e-6)) / 10.0**digits
+    text = f"{rounded:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
 
 
 def times(ratio: float) -> str:

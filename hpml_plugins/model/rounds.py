@@ -29,6 +29,8 @@ from hpml_plugins.model.record import MetricSamples, Record
 _DIGITS, _NUMBER = re.compile(r"[\d.]+"), re.compile(r"\d+(?:\.\d+)?")
 Point = TypeVar("Point", bound=Hashable)
 RunKey = tuple[str | float, ...]
+#: The rounds of a point and their retraction, with their numbers: by `started` and which it is.
+Group = dict[tuple[float, bool], tuple[int, Record]]
 #: Why a point has no numbers of which a round was stored twice, differently.
 DISPUTED = (
     "two different Records of one round are stored, and neither counts; measure the point again"
@@ -62,16 +64,41 @@ def group_rounds(records: Iterable[tuple[int, Record]]) -> list[list[tuple[int, 
     their retraction.
 
     A Record that comes twice is one: two rounds never start at the same time. Where two differ, one
-    of them was edited and nothing says which: the point is retracted.
+    of them was edited and nothing says which: the point is retracted. A point that was measured
+    again in the same run has a further group: more rounds than planned are not of one measurement.
     """
-    groups: dict[RunKey, dict[tuple[float, bool], tuple[int, Record]]] = {}
+    ordered: list[Group] = []
+    groups: dict[RunKey, list[Group]] = {}
     for number, record in records:
-        rounds = groups.setdefault(run_key(record), {})
+        same_run = groups.setdefault(run_key(record), [])
+        rounds = _group_of(record, same_run)
+        if rounds is None:
+            rounds = {}
+            same_run.append(rounds)
+            ordered.append(rounds)
         round_key = (record.started, record.status == "retracted")
         _, known = rounds.setdefault(round_key, (number, record))
         if are_disputed(known, record):
             rounds.setdefault((record.started, True), (number, retract(record, DISPUTED)))
-    return [list(rounds.values()) for rounds in groups.values()]
+    return [list(rounds.values()) for rounds in ordered]
+
+
+def _group_of(record: Record, groups: Sequence[Group]) -> Group | None:
+    """Where a Record belongs among the groups of its run and point; None where it begins one."""
+    for rounds in groups:
+        if (record.started, False) in rounds or (record.started, True) in rounds:
+            return rounds
+    if not groups or (record.status != "retracted" and _is_full(groups[-1])):
+        return None
+    return groups[-1]
+
+
+def _is_full(rounds: Group) -> bool:
+    """Whether all rounds that were planned are there. Records from before there were plans say 1,
+    however many rounds they had."""
+    measured = [record for _, record in rounds.values() if record.status != "retracted"]
+    planned = max((record.planned_rounds for record in measured), default=0)
+    return 1 < planned <= sum(record.measured_rounds for record in measured)
 
 
 def run_key(record: Record) -> RunKey:

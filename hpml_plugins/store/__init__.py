@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         commit_order,
         describe_by_date,
         describe_outside,
+        why_git_refuses,
     )
     from hpml_plugins.store.index import Index, current_records, of_node
     from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
@@ -70,6 +71,7 @@ _NAMES = {
         "commit_order",
         "describe_by_date",
         "describe_outside",
+        "why_git_refuses",
     ),
     ".index": ("Index", "current_records", "of_node"),
     ".locks": ("Lock", "Locked", "lock_declarations", "lock_machine"),

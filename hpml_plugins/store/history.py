@@ -15,6 +15,7 @@ so they count only where there is nothing of the line itself.
 from __future__ import annotations
 
 import enum
+import os
 import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.files import machine_folders, read_object_or_empty
+from hpml_plugins.terminal import one_line
 
 #: The commits that a text names, of those that it counts.
 MOST_NAMED = 5
@@ -37,6 +39,21 @@ def ask_git(repository: Path, *words: str) -> str:
         ).stdout
     except (OSError, ValueError, subprocess.CalledProcessError):
         return ""
+
+
+def why_git_refuses(repository: Path) -> str:
+    """Why git does not read a repository that is there, such as one of another user; else empty."""
+    asked = ["git", "rev-parse", "--git-dir"]
+    env = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            asked, cwd=repository, env=env, capture_output=True, text=True, check=False
+        )
+    except (OSError, ValueError):
+        return ""
+    if not done.returncode or "not a git repository" in done.stderr:
+        return ""
+    return one_line(done.stderr)
 
 
 class Standing(enum.IntEnum):

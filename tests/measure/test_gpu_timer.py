@@ -12,7 +12,7 @@ def timer(*answers: list[tuple[float, bool]]) -> GpuTimer:
     """A timer whose GPU answers with (seconds, launch hidden); the card itself is the harness's
     business."""
     made = object.__new__(GpuTimer)
-    made.cache, made.launch, made._sleep = "hot", "hidden", 1e-4
+    made.launch, made._batches, made._sleep = "hidden", True, 1e-4
     left = list(answers)
     made.enqueue = lambda count, wait=True: left.pop(0) if len(left) > 1 else left[0]  # type: ignore[method-assign]
     return made

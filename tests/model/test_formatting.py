@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hpml_plugins.model import formatting as display
 from hpml_plugins.model.record import Estimate
@@ -59,8 +61,13 @@ def test_a_shown_number_reads_back_as_the_value(exponent: int, unit: str) -> Non
     [
         (1.25e-3, 1.24e-3, 1.26e-3, "s", "1.250 ms ± 0.8 %"),
         (7.507e14, 7.447e14, 7.567e14, "FLOP/s", "750.7 TFLOP/s ± 0.8 %"),
-        (1.0, 0.8, 1.6, "s", "1.000 s ± 40 %"),
-        (1.0, 0.9, 4.0, "s", "1.000 s ± >100 %"),
+        (1.0, 0.8, 1.6, "s", "1.000 s (800.0 ms to 1.600 s)"),
+        (1.0, 0.9, 4.0, "s", "1.000 s (900.0 ms to 4.000 s)"),
+        (7.95e-3, 41.5e-6, 7.98e-3, "s", "7.950 ms (41.50 µs to 7.980 ms)"),
+        (1.0, 0.97, 1.01, "s", "1.000 s ± 3 %"),
+        (1.0, 0.8, 1.25, "s", "1.000 s ± 25 %"),
+        (1.0, 0.9999, 1.00001234, "s", "1.000 s ± 0.01 %"),
+        (-1.0, -1.5, -0.9, "s", "−1.000 s (−1.500 s to −900.0 ms)"),
         (5.0, 5.0, 5.0, "s", "5.000 s ± 0 %"),
         (1.0, -INFINITE, INFINITE, "s", "1.000 s"),
         (1.0, 0.9, INFINITE, "s", "1.000 s"),
@@ -69,10 +76,24 @@ def test_a_shown_number_reads_back_as_the_value(exponent: int, unit: str) -> Non
         (0.0, -1.0, 1.0, "s", "0 s"),
     ],
 )
-def test_an_estimate_has_half_the_width_of_its_interval_in_percent(
+def test_an_estimate_is_written_with_its_interval(
     value: float, low: float | None, high: float | None, unit: str, text: str
 ) -> None:
-    assert display.estimate(Estimate(value, low, high, 9), unit) == text
+    written = display.estimate(Estimate(value, low, high, 9), unit)
+    assert written == text
+    assert "".join(display.split_estimate(written)) == text.replace(" ±", "±").replace(" (", "(")
+
+
+@given(st.floats(1e-9, 1e9), st.floats(0, 0.999999), st.floats(0, 50))
+def test_what_is_written_holds_the_whole_interval(value: float, below: float, above: float) -> None:
+    low, high = value * (1 - below), value * (1 + above)
+    _, interval = display.split_estimate(display.estimate(Estimate(value, low, high, 9), "s"))
+    if interval.startswith("±"):
+        share = float(interval.removeprefix("± ").removesuffix(" %")) / 100 + 1e-6
+        assert value * (1 - share) <= low
+        assert high <= value * (1 + share)
+    else:
+        assert " to " in interval
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,34 @@ def test_a_round_that_failed_makes_the_point_fail_and_says_which() -> None:
     assert combine([failed]).reason == "check failed: wrong"
 
 
+def test_a_point_measured_twice_in_one_run_is_two_records() -> None:
+    rounds = [
+        one([float(number)], started=100.0 + number, run="r", planned_rounds=3)
+        for number in range(1, 8)
+    ]
+    assert [record.median("time") for record in join_rounds(rounds)] == [2.0, 5.0, 7.0]
+    assert [record.measured_rounds for record in join_rounds(rounds)] == [3, 3, 1]
+    # a line that comes twice belongs to where it was
+    assert join_rounds([*rounds, *rounds]) == join_rounds(rounds)
+
+
+def test_a_retraction_takes_back_the_measurement_that_it_names() -> None:
+    rounds = [
+        one([float(number)], started=100.0 + number, run="r", planned_rounds=3)
+        for number in range(1, 7)
+    ]
+    first, second = join_rounds(rounds)
+    for taken, statuses in ((first, ["retracted", "ok"]), (second, ["ok", "retracted"])):
+        joined = join_rounds([*rounds, retract(taken, "wrong")])
+        assert [record.status for record in joined] == statuses
+
+
+def test_rounds_from_before_there_were_plans_are_one_record() -> None:
+    rounds = [one([float(number)], started=100.0 + number, run="r") for number in range(1, 4)]
+    (joined,) = join_rounds(rounds)
+    assert joined.measured_rounds == 3
+
+
 def test_one_round_is_the_record_as_it_was_before_there_were_rounds() -> None:
     record = one([1.0, 2.0])
     assert combine([record]) == record

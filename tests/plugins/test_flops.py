@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pluggy
 import pytest
 
 from hpml_plugins import Bench, HpmlError, Node, hookspecs
-from hpml_plugins.errors import CheckFailed
 from hpml_plugins.plugins import flops
 from hpml_plugins.plugins.flops import FLOPS
 from hpml_plugins.testing import Context, measure_point
@@ -321,9 +321,18 @@ def test_a_count_that_torch_disagrees_with_is_refused(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true = counting.count
-    monkeypatch.setattr(counting, "count", lambda *args: (true(*args)[0], true(*args)[1] + 2))
-    with pytest.raises(CheckFailed, match="flop_counter"):
+
+    def two_more(*args: Any) -> Any:
+        operations, torchs = true(*args)
+        return operations, replace(torchs, flops=torchs.flops + 2)
+
+    monkeypatch.setattr(counting, "count", two_more)
+    with pytest.raises(HpmlError) as raised:
         FLOPS.measure(Bench(node, {}), model="alexnet")
+    assert "counted 1,428,376,960 FLOP (conv 1,311,133,056, linear 117,243,904)" in str(
+        raised.value
+    )
+    assert "torch's flop_counter 1,428,376,962 FLOP (aten::convolution" in str(raised.value)
 
 
 def test_counting_is_quiet(node: Node, capfd: pytest.CaptureFixture[str]) -> None:

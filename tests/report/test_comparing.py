@@ -403,3 +403,10 @@ def test_the_queries_of_the_docs_run_on_what_export_writes(
     exec(_queries()[library], {})
     said = capsys.readouterr().out
     assert "toy" in said and "two" in said
+
+
+def test_an_export_that_is_not_named_parquet_is_refused(tmp_path: Path) -> None:
+    done = hpml(tmp_path, "export", "out.csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "out.csv: export writes Parquet; name the file out.parquet" in done.stderr
+    assert not (tmp_path / "out.csv").exists()

@@ -13,6 +13,8 @@ A quote is a pair of comments with generated text between them:
 - `ratio PLUGIN.FIGURE column=C KEY=VALUE … over.KEY=VALUE …`: the cell of that column divided by
   the one in the row where the keys behind `over.` have these values instead; `over.column=D`
   divides by another column.
+- `ratio BENCHMARK.METRIC machine=M KEY=VALUE … over.KEY=VALUE …`: the value of a point divided by
+  that of the one where the keys behind `over.` (a parameter, machine or commit) have these values.
 - `table PLUGIN.FIGURE columns=A,B KEY=VALUE …`: the rows that have these values, as a Markdown
   table; `columns=A,B=new name` chooses and renames columns.
 - `figure PLUGIN.FIGURE`: the chart.
@@ -267,6 +269,8 @@ class Quotable:
             for key, value in quote.options.items()
             if key.startswith(_OVER)
         }
+        if quote.name not in self.figures:
+            return self._ratio_of_points(quote, options, options | instead)
         (one, of_one), (other, of_other) = (
             self._only(replace(quote, options=each)) for each in (options, options | instead)
         )
@@ -274,6 +278,26 @@ class Quotable:
         if not isinstance(above, int | float) or not isinstance(below, int | float) or not below:
             raise HpmlError(f"no ratio of {above!r} and {below!r}", quote.where)
         return Answer(times(above / below), [list(dict.fromkeys((*of_one, *of_other)))])
+
+    def _ratio_of_points(
+        self, quote: Quote, above: Mapping[str, str], below: Mapping[str, str]
+    ) -> Answer:
+        (divided, of_one), (divisor, of_other) = (
+            self._reading(replace(quote, options=each)) for each in (above, below)
+        )
+        if not divisor:
+            raise HpmlError(f"no ratio of {divided!r} and {divisor!r}", quote.where)
+        return Answer(times(divided / divisor), [list(dict.fromkeys((of_one, of_other)))])
+
+    def _reading(self, quote: Quote) -> tuple[float, RecordLink]:
+        """The value of the point that the options name, and its Record."""
+        options = dict(quote.options)
+        machine, commit = options.pop("machine", ""), options.pop("commit", "")
+        metric = self._metric(quote)
+        label, outcome = self._outcome(quote, metric, machine, commit, options)
+        at = outcome.commit[:8] or "unknown"
+        link = RecordLink(metric.name, label, at, f"{machine} at {at}")
+        return outcome.readings[metric.metric].value, link
 
     def _table(self, quote: Quote) -> Answer:
         rows = self._rows(quote)

@@ -49,9 +49,10 @@ def _device(record: Record) -> Row:
 
 
 def swap(records: Sequence[Record]) -> Table:
-    """Both orders give bitwise identical output and are timed alternately. speedup: normal over
-    swapped time. Whiskers: 95 % interval of the median; where it includes zero, no gain is
-    established. In place: ReLUs overwrite their input, as in torchvision.
+    """Both orders give bitwise identical output and are timed alternately. speedup: the median of
+    normal over swapped time of steps timed one after the other, which the quotient of the two
+    medians in the table need not be. Whiskers: 95 % interval of the median; where it includes zero,
+    no gain is established. In place: ReLUs overwrite their input, as in torchvision.
     """
 
     def saved(row: Row) -> Row:

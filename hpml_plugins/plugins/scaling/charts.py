@@ -135,17 +135,22 @@ def loading(records: Sequence[Record]) -> Table:
 
 def table2(records: Sequence[Record]) -> Table:
     """From a profile, mean over GPUs. exposed: communication during which nothing was computed;
-    idle: neither. subtracted: the step minus a perfectly scaled one, times the number of steps, as
-    in the coursework. waiting (part of communication): how much longer a rank's reductions took
-    than those of the last rank to arrive. copy, loading: as in table 1.
+    idle: neither. profiled: computation, exposed and idle, an epoch of profiled steps, which take
+    longer than those of the epoch. subtracted: the step minus a perfectly scaled one, times the
+    number of steps, as in the coursework. waiting (part of communication): how much longer a rank's
+    reductions took than those of the last rank to arrive. copy, loading: as in table 1.
     """
     columns = ("computation", "communication", "exposed", "idle", "subtracted", "waiting")
 
     def of_epoch(row: Row) -> Row:
         steps = row["epoch"] / row["step"]
-        return {name: None if row[name] is None else steps * row[name] for name in columns}
+        found = {name: None if row[name] is None else steps * row[name] for name in columns}
+        parts = [found[name] for name in ("computation", "exposed", "idle")]
+        return {**found, "profiled": None if None in parts else sum(parts)}
 
-    return with_data(records).extended(of_epoch).select(*POINT, *columns, *DATA)
+    units = {"profiled": "s"}
+    table = with_data(records).extended(of_epoch, units)
+    return table.select(*POINT, *columns, "profiled", "epoch", *DATA)
 
 
 def table3(records: Sequence[Record]) -> Table:

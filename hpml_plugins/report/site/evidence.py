@@ -52,6 +52,6 @@ def _class_evidence(result: ClassResult) -> ClassEvidence:
 def _measured_points(history: History) -> Iterator[MeasuredPoint]:
     """What was measured, also outside the line: how far equal code moves does not depend on it."""
     for benchmark in history.benchmarks:
-        for label, machine in dict.fromkeys((*benchmark.outcomes, *benchmark.outside)):
-            for outcome in benchmark.stored(label, machine):
+        for label, machine in benchmark.index:
+            for outcome in benchmark.index.stored((label, machine)):
                 yield MeasuredPoint(machine, benchmark.name, label, outcome.readings)

@@ -352,13 +352,13 @@ def _at_boost(cell: Cell, metric: TrackedMetric) -> Cell:
     number = cell.values.get(metric.metric)
     if number is None or number.boosted is None:
         return Cell()
-    text, sign, interval = formatting.estimate(number.boosted.estimate, metric.unit).partition(
-        " ± "
+    text, interval = formatting.split_estimate(
+        formatting.estimate(number.boosted.estimate, metric.unit)
     )
     return replace(
         cell,
         text=text,
-        interval=f"{sign}{interval} {BOOST}".strip(),
+        interval=f"{interval} {BOOST}".strip(),
         value=f"{number.boosted.value:.7g}",
         watts="",
         values=boosted(cell.values),
@@ -420,8 +420,8 @@ def _cell(
     alike = [run for run in runs if run.code == newest.code]
     values = side_values(alike) if alike else outcome.readings
     number = values.get(metric.metric, newest)
-    text, sign, interval = formatting.estimate(number.estimate, metric.unit).partition(" ± ")
-    small = f"{sign + interval} {number.regime}".strip()
+    text, interval = formatting.split_estimate(formatting.estimate(number.estimate, metric.unit))
+    small = f"{interval} {number.regime}".strip()
     cards = f"mean of {len(number.levels)} cards" if len(number.levels) > 1 else ""
     current = metric.benchmark.current.get((label, machine))
     of_limits = (

@@ -345,9 +345,9 @@ def _other_cards(
 def _details(reading: MeasuredValue, unit: str) -> str:
     """What the run itself says: its own interval and, where the card throttled, the rate before it
     did."""
-    own = formatting.estimate(reading.own, unit).partition(" ± ")
+    _, interval = formatting.split_estimate(formatting.estimate(reading.own, unit))
     boost = f"boost {formatting.quantity(reading.boost, unit)}" if reading.boost else ""
-    return ", ".join(filter(None, [f"± {own[2]}" if own[2] else "", boost]))
+    return ", ".join(filter(None, [interval, boost]))
 
 
 def _retracted(

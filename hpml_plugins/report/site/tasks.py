@@ -236,5 +236,4 @@ def describe(row: TaskRow) -> str:
 
 def texts(cell: TaskCell, unit: str) -> tuple[str, str]:
     """The number with its unit, and half the width of its interval, "" without one."""
-    text, sign, interval = formatting.estimate(cell.number.estimate, unit).partition(" ± ")
-    return text, sign.lstrip() + interval
+    return formatting.split_estimate(formatting.estimate(cell.number.estimate, unit))

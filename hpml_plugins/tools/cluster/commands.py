@@ -191,4 +191,4 @@ def jobs(
             )
             for line in tail(job.log, lines):
                 say(f"    {line}")
-    return 1 if any(job.state in ("failed", "lost") for job in chosen) else 0
+    return 1 if any(job.state in ("failed", "lost", "unknown") for job in chosen) else 0

@@ -37,6 +37,8 @@ _WAITING = (
 _RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING")
 #: Those of a job that ended by itself, and has reported how.
 _ENDED = ("COMPLETED", "FAILED")
+#: Not one of Slurm's: it did not answer, so that the job may be in any state.
+NO_ANSWER = "NO_ANSWER"
 #: What a job reports about itself: asv runs, has measured everything, is paused and will be started
 #: again, was cancelled by the user, or stopped before it was done.
 Phase = Literal["running", "done", "paused", "cancelled", "stopped"]
@@ -103,8 +105,8 @@ class SlurmState:
 
 
 class Job(JobOrder, frozen=True, kw_only=True, omit_defaults=False):
-    """A job as a user sees it. state: pending, running, done, failed, cancelled, lost.  progress: 0
-    to 1.
+    """A job as a user sees it. state: pending, running, done, failed, cancelled, lost, or unknown
+    while Slurm does not answer.  progress: 0 to 1.
 
     log: the file of its output.
     """
@@ -150,6 +152,10 @@ def _state(
     """The state and its reason."""
     if not order.id:
         return "failed", order.problem
+    if slurm and slurm.state == NO_ANSWER:
+        if report is None or report.phase in ("running", "paused"):
+            return "unknown", "Slurm does not answer; ask again before you submit it again"
+        slurm = None
     if slurm and slurm.state in _WAITING:
         attempts = f", after {counted(report.attempts, 'attempt')}" if report else ""
         return "pending", f"{slurm.reason or slurm.state}{attempts}"
@@ -173,16 +179,17 @@ def _state(
 
 def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
     """What Slurm says of these jobs: its accounting, where there is one, and squeue, which knows
-    the latest."""
+    the latest. Jobs of which neither tells are NO_ANSWER where squeue does not answer."""
     if not ids:
         return {}
     found = {}
     accounted = _run(
         "sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", "JobID,State,Reason,NodeList"
     )
-    for line in accounted + _run(
-        "squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N"
-    ):
+    queued = _run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N")
+    if queued is None:
+        found = dict.fromkeys(ids, SlurmState(NO_ANSWER))
+    for line in [*(accounted or ()), *(queued or ())]:
         number, state, reason, nodes = f"{line}|||".split("|")[:4]
         # "CANCELLED by 0"
         found[number] = SlurmState(
@@ -255,9 +262,10 @@ def _runs_here(number: str, folder: Path) -> bool:
     return bool(number) and is_ours and is_submitit and names_folder
 
 
-def _run(*command: str) -> list[str]:
+def _run(*command: str) -> list[str] | None:
+    """The lines that it prints; None where it cannot be run, fails or takes too long."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.splitlines() if done.returncode == 0 else []
+        return None
+    return done.stdout.splitlines() if done.returncode == 0 else None

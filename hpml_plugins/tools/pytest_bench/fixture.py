@@ -29,19 +29,18 @@ def bench(request: Any) -> TestBench:
     `bench.time` and `bench.measure` return the Record. --hpml-save stores it; --hpml-fail fails a
     test that is worse.
     """
+    from hpml_plugins.tools.pytest_bench.naming import TestName
     from hpml_plugins.tools.pytest_bench.session import BenchSession, TestBench
 
     config, node = request.config, request.node
     if not hasattr(config, _SESSION):
         setattr(config, _SESSION, BenchSession.of(config))
     session: BenchSession = getattr(config, _SESSION)
-    callspec = getattr(node, "callspec", None)
-    params = dict(callspec.params) if callspec else {}
 
     def report(line: str, is_judged: bool = True) -> None:
         node.user_properties.append((_LINE, (line, is_judged)))
 
-    return TestBench(session, node.nodeid, params, report)
+    return TestBench(session, TestName.of(node), report)
 
 
 class Summary:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import platform
-import re
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +32,11 @@ from hpml_plugins.store import (
     read_records,
     record_file,
     save_declarations,
+    why_git_refuses,
 )
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.pytest_bench.measuring import measure_point
+from hpml_plugins.tools.pytest_bench.naming import TestName
 
 PLUGIN, ROUNDS = "pytest", 3
 #: s to wait for another process that writes this machine's results.
@@ -83,6 +84,8 @@ class BenchSession:
     @cached_property
     def commit(self) -> str:
         """What is checked out; empty where tracked files have changes that are not committed."""
+        if refusal := why_git_refuses(self.root):
+            raise UsageError(f"git does not read {self.root}: {refusal}")
         changed = ask_git(self.root, "status", "--porcelain", "--untracked-files=no")
         return "" if changed else ask_git(self.root, "rev-parse", "HEAD").strip()
 
@@ -157,18 +160,14 @@ class TestBench:
     def __init__(
         self,
         session: BenchSession,
-        nodeid: str,
-        params: Mapping[str, object],
+        name: TestName,
         report: Callable[..., object],
     ) -> None:
         self._session = session
         self._report = report
-        self._nodeid = nodeid
+        self._name = name
+        self._params = name.point
         self._measured = False
-        self._params = {
-            name: value if isinstance(value, str | int | float | bool) else str(value)
-            for name, value in params.items()
-        }
 
     def time(
         self, step: Callable[[], object], *, name: str = "time", version: str = "1", **options: Any
@@ -216,14 +215,14 @@ class TestBench:
             for name, each in metrics.items()
         ]
         benchmark = Benchmark(
-            self._benchmark_name(),
+            self._name.benchmark,
             _with_parameters(function, list(self._params)),
             metrics=declared,
             grid={name: [value] for name, value in self._params.items()},
             requires=Requires(gpus=gpus, cpu_fallback=True),
             version=version,
             timeout=timeout,
-            description=self._nodeid.partition("[")[0],
+            description=self._name.function,
         )
         with temporary_folder("hpml-pytest-") as scratch:
             rounds = self._measure_rounds(benchmark, scratch)
@@ -233,8 +232,14 @@ class TestBench:
         if record.status != "ok":
             pytest.fail(f"{record.reason}\n{record.output}", pytrace=False)
         compared = self._session.compare(record)
+        if self._name.is_unstable:
+            self._report(
+                f"{self._name.nodeid}: the id has a memory address, so that nothing stored is"
+                " compared with it; name the parameters with ids=",
+                False,
+            )
         for each in compared:
-            self._report(f"{self._nodeid}: {each.line}", each.is_judged)
+            self._report(f"{self._name.nodeid}: {each.line}", each.is_judged)
         if self._session.save:
             self._session.store(benchmark, rounds)
         worse = [each.line for each in compared if each.is_worse]
@@ -257,7 +262,7 @@ class TestBench:
             # what the tests measure is the repository's code: another commit, or an uncommitted
             # one, is no repetition
             source={
-                "test": self._nodeid.partition("[")[0],
+                "test": self._name.function,
                 "package": session.commit or session.run,
             },
         )
@@ -265,14 +270,6 @@ class TestBench:
         while len(rounds) < ROUNDS and (not rounds or rounds[-1].status == "ok"):
             rounds.append(measure_point(benchmark, self._params, context))
         return rounds
-
-    def _benchmark_name(self) -> str:
-        """`tests/test_sorting.py::test_long[10]` is `sorting_long`."""
-        path, *names = self._nodeid.partition("[")[0].split("::")
-        words = [Path(path).stem, *names]
-        text = "_".join(re.sub(r"^test_?", "", word, flags=re.IGNORECASE) or word for word in words)
-        slug = re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
-        return slug if slug[:1].isalpha() else f"test_{slug}"
 
 
 def _is_judged(difference: Difference) -> bool:

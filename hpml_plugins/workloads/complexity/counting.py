@@ -3,21 +3,24 @@ Nothing is timed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.workloads.complexity.dispatched import DispatchedCount, count_dispatched
 from hpml_plugins.workloads.complexity.models import (
     ModelName,
     build_model,
     parse_model_name,
     published_multiply_adds,
 )
-from hpml_plugins.workloads.complexity.tracing import Operation, trace, unfused_attention
-
-#: One multiply-add is two floating-point operations, a multiplication and an addition.
-FLOP_PER_MULTIPLY_ADD = 2
+from hpml_plugins.workloads.complexity.tracing import (
+    FLOP_PER_MULTIPLY_ADD,
+    Operation,
+    trace,
+    unfused_attention,
+)
 
 
 @dataclass
@@ -86,12 +89,22 @@ class ModelCount:
         """Whether an operation has a negative count: a fault of its formula."""
         return any(operation.multiply_adds < 0 for operation in self.operations)
 
+    @property
+    def uncounted(self) -> dict[str, int]:
+        """Operators of which no work is counted, such as a ReLU: name → calls.
+
+        None of them is a sum of products: a model with one that has no formula is refused.
+        """
+        return {name: work.calls for name, work in self.operators.items() if not work.counted}
+
 
 def count_model(model: str) -> ModelCount:
     """Count one forward pass of one input through `model`, spelled as for `build_model`.
 
-    Raises HpmlError as `build_model` does, for a model that cannot be traced, and where fvcore does
-    not import.
+    Raises HpmlError as `build_model` does, for a model that cannot be traced, for one with an
+    operator that may multiply and has no formula, where torch's own count of the same pass differs,
+    and where fvcore does not import. Formulas for operators of one's own:
+    `torch.utils.flop_counter.register_flop_formula`, in FLOP, 2 a multiply-add.
     """
     import torch
 
@@ -100,8 +113,9 @@ def count_model(model: str) -> ModelCount:
     # OpenMP's threads, once used, do not survive the fork into a point's process
     torch.set_num_threads(1)
     try:
-        network, example = build_model(model)
-        operations, torchs = count(name, network, example)
+        network, given = build_model(model)
+        inputs = given if isinstance(given, tuple) else (given,)
+        operations, torchs = count(name, network, inputs)
     finally:
         torch.set_num_threads(threads)
     modules = dict(network.named_modules())
@@ -115,6 +129,7 @@ def count_model(model: str) -> ModelCount:
             by_operator.setdefault(operation.name, Work()),
         ):
             work.add(operation)
+    require_agreement(model, total, by_operator, torchs)
     layer_parameters = dict.fromkeys(modules, 0)
     # a shared one for the first module that has it
     for path, parameter in network.named_parameters():
@@ -128,53 +143,62 @@ def count_model(model: str) -> ModelCount:
         layer_parameters=layer_parameters,
         operators=by_operator,
         parameters=sum(parameter.numel() for parameter in network.parameters()),
-        torch_flops=torchs,
+        torch_flops=torchs.flops,
         published_multiply_adds=None
         if name.is_factory
-        else published_multiply_adds(name.name, int(example.shape[-1])),
+        else published_multiply_adds(name.name, int(inputs[0].shape[-1])),
     )
 
 
-def count(name: ModelName, network: Any, example: Any) -> tuple[list[Operation], int]:
-    """The operations of one pass, and torch's own FLOP count of it. Raises HpmlError if it cannot
-    be traced."""
+def count(
+    name: ModelName, network: Any, inputs: Sequence[Any]
+) -> tuple[list[Operation], DispatchedCount]:
+    """The operations of one pass, and torch's own count of it. Raises HpmlError if it cannot be
+    traced."""
     try:
+        operations = trace(network, inputs)
         # shapes alone decide the path through torchvision's models: nothing need be computed twice
-        return trace(network, example), torchs_flops(
-            network, example, "cpu" if name.is_factory else "meta"
-        )
+        with unfused_attention():
+            return operations, count_dispatched(
+                network, inputs, "cpu" if name.is_factory else "meta"
+            )
     except ImportError as error:
         raise HpmlError(
             f"models are counted by fvcore, which does not import: {error} (pip install fvcore)"
         ) from error
     except Exception as error:
-        shape = "x".join(map(str, example.shape))
+        shapes = ", ".join(
+            f"{str(each.dtype).removeprefix('torch.')} {'x'.join(map(str, each.shape))}"
+            for each in inputs
+            if hasattr(each, "shape")
+        )
         raise HpmlError(
-            f"model {name.name!r} cannot be traced on {name.dtype} {shape}: {describe(error)}"
+            f"model {name.name!r} cannot be traced on {shapes}: {describe(error)}"
         ) from error
 
 
-def torchs_flops(network: Any, example: Any, device: str) -> int:
-    """FLOP of one forward pass by torch's FlopCounterMode. device: "meta" computes nothing."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode, flop_registry
-
-    # on a CPU attention has a name that torch 2.11's registry lacks; FlopCounterMode wraps custom
-    # formulas itself
-    aten = torch.ops.aten
-    on_cpu, usual = (
-        aten._scaled_dot_product_flash_attention_for_cpu,
-        aten._scaled_dot_product_flash_attention,
+def require_agreement(
+    model: str, total: Work, operators: Mapping[str, Work], torchs: DispatchedCount
+) -> None:
+    """Raise HpmlError where products were not counted: by an operator without a formula, or by one
+    of the two counts alone."""
+    if torchs.without_formula:
+        names = ", ".join(f"{name} ×{calls}" for name, calls in torchs.without_formula.items())
+        raise HpmlError(
+            f"model {model!r} cannot be counted: no formula for {names}, which may multiply; give"
+            " its FLOP by torch.utils.flop_counter.register_flop_formula, where it has none 0"
+        )
+    if total.flops == torchs.flops:
+        return
+    ours = {name: work.flops for name, work in operators.items() if work.flops}
+    unknown = [name for name, work in operators.items() if not work.counted]
+    raise HpmlError(
+        f"model {model!r}: counted {_listed(total.flops, ours)}, torch's flop_counter"
+        f" {_listed(torchs.flops, torchs.operators)};"
+        f" without a formula: {', '.join(unknown) or 'none'}"
     )
-    missing = {} if on_cpu in flop_registry else {on_cpu: flop_registry[usual].__wrapped__}
-    with (
-        unfused_attention(),
-        torch.no_grad(),
-        FlopCounterMode(display=False, custom_mapping=missing) as counter,
-    ):
-        tensors = {
-            name: each.to(device)
-            for name, each in (*network.named_parameters(), *network.named_buffers())
-        }
-        torch.func.functional_call(network, tensors, (example.to(device),))
-    return int(counter.get_total_flops())
+
+
+def _listed(flops: int, operators: Mapping[str, int]) -> str:
+    parts = ", ".join(f"{name} {number:,}" for name, number in operators.items())
+    return f"{flops:,} FLOP ({parts})"

@@ -18,15 +18,14 @@ USUAL_SIZE = 224
 
 @dataclass(frozen=True)
 class ModelName:
-    """`resnet50`, `resnet50@3x320x320`, `package.module:factory@int64:128`.
+    """`resnet50`, `resnet50@3x320x320`, `package.module:factory@int64:128,3x224x224`.
 
-    name: torchvision's, or `module:factory`.  shape: of one input without the batch, None for the
-    model's usual shape. dtype: torch's name of the input's type.
+    name: torchvision's, or `module:factory`.  inputs: torch's name of the type of each, and its
+    shape without the batch; none for the model's usual input.
     """
 
     name: str
-    shape: tuple[int, ...] | None
-    dtype: str = "float32"
+    inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def is_factory(self) -> bool:
@@ -36,35 +35,47 @@ class ModelName:
 
 def parse_model_name(text: str) -> ModelName:
     """Parse a model's name as a grid spells it. Raises HpmlError where it cannot be parsed."""
-    found = re.fullmatch(
-        r"(?P<name>\w+|[\w.]+:[\w.]+)(@((?P<dtype>[a-z]\w*):)?(?P<shape>\d+(x\d+)*))?", text
-    )
+    one = r"(?:[a-z]\w*:)?\d+(?:x\d+)*"
+    found = re.fullmatch(rf"(?P<name>\w+|[\w.]+:[\w.]+)(@(?P<inputs>{one}(,{one})*))?", text)
     if not found:
         raise HpmlError(
             f"model {text!r} is neither a torchvision name nor module:factory, nor one with"
             " @3x224x224 after it"
         )
-    shape = tuple(map(int, found["shape"].split("x"))) if found["shape"] else None
-    return ModelName(found["name"], shape, found["dtype"] or "float32")
+    inputs = []
+    for each in (found["inputs"] or "").split(","):
+        dtype, _, shape = each.rpartition(":")
+        if shape:
+            inputs.append((dtype or "float32", tuple(map(int, shape.split("x")))))
+    return ModelName(found["name"], tuple(inputs))
 
 
 def build_model(model: str) -> tuple[Any, Any]:
     """The model in eval mode on the CPU, and one input of zeros, a batch of one.
 
     model: a torchvision classifier or `module:factory`, and `@3x224x224` or `@int64:128` for the
-    shape of one input. The weights of torchvision's models are uninitialised memory. Classifiers
-    with auxiliary heads come without them. Raises HpmlError for an unknown model, a factory that
-    fails and a dtype that torch lacks.
+    shape of one input. Of several, `@3x224x224,int64:12`, there is a tuple, and likewise where the
+    factory returns its inputs with the model, (module, (input, …)). The weights of torchvision's
+    models are uninitialised memory. Classifiers with auxiliary heads come without them. Raises
+    HpmlError for an unknown model, a factory that fails and a dtype that torch lacks.
     """
     import torch
 
     name = parse_model_name(model)
-    network = _build_from_factory(name.name) if name.is_factory else _build_classifier(name.name)
+    if name.is_factory:
+        network, own_inputs = _build_from_factory(name.name)
+    else:
+        network, own_inputs = _build_classifier(name.name), ()
+    if own_inputs and not name.inputs:
+        return network, own_inputs
     side = USUAL_SIZE if name.is_factory else image_size(name.name)
-    dtype = getattr(torch, name.dtype, None)
-    if not isinstance(dtype, torch.dtype):
-        raise HpmlError(f"model {name.name!r}: torch has no dtype {name.dtype!r}")
-    return network, torch.zeros(1, *(name.shape or (3, side, side)), dtype=dtype)
+    inputs = []
+    for type_name, shape in name.inputs or [("float32", (3, side, side))]:
+        dtype = getattr(torch, type_name, None)
+        if not isinstance(dtype, torch.dtype):
+            raise HpmlError(f"model {name.name!r}: torch has no dtype {type_name!r}")
+        inputs.append(torch.zeros(1, *shape, dtype=dtype))
+    return network, inputs[0] if len(inputs) == 1 else tuple(inputs)
 
 
 def image_size(name: str) -> int:
@@ -81,7 +92,8 @@ def published_multiply_adds(name: str, size: int) -> float | None:
     )
 
 
-def _build_from_factory(name: str) -> Any:
+def _build_from_factory(name: str) -> tuple[Any, tuple[Any, ...]]:
+    """The model and the inputs that the factory gave; none where it gave the model alone."""
     import torch
 
     try:
@@ -89,14 +101,15 @@ def _build_from_factory(name: str) -> Any:
     except Exception as error:
         raise HpmlError(f"model {name!r} cannot be found: {describe(error)}") from error
     try:
-        model = factory()
+        made = factory()
     except Exception as error:
         raise HpmlError(f"model {name!r}: the factory raised {describe(error)}") from error
+    model, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, ())
     if not isinstance(model, torch.nn.Module):
         raise HpmlError(
             f"model {name!r}: the factory returned a {type(model).__name__}, not a torch.nn.Module"
         )
-    return model.cpu().eval()
+    return model.cpu().eval(), tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
 
 
 def _build_classifier(name: str) -> Any:

@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-#: fvcore's names of the operators that are sums of products; it counts one multiply-add of them as
-#: 1.
-MULTIPLY_ADD = frozenset(
-    {
-        "conv",
-        "linear",
-        "addmm",
-        "mm",
-        "bmm",
-        "baddbmm",
-        "matmul",
-        "einsum",
-        "scaled_dot_product_attention",
-    }
+from hpml_plugins.workloads.complexity.formulas import (
+    COMPLEX,
+    attention_multiply_adds,
+    batched_product_multiply_adds,
+    bilinear_multiply_adds,
+    contraction_multiply_adds,
+    convolution_multiply_adds,
+    distance_multiply_adds,
+    einsum_multiply_adds,
+    recurrent_multiply_adds,
+    tensordot_multiply_adds,
 )
+
+#: Multiply-adds of a call, by its traced inputs and outputs.
+Formula = Callable[[list[Any], list[Any]], int]
+#: Names of operators that are not torch's.
+NAMES = dict.fromkeys(
+    ("aten::_convolution", "aten::_convolution_mode", "aten::convolution"), "conv"
+)
+#: One multiply-add is two floating-point operations, a multiplication and an addition.
+FLOP_PER_MULTIPLY_ADD = 2
 
 
 def _aten(*lists: str) -> frozenset[str]:
@@ -76,9 +82,8 @@ class Operation:
     bytes: int = 0
 
 
-def trace(model: Any, example: Any) -> list[Operation]:
-    """The operations of one forward pass of `model` on the tensor `example`, in order, by torch's
-    tracer.
+def trace(model: Any, inputs: Sequence[Any]) -> list[Operation]:
+    """The operations of one forward pass of `model` on `inputs`, in order, by torch's tracer.
 
     Raises ImportError where fvcore, or what it needs of torch, is missing, and whatever the model
     raises.
@@ -89,13 +94,52 @@ def trace(model: Any, example: Any) -> list[Operation]:
 
         import torch
         from fvcore.nn import jit_analysis
+        from fvcore.nn.flop_count import _DEFAULT_SUPPORTED_OPS
 
         logging.getLogger("fvcore").setLevel(logging.ERROR)
         aliases = {module: name for name, module in model.named_modules()}
-        with torch.no_grad():
-            graph = jit_analysis._get_scoped_trace_graph(model, (example,), aliases)
-    handles = _handles()
-    return [operation for node in graph.nodes() if (operation := _read(node, handles))]
+        with torch.no_grad(), _keeping_results(model):
+            graph = jit_analysis._get_scoped_trace_graph(model, tuple(inputs), aliases)
+    products = _products()
+    others = {
+        name: handle for name, handle in _DEFAULT_SUPPORTED_OPS.items() if name not in products
+    }
+    return [operation for node in graph.nodes() if (operation := _read(node, products, others))]
+
+
+@contextmanager
+def _keeping_results(model: Any) -> Iterator[None]:
+    """The model returns every tensor that is computed in it: the tracer removes what no result
+    depends on, such as a head that is not used, and that is computed all the same."""
+    from torch import Tensor
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._pytree import tree_leaves
+
+    class Kept(TorchFunctionMode):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.results: list[Any] = []
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            self.results += [each for each in tree_leaves(result) if isinstance(each, Tensor)]
+            return result
+
+    forward = model.forward
+
+    def keep(*args: Any) -> list[Any]:
+        kept = Kept()
+        with kept:
+            forward(*args)
+        return kept.results
+
+    model.forward = keep
+    try:
+        yield
+    finally:
+        del model.forward
 
 
 @contextmanager
@@ -112,66 +156,119 @@ def unfused_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def attention_multiply_adds(
-    batch_heads: int, queries: int, keys: int, key_size: int, value_size: int
-) -> int:
-    """Multiply-adds of scaled dot-product attention: Q Kᵀ and its product with V; the softmax is
-    not counted.
-
-    batch_heads: batch · heads.  ViT-B/16, one layer: 12 · 197 · 197 · (64 + 64) = 59,610,624.
-    Source: torch/utils/flop_counter.py, sdpa_flop_count, which counts 2 FLOP each.
-    """
-    return batch_heads * queries * keys * (key_size + value_size)
-
-
-def batched_product_multiply_adds(left: Sequence[int], right: Sequence[int]) -> int:
-    """Multiply-adds of a batch of matrix products, shapes (b, n, k) and (b, k, m): b · n · k ·
-    m."""
-    return math.prod(left) * right[-1]
-
-
-def einsum_multiply_adds(equation: str, shapes: Sequence[Sequence[int]]) -> int:
-    """Multiply-adds of an einsum of two tensors: one for each combination of all its indices.
-
-    equation: such as "bij,bjk->bik".  shapes: of the two.  With sizes 2, 3, 4, 5: 2 · 3 · 4 · 5 =
-    120. Raises NotImplementedError for another number of tensors, whose count depends on the order
-    of the products, and for an ellipsis.
-    """
-    indices = equation.replace(" ", "").partition("->")[0].split(",")
-    if len(shapes) != 2 or len(indices) != 2 or "." in equation:
-        raise NotImplementedError(f"einsum {equation!r}")
-    pairs = (
-        zip(letters, shape, strict=True) for letters, shape in zip(indices, shapes, strict=True)
-    )
-    return math.prod({index: size for sizes in pairs for index, size in sizes}.values())
-
-
-def _handles() -> Mapping[str, Any]:
-    """fvcore's own counts, and those that it lacks or only estimates."""
-    from fvcore.nn.flop_count import _DEFAULT_SUPPORTED_OPS
-
-    def attention(inputs: list[Any], outputs: list[Any]) -> int:
-        query, key, value = (_sizes(values) for values in inputs[:3])
-        return attention_multiply_adds(
-            math.prod(query[:-2]), query[-2], key[-2], key[-1], value[-1]
-        )
-
-    def einsum(inputs: list[Any], outputs: list[Any]) -> int:
-        return einsum_multiply_adds(
-            inputs[0].toIValue(), [_sizes(value) for value in inputs[1].node().inputs()]
-        )
-
-    return {
-        **_DEFAULT_SUPPORTED_OPS,
-        "aten::scaled_dot_product_attention": attention,
-        "aten::einsum": einsum,
-        "aten::baddbmm": lambda inputs, outputs: batched_product_multiply_adds(
+def _products() -> Mapping[str, Formula]:
+    """Operator → multiply-adds of a call, of all that are sums of products."""
+    found: dict[str, Formula] = {
+        "aten::dot": _product_of(0),
+        "aten::inner": lambda inputs, outputs: tensordot_multiply_adds(
+            _sizes(inputs[0]), _sizes(inputs[1]), _sizes(outputs[0])
+        ),
+        "aten::tensordot": lambda inputs, outputs: tensordot_multiply_adds(
+            _sizes(inputs[0]), _sizes(inputs[1]), _sizes(outputs[0])
+        ),
+        "aten::addbmm": lambda inputs, outputs: batched_product_multiply_adds(
             _sizes(inputs[1]), _sizes(inputs[2])
         ),
+        "aten::conv_tbc": lambda inputs, outputs: contraction_multiply_adds(
+            _sizes(outputs[0]), *_sizes(inputs[1])[:2]
+        ),
+        "aten::bilinear": lambda inputs, outputs: bilinear_multiply_adds(
+            math.prod(_sizes(inputs[0])[:-1]), _sizes(inputs[2])
+        ),
+        "aten::cdist": _distances,
+        "aten::einsum": lambda inputs, outputs: einsum_multiply_adds(
+            inputs[0].toIValue(), [_sizes(value) for value in inputs[1].node().inputs()]
+        ),
+        "aten::embedding_bag": _weighted_bag,
+        "aten::scaled_dot_product_attention": _attention,
+        "torchvision::deform_conv2d": _convolution,
     }
+    for left, names in ((0, "matmul mm bmm mv vdot linear _int_mm"), (1, "addmm addmv baddbmm")):
+        found |= {f"aten::{name}": _product_of(left) for name in names.split()}
+    for name in ("_convolution", "_convolution_mode", "convolution"):
+        found[f"aten::{name}"] = _convolution
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        found[f"aten::{name}"] = _recurrent
+        found[f"aten::{name}_cell"] = _recurrent
+    return found
 
 
-def _read(node: Any, handles: Mapping[str, Any]) -> Operation | None:
+def _product_of(left: int) -> Formula:
+    """left: place of the left factor among the inputs, whose last dimension is summed over."""
+
+    def multiply_adds(inputs: list[Any], outputs: list[Any]) -> int:
+        return contraction_multiply_adds(_sizes(outputs[0]), _sizes(inputs[left])[-1])
+
+    return multiply_adds
+
+
+def _convolution(inputs: list[Any], outputs: list[Any]) -> int:
+    transposed = len(inputs) > 8 and inputs[6].toIValue() is True
+    moving = inputs[0] if transposed else outputs[0]
+    return convolution_multiply_adds(_sizes(moving), _sizes(inputs[1]))
+
+
+def _attention(inputs: list[Any], outputs: list[Any]) -> int:
+    query, key, value = (_sizes(values) for values in inputs[:3])
+    return attention_multiply_adds(math.prod(query[:-2]), query[-2], key[-2], key[-1], value[-1])
+
+
+def _recurrent(inputs: list[Any], outputs: list[Any]) -> int:
+    steps = math.prod(_sizes(inputs[0])[:-1])
+    # a cell's weights are inputs, those of layers are the last list, after that of hidden values
+    lists = [value for value in inputs if value.node().kind() == "prim::ListConstruct"]
+    is_cell = outputs[0].node().kind().endswith("_cell")
+    weights = inputs[2:4] if is_cell else list(lists[-1].node().inputs())
+    return recurrent_multiply_adds(steps, [_sizes(weight) for weight in weights])
+
+
+def _distances(inputs: list[Any], outputs: list[Any]) -> int:
+    left, right = _sizes(inputs[0]), _sizes(inputs[1])
+    batch = _sizes(outputs[0])[:-2]
+    return distance_multiply_adds([*batch, *left[-2:]], right, inputs[2].toIValue())
+
+
+def _weighted_bag(inputs: list[Any], outputs: list[Any]) -> int:
+    table, indices, weights = inputs[0], inputs[1], inputs[6]
+    is_weighted = weights.isCompleteTensor()
+    return math.prod(_sizes(indices)) * _sizes(table)[-1] if is_weighted else 0
+
+
+def _of_author(kind: str) -> Formula | None:
+    """By the formula that the model's author registered with torch; None where there is none."""
+    import torch
+    from torch.utils.flop_counter import flop_registry
+
+    library, _, name = kind.partition("::")
+    operator = getattr(getattr(torch.ops, library), name, None)
+    if library == "prim" or operator not in flop_registry:
+        return None
+    formula = flop_registry[operator]
+
+    def multiply_adds(inputs: list[Any], outputs: list[Any]) -> int:
+        results = [_stand_in(value) for value in outputs]
+        result = results[0] if len(results) == 1 else tuple(results)
+        flop = formula(*(_stand_in(value) for value in inputs), out_val=result)
+        return int(flop) // FLOP_PER_MULTIPLY_ADD
+
+    return multiply_adds
+
+
+def _stand_in(value: Any) -> Any:
+    """What a formula is handed for a traced value: a tensor without memory, or the constant."""
+    import torch
+
+    if value.isCompleteTensor():
+        kind = value.type()
+        return torch.empty(kind.sizes(), dtype=kind.dtype(), device="meta")
+    if value.node().kind() == "prim::ListConstruct":
+        return [_stand_in(each) for each in value.node().inputs()]
+    return value.toIValue()
+
+
+def _read(
+    node: Any, products: Mapping[str, Formula], others: Mapping[str, Any]
+) -> Operation | None:
     kind = node.kind()
     if kind == "prim::PythonOp":  # a torch.autograd.Function of the model's own
         kind = f"{kind}.{node.pyname()}"
@@ -179,35 +276,51 @@ def _read(node: Any, handles: Mapping[str, Any]) -> Operation | None:
         return None
     if _only_scalars(node):
         return None
-    counts = _count(node, kind, handles)
-    (name,) = counts or [kind.removeprefix("aten::")]
-    number = round(counts[name]) if counts else 0
+    count = _count(node, kind, products, others)
     read, written = list(_tensors(node.inputs())), list(_tensors(node.outputs()))
     moves = kind not in WITHOUT_TRAFFIC
     in_place = kind.endswith("_") and not kind.endswith("__")  # aten::relu_ needs no new memory
     new = written if moves and not in_place else []
     return Operation(
         layer=node.scopeName().rpartition("/")[2],
-        name=name,
-        multiply_adds=number if name in MULTIPLY_ADD else 0,
-        apart=0 if name in MULTIPLY_ADD else number,
-        counted=counts is not None or kind in WITHOUT_ARITHMETIC,
+        name=NAMES.get(kind, kind.removeprefix("aten::")),
+        multiply_adds=count.multiply_adds,
+        apart=count.apart,
+        counted=count.known or kind in WITHOUT_ARITHMETIC,
         activations=sum(elements for elements, _ in new),
         activation_bytes=sum(elements * width for elements, width in new),
         bytes=sum(elements * width for elements, width in read + written) if moves else 0,
     )
 
 
-def _count(node: Any, kind: str, handles: Mapping[str, Any]) -> dict[str, float] | None:
-    """{fvcore's name: count}; None without a formula, or where the formula does not handle this
-    form of the call."""
-    if kind not in handles:
-        return None
+class _Count(NamedTuple):
+    multiply_adds: int = 0
+    apart: int = 0
+    known: bool = True
+
+
+def _count(
+    node: Any, kind: str, products: Mapping[str, Formula], others: Mapping[str, Any]
+) -> _Count:
+    """Not known: without a formula, or where the formula does not handle this form of the call."""
+    inputs, outputs = list(node.inputs()), list(node.outputs())
     try:
-        counted = handles[kind](list(node.inputs()), list(node.outputs()))
+        if formula := products.get(kind):
+            factor = COMPLEX if _is_complex(outputs[0]) else 1
+            return _Count(multiply_adds=factor * formula(inputs, outputs))
+        if kind in others:
+            counted = others[kind](inputs, outputs)
+            numbers = counted.values() if isinstance(counted, Mapping) else [counted]
+            return _Count(apart=round(sum(numbers)))
+        if formula := _of_author(kind):
+            return _Count(multiply_adds=formula(inputs, outputs))
     except (AssertionError, NotImplementedError, TypeError, IndexError, ValueError):
-        return None
-    return dict(counted) if isinstance(counted, Mapping) else {kind.removeprefix("aten::"): counted}
+        pass
+    return _Count(known=False)
+
+
+def _is_complex(value: Any) -> bool:
+    return bool(value.isCompleteTensor() and value.type().dtype().is_complex)
 
 
 def _only_scalars(node: Any) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from records import a_record
 from site_history import read
 
-from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.report.reading import History, hardware_of
 from hpml_plugins.report.site.gpu_types import (

@@ -15,6 +15,7 @@ from hpml_plugins.tools.cluster.jobs import (
     JobOrder,
     JobState,
     SlurmState,
+    ask_slurm,
     describe_job,
     find_jobs,
     read_progress,
@@ -40,6 +41,8 @@ CASES = [
     (SlurmState("TIMEOUT"), RUNNING, "failed", "Slurm says TIMEOUT"),
     (SlurmState("CANCELLED"), RUNNING, "cancelled", "Slurm says CANCELLED"),
     (None, DONE, "done", ""),
+    (SlurmState("NO_ANSWER"), RUNNING, "unknown", "Slurm does not answer"),
+    (SlurmState("NO_ANSWER"), None, "unknown", "Slurm does not answer"),
     (None, RUNNING, "lost", "it ended on n1 without a report (killed, or the node died)"),
     (None, None, "lost", "Slurm no longer knows it, and it never started asv"),
 ]
@@ -94,3 +97,16 @@ def test_progress_is_the_last_share_that_asv_told(tmp_path: Path) -> None:
         "· Discovering\n[ 0.00%] · For p\n[12.50%] ··· a 1s\n[ 62.50%] ··· b\nnot [99.00%]\n"
     )
     assert read_progress(log) == 0.625
+
+
+def test_jobs_are_unknown_while_slurm_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sacct", "squeue"):
+        command = tmp_path / name
+        command.write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n")
+        command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert ask_slurm(["7", "8"]) == dict.fromkeys(["7", "8"], SlurmState("NO_ANSWER"))
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho '7|RUNNING|None|n1'\n")
+    assert ask_slurm(["7", "8"]) == {"7": SlurmState("RUNNING", "", "n1")}

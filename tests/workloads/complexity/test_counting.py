@@ -32,12 +32,28 @@ def test_products_of_batches_and_einsums_by_hand() -> None:
         tracing.einsum_multiply_adds("b h i d, b h j d -> b h i j", [[2, 3, 4, 5], [2, 3, 6, 5]])
         == 720
     )
-    for equation, shapes in (
-        ("a,b,c->abc", [[1], [2], [3]]),
-        ("...i,...j->...ij", [[2, 3], [2, 4]]),
-    ):
-        with pytest.raises(NotImplementedError):
-            tracing.einsum_multiply_adds(equation, shapes)
+    with pytest.raises(NotImplementedError):
+        tracing.einsum_multiply_adds("a,b,c->abc", [[1], [2], [3]])
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "multiply_adds"),
+    [
+        ("...ij,...jk->...ik", [[2, 3, 4], [2, 4, 5]], 120),  # 2 · 3 · 4 · 5
+        ("...ij,jk", [[7, 2, 3, 4], [4, 5]], 840),  # 7 · 2 · 3 · 4 · 5
+        ("...ij,...jk->...ik", [[1, 3, 4], [2, 4, 5]], 120),  # broadcast
+        ("ij,jk", [[2, 3], [3, 4]], 24),
+        ("i,i", [[6], [6]], 6),
+        ("i,i->", [[6], [6]], 6),
+        ("i,j->ij", [[2], [3]], 0),  # products without a sum
+        ("bi,bi->bi", [[2, 3], [2, 3]], 0),
+        ("bij,bj->bi", [[2, 3, 4], [2, 4]], 24),
+        ("ijl,jk->ik", [[2, 3, 9], [3, 4]], 24),  # l is summed over beforehand
+        ("ij->ji", [[2, 3]], 0),
+    ],
+)
+def test_an_einsum_by_hand(equation: str, shapes: list[list[int]], multiply_adds: int) -> None:
+    assert tracing.einsum_multiply_adds(equation, shapes) == multiply_adds
 
 
 def test_attention_by_hand() -> None:
