@@ -20,7 +20,7 @@ from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
     from hpml_plugins.measure import Context as Context
-    from hpml_plugins.measure.bench import Progress
+    from hpml_plugins.measure import Progress
     from hpml_plugins.model import Benchmark, Params, Record
     from hpml_plugins.model import Finding as Finding
 

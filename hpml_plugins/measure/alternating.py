@@ -7,13 +7,10 @@ import random
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hpml_plugins.measure.cpu_timer import no_garbage_collection
+from hpml_plugins.measure.session import Session
 from hpml_plugins.model.samples import Samples
-
-if TYPE_CHECKING:
-    from hpml_plugins.measure.bench import Bench
 
 #: Turns of each step in all rounds of the point. Even, so that each order has its reverse; in six,
 #: each of two or three steps goes first equally often. Of six ratios the smallest and the largest
@@ -45,7 +42,7 @@ class Alternating:
 
 
 def time_alternately(
-    bench: Bench,
+    session: Session,
     steps: Mapping[str, Callable[[], Callable[[], object]]],
     seconds: float,
     budget: float,
@@ -62,11 +59,11 @@ def time_alternately(
     share = 1 / (len(steps) * turns)
     # Precision 0: all turns last as long; one that ended early would count less in its step's
     # samples.
-    rounds = bench.plan.rounds  # share out the turns, not their length
-    plan = bench.plan.but(
+    rounds = session.plan.rounds  # share out the turns, not their length
+    plan = session.plan.but(
         precision=0.0,
         budget=budget * share * rounds,
-        warm_up=bench.plan.warm_up * share,
+        warm_up=session.plan.warm_up * share,
         fewest=fewest,
     )
     taken: dict[str, list[Samples]] = {name: [] for name in steps}
@@ -77,7 +74,7 @@ def time_alternately(
             first = (start + turn // 2) % len(steps)
             order = [*steps][first:] + [*steps][:first]
             for name in order if turn % 2 == 0 else reversed(order):
-                taken[name].append(bench.time(steps[name](), plan=plan, quiet=True))
+                taken[name].append(session.time(steps[name](), plan=plan, quiet=True))
     medians = {
         name: Samples.of([turn.median for turn in each], "s", turns=len(each))
         for name, each in taken.items()

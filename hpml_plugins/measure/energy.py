@@ -13,13 +13,11 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hpml_plugins.measure.meter import EnergyCounter
+from hpml_plugins.measure.session import Session
 from hpml_plugins.model.samples import Samples
-
-if TYPE_CHECKING:
-    from hpml_plugins.measure.bench import Bench
 
 Step = Callable[[], object]
 #: When a counter moved last, s of the monotonic clock, and what it says, J.
@@ -48,22 +46,22 @@ class Move(NamedTuple):
     calls: float = 0.0
 
 
-def measure_energy(bench: Bench, step: Step) -> Samples | None:
+def measure_energy(session: Session, step: Step) -> Samples | None:
     """See Bench.energy."""
-    kind, _, number = bench.device.partition(":")
-    counter = EnergyCounter(bench.telemetry, [int(number or 0)] if kind == "cuda" else [])
+    kind, _, number = session.device.partition(":")
+    counter = EnergyCounter(session.telemetry, [int(number or 0)] if kind == "cuda" else [])
     if counter.problem:
-        bench.warn(f"energy is not known: {counter.problem}")
+        session.warn(f"energy is not known: {counter.problem}")
         return None
-    wait = _synchronizer(bench.device)
+    wait = _synchronizer(session.device)
     step()
     wait()
-    with bench.telemetry.fast() if kind == "cuda" and bench.telemetry else nullcontext():
-        idle = bench.once("idle_power", lambda: idle_power(counter.moved))
+    with session.telemetry.fast() if kind == "cuda" and session.telemetry else nullcontext():
+        idle = session.once("idle_power", lambda: idle_power(counter.moved))
         try:
             moves, settled = under_load(run_on(step, wait, counter.moved))
         except StopIteration:
-            bench.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
+            session.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
             return None
     pairs = split(moves)
     windows = [

@@ -2,7 +2,7 @@
 throttling, faults.
 
 What the measuring process must know meanwhile (does the card throttle, has it settled?) it reads
-from `Telemetry`.
+from `telemetry`.
 
 A process of its own samples NVML: it takes no time from what is measured, and shares no interpreter
 lock with it. And a process that has once opened NVML must not fork one that uses CUDA: with driver
@@ -15,16 +15,16 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import NamedTuple
 
 import msgspec
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure.power_limit import LimitGuards
+from hpml_plugins.measure.telemetry import UNITS, Reading, Telemetry
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
 from hpml_plugins.node.nvml import Card, open_cards, open_others
@@ -33,10 +33,6 @@ from hpml_plugins.node.nvml import Card, open_cards, open_others
 #: stays small.
 INTERVAL = 0.05
 MOST_ROWS = 100
-#: s between two readings of the telemetry: the power regulator's own period is about a second.
-TELEMETRY_INTERVAL = 0.02
-#: And while a process wants to know when the energy counter moves, which it does about every 0.1 s.
-FAST_TELEMETRY_INTERVAL = 0.002
 #: s between two readings of what changes slowly: NVML's utilisation is a mean over 1/6 s or more.
 SLOW_TELEMETRY_INTERVAL = 0.1
 #: s to wait for what was seen once the point is over; NVML answers in milliseconds unless the
@@ -49,17 +45,6 @@ REASONS = {
     0x20: "heat (software)",
     0x40: "heat (hardware)",
     0x80: "power brake",
-}
-UNITS = {
-    "time": "s",
-    "sm_clock": "Hz",
-    "memory_clock": "Hz",
-    "utilization": "1",
-    "memory_utilization": "1",
-    "power": "W",
-    "temperature": "degC",
-    "memory_used": "B",
-    "throttle_reasons": "1",
 }
 
 
@@ -76,68 +61,6 @@ class Seen(msgspec.Struct):
     throttled: str = ""
     conditions: dict[str, float] = {}
     fault: str = ""
-
-
-class Reading(NamedTuple):
-    """What a GPU did last. at: s of the monotonic clock.  throttled: s, in total, for which power
-    or heat held it down.
-
-    clock: of the SMs, Hz.  power: W.  energy: J, in total.  energy_at: when the energy counter
-    moved last, s of the monotonic clock.  utilization, memory_utilization: 0 to 1.  memory_used: B.
-    All are 0 where the card does not tell.
-    """
-
-    at: float
-    throttled: float
-    clock: float = 0.0
-    power: float = 0.0
-    energy: float = 0.0
-    energy_at: float = 0.0
-    utilization: float = 0.0
-    memory_utilization: float = 0.0
-    memory_used: float = 0.0
-
-
-class Telemetry:
-    """The last reading of each watched GPU, in memory that the watching process shares with those
-    that measure."""
-
-    def __init__(self, count: int) -> None:
-        self._values = multiprocessing.RawArray("d", count * len(Reading._fields))
-        self._fast = multiprocessing.RawValue("b", 0)
-        #: W for each GPU, 0 for its own limit: what a measuring process wants, and what is set
-        #: (`power_limit`).
-        self.wanted_limits = multiprocessing.RawArray("d", count)
-        self.set_limits = multiprocessing.RawArray("d", count)
-
-    @contextmanager
-    def fast(self) -> Iterator[None]:
-        """Read the cards more often while the block runs, to see when their energy counters
-        move."""
-        self._fast.value = 1
-        try:
-            yield
-        finally:
-            self._fast.value = 0
-
-    @property
-    def interval(self) -> float:
-        """How long the watching process waits between two readings, s."""
-        return FAST_TELEMETRY_INTERVAL if self._fast.value else TELEMETRY_INTERVAL
-
-    def write(self, number: int, reading: Reading) -> None:
-        """Replace the reading of a GPU. Called by the watching process only."""
-        start = number * len(reading)
-        self._values[start : start + len(reading)] = reading
-
-    def read(self, number: int = 0) -> Reading | None:
-        """The last reading of a GPU; None where it is not watched, or has not been read yet."""
-        size = len(Reading._fields)
-        place = slice(number * size, (number + 1) * size)
-        values = self._values[place]
-        while values != (again := self._values[place]):  # it was being written
-            values = again
-        return Reading(*values) if len(values) == size and values[0] else None
 
 
 class GpuMonitor:

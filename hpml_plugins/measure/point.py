@@ -15,10 +15,12 @@ from msgspec.structs import replace
 
 from hpml_plugins.errors import ResultError, Skipped, describe
 from hpml_plugins.isolation import Send, run_isolated
-from hpml_plugins.measure.bench import Bench, Progress
-from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen, Telemetry
+from hpml_plugins.measure.bench import Bench
+from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen
 from hpml_plugins.measure.libraries import describe_failure, end_compilers, package_versions
 from hpml_plugins.measure.sampling import SamplingPlan
+from hpml_plugins.measure.session import Progress
+from hpml_plugins.measure.telemetry import Telemetry
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status, decode, encode

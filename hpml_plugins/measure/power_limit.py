@@ -14,10 +14,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hpml_plugins.measure.gpu_monitor import Telemetry
+from hpml_plugins.measure.telemetry import Telemetry
 
 #: s that the guard has to set or to restore a limit.
 PATIENCE = 10.0

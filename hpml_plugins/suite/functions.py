@@ -24,7 +24,7 @@ from hpml_plugins.measure import (
     measure_point,
     unmeasured,
 )
-from hpml_plugins.measure.bench import Progress
+from hpml_plugins.measure.session import Progress
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.data_source import use_sources
 from hpml_plugins.model.record import Record, encode, shorten

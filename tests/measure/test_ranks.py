@@ -156,9 +156,7 @@ def raises_out_of_memory(rank: Rank) -> None:
     import torch
 
     if rank.index == 1:
-        raise torch.OutOfMemoryError(
-            "CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 has ..."
-        )
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 ...")
     rank.barrier()
 
 
@@ -187,7 +185,7 @@ def starts_ranks(rank: Rank) -> None:
             raises_out_of_memory,
             (
                 "rank 1: OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1"
-                ' has ... (test_ranks.py:{line}: raise torch.OutOfMemoryError("CUDA out of memory.'
+                ' ... (test_ranks.py:{line}: raise torch.OutOfMemoryError("CUDA out of memory.'
                 " Tried to allocate 200.00 …)"
             ),
         ),

@@ -10,16 +10,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from hpml_plugins.measure.cpu_timer import affinity, no_garbage_collection, sample_wall_clock
 from hpml_plugins.measure.gpu_timer import STREAM_CHECKS, Cache, GpuTimer, Launch
+from hpml_plugins.measure.ranks.member import Member
 from hpml_plugins.measure.regimes import Regulator
 from hpml_plugins.measure.sampling import OTHER_STREAMS, SamplingPlan
 from hpml_plugins.model.samples import Samples
-
-if TYPE_CHECKING:
-    from hpml_plugins.measure.ranks.rank import Rank
 
 Over = Literal["mean", "max"]
 
@@ -32,7 +30,7 @@ _STOP = [0.0] * 5
 
 
 def time_collective(
-    rank: Rank,
+    rank: Member,
     step: Callable[[], object],
     plan: SamplingPlan,
     *,
@@ -57,7 +55,7 @@ def time_collective(
 
 
 def _lead_or_follow(
-    rank: Rank, carry_out: Callable[[list[float]], object], measure: Callable[[], Samples]
+    rank: Member, carry_out: Callable[[list[float]], object], measure: Callable[[], Samples]
 ) -> Samples:
     """On rank 0 measure, on the others carry out its orders until it has; then the same samples
     everywhere."""
@@ -71,7 +69,7 @@ def _lead_or_follow(
 
 
 def _by_wall_clock(
-    rank: Rank, step: Callable[[], object], plan: SamplingPlan, over: Over, **info: Any
+    rank: Member, step: Callable[[], object], plan: SamplingPlan, over: Over, **info: Any
 ) -> Samples:
     """On each rank a batch between two looks at the clock, from a barrier on, as nccl-tests
     does."""
@@ -105,7 +103,7 @@ class CollectiveGpuTimer(GpuTimer):
     carry orders out."""
 
     def __init__(
-        self, rank: Rank, step: Callable[[], object], cache: Cache, launch: Launch, over: Over
+        self, rank: Member, step: Callable[[], object], cache: Cache, launch: Launch, over: Over
     ) -> None:
         regulator = Regulator(rank.bench.telemetry, rank.local)
         super().__init__(step, cache, launch, regulator)
