@@ -23,8 +23,9 @@ from hpml_plugins.measure.session import Progress
 from hpml_plugins.measure.telemetry import Telemetry
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status, decode, encode
+from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status
 from hpml_plugins.model.samples import Samples, as_number
+from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.model.units import unit
 from hpml_plugins.model.validation import abridge, bounded, cleaned, is_unresolved
 from hpml_plugins.model.work import DeclaredWork, Limit

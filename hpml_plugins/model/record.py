@@ -12,9 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Params, Value
-from hpml_plugins.model.samples import Samples, as_number
-from hpml_plugins.model.units import UNITS
-from hpml_plugins.model.validation import (
+from hpml_plugins.model.bounds import (
     FEW,
     Amount,
     Amounts,
@@ -28,10 +26,9 @@ from hpml_plugins.model.validation import (
     Text,
     Texts,
     Words,
-    check_record,
-    check_schema,
-    cleaned,
 )
+from hpml_plugins.model.samples import Samples, as_number
+from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
@@ -42,9 +39,6 @@ STACK = "stack-"
 #: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
 #: Records from before the field `throttled` tell by it alone; see `upgrade`.
 THROTTLED = "the GPU held its clocks down"
-#: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows
-#: is noise.
-DIGITS = 9
 #: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with
 #: others: on two CPUs, which are often two threads of one core, half a CPU of others' work.
 BUSY_SHARE = 0.25
@@ -314,65 +308,3 @@ def point_key(benchmark: str, version: str, params: dict[str, Value]) -> str:
     """A short stable key of a point: the same on every node and in every run."""
     encoded = msgspec.json.encode([benchmark, version, sorted(params.items())])
     return hashlib.sha256(encoded).hexdigest()[:20]
-
-
-def shorten(record: Record) -> Record:
-    """The record as it is to be stored: samples at DIGITS significant digits; counts stay as they
-    are."""
-    metrics = dict(record.metrics)
-    for name, each in metrics.items():
-        if each.unit in UNITS and not UNITS[each.unit].count:
-            samples, boost = (
-                [float(f"{one:.{DIGITS}g}") for one in many] for many in (each.samples, each.boost)
-            )
-            metrics[name] = msgspec.structs.replace(each, samples=samples, boost=boost)
-    return msgspec.structs.replace(record, metrics=metrics)
-
-
-def encode(record: Record) -> bytes:
-    """The record as one line of JSON, without the line break."""
-    return msgspec.json.encode(record)
-
-
-def decode(line: bytes) -> Record:
-    """A record from one line of JSON, checked by `hpml_plugins.model.validation`: all that enters
-    comes through here.
-
-    Raises msgspec.DecodeError, or UnicodeDecodeError for text that is not UTF-8.
-    """
-    try:
-        record = _decode_known(line)
-    except RecursionError:
-        raise msgspec.DecodeError("nested too deep") from None
-    check_record(record, SCHEMA)
-    return upgrade(cleaned(record))
-
-
-def _decode_known(line: bytes) -> Record:
-    """A Record of a schema that this version knows. Raises msgspec.DecodeError for another."""
-    try:
-        return _DECODER.decode(line)
-    except msgspec.ValidationError:
-        # a later one may be of another form
-        check_schema(_HEAD_DECODER.decode(line).schema, SCHEMA)
-        raise
-
-
-class _Head(msgspec.Struct):
-    schema: Any = SCHEMA
-
-
-def upgrade(record: Record) -> Record:
-    """The Record with the fields that came after it was written: `throttled`, from the words of its
-    warning."""
-    if record.throttled or not record.warnings:
-        return record
-    told = [text for text in record.warnings if text.startswith(THROTTLED)]
-    if not told:
-        return record
-    reason = told[0].partition(": ")[2]
-    return msgspec.structs.replace(record, throttled=reason or "unknown reason")
-
-
-_DECODER = msgspec.json.Decoder(Record)
-_HEAD_DECODER = msgspec.json.Decoder(_Head)

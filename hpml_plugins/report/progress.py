@@ -12,7 +12,7 @@ from pathlib import Path
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.work import Roof
+from hpml_plugins.model.roof import Roof
 from hpml_plugins.node import describe_load
 from hpml_plugins.report.tables import describe_points, spell_samples
 from hpml_plugins.run import Round, RoundTimes, Task, TimeLimit

@@ -24,9 +24,10 @@ from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
-from hpml_plugins.model.record import STACK, Record, Status, decode
+from hpml_plugins.model.record import STACK, Record, Status
+from hpml_plugins.model.roof import Roof
 from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
-from hpml_plugins.model.work import Roof
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.store import (
     CommitOrder,
     Line,

@@ -1,7 +1,7 @@
 """The results folder: Records as JSON lines, which are the truth, and asv's files, which are
 written from them."""
 
-from hpml_plugins.model.record import decode
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.store.declarations import DECLARATIONS
 from hpml_plugins.store.files import (
     MAX_FILE,

@@ -14,8 +14,9 @@ from hpml_plugins.analysis.physics import (
     timing_of,
     uses_tensor_cores,
 )
-from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, decode, encode
+from hpml_plugins.model.record import THROTTLED, MetricSamples, Record
 from hpml_plugins.model.rounds import combine, retract
+from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.model.work import DeclaredWork
 
 Info = dict[str, str | float]

@@ -20,7 +20,7 @@ import pytest
 from hpml_plugins import Bench, Benchmark, Metric, Record, Requires, Samples
 from hpml_plugins.measure import Context, measure_point, point
 from hpml_plugins.model.node import Gpu, Node
-from hpml_plugins.model.record import decode, encode
+from hpml_plugins.model.serialization import decode, encode
 
 METRICS = [Metric("time", "s", "lower"), Metric("ratio", "1", "higher", possible=(0, 1))]
 GOOD = {"time": 1.0, "ratio": 0.5}

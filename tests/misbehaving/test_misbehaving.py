@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from asv_project import Project
 
-from hpml_plugins.model.record import Record, decode
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.store import read_file
 
 HERE = Path(__file__).parent

@@ -13,8 +13,9 @@ from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variability import Variability, with_intervals
 from hpml_plugins.analysis.variance import Spread
-from hpml_plugins.model.record import MetricSamples, Record, decode
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.report.reading import History, read_history, stored_lines
 from hpml_plugins.report.site import history as history_page
 from hpml_plugins.report.site import newest_records

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.record import MetricSamples, Record, Series, decode, encode
+from hpml_plugins.model.record import MetricSamples, Record, Series
+from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.store import append_record, read_file, record_file
 
 

@@ -21,8 +21,9 @@ import pytest
 from msgspec.structs import replace
 from support import DRAWN, ROOT
 
-from hpml_plugins.model.record import MetricSamples, Record, encode
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
+from hpml_plugins.model.serialization import encode
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.asv_results import direction_of, is_ours, value_of

@@ -30,7 +30,7 @@ from site_history import (
 
 from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.model import formatting
-from hpml_plugins.model.record import decode
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import overview
 from hpml_plugins.report.site.gpu_types import Costs, Matrix, build, judge
