@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from hpml_plugins.errors import ResultError, Skipped, describe
-from hpml_plugins.isolation import Send, run_isolated
+from hpml_plugins.errors import CheckFailed, ResultError, Skipped, TimedOut, describe
+from hpml_plugins.isolation import Fault, ProcessOutcome, Send, run_isolated
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen
 from hpml_plugins.measure.libraries import describe_failure, end_compilers, package_versions
@@ -22,8 +22,9 @@ from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.measure.session import Progress
 from hpml_plugins.measure.telemetry import Telemetry
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params
+from hpml_plugins.model.failure import Failure
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, Status
+from hpml_plugins.model.record import STACK, THROTTLED, MetricSamples, Record, Status
 from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.model.units import unit
@@ -42,6 +43,7 @@ _ASKED = ("benchmark", "plugin", "version", "params", "machine", "commit", "envi
 _SUPPLIED = (
     "status",
     "reason",
+    "failure",
     "metrics",
     "series",
     "checks",
@@ -94,7 +96,7 @@ def measure_point(
         return replace(record, status="skipped", reason="; ".join(reasons))
 
     answers: list[Record] = []
-    unread: list[str] = []
+    unread: list[Fault] = []
     others = CpuWatch()
 
     def on_message(message: bytes) -> None:
@@ -104,7 +106,7 @@ def measure_point(
                 answers.append(_as_record(benchmark, record, received))
         # what a plugin wrote into the pipe itself
         except (ValueError, RecursionError, ResultError) as error:
-            unread.append(f"it sent what cannot be read: {describe(error)}")
+            unread.append(Fault(Failure.RESULT, f"it sent what cannot be read: {describe(error)}"))
             return
         if progress and not isinstance(received, Record):
             progress(*received)
@@ -122,8 +124,8 @@ def measure_point(
             on_message,
             monitor.check,
         )
-        fault = outcome.fault or "; ".join(unread[:1]) or _fault_of(answers)
-        measured = replace(record, reason=fault) if fault else answers[0]
+        fault = _fault_of(outcome) or next(iter(unread), None) or _fault_of_answers(answers)
+        measured = _failed(record, fault) if fault else answers[0]
         if outcome.left:
             measured.warnings.append("the benchmark left processes behind; they were ended")
         measured = _with_what_was_seen(measured, monitor.finish())
@@ -154,10 +156,23 @@ def _as_record(benchmark: Benchmark, asked: Record, sent: Record) -> Record:
     return replace(asked, **{name: getattr(sent, name) for name in _SUPPLIED})
 
 
-def _fault_of(answers: Sequence[Record]) -> str:
+def _fault_of(outcome: ProcessOutcome) -> Fault | None:
+    if not outcome.fault:
+        return None
+    # what watches the process of a point watches its GPUs
+    kind = Failure.GPU if outcome.kind is Failure.STOPPED else outcome.kind
+    return Fault(kind, outcome.fault)
+
+
+def _fault_of_answers(answers: Sequence[Record]) -> Fault | None:
     if len(answers) > 1:
-        return f"it reported {len(answers)} times, so that none of its results can be believed"
-    return "" if answers else "ended with exit status 0 before it reported"
+        text = f"it reported {len(answers)} times, so that none of its results can be believed"
+        return Fault(Failure.RESULT, text)
+    return None if answers else Fault(Failure.EXIT, "ended with exit status 0 before it reported")
+
+
+def _failed(record: Record, fault: Fault) -> Record:
+    return replace(record, status="failed", failure=fault.kind, reason=fault.text)
 
 
 def _storable(record: Record, asked: Record) -> Record:
@@ -170,8 +185,12 @@ def _storable(record: Record, asked: Record) -> Record:
     try:
         decode(encode(found))
     except ValueError as error:
-        return replace(asked, reason=abridge(f"its result cannot be stored: {describe(error)}"))
+        return _failed(asked, _unstorable(error))
     return found
+
+
+def _unstorable(error: Exception) -> Fault:
+    return Fault(Failure.RESULT, abridge(f"its result cannot be stored: {describe(error)}"))
 
 
 def _measure_here(
@@ -198,6 +217,7 @@ def _measure_here(
     bench.collected.warnings += [reordered] if reordered else []
     metrics: dict[str, MetricSamples] = {}
     status: Status = "failed"
+    failure = Failure.NONE
     reason = ""
     try:
         if reasons := unmet(benchmark, params, context.node):
@@ -208,13 +228,14 @@ def _measure_here(
     except Skipped as skipped:
         status, reason = "skipped", skipped.what
     except Exception as error:
-        reason = describe_failure(error)
+        failure, reason = _failure_of(error), describe_failure(error)
     end_compilers()
     try:
         measured = replace(
             record,
             status=status,
             reason=reason,
+            failure=failure,
             metrics=metrics,
             packages=package_versions(),
             **vars(bench.collected),
@@ -222,9 +243,18 @@ def _measure_here(
         message = encode(bounded(measured))
         decode(message)  # as the calling process will: what fails must fail here
     except Exception as error:
-        said = abridge(f"its result cannot be stored: {describe(error)}")
-        message = encode(replace(record, reason=said))
+        message = encode(_failed(record, _unstorable(error)))
     send(message)
+
+
+def _failure_of(error: Exception) -> Failure:
+    """The kind of an exception that `measure` ended with."""
+    kinds = {
+        CheckFailed: Failure.CHECK,
+        TimedOut: Failure.TIMEOUT,
+        ResultError: Failure.RESULT,
+    }
+    return next((kind for each, kind in kinds.items() if isinstance(error, each)), Failure.ERROR)
 
 
 def to_metrics(
@@ -354,7 +384,8 @@ def _with_what_was_seen(record: Record, seen: Seen) -> Record:
         return record
     # What the benchmark itself says of a lost card, if anything, is some error of CUDA's.
     own = f" (the point said: {record.reason})" if record.reason else ""
-    return replace(record, status="failed", reason=f"{seen.fault}{own}", metrics={})
+    failed = _failed(record, Fault(Failure.GPU, f"{seen.fault}{own}"))
+    return replace(failed, metrics={})
 
 
 def _as_samples(name: str, value: object) -> Samples:
@@ -392,4 +423,5 @@ def unmeasured(
         source=dict(context.source),
         conditions={"cores": float(context.node.num_cpu)},
         planned_rounds=context.rounds,
+        of_stack=context.environment.startswith(STACK),
     )

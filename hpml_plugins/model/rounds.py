@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from hpml_plugins.model.failure import Failure
 from hpml_plugins.model.record import MetricSamples, Record
 
 _DIGITS, _NUMBER = re.compile(r"[\d.]+"), re.compile(r"\d+(?:\.\d+)?")
@@ -128,6 +129,7 @@ def combine(rounds: Sequence[Record]) -> Record:
             checks=[],
             warnings=[],
             throttled="",
+            failure=Failure.NONE,
             duration=_total(rounds),
         )
         return replace(cleared, status="retracted", reason=retractions[0].reason)
@@ -198,6 +200,10 @@ def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
         }
         | _core_rates(metrics)
         | ({"sustained_rounds": sustained} if 0 < sustained < len(metrics) else {}),
+        timers=list(dict.fromkeys(timer for metric in metrics for timer in metric.timers)),
+        launch_visible=any(metric.launch_visible for metric in metrics),
+        crosses_host=any(metric.crosses_host for metric in metrics),
+        settled=any(metric.settled for metric in metrics),
     )
 
 

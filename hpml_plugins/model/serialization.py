@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from hpml_plugins.model.record import SCHEMA, THROTTLED, Record
+from hpml_plugins.model.failure import Failure
+from hpml_plugins.model.record import SCHEMA, STACK, THROTTLED, Record
 from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.validation import check_record, check_schema, cleaned
 
 #: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows
 #: is noise.
 DIGITS = 9
+#: How the reasons began that were stored before there was a kind of failure; all others were raised
+#: by `measure`.
+_REASONS = {
+    Failure.CHECK: r"(rank \d+: )?check failed: ",
+    Failure.TIMEOUT: r"(ranks )?timed out after ",
+    Failure.SIGNAL: r"died of ",
+    Failure.EXIT: r"ended with exit status ",
+    Failure.LIMIT: r"more than \d+ processes at once|sent a message of more than ",
+    Failure.SUPERVISOR: r"its supervising process was killed or stopped",
+    Failure.RESULT: (
+        r"its result cannot be stored|it sent what cannot be read|it reported \d+ times"
+        r"|metric '|measure returned |work is declared of "
+    ),
+    Failure.GPU: r"GPU \d+ \(.*\) (is lost|had \d+ memory errors)",
+}
 
 
 def shorten(record: Record) -> Record:
@@ -62,15 +80,29 @@ class _Head(msgspec.Struct):
 
 
 def upgrade(record: Record) -> Record:
-    """The Record with the fields that came after it was written: `throttled`, from the words of its
-    warning."""
-    if record.throttled or not record.warnings:
-        return record
-    told = [text for text in record.warnings if text.startswith(THROTTLED)]
-    if not told:
-        return record
-    reason = told[0].partition(": ")[2]
-    return msgspec.structs.replace(record, throttled=reason or "unknown reason")
+    """The Record with the facts that came after it was written, which it tells only in words.
+
+    `throttled` from its warning, `failure` from its reason, `of_stack` from the name of its
+    environment. The facts of a metric follow from its info (`MetricSamples`).
+    """
+    facts: dict[str, Any] = {}
+    if not record.throttled and (reason := _throttled_of(record.warnings)):
+        facts["throttled"] = reason
+    if record.status == "failed" and not record.failure:
+        facts["failure"] = _failure_of(record.reason)
+    if not record.of_stack and record.environment.startswith(STACK):
+        facts["of_stack"] = True
+    return msgspec.structs.replace(record, **facts) if facts else record
+
+
+def _throttled_of(warnings: Sequence[str]) -> str:
+    told = [text for text in warnings if text.startswith(THROTTLED)]
+    return told[0].partition(": ")[2] or "unknown reason" if told else ""
+
+
+def _failure_of(reason: str) -> Failure:
+    found = [kind for kind, pattern in _REASONS.items() if re.match(pattern, reason)]
+    return found[0] if found else Failure.ERROR
 
 
 _DECODER = msgspec.json.Decoder(Record)

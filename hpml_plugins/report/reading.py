@@ -24,7 +24,7 @@ from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
-from hpml_plugins.model.record import STACK, Record, Status
+from hpml_plugins.model.record import Record, Status
 from hpml_plugins.model.roof import Roof
 from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
 from hpml_plugins.model.serialization import decode
@@ -120,6 +120,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     each round begins; no file for an imported result.  code: SHA-256 of the plugin's files, empty
     where it is not known.  environment: the Record's. duration: s, of all rounds.  commit: in full,
     "" for none.  standing: of the commit, to the line of the branch that pages are about.
+    of_stack: whether it was measured with other packages than the node's own.
     """
 
     revision: int
@@ -135,11 +136,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     duration: float = 0.0
     commit: str = ""
     standing: Standing = Standing.OWN
-
-    @property
-    def of_stack(self) -> bool:
-        """Whether it was measured with other packages than the node's own."""
-        return self.environment.startswith(STACK)
+    of_stack: bool = False
 
     @property
     def rank(self) -> tuple[bool, Standing, int, bool, float]:
@@ -604,7 +601,8 @@ def _outcome(
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
     code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
-    return Outcome(*first, code, stack, record.duration, sys.intern(record.commit), standing)
+    commit = sys.intern(record.commit)
+    return Outcome(*first, code, stack, record.duration, commit, standing, record.of_stack)
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

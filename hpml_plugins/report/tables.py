@@ -151,7 +151,7 @@ def _differing_rounds(record: Record) -> Iterator[str]:
     """A warning where the rounds of a timed metric disagree, which explains an interval wider than
     those of rounds."""
     for name, metric in record.metrics.items():
-        medians = metric.round_medians if metric.info.get("timer") else []
+        medians = metric.round_medians if metric.timers else []
         if medians and max(medians) > min(medians) * (1 + DIFFERENT) > 0 and metric.unit == "s":
             yield (
                 f"{name}: the rounds differ, their medians are"

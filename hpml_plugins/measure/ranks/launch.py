@@ -23,7 +23,7 @@ from typing import Any
 import cloudpickle
 import psutil
 
-from hpml_plugins.errors import HpmlError, UsageError, describe
+from hpml_plugins.errors import HpmlError, TimedOut, UsageError, describe
 from hpml_plugins.isolation import describe_exit, describe_stack, end_with_parent
 from hpml_plugins.measure.ranks import launchers
 from hpml_plugins.measure.ranks.group import Backend, Launcher, RankGroup, RankResult
@@ -231,7 +231,7 @@ def _pickled(order: Order) -> bytes:
 
 
 def _wait(started: _Processes | _Program, group: RankGroup, session: Session, limit: float) -> None:
-    """Until the ranks have ended, or one failed. Raises HpmlError when the time is up."""
+    """Until the ranks have ended, or one failed. Raises TimedOut when the time is up."""
     shown = b""
     running = True
     while running:
@@ -241,7 +241,7 @@ def _wait(started: _Processes | _Program, group: RankGroup, session: Session, li
                 session.progress(*json.loads(progress))
                 shown = progress
         if running and time.time() >= group.end:
-            raise HpmlError(f"ranks timed out after {limit:.3g} s: {_where(group)}")
+            raise TimedOut(f"ranks timed out after {limit:.3g} s: {_where(group)}")
 
 
 def _no_result(index: int, output: str) -> HpmlError:

@@ -22,7 +22,6 @@ from hpml_plugins.analysis.measured import Values
 from hpml_plugins.analysis.sides import choose_sides, side_values
 from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, Difference, compare_values
 from hpml_plugins.model import formatting
-from hpml_plugins.model.record import STACK
 from hpml_plugins.published import SPELLINGS, find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.reading import Hardware, History, TrackedMetric
@@ -354,7 +353,7 @@ def _runs_of(
             for outcome in metric.benchmark.outcomes.get((label, name), ())
             if outcome.readings and outcome.revision >= 0
         ]
-        own = [outcome for outcome in found if not outcome.environment.startswith(STACK)] or found
+        own = [outcome for outcome in found if not outcome.of_stack] or found
         known[key] = tuple(
             MeasuredRun(
                 next(iter(each.readings.values())).code,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Declared
-from hpml_plugins.model import Finding, Grid, Params, Record, natural_key, spell_choice
+from hpml_plugins.model import Failure, Finding, Grid, Params, Record, natural_key, spell_choice
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.store import read_object_or_empty
 
@@ -286,9 +286,7 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
         )
         return
     faulty = {each.fault: each for each in tried if each.fault}
-    noticed = {
-        fault: each.record.reason.startswith("check failed") for fault, each in faulty.items()
-    }
+    noticed = {fault: each.record.failure is Failure.CHECK for fault, each in faulty.items()}
     if "nan" in noticed:
         if noticed["off"]:
             yield Finding(name, "ok", "its check fails for a corrupted result")
