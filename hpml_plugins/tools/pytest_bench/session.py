@@ -19,9 +19,22 @@ import pytest
 
 from hpml_plugins.analysis import Variability, compare_values
 from hpml_plugins.errors import UsageError
-from hpml_plugins.measure import Bench, Context, SamplingPlan
-from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, combine, quantity
+from hpml_plugins.host import Declared
+from hpml_plugins.measure import Bench, Context, SamplingPlan, measure_point
+from hpml_plugins.model import (
+    Benchmark,
+    Metric,
+    Node,
+    Record,
+    Requires,
+    available_sources,
+    combine,
+    quantity,
+    use_sources,
+)
 from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.registry import PluginEntry
+from hpml_plugins.run import Follower, measure_rounds
 from hpml_plugins.store import (
     append_record,
     ask_git,
@@ -35,7 +48,7 @@ from hpml_plugins.store import (
     record_file,
     save_declarations,
 )
-from hpml_plugins.testing import measure_point
+from hpml_plugins.workloads.datasets import SOURCES
 
 PLUGIN, ROUNDS = "pytest", 3
 #: s to wait for another process that writes this machine's results.
@@ -211,9 +224,11 @@ class TestBench:
             requires=Requires(gpus=gpus, cpu_fallback=True),
             version=version,
             timeout=timeout,
+            rounds=ROUNDS,
             description=self._nodeid.partition("[")[0],
         )
-        with tempfile.TemporaryDirectory(prefix="hpml-pytest-") as scratch:
+        sources = use_sources({**SOURCES, **available_sources()})
+        with sources, tempfile.TemporaryDirectory(prefix="hpml-pytest-") as scratch:
             rounds = self._measure_rounds(benchmark, Path(scratch))
         record = combine(rounds)
         if record.status == "skipped":
@@ -250,8 +265,13 @@ class TestBench:
             },
         )
         rounds: list[Record] = []
-        while len(rounds) < ROUNDS and (not rounds or rounds[-1].status == "ok"):
+
+        def measure(_: int) -> Record:
             rounds.append(measure_point(benchmark, self._params, context))
+            return rounds[-1]
+
+        declared = Declared.of(benchmark, PluginEntry(PLUGIN, module=__name__))
+        measure_rounds([(declared, self._params)], session.run, measure, Follower())
         return rounds
 
     def _benchmark_name(self) -> str:
