@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
@@ -75,20 +76,27 @@ def time_alternately(
             order = [*steps][first:] + [*steps][:first]
             for name in order if turn % 2 == 0 else reversed(order):
                 taken[name].append(session.time(steps[name](), plan=plan, quiet=True))
-    medians = {
-        name: Samples.of([turn.median for turn in each], "s", turns=len(each))
-        for name, each in taken.items()
-    }
-    return Alternating({name: _joined(each) for name, each in taken.items()}, medians)
+    joined = {name: _joined(each) for name, each in taken.items()}
+    return Alternating(joined, {name: _medians(each) for name, each in taken.items()})
+
+
+def _medians(turns: list[Samples]) -> Samples:
+    return Samples.of([turn.median for turn in turns], "s", turns=len(turns))
+
+
+def _told(turns: list[Samples], name: str) -> list[str | float]:
+    return [turn.info[name] for turn in turns if name in turn.info]
 
 
 def _joined(turns: list[Samples]) -> Samples:
-    joined = Samples.of([value for turn in turns for value in turn.values], "s", turns=len(turns))
+    values = itertools.chain.from_iterable(turn.values for turn in turns)
+    joined = Samples.of(values, "s", turns=len(turns))
     for name in HOW:
-        if found := list(dict.fromkeys(turn.info[name] for turn in turns if name in turn.info)):
-            joined = joined.note(
-                **{name: found[0] if len(found) == 1 else "; ".join(map(str, found))}
-            )
-    if rates := [float(turn.info["core_rate"]) for turn in turns if "core_rate" in turn.info]:
+        different = list(dict.fromkeys(_told(turns, name)))
+        if different:
+            same = len(different) == 1
+            joined = joined.note(**{name: different[0] if same else "; ".join(map(str, different))})
+    rates = [float(rate) for rate in _told(turns, "core_rate")]
+    if rates:
         joined = joined.note(core_rate=statistics.median(rates))
     return joined.note(variation=joined.coefficient_of_variation, outliers=joined.outliers)

@@ -12,6 +12,7 @@ after NVML was closed.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import signal
 import time
@@ -177,33 +178,37 @@ class Sampler:
         if slow := time.monotonic() - self._slow_at >= SLOW_TELEMETRY_INTERVAL:
             self._slow_at = time.monotonic()
         for number, card in enumerate(self._cards):
-            now, throttled, last = (
-                time.monotonic(),
-                card.throttled(),
-                telemetry.read(number) or Reading(0.0, 0.0),
-            )
-            if throttled is None:
-                before, total = self._throttled[number]
-                throttled = total + (
-                    now - before if int(card.throttle_reasons() or 0) & sum(REASONS) else 0.0
-                )
-                self._throttled[number] = now, throttled
+            now = time.monotonic()
+            last = telemetry.read(number) or Reading(0.0, 0.0)
             energy = card.energy() or 0.0
-            found = {
-                "at": now,
-                "throttled": throttled,
-                "clock": card.sm_clock() or 0.0,
-                "power": card.power() or 0.0,
-                "energy": energy,
-                "energy_at": now if energy != last.energy else last.energy_at,
-            }
+            reading = last._replace(
+                at=now,
+                throttled=self._throttled_until(now, number, card),
+                clock=card.sm_clock() or 0.0,
+                power=card.power() or 0.0,
+                energy=energy,
+                energy_at=now if energy != last.energy else last.energy_at,
+            )
             if slow:
                 row = card.row()
-                found |= {
-                    name: row[name] or 0.0
-                    for name in ("utilization", "memory_utilization", "memory_used")
-                }
-            telemetry.write(number, last._replace(**found))
+                reading = reading._replace(
+                    utilization=row["utilization"] or 0.0,
+                    memory_utilization=row["memory_utilization"] or 0.0,
+                    memory_used=row["memory_used"] or 0.0,
+                )
+            telemetry.write(number, reading)
+
+    def _throttled_until(self, now: float, number: int, card: Card) -> float:
+        """s, in total, for which a card throttled: counted by the card, or by its reasons from look
+        to look."""
+        counted = card.throttled()
+        if counted is not None:
+            return counted
+        before, total = self._throttled[number]
+        if _held_down(card.throttle_reasons()):
+            total += now - before
+        self._throttled[number] = now, total
+        return total
 
     def look(self) -> None:
         """Take one row of each GPU."""
@@ -213,7 +218,7 @@ class Sampler:
             rows.append(row)
             if row["throttle_reasons"] is None and not self.seen.fault:
                 self.seen.fault = card.lost()
-            self._reasons |= int(row["throttle_reasons"] or 0) & sum(REASONS)
+            self._reasons |= _held_down(row["throttle_reasons"])
         if self._rows and len(self._rows[0]) >= MOST_ROWS:
             self._rows = [rows[::2] for rows in self._rows]
             self.interval *= 2
@@ -224,13 +229,10 @@ class Sampler:
         Asked when the point's processes are gone: who is on a card then is somebody else.
         """
         seen = self.seen
-        pairs = [
-            (before, card.energy())
-            for before, card in zip(self._energy_before, self._cards, strict=True)
-        ]
-        seen.energy = sum(
-            after - before for before, after in pairs if before is not None and after is not None
-        )
+        for before, card in zip(self._energy_before, self._cards, strict=True):
+            after = card.energy()
+            if before is not None and after is not None:
+                seen.energy += after - before
         for card, errors_before in zip(self._cards, self._errors_before, strict=True):
             # a point that CUDA ends is over before the next look
             seen.fault = seen.fault or card.lost()
@@ -246,7 +248,8 @@ class Sampler:
     def _note_users(self, when: str) -> None:
         """Warn of processes on the cards, and count them, where NVML tells."""
         told = [users for card in self._cards if (users := card.users()) is not None]
-        new = [user for users in told for user in users if user.pid not in self._users]
+        found = itertools.chain.from_iterable(told)
+        new = [user for user in found if user.pid not in self._users]
         self.seen.warnings += [f"{user} when the point {when}" for user in new]
         self._users |= {user.pid for user in new}
         if told:
@@ -280,6 +283,11 @@ class Sampler:
                 f"{card.label} had {uncorrected} memory errors that ECC could not correct while"
                 " this was measured; hpml doctor and nvidia-smi -q -d ECC,ROW_REMAPPER tell more"
             )
+
+
+def _held_down(reasons: float | None) -> int:
+    """Those of NVML's reasons that mean power or heat, as bits."""
+    return int(reasons or 0) & sum(REASONS)
 
 
 def _series(rows: Sequence[Mapping[str, float | None]]) -> Series:

@@ -179,10 +179,8 @@ def _state(regime: str, groups: Sequence[LoadGroup]) -> dict[str, str | float]:
 
     The power of a burst is what the card's sensor makes of it: the sensor is slower than the burst.
     """
-    found = {
-        name: [value for group in groups if (value := getattr(group, name))]
-        for name in ("clock", "power")
+    told = {
+        f"{regime}_clock": [group.clock for group in groups if group.clock],
+        f"{regime}_power": [group.power for group in groups if group.power],
     }
-    return {
-        f"{regime}_{name}": statistics.fmean(values) for name, values in found.items() if values
-    }
+    return {name: statistics.fmean(values) for name, values in told.items() if values}

@@ -45,12 +45,9 @@ def differences(a: Record, b: Record) -> list[Confounder]:
     found = [Confounder(name, tell(a), tell(b)) for name, tell in facts.items()]
     packages = sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"})
     found += [Confounder(name, a.packages[name], b.packages[name]) for name in packages]
-    found += [
-        Confounder(
-            f"data set {name}", *(_digits(each.data[name].get("fingerprint")) for each in (a, b))
-        )
-        for name in sorted(a.data.keys() & b.data.keys())
-    ]
+    for name in sorted(a.data.keys() & b.data.keys()):
+        ours, theirs = a.data[name].get("fingerprint"), b.data[name].get("fingerprint")
+        found.append(Confounder(f"data set {name}", _digits(ours), _digits(theirs)))
     told = [each for each in found if each.a and each.b and each.a != each.b]
     if "host" in (each.name for each in told):
         # another host was booted another time
@@ -195,15 +192,14 @@ def _spell(value: object, unit: str = "") -> str:
 
 def _info(key: str) -> Callable[[Record], str]:
     """How the samples were taken, of all metrics that tell."""
-    return lambda record: " + ".join(
-        sorted(
-            {
-                str(each.info[key]).partition(":")[0]
-                for each in record.metrics.values()
-                if key in each.info
-            }
-        )
-    )
+
+    def tell(record: Record) -> str:
+        told = [each.info[key] for each in record.metrics.values() if key in each.info]
+        # an explanation follows a colon
+        words = {str(text).partition(":")[0] for text in told}
+        return " + ".join(sorted(words))
+
+    return tell
 
 
 def _digits(value: object) -> str:

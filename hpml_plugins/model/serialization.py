@@ -39,11 +39,14 @@ def shorten(record: Record) -> Record:
     metrics = dict(record.metrics)
     for name, each in metrics.items():
         if each.unit in UNITS and not UNITS[each.unit].count:
-            samples, boost = (
-                [float(f"{one:.{DIGITS}g}") for one in many] for many in (each.samples, each.boost)
+            metrics[name] = msgspec.structs.replace(
+                each, samples=_shortened(each.samples), boost=_shortened(each.boost)
             )
-            metrics[name] = msgspec.structs.replace(each, samples=samples, boost=boost)
     return msgspec.structs.replace(record, metrics=metrics)
+
+
+def _shortened(samples: list[float]) -> list[float]:
+    return [float(f"{sample:.{DIGITS}g}") for sample in samples]
 
 
 def encode(record: Record) -> bytes:
