@@ -3,10 +3,9 @@ it."""
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,24 +17,18 @@ from hpml_plugins.isolation import Fault, ProcessOutcome, Send, run_isolated
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen
 from hpml_plugins.measure.libraries import describe_failure, end_compilers, package_versions
+from hpml_plugins.measure.metrics import impossible_rates, to_metrics
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.measure.session import Progress
 from hpml_plugins.measure.telemetry import Telemetry
-from hpml_plugins.model.benchmark import Benchmark, Metric, Params
+from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.failure import Failure
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import STACK, THROTTLED, MetricSamples, Record, Status
-from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.serialization import decode, encode
-from hpml_plugins.model.units import unit
-from hpml_plugins.model.validation import abridge, bounded, cleaned, is_unresolved
-from hpml_plugins.model.work import DeclaredWork, Limit
+from hpml_plugins.model.validation import abridge, bounded, cleaned
 from hpml_plugins.node import CpuWatch, gpus_used, pin_devices, unmet
-from hpml_plugins.published import PRECISIONS
 
-#: A share of the published peak above which a number is doubted: peaks hold at the highest clock,
-#: and timers are noisy.
-HIGHEST_SHARE = 1.05
 _DECODER = msgspec.json.Decoder(Record | tuple[str, float | None])
 #: What a Record is about, which those know who asked for it; and what the process of the point
 #: supplies.
@@ -224,7 +217,7 @@ def _measure_here(
             bench.skip("; ".join(reasons))
         returned = benchmark.measure(bench, **params)
         metrics, status = to_metrics(benchmark, returned, bench.collected.work), "ok"
-        bench.collected.warnings += _impossible_rates(bench, metrics)
+        bench.collected.warnings += impossible_rates(bench, metrics)
     except Skipped as skipped:
         status, reason = "skipped", skipped.what
     except Exception as error:
@@ -257,114 +250,6 @@ def _failure_of(error: Exception) -> Failure:
     return next((kind for each, kind in kinds.items() if isinstance(error, each)), Failure.ERROR)
 
 
-def to_metrics(
-    benchmark: Benchmark, returned: object, works: Mapping[str, DeclaredWork] | None = None
-) -> dict[str, MetricSamples]:
-    """Hold what `measure` returned against the declared metrics: all of them, no other, finite, of
-    the right unit.
-
-    works: declared work by the metric that times it; rates that were not returned follow from it. A
-    metric that was returned as None is not known on this node, and left out.
-    Raises ResultError with the metric's name.
-    """
-    if not isinstance(returned, Mapping):
-        raise ResultError(
-            f"measure returned {type(returned).__name__}, not a mapping of metric names to samples"
-        )
-    declared = {metric.name: metric for metric in benchmark.metrics}
-    if unknown := [str(name) for name in returned if name not in declared]:
-        raise ResultError(
-            f"measure returned {', '.join(unknown)}, which are no metrics of {benchmark.name!r}"
-        )
-    returned = {**_rates(benchmark, returned, works or {}), **returned}
-    if missing := [name for name in declared if name not in returned]:
-        raise ResultError(f"measure returned no {', '.join(missing)}")
-    result = {}
-    for name, metric in declared.items():
-        value = returned[name]
-        if value is None:
-            continue
-        samples = _as_samples(name, value)
-        if not samples.values:
-            raise ResultError(f"metric {name!r} has no samples")
-        _check_values(metric, samples)
-        if is_unresolved(metric.unit, metric.direction, samples.values):
-            raise ResultError(
-                f"metric {name!r} is 0 s in each sample: no timer resolved it; time more work at"
-                " once"
-            )
-        if samples.unit not in ("", metric.unit):
-            raise ResultError(
-                f"metric {name!r}: what was measured is in {samples.unit}, not in {metric.unit}"
-            )
-        values, boost = list(samples.values), list(samples.boost)
-        result[name] = MetricSamples(
-            metric.unit, metric.direction, values, dict(samples.info), boost=boost
-        )
-    if not result:
-        raise ResultError(
-            "measure returned None for every metric; skip the point with the reason instead"
-            " (bench.skip)"
-        )
-    return result
-
-
-def _check_values(metric: Metric, samples: Samples) -> None:
-    """Raise ResultError for a value that is not finite or not possible."""
-    low, high = metric.bounds
-    for number in samples.values + samples.boost:
-        if not math.isfinite(number):
-            raise ResultError(f"metric {metric.name!r} is not finite: {number}")
-        if not low <= number <= high:
-            bounds = f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
-            value = f"{number:g} {unit(metric.unit).label}".rstrip()
-            raise ResultError(f"metric {metric.name!r} is {value}; possible is {bounds}")
-
-
-def _rates(
-    benchmark: Benchmark, returned: Mapping[str, object], works: Mapping[str, DeclaredWork]
-) -> dict[str, object]:
-    """Declared metrics that were not returned and are work over time. Raises ResultError for work
-    of no time."""
-    found: dict[str, object] = {}
-    for of, work in works.items():
-        if returned.get(of) is None:
-            raise ResultError(f"work is declared of {of!r}, which measure did not return")
-        time = _as_samples(of, returned[of])
-        for metric in benchmark.metrics:
-            if metric.name not in returned and (amount := work.amount(metric.unit)):
-                found[metric.name] = (amount / time).note(work=of)
-    return found
-
-
-def _impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Iterator[str]:
-    """A warning for each rate above the published peak of the point's GPUs."""
-    if not bench.gpus or not (peaks := bench.peaks):
-        return
-    limits = {
-        of: (work, Limit(peaks.peak(work.dtype), peaks.bandwidth))
-        for of, work in bench.collected.work.items()
-    }
-    for of, (work, limit) in limits.items():
-        share = work.share(metrics[of].median, limit) if of in metrics else None
-        if share and share > HIGHEST_SHARE:
-            cause = "the data stay in a cache, or " if work.bytes else ""
-            yield (
-                f"{of}: the work is {share:.3g} times what {peaks.name} can do: {cause}work or time"
-                " is wrong"
-            )
-    highest = (
-        max((peaks.peak(dtype) or 0.0 for dtype in PRECISIONS if dtype != "int8"), default=0.0)
-        * bench.gpus
-    )
-    for name, metric in metrics.items():
-        if metric.unit == "FLOP/s" and metric.median > HIGHEST_SHARE * highest > 0:
-            yield (
-                f"{name}: {metric.median / highest:.3g} times the highest published peak of"
-                f" {peaks.name}"
-            )
-
-
 def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     """The Record with what the GPUs did meanwhile; failed where that spoilt it."""
     warnings = record.warnings + seen.warnings
@@ -386,15 +271,6 @@ def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     own = f" (the point said: {record.reason})" if record.reason else ""
     failed = _failed(record, Fault(Failure.GPU, f"{seen.fault}{own}"))
     return replace(failed, metrics={})
-
-
-def _as_samples(name: str, value: object) -> Samples:
-    try:
-        return value if isinstance(value, Samples) else Samples((as_number(value, ""),))
-    except ResultError:
-        raise ResultError(
-            f"metric {name!r} is a {type(value).__name__}, not Samples or a number"
-        ) from None
 
 
 def unmeasured(
