@@ -171,19 +171,10 @@ def _first(texts: list[str], what: str) -> list[str]:
 @functools.lru_cache(maxsize=4096)
 def _check_words(benchmark: str, plugin: str, version: str, run: str) -> None:
     # Of this Record and of all others of its run the same, hence the cache.
-    if not benchmark.isidentifier():
-        raise RefusedRecord(f"benchmark {_spell(benchmark)} is not a name of letters, digits and _")
-    if not _PLUGIN.fullmatch(plugin):
-        raise RefusedRecord(f"plugin {_spell(plugin)} is not a name of letters, digits, _, . and -")
-    if not _RUN.fullmatch(run):
-        raise RefusedRecord(f"run {_spell(run)} is not a name of letters, digits, _, . and -")
-    for what, name in (
-        ("benchmark", benchmark),
-        ("plugin", plugin),
-        ("version", version),
-        ("run", run),
-    ):
-        _check_name(what, name)
+    _check_letters("benchmark", benchmark, benchmark.isidentifier(), "letters, digits and _")
+    _check_letters("plugin", plugin, _PLUGIN.fullmatch(plugin), "letters, digits, _, . and -")
+    _check_letters("run", run, _RUN.fullmatch(run), "letters, digits, _, . and -")
+    _check_name("version", version)
 
 
 def _check_params(params: Mapping[str, object]) -> None:
@@ -201,9 +192,7 @@ def _check_params(params: Mapping[str, object]) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def _check_parameter_name(name: str) -> None:
-    if not name.isidentifier():
-        raise RefusedRecord(f"parameter {_spell(name)} is not a name of letters, digits and _")
-    _check_name("parameter", name)
+    _check_letters("parameter", name, name.isidentifier(), "letters, digits and _")
 
 
 def _check_started(started: float) -> None:
@@ -256,11 +245,7 @@ def is_unresolved(
 
 @functools.lru_cache(maxsize=4096)
 def _check_declaration(name: str, unit: str, direction: str | None) -> None:
-    if not _METRIC.fullmatch(name):
-        raise RefusedRecord(
-            f"metric {_spell(name)} is not a name of lower-case letters, digits and _"
-        )
-    _check_name("metric", name)
+    _check_letters("metric", name, _METRIC.fullmatch(name), "lower-case letters, digits and _")
     if unit not in UNITS:
         raise RefusedRecord(f"metric {name} has the unknown unit {_spell(unit)}")
     if not is_right_direction(unit, direction):
@@ -273,6 +258,12 @@ def _check_series(name: str, series: Series) -> None:
     for unit in series.units.values():
         if unit not in UNITS:
             raise RefusedRecord(f"series {_spell(name)} has the unknown unit {_spell(unit)}")
+
+
+def _check_letters(what: str, name: str, right: object, letters: str) -> None:
+    if not right:
+        raise RefusedRecord(f"{what} {_spell(name)} is not a name of {letters}")
+    _check_name(what, name)
 
 
 def _check_name(what: str, name: str) -> None:
