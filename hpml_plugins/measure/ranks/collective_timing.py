@@ -7,9 +7,10 @@ process. Each order of rank 0 goes to all, all carry it out, and all their times
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from hpml_plugins.measure.cpu_timer import affinity, no_garbage_collection, sample_wall_clock
@@ -121,14 +122,14 @@ class CollectiveGpuTimer(GpuTimer):
         taken = super().enqueue(int(count), wait=bool(wait))
         if not wait:
             return []
-        of_ranks = self._rank.gather_numbers([float(part) for pair in taken for part in pair])
-        return [
-            (
-                self._combine([numbers[2 * i] for numbers in of_ranks]),
-                all(numbers[2 * i + 1] for numbers in of_ranks),
-            )
-            for i in range(int(count))
-        ]
+        flat = [float(number) for number in itertools.chain.from_iterable(taken)]
+        of_ranks = map(_pairs, self._rank.gather_numbers(flat))
+        return [self._joined(sample) for sample in zip(*of_ranks, strict=True)]
+
+    def _joined(self, sample: Sequence[tuple[float, float]]) -> tuple[float, bool]:
+        """One sample of all ranks."""
+        seconds, hidden = zip(*sample, strict=True)
+        return self._combine(list(seconds)), all(hidden)
 
     def enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
         order = [1.0, float(self.batch), self._sleep, float(count), float(wait)]
@@ -136,3 +137,7 @@ class CollectiveGpuTimer(GpuTimer):
 
     def _line_up(self) -> None:
         self.torch.distributed.all_reduce(self._signal)
+
+
+def _pairs(numbers: list[float]) -> Iterator[tuple[float, float]]:
+    return zip(numbers[::2], numbers[1::2], strict=True)
