@@ -7,6 +7,7 @@ that a command loads only what it needs. None of them loads torch, numba, NumPy 
 from typing import TYPE_CHECKING
 
 from hpml_plugins.lazy import import_lazily
+from hpml_plugins.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from hpml_plugins.errors import HpmlError as HpmlError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hpml_plugins.model import Requires as Requires
     from hpml_plugins.model import Samples as Samples
     from hpml_plugins.model import Series as Series
+    from hpml_plugins.model import SitePage as SitePage
     from hpml_plugins.model import Table as Table
     from hpml_plugins.model.figure import interval_columns as interval_columns
     from hpml_plugins.model.program_output import ProgramOutput as ProgramOutput
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
     from hpml_plugins.workloads.published import PublishedFigure as PublishedFigure
     from hpml_plugins.workloads.published import published_figures as published_figures
 
-__version__ = "0.1.0"
-
 #: module → its public names
 _NAMES = {
     ".errors": ("HpmlError",),
@@ -63,6 +63,7 @@ _NAMES = {
         "Requires",
         "Samples",
         "Series",
+        "SitePage",
         "Table",
     ),
     ".model.figure": ("interval_columns",),

@@ -10,8 +10,8 @@ import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from hpml_plugins.terminal import one_line, printable
@@ -118,6 +118,19 @@ def environment_number(variable: str, default: float) -> float:
     raise UsageError(
         f"{variable} is {text[:40]!r}, not a positive number up to {LONGEST:g}; correct or unset it"
     )
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Import an optional package in the body. Raises UsageError, which names the extra of
+    hpml-plugins that brings it, where it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        install = f"pip install 'hpml-plugins[{extra}]'"
+        raise UsageError(
+            f"this needs the package {error.name}, which is not installed: {install}"
+        ) from None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

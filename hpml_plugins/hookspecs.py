@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from hpml_plugins.model import Benchmark, Figure
+    import click
+
+    from hpml_plugins.model import Benchmark, Figure, SitePage
     from hpml_plugins.model.data_source import LoadableData
 
 PROJECT = "hpml"
@@ -43,9 +45,28 @@ def hpml_figures() -> Iterable[Figure]:  # type: ignore[empty-body]
 
 
 @hookspec
+def hpml_pages() -> Iterable[SitePage]:  # type: ignore[empty-body]
+    """Further pages of the published site, each with an entry in its navigation.
+
+    Called when pages are published, before the first is written. Only plugins with this hook are
+    imported into the process that writes the pages.
+    """
+
+
+@hookspec
 def hpml_data() -> Iterable[LoadableData]:  # type: ignore[empty-body]
     """Data sets, for this plugin's `bench.data` and for any benchmark that names one in
     `Requires(data=...)`.
 
     Called as `hpml_benchmarks` is: return values, look at no file.
+    """
+
+
+@hookspec
+def hpml_commands(cli: click.Group) -> None:
+    """Commands of `hpml`, each added by `cli.add_command`, best as a `cli.LazyCommand`.
+
+    Called when a command is asked for that the core does not have, and for the list of all. Asked
+    are the folders of `hpml_plugins/tools`, not the plugins of a registry: a command must be there
+    where there is no registry yet.
     """

@@ -12,7 +12,6 @@ test asks for it. A test that asks for `bench` measures: see
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,39 +19,20 @@ from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
     from hpml_plugins.measure import Context as Context
-    from hpml_plugins.measure import Progress
-    from hpml_plugins.model import Benchmark, Params, Record
+    from hpml_plugins.measure import import_before_fork as import_before_fork
     from hpml_plugins.model import Finding as Finding
+    from hpml_plugins.tools.pytest_bench.measuring import measure_point as measure_point
 
 __all__ = ["Context", "Finding", "check_plugin", "import_before_fork", "measure_point"]
 
-__getattr__ = import_lazily("hpml_plugins", {".measure": ("Context",), ".model": ("Finding",)})
-
-
-def import_before_fork(modules: Iterable[str]) -> None:
-    """Import modules here, once, that the processes of the points need; those that touch CUDA when
-    imported are not."""
-    from hpml_plugins import measure
-
-    measure.import_before_fork(modules)
-
-
-def measure_point(
-    benchmark: Benchmark,
-    params: Params,
-    context: Context,
-    *,
-    progress: Progress | None = None,
-    timeout: float | None = None,
-) -> Record:
-    """Measure one point, as `hpml run` does. The built-in data sets are known: a test has no
-    registry."""
-    from hpml_plugins import measure
-    from hpml_plugins.model import available_sources, use_sources
-    from hpml_plugins.workloads.datasets import SOURCES
-
-    with use_sources({**SOURCES, **available_sources()}):
-        return measure.measure_point(benchmark, params, context, progress=progress, timeout=timeout)
+__getattr__ = import_lazily(
+    "hpml_plugins",
+    {
+        ".measure": ("Context", "import_before_fork"),
+        ".model": ("Finding",),
+        ".tools.pytest_bench.measuring": ("measure_point",),
+    },
+)
 
 
 def check_plugin(
@@ -64,7 +44,7 @@ def check_plugin(
     plugin: a name in the registry, a file, an entry point or a module.  limit: s for measuring
     points.
     """
-    from hpml_plugins.tools.check import check, find_plugin
+    from hpml_plugins.tools.check.check import check, find_plugin
 
     findings = list(check(find_plugin(plugin, Path(registry)), limit=limit))
     broken = [
@@ -110,7 +90,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
     """Called by pytest for each test: one that asks for `hpml_finding` runs for each finding."""
     if "hpml_finding" not in metafunc.fixturenames:
         return
-    from hpml_plugins.tools.check import check, find_plugin
+    from hpml_plugins.tools.check.check import check, find_plugin
 
     name = metafunc.config.getoption("--hpml-plugin") or metafunc.config.getini("hpml_plugin")
     findings = list(check(find_plugin(name), limit=60.0))

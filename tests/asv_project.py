@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from repositories import commit_all, make_repository
 from support import ROOT, TOY
 
 #: Eight points, the third of which always fails; each takes a tenth of a second.
@@ -70,20 +71,7 @@ class Project:
 
     def commit(self, message: str) -> str:
         """Commit everything and return the hash."""
-        subprocess.run(["git", "add", "-A"], cwd=self.path, check=True)
-        who = [
-            "-c",
-            "user.name=t",
-            "-c",
-            "user.email=t@example.invalid",
-            "-c",
-            "commit.gpgsign=false",
-        ]
-        subprocess.run(["git", *who, "commit", "-qm", message], cwd=self.path, check=True)
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=self.path, check=True, capture_output=True, text=True
-        )
-        return found.stdout.strip()
+        return commit_all(self.path, message)
 
 
 def no_network() -> list[str]:
@@ -109,8 +97,7 @@ def make_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pr
         project = Project(path, tmp_path_factory.mktemp("home"))
         project.write("registry.yaml", registry)
         project.write("toy.py", TOY)
-        subprocess.run(["git", "init", "-q", "-b", "main", "."], cwd=path, check=True)
-        project.commit("first")
+        make_repository(path, "first")
         return project
 
     return make

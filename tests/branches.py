@@ -7,13 +7,13 @@ both, measured other commits too, with OTHER; none of these may be seen in an an
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpml_plugins.model.record import MetricSamples, Record
+from records import a_record
+from repositories import git
+
 from hpml_plugins.store import append_record, record_file
 
 DAY, FIRST = 86_400, 1_700_000_000
@@ -62,23 +62,8 @@ class Project:
 
     def git(self, *words: str, day: float | None = None) -> str:
         """What git says; a commit that it makes is dated by the day."""
-        moment = f"{FIRST + int((self.days if day is None else day) * DAY)} +0000"
-        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        env = {
-            **os.environ,
-            "GIT_COMMITTER_DATE": moment,
-            "GIT_AUTHOR_DATE": moment,
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-        }
-        done = subprocess.run(
-            ["git", *who, *words],
-            cwd=self.folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout.strip()
+        moment = FIRST + int((self.days if day is None else day) * DAY)
+        return git(self.folder, *words, date=f"{moment} +0000")
 
     def commit(self, name: str) -> str:
         """One more commit on what is checked out, a day after the one before."""
@@ -112,17 +97,11 @@ class Project:
         for machine in machines:
             self.measured += 1
             number = self.measured
-            record = Record(
-                benchmark="toy",
+            record = a_record(
+                metrics={"time": [seconds * k for k in (0.999, 1, 1.001)]},
                 plugin="p",
-                version="1",
-                params={},
-                status="ok",
                 started=FIRST + (1000 + number) * DAY,
                 duration=1.0,
-                metrics={
-                    "time": MetricSamples("s", "lower", [seconds * k for k in (0.999, 1, 1.001)])
-                },
                 machine=machine,
                 commit=commit,
                 environment="node-py3",

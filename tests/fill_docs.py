@@ -1,8 +1,8 @@
 """Make the quoted numbers of README.md and docs/ anew from results/, and the schema of a Record:
 `make docs`. `--check` writes nothing.
 
-See `hpml_plugins.report.quotes` for how a text quotes a number. Here there is one kind of quote
-more, `backtest NAME`: the table that trying a statistic on the Records gives.
+See `hpml_plugins.plugins.course.quotes` for how a text quotes a number. Here there is one more kind
+of quote, `backtest NAME`: the table that trying a statistic on the Records gives.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.host import make_host
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
+from hpml_plugins.plugins.course.origins import trace
+from hpml_plugins.plugins.course.quotes import Quotable, Quote, fill
 from hpml_plugins.registry import json_schema, read_registry
-from hpml_plugins.report.figures import collect, tabulate
-from hpml_plugins.report.quotes import Quotable, Quote, fill
+from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import commit_order, read_records
@@ -45,9 +46,8 @@ def quotable(root: Path, results: Path) -> Quotable:
         results, host, {}, commit_order(repository, results, branches), {}, print
     )
     current = history.current()
-    drawables = [
-        each for plugin in host.load_all() for each in tabulate(plugin, collect(plugin), current)
-    ]
+    drawing = draw_all(host, current, trace=trace)
+    drawables = [each for drawn in drawing for each in drawn.drawables]
     return Quotable(history, drawables)
 
 

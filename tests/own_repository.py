@@ -14,6 +14,7 @@ from pathlib import Path
 
 from asv_project import no_network
 from packaging.requirements import Requirement
+from repositories import git
 from support import ROOT, closure, link_packages
 
 from hpml_plugins.tools.bundle.packages import find_uv
@@ -132,17 +133,7 @@ class OwnRepository:
 
     def git(self, *words: str) -> str:
         """Run git there."""
-        who = [
-            "-c",
-            "user.name=t",
-            "-c",
-            "user.email=t@example.invalid",
-            "-c",
-            "commit.gpgsign=false",
-        ]
-        return subprocess.run(
-            ["git", *who, *words], cwd=self.path, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        return git(self.path, *words)
 
     def commit(self, message: str) -> str:
         """Commit everything and return the hash."""
@@ -194,12 +185,13 @@ def build_wheel(folder: Path) -> Path:
 
 
 def dependencies() -> set[str]:
-    """What the wheel requires, numba for a built-in plugin, and what builds and tests a
-    repository's package."""
+    """What the wheel and its extra `publish` require, numba for a built-in plugin, and what builds
+    and tests a repository's package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return closure(
         [
             *(Requirement(text).name for text in project["dependencies"]),
+            *(Requirement(text).name for text in project["optional-dependencies"]["publish"]),
             "numba",
             "pip",
             "pytest",

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from fill_docs import ROOT, filled, quotable
 
-from hpml_plugins.report.origins import RecordLink
-from hpml_plugins.report.quotes import Quote, fill
+from hpml_plugins.plugins.course.origins import RecordLink
+from hpml_plugins.plugins.course.questions import FOLDER
+from hpml_plugins.plugins.course.quotes import Quote, fill
 from hpml_plugins.report.site.history import write_history
-from hpml_plugins.report.site.questions import FOLDER
 
 #: Numbers of the question pages without a Record: (quote, its options) → why.
 WITHOUT_RECORD = {

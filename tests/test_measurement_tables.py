@@ -11,6 +11,7 @@ from typing import Any
 import measurement_tables as tables
 import pytest
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.model.record import MetricSamples, Record, Series
 from hpml_plugins.model.rounds import retract
@@ -24,13 +25,10 @@ RUNS = 4
 def record(
     benchmark: str, params: dict[str, Any], metrics: dict[str, MetricSamples], card: str, run: str
 ) -> Record:
-    return Record(
-        benchmark=benchmark,
-        plugin="harness",
-        version="1",
+    return a_record(
+        benchmark,
+        metrics,
         params=params,
-        status="ok",
-        metrics=metrics,
         machine="h200-x1",
         run=run,
         commit="c" * 40,

@@ -134,41 +134,68 @@ for line in sys.argv[1:]:
 """
 
 
-def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Path) -> None:
-    """With no package installed but the dependencies of pyproject.toml outside the extras, and
-    those of them."""
+#: Of the project: what commands read.
+FILES = ("registry.yaml", "asv.conf.json", "benchmarks", "pyproject.toml")
+MACHINE = "h100-80gb-hbm3-x1"
+
+
+def bare_project(folder: Path, *extras: str) -> dict[str, str]:
+    """The project in this folder, with Records of one machine to merge. Returns the variables for a
+    Python that has no package but the dependencies of pyproject.toml, these extras, and what those
+    require."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    site = tmp_path / "site"
+    asked = [*project["dependencies"]]
+    for extra in extras:
+        asked += project["optional-dependencies"][extra]
+    site = folder / "site"
     site.mkdir()
-    link_packages(closure(Requirement(text).name for text in project["dependencies"]), site)
+    link_packages(closure(Requirement(text).name for text in asked), site)
     missing = ("torch", "torchvision", "numba", "fvcore", "torchao", "nvmath", "sklearn", "triton")
     assert not [name for name in missing if (site / name).exists()]
     (site / "hpml_plugins").symlink_to(ROOT / "hpml_plugins")
-
-    for name in ("registry.yaml", "asv.conf.json", "benchmarks", "pyproject.toml"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    machine = "h100-80gb-hbm3-x1"
-    shutil.copytree(ROOT / "results" / machine, tmp_path / "stored" / machine)
-    shutil.copy(ROOT / "results" / "benchmarks.json", tmp_path / "stored")
-    lines = (
-        "list -v",
-        "merge stored",
-        f"compare {machine} {machine}",
-        "table tta",
-        "publish --results results",
-    )
-    env = {
+    for name in FILES:
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "results" / MACHINE, folder / "stored" / MACHINE)
+    shutil.copy(ROOT / "results" / "benchmarks.json", folder / "stored")
+    return {
         "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
+        "HOME": str(folder),
         "PYTHONPATH": str(site),
         "COLUMNS": "100",
     }
-    command = [sys.executable, "-S", "-c", LIGHT, *lines]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+
+
+def run_bare(folder: Path, env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-S", *words]
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=300
     )
+
+
+def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Path) -> None:
+    env = bare_project(tmp_path)
+    lines = ("list -v", "merge stored", f"compare {MACHINE} {MACHINE}", "table tta")
+    done = run_bare(tmp_path, env, "-c", LIGHT, *lines)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert "needs module torch (pip install torch)" in done.stdout
+    needing = {
+        "publish --results results": ("publish", "markdown_it"),
+        "plot tta": ("publish", "vl_convert"),
+        "submit --yes": ("cluster", "submitit"),
+        "export records.parquet": ("export", "pyarrow"),
+    }
+    for line, (extra, package) in needing.items():
+        done = run_bare(tmp_path, env, "-m", "hpml_plugins", *line.split())
+        said = done.stderr.splitlines()[-1]
+        assert f"this needs the package {package}, which is not installed" in said, done.stderr
+        assert f"pip install 'hpml-plugins[{extra}]'" in said
+        assert done.returncode == 2, line
+
+
+def test_publishing_needs_the_core_packages_and_the_extra_publish(tmp_path: Path) -> None:
+    env = bare_project(tmp_path, "publish")
+    done = run_bare(tmp_path, env, "-c", LIGHT, "merge stored", "publish --results results")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert (tmp_path / "html" / "plugin-tta.html").exists()
 
 

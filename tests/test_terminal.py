@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from records import a_record
 from support import ROOT, TOY
 
 import hpml_plugins.cli
@@ -20,7 +21,6 @@ from hpml_plugins import Table
 from hpml_plugins.cli import main
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.formatting import quantity
-from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.serialization import encode
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text, describe_points
 from hpml_plugins.store import append_record
@@ -106,15 +106,11 @@ def test_a_count_of_six_digits_is_printed_as_it_is_read(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_text_in_a_table_stays_in_its_cell(text: str) -> None:
-    record = Record(
-        benchmark="toy",
-        plugin="toy",
-        version="1",
+    record = a_record(
+        metrics={"time": 1.0},
         params={"how": text},
-        status="ok",
         started=1.0,
         duration=1.0,
-        metrics={"time": MetricSamples("s", "lower", [1.0])},
         machine=text,
         commit="c" * 40,
         warnings=[text],
@@ -171,27 +167,19 @@ def test_commands_show_what_others_wrote_as_text(
         job = tmp_path / "cluster-jobs" / f"{number}{text}"
         job.mkdir(parents=True)
         write_file(job, JobOrder(text, text, "slurm", text, "", text))
-        record = Record(
-            benchmark=text,
+        facts = {"params": {"a": text}, "started": 1.0, "duration": 1.0}
+        record = a_record(
+            text,
+            {"time": 1.0},
             plugin=text,
-            version="1",
-            params={"a": text},
-            status="ok",
-            started=1.0,
-            duration=1.0,
-            metrics={"time": MetricSamples("s", "lower", [1.0])},
             machine=f"m{text}",
             commit=f"{text}{'c' * 9}",
+            **facts,
         )
-        shown = Record(
-            benchmark="toy",
-            plugin="toy",
-            version="1",
-            params={"a": text},
-            status="ok",
-            started=1.0,
-            duration=1.0,
-            metrics={"time": MetricSamples("s", "lower", [1.0])},
+        shown = a_record(
+            "toy",
+            {"time": 1.0},
+            **facts,
             machine=f"m{number}",
             commit="c" * 40,
             reason=text,

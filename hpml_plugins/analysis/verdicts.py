@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from scipy.stats import false_discovery_control
+import numpy as np
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.physics import MOST_THROTTLED, Physics
@@ -146,8 +146,19 @@ def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Differen
 
 
 def correct(p_values: Sequence[float]) -> list[float]:
-    """The p-values corrected for how many there are (Benjamini and Hochberg)."""
-    return [float(each) for each in false_discovery_control(p_values)] if p_values else []
+    """The p-values corrected for how many there are, by the step-up procedure.
+
+    Of n, the k-th smallest is taken n / k times, and no smaller one ends above a larger one.
+    Source: Benjamini and Hochberg (1995), Controlling the false discovery rate, section 3.1.
+    """
+    given = np.asarray(p_values, dtype=float)
+    ascending = np.argsort(given)
+    count = len(given)
+    scaled = given[ascending] * (count / np.arange(1, count + 1))
+    stepped_up = np.minimum.accumulate(scaled[::-1])[::-1]
+    corrected = np.empty(count)
+    corrected[ascending] = np.minimum(stepped_up, 1.0)
+    return [float(each) for each in corrected]
 
 
 def _hypothesis(of_a: Values, of_b: Values, name: str) -> object:

@@ -2,7 +2,7 @@
 `patches`."""
 
 from hpml_plugins.asv.configuration import PLUGIN, read_configuration
-from hpml_plugins.asv.environment import NodeEnvironment
+from hpml_plugins.asv.environment import NodeEnvironment, own_requirements
 from hpml_plugins.asv.patches import apply
 from hpml_plugins.asv.publisher import GpuTypes
 from hpml_plugins.asv.run import Prepared, Task, facets, narrow, prepare, take_record, tasks_of

@@ -36,6 +36,8 @@ _INSTALL = (
     " {env_dir}/site {wheel_file}"
 )
 _UNINSTALL = "return-code=any in-dir={env_dir} rm -rf {env_dir}/site"
+#: The benchmarks of the plugin `harness` publish.
+_EXTRAS = ("benchmarks", "publish")
 #: asv's modes that list benchmarks; the others run one.
 _DECLARING = ("discover", "check")
 #: Versions for this run, as `matrix` of asv.conf.json would give them:
@@ -89,15 +91,19 @@ def stack_matrix(words: str) -> dict[str, dict[str, list[str]]]:
 
 def _requirements(pins: Mapping[str, str]) -> list[str]:
     """The pinned packages, and what else hpml-plugins and its benchmarks require of this platform,
-    without extras."""
-    found = map(Requirement, importlib.metadata.requires("hpml-plugins") or ())
-    needed = [
+    without extras of theirs."""
+    needed = [each for each in own_requirements(*_EXTRAS) if each.name not in pins]
+    return [*map("==".join, pins.items()), *(f"{each.name}{each.specifier}" for each in needed)]
+
+
+def own_requirements(*extras: str) -> list[Requirement]:
+    """What the installed hpml-plugins requires on this platform, with these of its extras."""
+    stated = map(Requirement, importlib.metadata.requires("hpml-plugins") or ())
+    return [
         each
-        for each in found
-        if each.marker is None or each.marker.evaluate({"extra": "benchmarks"})
+        for each in stated
+        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras)
     ]
-    others = (f"{each.name}{each.specifier}" for each in needed if each.name not in pins)
-    return [*map("==".join, pins.items()), *others]
 
 
 class NodeEnvironment(environment.Environment):  # type: ignore[misc]
@@ -184,8 +190,6 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         Raises HpmlError with the end of what uv says, for example where there is no network or no
         such version.
         """
-        import hpml_plugins
-
         uv = shutil.which(
             "uv",
             path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
@@ -208,9 +212,10 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
                 *_requirements(pins),
             ]
         )
+        package = Path(__file__).parents[1]
         # a commit that has the package of its own comes before it
         site = next(stack.glob("lib/python*/site-packages"))
-        (site / "hpml_plugins").symlink_to(Path(hpml_plugins.__file__).parent)
+        (site / "hpml_plugins").symlink_to(package)
 
     def _uv(self, command: Sequence[str]) -> None:
         try:

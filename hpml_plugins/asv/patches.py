@@ -38,6 +38,7 @@ from hpml_plugins.asv.run import (
     save_machines,
     tasks_of,
 )
+from hpml_plugins.asv.staging import staged_site
 from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, UsageError, describe, unwritable
 from hpml_plugins.model import formatting
@@ -112,6 +113,8 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
             # ours
             conf.regressions_first_commits = {".*": None}
             show_missing_commits(conf)
+            with staged_site(conf, args):
+                return original(cls, conf, args, **options)
         return original(cls, conf, args, **options)
     prepared = prepare(
         conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False)

@@ -9,10 +9,8 @@ import json
 import math
 import os
 import re
-import shutil
-import signal
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +60,7 @@ from hpml_plugins.suite.declaration import (
     declare,
 )
 from hpml_plugins.suite.functions import UNWRITABLE, skip_point
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say
 
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
@@ -131,10 +130,9 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     if lock:
         atexit.register(lock.release)
     os.environ[MACHINE_VARIABLE] = machine
-    folder_of_run = tempfile.TemporaryDirectory(prefix="hpml-run-", ignore_cleanup_errors=True)
-    atexit.register(folder_of_run.cleanup)
-    _remove_when_terminated(folder_of_run.name)
-    scratch = Path(folder_of_run.name)
+    for_this_command = ExitStack()
+    atexit.register(for_this_command.close)
+    scratch = for_this_command.enter_context(temporary_folder("hpml-run-"))
     for left in end_leftovers() if writes else ():
         log.warning(left)
     profile = os.environ.get(PROFILE_VARIABLE) or EVERYTHING
@@ -147,22 +145,6 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     report = RunReport(times, past_rounds(results, machine), limit)
     return Prepared(scratch, host, suite, report, lock=lock)
-
-
-def _remove_when_terminated(folder: str) -> None:
-    """Have SIGTERM and SIGHUP, which run nothing at exit, remove this folder before they end this
-    process."""
-    owner = os.getpid()
-
-    def end(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        if os.getpid() == owner:  # and not one of its forks
-            shutil.rmtree(folder, ignore_errors=True)
-        os.kill(os.getpid(), number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
-            signal.signal(number, end)
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:

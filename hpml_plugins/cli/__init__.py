@@ -17,37 +17,58 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hpml_plugins import __version__
 from hpml_plugins.errors import LONGEST, HpmlError, describe, unwritable
 from hpml_plugins.terminal import escape_unencodable, one_line, printable, printable_json, say, warn
+from hpml_plugins.version import __version__
 
 if TYPE_CHECKING:
     from hpml_plugins.model import Finding
 
-#: command → "module:attribute", imported when it is called
+#: The core's own commands: name → where it is, and the first sentence of its help.
 _COMMANDS = {
-    "list": "hpml_plugins.cli.list_:command",
-    "run": "hpml_plugins.cli.run:command",
-    "init": "hpml_plugins.tools.init.command:command",
-    "gate": "hpml_plugins.tools.gate.command:command",
-    "new": "hpml_plugins.tools.scaffold.command:command",
-    "check": "hpml_plugins.tools.check.command:command",
-    "publish": "hpml_plugins.cli.small:publish",
-    "table": "hpml_plugins.cli.results:table",
-    "plot": "hpml_plugins.cli.results:plot",
-    "compare": "hpml_plugins.cli.results:compare",
-    "export": "hpml_plugins.cli.results:export",
-    "machine": "hpml_plugins.cli.small:machine",
-    "doctor": "hpml_plugins.tools.doctor.command:command",
-    "bundle": "hpml_plugins.tools.bundle.command:command",
-    "data": "hpml_plugins.workloads.datasets.command:command",
-    "submit": "hpml_plugins.tools.cluster.commands:submit",
-    "jobs": "hpml_plugins.tools.cluster.commands:jobs",
-    "merge": "hpml_plugins.cli.results:merge",
-    "pull": "hpml_plugins.tools.pull.command:command",
-    "retract": "hpml_plugins.cli.results:retract",
-    "schema": "hpml_plugins.cli.small:schema",
+    "list": (
+        "hpml_plugins.cli.list_:command",
+        "Show plugins, benchmarks and points, and how many of them this node can measure.",
+    ),
+    "run": (
+        "hpml_plugins.cli.run:command",
+        "Measure NAME now: a benchmark, a plugin, or a plugin's file.",
+    ),
+    "publish": (
+        "hpml_plugins.cli.small:publish",
+        "Write the site, as `asv publish` does, with its options.",
+    ),
+    "table": (
+        "hpml_plugins.cli.results:table",
+        "Print the tables of plugin NAME.",
+    ),
+    "plot": (
+        "hpml_plugins.cli.results:plot",
+        "Write the charts of plugin NAME as files.",
+    ),
+    "compare": (
+        "hpml_plugins.cli.results:compare",
+        "Compare the Records of B with those of A.",
+    ),
+    "export": (
+        "hpml_plugins.cli.results:export",
+        "Write all Records to FILE as Parquet.",
+    ),
+    "machine": (
+        "hpml_plugins.cli.small:machine",
+        "Record this node in ~/.asv-machine.json, with its GPUs.",
+    ),
+    "merge": (
+        "hpml_plugins.cli.results:merge",
+        "Add the results of each DIR to those of this project.",
+    ),
+    "retract": (
+        "hpml_plugins.cli.results:retract",
+        "Retract a Record of benchmark NAME that is known to be wrong.",
+    ),
 }
+#: The package whose folders add their commands by the hook `hpml_commands`.
+_TOOLS = "hpml_plugins.tools"
 
 
 @dataclass(frozen=True)
@@ -73,18 +94,20 @@ class Positive(click.FloatRange):
         return self.fail(f"{value!r} is not a number.", param, ctx) if math.isnan(found) else found
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command when it is asked for."""
+class LazyCommand(click.Command):
+    """A command whose module is imported when it is called; `hpml --help` needs only its name and
+    help.
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the help page."""
-        return list(_COMMANDS)
+    place: "module:attribute" of the click command.  help: the first sentence of its docstring.
+    """
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or None, on which click says so."""
-        if cmd_name not in _COMMANDS:
-            return None
-        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+    def __init__(self, name: str, place: str, help: str) -> None:
+        super().__init__(name, help=help)
+        self._place = place
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        module, _, attribute = self._place.partition(":")
         gc.disable()  # imports allocate much and free little
         try:
             command: click.Command = getattr(importlib.import_module(module), attribute)
@@ -93,8 +116,55 @@ class LazyGroup(click.Group):
             gc.enable()
         return command
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """The context of the command itself, which click then invokes."""
+        return self.load().make_context(info_name, args, parent, **extra)
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+
+class CommandGroup(click.Group):
+    """The commands of the core, and those of the tools, which are imported when one of theirs is
+    asked for."""
+
+    _has_tools = False
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the help page."""
+        self._add_tools()
+        return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, or None, on which click says so."""
+        if cmd_name not in self.commands:
+            self._add_tools()
+        return self.commands.get(cmd_name)
+
+    def _add_tools(self) -> None:
+        """Import every folder of the tools, once, and have it add its commands."""
+        if self._has_tools:
+            return
+        self._has_tools = True
+        import pkgutil
+
+        import pluggy
+
+        from hpml_plugins import hookspecs
+
+        manager = pluggy.PluginManager(hookspecs.PROJECT)
+        manager.add_hookspecs(hookspecs)
+        folders = pkgutil.iter_modules(importlib.import_module(_TOOLS).__path__, f"{_TOOLS}.")
+        # the one that is registered last is called first
+        for name in sorted((folder.name for folder in folders), reverse=True):
+            manager.register(importlib.import_module(name), name)
+        manager.hook.hpml_commands(cli=self)
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--registry",
     type=click.Path(path_type=Path),
@@ -111,6 +181,10 @@ def group(context: click.Context, registry: Path, debug: bool) -> None:
     To measure over commits and machines, use asv: `asv run`, `asv publish`, `asv preview`.
     """
     context.obj = Settings(registry, debug)
+
+
+for _name, (_place, _help) in _COMMANDS.items():
+    group.add_command(LazyCommand(_name, _place, _help))
 
 
 def show_findings(

@@ -6,6 +6,7 @@ import itertools
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.terminal import say, warn
 
 if TYPE_CHECKING:
+    from hpml_plugins.host import Host, LoadedPlugin
     from hpml_plugins.model import Record
     from hpml_plugins.report.compare import Compared, RefusedComparison
     from hpml_plugins.report.figures import Drawable
@@ -105,8 +107,8 @@ def plot(
     """
     from hpml_plugins.report.figures import render
 
-    found = _find_drawables(settings, name, results, branch)
-    drawables = [drawable for drawable in found if drawable.figure.chart or drawable.figure.draw]
+    found = _find_drawables(settings, name, results, branch, form)
+    drawables = [drawable for drawable in found if drawable.is_drawn]
     if not drawables:
         raise UsageError(f"{name!r} has tables but no chart; print them: hpml table {name}")
     for drawable in drawables:
@@ -463,52 +465,71 @@ def _find_order(settings: Settings, results: Path, branch: str | None) -> tuple[
     return repository, order
 
 
+def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:
+    """Those that have figures of this name: PLUGIN, FIGURE or PLUGIN.FIGURE.
+
+    Raises UsageError with the nearest names where there is none, and the error of a broken plugin
+    that is named.
+    """
+    from hpml_plugins.report.drawing import draw_all, figure_names
+
+    head = name.partition(".")[0]
+    for broken in host.broken:
+        if broken.error and head == broken.entry.name:
+            raise broken.error
+    chosen: list[LoadedPlugin] = []
+    known: dict[str, None] = {}
+    for drawn in draw_all(host, [], wanted=lambda plugin, figure: False):
+        own = drawn.plugin.entry.name
+        if drawn.error and head == own:
+            raise drawn.error
+        if drawn.error:
+            warn(drawn.error)
+        for figure in drawn.names:
+            names = figure_names(own, figure)
+            known |= {own: None, names[-1]: None}
+            if name in names and drawn.plugin not in chosen:
+                chosen.append(drawn.plugin)
+    if not chosen:
+        raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, list(known))}")
+    return chosen
+
+
 def _find_drawables(
-    settings: Settings, name: str, results: Path, branch: str | None
+    settings: Settings, name: str, results: Path, branch: str | None, form: str = "svg"
 ) -> Iterator[Drawable]:
     """The figures of plugin NAME, or the one figure of this name (NAME or PLUGIN.NAME), that have
     anything to show.
 
-    Raises UsageError with the nearest names where there is none, or nothing has been measured for
-    them yet.
+    form: of free pictures. Raises UsageError with the nearest names where there is none, or nothing
+    has been measured for them yet.
     """
     from hpml_plugins.host import make_host
     from hpml_plugins.registry import read_registry
-    from hpml_plugins.report.figures import collect, tabulate
+    from hpml_plugins.report.drawing import draw_all, figure_names
     from hpml_plugins.report.reading import read_history
     from hpml_plugins.store import describe_outside
 
     host = make_host(read_registry(settings.registry))
-    for broken in host.broken:
-        if broken.error and name.partition(".")[0] == broken.entry.name:
-            raise broken.error
-    chosen = []
-    known: list[str] = []
-    plugins = host.load_all()
-    for plugin in plugins:
-        figures = collect(plugin)
-        own = plugin.entry.name
-        known += [own, *(f"{own}.{figure.name}" for figure in figures)] if figures else []
-        wanted = [
-            figure for figure in figures if name in (own, figure.name, f"{own}.{figure.name}")
-        ]
-        if wanted:
-            chosen.append((plugin, wanted))
-    if not chosen:
-        raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, known)}")
+    chosen = _find_plugins(host, name)
     _, order = _find_order(settings, results, branch)
     history = read_history(results, host, {}, order, {}, warn)
-    records = history.current()
-    shown = {
-        benchmark for _, figures in chosen for figure in figures for benchmark in figure.benchmarks
-    }
+    drawing = draw_all(
+        replace(host, plugins=tuple(chosen)),
+        history.current(),
+        wanted=lambda plugin, figure: name in figure_names(plugin, figure.name),
+        form=form,
+    )
+    found: list[Drawable] = []
+    for drawn in drawing:
+        if drawn.error:
+            raise drawn.error
+        found += drawn.drawables
+    shown = {benchmark for drawable in found for benchmark in drawable.figure.benchmarks}
     left_out = describe_outside(history.outside_of(shown), order.branch)
     if left_out:
         left_out += "; name the branch: --branch"
         warn(left_out)
-    found = [
-        drawable for plugin, figures in chosen for drawable in tabulate(plugin, figures, records)
-    ]
     for drawable in found:
         if drawable.error:
             raise drawable.error

@@ -7,6 +7,7 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Container, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +16,15 @@ import msgspec
 
 from hpml_plugins.cli import Positive, Settings
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import Declared, Host, Unmet, make_host, merge
+from hpml_plugins.host import Declared, Host, Offers, Unmet, load_sources, make_host, merge
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.measure import import_before_fork
+from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.data_source import LoadableData, available_sources, use_sources
 from hpml_plugins.model.formatting import format_point, spell_choice
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import encode
-from hpml_plugins.node import detect_node, machine_name, unmet
+from hpml_plugins.node import data_used, detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
 from hpml_plugins.report.progress import RunReport
 from hpml_plugins.run import (
@@ -191,9 +194,40 @@ def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Ho
     alone = registry_of(file, settings.registry)
     (entry,) = alone.plugins
     host = load(alone)
-    if registry:
-        host = replace(host, offers=merge([host.offers, make_host(registry).offers]))
-    return host, host.of_plugin(entry.name)
+    found = host.of_plugin(entry.name)
+    if registry and any(_may_name_data(each) for each in found):
+        offers = make_host(registry).offers
+        host = make_host(alone, unmet=_knowing(offers, alone.folder, unmet), profile=profile)
+        host = replace(host, offers=merge([host.offers, offers]))
+        found = host.of_plugin(entry.name)
+    return host, found
+
+
+def _may_name_data(benchmark: Declared) -> bool:
+    """Whether a point may want a data set that its own plugin does not offer: one that it requires
+    is unmet so far, and one that it does not require is named by a parameter's value."""
+    values = itertools.chain.from_iterable(benchmark.grid.values())
+    return bool(benchmark.unmet) or any(isinstance(value, str) for value in values)
+
+
+def _knowing(offers: Offers, folder: Path, unmet: Unmet) -> Unmet:
+    """`unmet`, to which the data sets that the registry's plugins offer are known too.
+
+    folder: of the registry. It is called in the process that loads the file's plugin, so that no
+    plugin of the registry is imported here.
+    """
+
+    @functools.cache
+    def load(names: tuple[str, ...]) -> dict[str, LoadableData]:
+        return load_sources(offers, folder, names)
+
+    def unmet_beside(benchmark: Benchmark, params: Params) -> list[str]:
+        own = available_sources()
+        others = load(tuple(each for each in data_used(benchmark, params) if each not in own))
+        with use_sources(others) if others else nullcontext():
+            return unmet(benchmark, params)
+
+    return unmet_beside
 
 
 def _tasks(

@@ -1,9 +1,7 @@
-"""Small commands: machine, publish, schema."""
+"""Small commands: machine, publish."""
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import sys
 import tempfile
@@ -89,18 +87,3 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
         read_configuration(Path(config))  # asv would end with another exit status
         sys.argv = ["asv", "publish", "--config", config, *words]
         main()
-
-
-@click.command()
-@click.option("--cluster", is_flag=True, help="Print the schema of cluster.yaml instead.")
-def schema(cluster: bool) -> int:
-    """Print the JSON schema of registry.yaml."""
-    from hpml_plugins.registry import json_schema
-
-    schema = (
-        json_schema(importlib.import_module("hpml_plugins.tools.cluster").Cluster)
-        if cluster
-        else json_schema()
-    )
-    say(*json.dumps(schema, indent=2, sort_keys=True).splitlines())
-    return 0

@@ -12,7 +12,7 @@ import gc
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -77,14 +77,11 @@ class Host:
                 raise plugin.error
         return [each for each in self.benchmarks() if each.plugin.name == name]
 
-    def load_all(self) -> list[LoadedPlugin]:
-        """Import every plugin into this process, for their figures, and restore what they change of
-        it."""
-        loaded = []
-        for plugin, entry in zip(self.plugins, self.registry.enabled, strict=True):
-            with restored():
-                loaded.append(plugin if plugin.error else _load(self.registry, entry, {}))
-        return loaded
+    def load(self, name: str) -> LoadedPlugin:
+        """Import the plugin of this name into this process, which should be one of its own: what
+        the plugin changes of it stays changed."""
+        (entry,) = (entry for entry in self.registry.enabled if entry.name == name)
+        return _load(self.registry, entry, {})
 
 
 def make_host(registry: Registry, *, unmet: Unmet | None = None, profile: str = EVERYTHING) -> Host:
@@ -112,6 +109,7 @@ def make_host(registry: Registry, *, unmet: Unmet | None = None, profile: str = 
         )
 
     reports = _load_in_fork(registry, registry.enabled, declare)
+    reports |= _load_broken_alone(registry, reports, declare)
     plugins = []
     for entry in registry.enabled:
         report, where = reports[entry.name], registry.at(entry.name)
@@ -126,13 +124,17 @@ def make_host(registry: Registry, *, unmet: Unmet | None = None, profile: str = 
 
 class _Report(msgspec.Struct, frozen=True):
     """What the forked process found out about one plugin. fault, where, trace: of the error of a
-    broken one."""
+    broken one.
+
+    doubtful: whether a plugin that was imported before it may be the reason.
+    """
 
     declared: tuple[Declared, ...] = ()
     offers: Offers = Offers()
     fault: str = ""
     where: str = ""
     trace: str = ""
+    doubtful: bool = False
 
     @property
     def error(self) -> HpmlError | None:
@@ -146,13 +148,18 @@ class _Report(msgspec.Struct, frozen=True):
 
 
 def _load_in_fork(
-    registry: Registry, entries: Sequence[PluginEntry], declare: Declare
+    registry: Registry,
+    entries: Sequence[PluginEntry],
+    declare: Declare,
+    taken: Mapping[str, str] = {},
 ) -> dict[str, _Report]:
-    """Plugin → what it offers. One that ends or blocks the process is broken, and the others are
-    loaded again."""
+    """Plugin → what it offers. taken: see `apply_registry`.
+
+    One that ends or blocks the process is broken, and the others are loaded again.
+    """
     limit = environment_number(LIMIT_VARIABLE, LIMIT)
     messages: list[bytes] = []
-    since = time.monotonic()
+    since, stuck = time.monotonic(), False
 
     def on_message(message: bytes) -> None:
         nonlocal since
@@ -160,10 +167,11 @@ def _load_in_fork(
         messages.append(message)
 
     def watch() -> str:
+        nonlocal stuck
         stuck = time.monotonic() - since > limit
         return f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)" if stuck else ""
 
-    load = functools.partial(_load_all, registry, entries, declare, limit)
+    load = functools.partial(_load_all, registry, entries, declare, dict(taken), limit)
     fault = (
         run_isolated(load, _FOREVER, on_message, watch).fault
         or "ended with exit status 0 before it reported"
@@ -175,18 +183,40 @@ def _load_in_fork(
     what = f"plugin {name!r} cannot be loaded: the process that imported it {fault}"
     others = [entry for entry in entries if entry.name != name]
     return {
-        name: _Report(fault=what, where=registry.at(name)),
-        **_load_in_fork(registry, others, declare),
+        # one that hangs would take its time twice
+        name: _Report(fault=what, where=registry.at(name), doubtful=not stuck),
+        **_load_in_fork(registry, others, declare, taken),
     }
 
 
+def _load_broken_alone(
+    registry: Registry, reports: Mapping[str, _Report], declare: Declare
+) -> dict[str, _Report]:
+    """The reports of plugins that could not be imported, from a process of their own: what another
+    one did to the process may have been the reason."""
+    # nothing was imported before the first one
+    broken = [entry for entry in registry.enabled[1:] if reports[entry.name].doubtful]
+    taken = {
+        declared.benchmark: name for name, report in reports.items() for declared in report.declared
+    }
+    found: dict[str, _Report] = {}
+    for entry in broken:
+        found |= _load_in_fork(registry, [entry], declare, taken)
+        taken |= {each.benchmark: entry.name for each in found[entry.name].declared}
+    return found
+
+
 def _load_all(
-    registry: Registry, entries: Sequence[PluginEntry], declare: Declare, limit: float, send: Send
+    registry: Registry,
+    entries: Sequence[PluginEntry],
+    declare: Declare,
+    taken: dict[str, str],
+    limit: float,
+    send: Send,
 ) -> None:
     """Send an empty message when a plugin is loaded, and when all are, for their data sets to be
     known, each report."""
     gc.disable()  # a collection would copy every page that this process shares with its parent
-    taken: dict[str, str] = {}
     loaded: list[tuple[LoadedPlugin, Offers]] = []
     sources: dict[str, LoadableData] = {}
     missing: dict[str, str] = {}
@@ -223,7 +253,10 @@ def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: D
             cause = plugin.error.__cause__
             trace = "".join(traceback.format_exception(cause)) if cause else ""
             trace = trace.encode(errors="backslashreplace").decode()
-            report = _Report(declared, offers, plugin.error.what, plugin.error.where, trace)
+            doubtful = plugin.hooks is None  # not where the registry or its names are the fault
+            report = _Report(
+                declared, offers, plugin.error.what, plugin.error.where, trace, doubtful
+            )
         encoded = msgspec.msgpack.encode(report)
         # as the calling process will: what fails must fail here
         msgspec.msgpack.decode(encoded, type=_Report)

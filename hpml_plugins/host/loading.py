@@ -58,15 +58,19 @@ class LoadedPlugin:
         }
         return {**self.entry.sources, **{key: value for key, value in found.items() if value}}
 
+    def implements(self, hook: str) -> bool:
+        """Whether it has this hook; False where it is not in this process."""
+        return bool(self.hooks and getattr(self.hooks, hook).get_hookimpls())
+
     def offered(self, hook: str, kind: Any) -> list[Any]:
         """What its hook returned, as a list; nothing where it has none or is not in this process.
 
         kind: of each value. Raises DefinitionError, with the line of the hook, for another value,
         and whatever the plugin raises.
         """
-        caller = getattr(self.hooks, hook) if self.hooks else None
-        if caller is None or not (implementations := caller.get_hookimpls()):
+        if not self.implements(hook):
             return []
+        caller = getattr(self.hooks, hook)
         found: list[Any] = []
         strange: list[Any] = []
         for given in caller() or [None]:  # pluggy leaves None out
@@ -78,7 +82,7 @@ class LoadedPlugin:
         if not strange and len(found) <= MOST_OFFERED:
             return found
         what = type(strange[0]).__name__ if strange else f"more than {MOST_OFFERED} values"
-        code = implementations[0].function.__code__
+        code = caller.get_hookimpls()[0].function.__code__
         line = f"{code.co_filename}:{code.co_firstlineno}"
         raise DefinitionError(f"returned {what}, not a list of {kind.__name__} values", line)
 

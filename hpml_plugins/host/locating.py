@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins import __version__
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.registry import PluginSource
+from hpml_plugins.version import __version__
 
 GROUP = "hpml"
 _BYTE_CODE = (".pyc", ".pyo")

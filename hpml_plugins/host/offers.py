@@ -23,15 +23,17 @@ class Offers(msgspec.Struct, frozen=True):
     """What one plugin offers beside benchmarks, or all of them. data: name → the plugin that has
     it.
 
-    problems: one line each.
+    problems: one line each.  pages: the plugins that add pages to the site.
     """
 
     data: dict[str, PluginSource] = {}
     problems: list[str] = []
+    pages: list[str] = []
 
 
 def ask(plugin: LoadedPlugin) -> Offers:
     """Call the plugin's `hpml_data`. What it raises is a problem that names plugin and hook."""
+    pages = [plugin.entry.name] if plugin.implements("hpml_pages") else []
     try:
         names = [
             check_value(each.name, str, "a data source's name", "") for each in _offered(plugin)
@@ -41,15 +43,16 @@ def ask(plugin: LoadedPlugin) -> Offers:
     except BaseException as error:
         fault, where = explain(error)
         what = f"hpml_data of plugin {plugin.entry.name!r}: {fault}"
-        return Offers(problems=[str(HpmlError(what, where or plugin.where))])
-    return Offers(dict.fromkeys(names, plugin.entry.source))
+        return Offers(problems=[str(HpmlError(what, where or plugin.where))], pages=pages)
+    return Offers(dict.fromkeys(names, plugin.entry.source), pages=pages)
 
 
 def merge(offered: Iterable[Offers]) -> Offers:
     """What all of them offer, in this order. Of two data sets of one name the first stands."""
-    merged = Offers({}, [])
+    merged = Offers({}, [], [])
     for own in offered:
         merged.problems.extend(own.problems)
+        merged.pages.extend(own.pages)
         for name, source in own.data.items():
             first = merged.data.setdefault(name, source).name
             if first != source.name:

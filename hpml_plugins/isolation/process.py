@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import functools
+import getpass
 import itertools
 import json
 import multiprocessing
@@ -29,6 +30,7 @@ from hpml_plugins.isolation.leftovers import leave_mark
 from hpml_plugins.isolation.parent_death import end_with_parent
 from hpml_plugins.isolation.stack import describe_stack, write_stack_before
 from hpml_plugins.model.failure import Failure
+from hpml_plugins.temporary import temporary_folder
 
 if TYPE_CHECKING:
     import psutil
@@ -53,6 +55,8 @@ MOST_PROCESSES, LIMIT_VARIABLE = 2048, "HPML_PROCESS_LIMIT"
 GRACE, PATIENCE = 2.0, 20.0
 #: B of the longest message. Each has its length in front, in so many bytes.
 MOST_MESSAGE, _HEADER = 1 << 30, 8
+#: What the folder of the temporary files of a point is called.
+TEMPORARY = "hpml-point-"
 #: What ends a run: a terminal, a lost connection, Slurm.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Signals of which the name says too little.
@@ -194,15 +198,33 @@ def _supervise(
         os.setpgid(0, 0)
         _adopt_orphans()
         supervisor, before = os.getpid(), _count_processes()
-        if not (child := os.fork()):
-            channel.close()
-            _run(function, sender, output, supervisor, timeout)
-        os.close(sender)
-        code, limit = _await(child, channel, parent, before, most)
-        left = _end_all(child if code is None else None)
+        with temporary_folder(TEMPORARY) as folder:
+            if not (child := os.fork()):
+                channel.close()
+                _keep_temporary_files(folder)
+                _run(function, sender, output, supervisor, timeout)
+            os.close(sender)
+            code, limit = _await(child, channel, parent, before, most)
+            left = _end_all(child if code is None else None)
         channel.sendall(json.dumps((code or 0, left, limit)).encode())
     finally:
         os._exit(0)
+
+
+def _keep_temporary_files(folder: Path) -> None:
+    """Have Python make the temporary files and folders of this process below that folder, which the
+    supervisor removes.
+
+    Programs that it starts have the same TMPDIR as before. torch's compiler keeps its cache in a
+    temporary folder, for later points too: that one stays where it is.
+    """
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name
+        user = f"uid_{os.getuid()}"
+    cache = Path(tempfile.gettempdir(), f"torchinductor_{user}")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    tempfile.tempdir = str(folder)
 
 
 def _await(

@@ -4,10 +4,20 @@ from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Par
 from hpml_plugins.model.data_source import available_sources, use_sources, why_no_data
 from hpml_plugins.model.declaring import check_fields
 from hpml_plugins.model.failure import Failure
-from hpml_plugins.model.figure import Figure, Table
+from hpml_plugins.model.figure import Cell, Figure, Row, Table
 from hpml_plugins.model.finding import Finding
-from hpml_plugins.model.formatting import counted, format_point, natural_key, quantity, spell_choice
+from hpml_plugins.model.formatting import (
+    counted,
+    estimate,
+    format_point,
+    natural_key,
+    quantity,
+    spell_choice,
+    times,
+    unquoted,
+)
 from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.site_page import Link, SearchEntry, SitePage

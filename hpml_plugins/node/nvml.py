@@ -26,6 +26,8 @@ _NOT_FOUND = 6
 _INSTANT_POWER = 186
 #: NVML_PERF_POLICY_POWER and NVML_PERF_POLICY_THERMAL.
 _THROTTLING = (0, 1)
+#: Device files of NVIDIA's driver: on Linux, and on Linux in Windows.
+_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -293,8 +295,11 @@ def read_gpus() -> Found:
     problem.
 
     A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML
-    before.
+    before. Where the driver has no device there is no CUDA either, and none is forked to find that
+    its library is missing too.
     """
+    if not any(Path(device).exists() for device in _DEVICES) and not _has_library():
+        return Found()
     answers: list[bytes] = []
     outcome = run_isolated(
         lambda send: send(msgspec.json.encode(_read_gpus())), PATIENCE, answers.append
@@ -306,11 +311,17 @@ def read_gpus() -> Found:
     )
 
 
-def _read_gpus() -> Found:
+def _has_library() -> bool:
+    """Whether the driver's NVML is here: pynvml would take 0.1 s to say that it is not."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
-        # no driver: an ordinary machine without GPU, and pynvml would take 0.1 s to say so
+        return False
+    return True
+
+
+def _read_gpus() -> Found:
+    if not _has_library():
         return Found()
     import pynvml
 

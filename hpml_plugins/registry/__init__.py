@@ -6,6 +6,7 @@ from hpml_plugins.registry.reader import (
     PluginEntry,
     PluginSource,
     Registry,
+    Task,
     is_one_of,
     json_schema,
     plugin_name,

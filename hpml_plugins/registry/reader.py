@@ -7,7 +7,7 @@ import functools
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -132,11 +132,32 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
         return chosen
 
 
+class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a reader asks a GPU for, and the value that answers it: a row of the site's first page.
+
+    task: in the reader's words.  metric: `benchmark.metric`.  point: the parameters of the point;
+    those that are left out must leave one point.  regime: which rate of a step that the GPU
+    throttles is meant: the settled one, or that of its first moments.
+    """
+
+    task: Annotated[str, Meta(min_length=1, max_length=80)]
+    metric: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$(?!\n)")]
+    point: dict[str, Value] = {}
+    regime: Literal["settled", "boost"] = "settled"
+
+
+#: Heading → rows, in the order of the page.
+Tasks = Annotated[
+    dict[str, list[Task]], Meta(description="rows of the site's first page: heading → tasks")
+]
+
+
 class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
     version: Literal[1]
     plugins: list[PluginEntry]
+    tasks: Tasks = {}
 
 
 @dataclass(frozen=True)
@@ -146,6 +167,7 @@ class Registry:
     path: Path
     plugins: tuple[PluginEntry, ...]
     lines: YamlLines
+    tasks: Tasks = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -189,7 +211,7 @@ def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
     path = Path(path)
     file, lines = read_yaml(path, RegistryFile)
     _check_entries(file.plugins, lines)
-    return Registry(path, tuple(file.plugins), lines)
+    return Registry(path, tuple(file.plugins), lines, file.tasks)
 
 
 def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:

@@ -7,14 +7,27 @@ its charts.
 from typing import TYPE_CHECKING
 
 from hpml_plugins.lazy import import_lazily
-from hpml_plugins.report.figures import collect
 
 if TYPE_CHECKING:
+    from hpml_plugins.report.drawing import plain_cell
+    from hpml_plugins.report.figures import Drawable, collect
     from hpml_plugins.report.progress import RunReport
-    from hpml_plugins.report.tables import as_markdown, as_text
+    from hpml_plugins.report.reading import History, Outcome, TrackedMetric
+    from hpml_plugins.report.site.further import Site
+    from hpml_plugins.report.site.page import history_link
+    from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
+    from hpml_plugins.report.tables import as_markdown, as_text, formatted, spell_samples
 
-__all__ = ["RunReport", "as_markdown", "as_text", "collect"]
+_LATER = {
+    ".drawing": ("plain_cell",),
+    ".figures": ("Drawable", "collect"),
+    ".progress": ("RunReport",),
+    ".reading": ("History", "Outcome", "TrackedMetric"),
+    ".site.further": ("Site",),
+    ".site.page": ("history_link",),
+    ".site.plugin_pages": ("PluginPage", "ShownFigure"),
+    ".tables": ("as_markdown", "as_text", "formatted", "spell_samples"),
+}
+__all__ = [name for names in _LATER.values() for name in names]
 
-__getattr__ = import_lazily(
-    __name__, {".progress": ("RunReport",), ".tables": ("as_markdown", "as_text")}
-)
+__getattr__ = import_lazily(__name__, _LATER)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.model.record import Record
 
 #: Unix time, s, of the year 9999: a damaged clock may say more, and no table holds it.
@@ -80,13 +80,13 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
 
 
 def write_parquet(records: Iterable[Record], path: Path) -> int:
-    """Write the rows of all Records; returns how many. Raises HpmlError without pyarrow, or where
-    it cannot write."""
-    try:
+    """Write the rows of all Records; returns how many.
+
+    Raises UsageError without pyarrow, HpmlError where it cannot write.
+    """
+    with needs_extra("export"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError:
-        raise HpmlError("export needs pyarrow: pip install 'hpml-plugins[export]'") from None
     columns = {name: pyarrow.string() for name in _TEXT}
     columns |= {name: pyarrow.float64() for name in ("median", "low", "high", "duration", "energy")}
     columns |= {"num_gpu": pyarrow.int64(), "started": pyarrow.timestamp("us", tz="UTC")}

@@ -3,21 +3,21 @@ own figure only."""
 
 from __future__ import annotations
 
-import functools
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from hpml_plugins.errors import DefinitionError, HpmlError, describe, explain
-from hpml_plugins.host import LoadedPlugin
+from hpml_plugins.errors import DefinitionError, HpmlError, describe, explain, needs_extra
+from hpml_plugins.host import Declared, LoadedPlugin
+from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
 from hpml_plugins.report.charts import COLOURS, Look, complete, look
 from hpml_plugins.report.default_figures import default_figures
-from hpml_plugins.report.origins import Origins
 
 #: Points at settled clocks that a note names.
 MOST_NAMED = 6
@@ -28,7 +28,9 @@ class Drawable:
     """A figure with its table, or with the error that its plugin raised.
 
     note: which of its values are at settled clocks; empty where none is.  looks: machine or card →
-    how it is drawn. records: what the table was made of.
+    how it is drawn. records: what the table was made of.  traced: what `SitePage.trace` gave, and
+    picture: what it draws freely, where another process traced and drew it; picture_error: why it
+    could not be drawn there.
     """
 
     plugin: str
@@ -38,11 +40,16 @@ class Drawable:
     note: str = ""
     looks: Mapping[str, Look] = field(default_factory=dict)
     records: Sequence[Record] = ()
+    traced: Any = None
+    picture: bytes | None = None
+    picture_error: HpmlError | None = None
 
-    @functools.cached_property
-    def origins(self) -> Origins:
-        """The Records that each row of the table rests on."""
-        return Origins(self.figure.table, [record for record in self.records if record.metrics])
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it is more than a table."""
+        figure = self.figure
+        drawn_elsewhere = self.picture is not None or self.picture_error is not None
+        return figure.chart is not None or figure.draw is not None or drawn_elsewhere
 
     @property
     def chart(self) -> Chart | None:
@@ -94,27 +101,34 @@ def tabulate(
 ) -> Iterator[Drawable]:
     """Each figure with its table.  records: the current ones, of any benchmarks.
 
-    Records are stored as they were measured, in random order: a figure gets its own in the order of
-    the grids.
+    The plugin's code runs in this process: `drawing.draw_all` does it in another.
     """
-    points = [
-        (benchmark, params) for benchmark in plugin.benchmarks for params in benchmark.points()
-    ]
-    place = {
-        point_key(of.name, of.version, params): number for number, (of, params) in enumerate(points)
-    }
     for figure in figures:
-        own = [record for record in records if record.benchmark in figure.benchmarks]
-        own.sort(key=lambda record: (record.machine, place.get(record.point, len(place))))
+        own = records_of(figure, plugin.benchmarks, records)
         try:
             table = figure.table(own) if own else Table({})
-            yield Drawable(plugin.entry.name, figure, table, None, _note(own), find_looks(own), own)
+            note = regime_note(own)
+            yield Drawable(plugin.entry.name, figure, table, None, note, find_looks(own), own)
         except Exception as error:
             fault = HpmlError(
                 f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}"
             )
             fault.__cause__ = error
             yield Drawable(plugin.entry.name, figure, Table({}), fault)
+
+
+def records_of(
+    figure: Figure, benchmarks: Iterable[Benchmark | Declared], records: Iterable[Record]
+) -> list[Record]:
+    """The Records that a figure is made from, in the order of the grids: they are stored as they
+    were measured, in random order."""
+    points = [(benchmark, params) for benchmark in benchmarks for params in benchmark.points()]
+    place = {
+        point_key(of.name, of.version, params): number for number, (of, params) in enumerate(points)
+    }
+    own = [record for record in records if record.benchmark in figure.benchmarks]
+    own.sort(key=lambda record: (record.machine, place.get(record.point, len(place))))
+    return own
 
 
 def find_looks(records: Iterable[Record]) -> dict[str, Look]:
@@ -129,7 +143,7 @@ def find_looks(records: Iterable[Record]) -> dict[str, Look]:
     return found
 
 
-def _note(records: Sequence[Record]) -> str:
+def regime_note(records: Sequence[Record]) -> str:
     """Which Records of a figure have metrics in the regime `sustained`, in a sentence."""
     throttled = [each for each in records if any(metric.regime for metric in each.metrics.values())]
     if not throttled:
@@ -153,9 +167,12 @@ def render(drawable: Drawable, form: str) -> bytes | None:
     cannot be drawn.
     """
     with naming(drawable):
+        if drawable.picture_error:
+            raise drawable.picture_error
         if (chart := drawable.chart) is None:
-            return _drawn(drawable, form) if drawable.figure.draw else None
-        import vl_convert
+            return _drawn(drawable, form) if drawable.figure.draw else drawable.picture or None
+        with needs_extra("publish"):
+            import vl_convert
 
         chart["background"] = "white"
         if form == "svg":
@@ -173,6 +190,8 @@ def naming(drawable: Drawable) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if error is drawable.picture_error:  # it has the name
+            raise
         what = (
             f"figure {drawable.figure.name!r} of plugin {drawable.plugin!r} cannot be drawn:"
             f" {describe(error)}"
@@ -181,9 +200,10 @@ def naming(drawable: Drawable) -> Iterator[None]:
 
 
 def _drawn(drawable: Drawable, form: str) -> bytes | None:
-    import matplotlib
-    from cycler import cycler
-    from matplotlib.figure import Figure as Sheet
+    with needs_extra("publish"):
+        import matplotlib
+        from cycler import cycler
+        from matplotlib.figure import Figure as Sheet
 
     style = {
         "axes.prop_cycle": cycler(color=COLOURS),

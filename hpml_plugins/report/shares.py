@@ -23,18 +23,47 @@ def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
     metric: the time whose work is meant, or a rate that follows from it; the first with declared
     work when left out.
     """
+    found = _work_of(record, metric)
+    if found is None:
+        return {}
+    work, seconds = found
+    texts = {
+        INTENSITY: quantity(work.intensity, "FLOP/B") if work.intensity else "",
+        OF_PEAK: _percent(work.share(seconds, _published(record, work))),
+        # not of itself
+        OF_ROOF: "" if work.roof else _percent(work.share(seconds, roof.limit(work))),
+    }
+    return {title: text for title, text in texts.items() if text}
+
+
+def share_of_peak(record: Record, metric: str, value: float) -> float | None:
+    """The share of the published peak, 0 to 1, that a value of a metric of this point is.
+
+    value: another than the Record's own, such as the mean over several cards.  None where the
+    benchmark declares no work of this metric, or no peak is published.
+    """
+    found = _work_of(record, metric)
+    if found is None:
+        return None
+    work, seconds = found
+    share = work.share(seconds, _published(record, work))
+    measured = record.metrics[metric].median
+    if share is None or value <= 0 or measured <= 0:
+        return None
+    return share * (measured / value if record.metrics[metric].unit == "s" else value / measured)
+
+
+def _work_of(record: Record, metric: str) -> tuple[DeclaredWork, float] | None:
+    """The work of one call that a metric is about, and how long that took, s; None without any.
+
+    metric: a time whose work is declared, or a rate that follows from it; "" for the first.
+    """
     for name, work in record.work.items():
         seconds = record.median(name)
         of = record.metrics[metric].info.get("work") if metric in record.metrics else name
         if seconds and name in (metric, of):
-            found = {
-                INTENSITY: quantity(work.intensity, "FLOP/B") if work.intensity else "",
-                OF_PEAK: _percent(work.share(seconds, _published(record, work))),
-                # not of itself
-                OF_ROOF: "" if work.roof else _percent(work.share(seconds, roof.limit(work))),
-            }
-            return {title: text for title, text in found.items() if text}
-    return {}
+            return work, seconds
+    return None
 
 
 def describe_shares(record: Record, roof: Roof, metric: str) -> str:

@@ -1,40 +1,92 @@
 """The results folder: Records as JSON lines, which are the truth, and asv's files, which are
-written from them."""
+written from them.
 
-from hpml_plugins.model.serialization import decode
-from hpml_plugins.store.declarations import DECLARATIONS
-from hpml_plugins.store.files import (
-    MAX_FILE,
-    OnDamage,
-    atomic_write,
-    machine_folder,
-    machine_folders,
-    open_result,
-    path_in,
-    read_object,
-    read_object_or_empty,
-)
-from hpml_plugins.store.history import (
-    CommitOrder,
-    Line,
-    Standing,
-    ask_git,
-    commit_order,
-    describe_by_date,
-    describe_outside,
-)
-from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
-from hpml_plugins.store.merge import find_results, merge_results
-from hpml_plugins.store.projection import project, save_declarations
-from hpml_plugins.store.records import (
-    MAX_RECORDS,
-    append_record,
-    current_records,
-    decode_file,
-    misplaced,
-    past_rounds,
-    read_file,
-    read_records,
-    record_file,
-    record_files,
-)
+Each name is imported when it is first used: a run appends Records, and needs nothing of merging or
+of asv's files.
+"""
+
+from typing import TYPE_CHECKING
+
+from hpml_plugins.lazy import import_lazily
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.serialization import decode
+    from hpml_plugins.store.declarations import DECLARATIONS
+    from hpml_plugins.store.files import (
+        MAX_FILE,
+        OnDamage,
+        atomic_write,
+        machine_folder,
+        machine_folders,
+        open_result,
+        path_in,
+        read_object,
+        read_object_or_empty,
+    )
+    from hpml_plugins.store.history import (
+        CommitOrder,
+        Line,
+        Standing,
+        ask_git,
+        commit_order,
+        describe_by_date,
+        describe_outside,
+    )
+    from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
+    from hpml_plugins.store.merge import find_results, merge_results
+    from hpml_plugins.store.projection import asv_name, project, save_declarations
+    from hpml_plugins.store.records import (
+        MAX_RECORDS,
+        append_record,
+        current_records,
+        decode_file,
+        misplaced,
+        past_rounds,
+        read_file,
+        read_records,
+        record_file,
+        record_files,
+    )
+
+_NAMES = {
+    "hpml_plugins.model.serialization": ("decode",),
+    ".declarations": ("DECLARATIONS",),
+    ".files": (
+        "MAX_FILE",
+        "OnDamage",
+        "atomic_write",
+        "machine_folder",
+        "machine_folders",
+        "open_result",
+        "path_in",
+        "read_object",
+        "read_object_or_empty",
+    ),
+    ".history": (
+        "CommitOrder",
+        "Line",
+        "Standing",
+        "ask_git",
+        "commit_order",
+        "describe_by_date",
+        "describe_outside",
+    ),
+    ".locks": ("Lock", "Locked", "lock_declarations", "lock_machine"),
+    ".merge": ("find_results", "merge_results"),
+    ".projection": ("project", "save_declarations", "asv_name"),
+    ".records": (
+        "MAX_RECORDS",
+        "append_record",
+        "current_records",
+        "decode_file",
+        "misplaced",
+        "past_rounds",
+        "read_file",
+        "read_records",
+        "record_file",
+        "record_files",
+    ),
+}
+__all__ = [name for names in _NAMES.values() for name in names]
+
+__getattr__ = import_lazily(__name__, _NAMES)

@@ -23,7 +23,6 @@ from hpml_plugins.store.files import (
     path_in,
     sync_folder,
 )
-from hpml_plugins.store.history import CommitOrder, Standing
 
 RECORDS = "records"
 #: The name of the file of a machine's Records that are of no commit.
@@ -207,6 +206,8 @@ def current_records(records: Iterable[Record], order: Mapping[str, int]) -> list
     on the line.  Sorted by machine and benchmark; the points of a benchmark in the order in which
     they were first met.
     """
+    from hpml_plugins.store.history import CommitOrder, Standing  # measuring asks for no commit's
+
     lines = CommitOrder.of(order)
 
     def age(record: Record) -> tuple[bool, Standing, int, float]:

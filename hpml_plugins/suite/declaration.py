@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from hpml_plugins import store
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import EVERYTHING, read_registry
-from hpml_plugins.store.projection import asv_name
 
 #: Names the file of the suite to the benchmark processes.
 SUITE_VARIABLE = "HPML_SUITE"
@@ -82,7 +82,9 @@ def declare(
         ]
         benchmarks.append(msgspec.structs.replace(each, metrics=metrics))
         unranked += [
-            asv_name(each.name, metric.name) for metric in each.metrics if metric.direction is None
+            store.asv_name(each.name, metric.name)
+            for metric in each.metrics
+            if metric.direction is None
         ]
     run = uuid.uuid4().hex
     return Suite(

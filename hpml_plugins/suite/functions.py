@@ -34,7 +34,6 @@ from hpml_plugins.model.serialization import encode, shorten
 from hpml_plugins.model.units import unit
 from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, atomic_write, read_file, record_file
-from hpml_plugins.store.asv_results import ASV_UNITS
 from hpml_plugins.suite.declaration import PACKAGE_VARIABLE, Suite, load_suite
 
 #: What asv waits beyond a benchmark's own timeout, s: ours must end the point first, to say why.
@@ -71,6 +70,8 @@ def _function(suite: Suite, declared: Declared, metric: Metric) -> TrackFunction
         except Unwritable as error:
             _fail(str(error))
         return to_asv(record, metric.name)
+
+    from hpml_plugins.store.asv_results import ASV_UNITS  # of asv's runs alone
 
     name = f"{declared.benchmark}.track_{metric.name}"
     attributes = {

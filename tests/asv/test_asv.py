@@ -63,8 +63,8 @@ def project(make_project: Callable[[str], Project]) -> Project:
     project.write("registry.yaml", REGISTRY)
     project.write("faulty.py", FAULTY)
     project.commit("second")
-    init = project.path / "hpml_plugins" / "__init__.py"
-    init.write_text(init.read_text().replace('__version__ = "', '__version__ = "9.'))
+    version = project.path / "hpml_plugins" / "version.py"
+    version.write_text(version.read_text().replace('__version__ = "', '__version__ = "9.'))
     project.commit("third")
     return project
 
@@ -152,7 +152,7 @@ def test_what_the_node_lacks_is_listed_and_skipped_with_the_reason(ran: Project)
 def test_the_commits_own_package_is_measured(ran: Project) -> None:
     (env,) = [path for path in (ran.path / "env").iterdir() if (path / "site").exists()]
     # ALL ends with the oldest
-    assert '__version__ = "9.' not in (env / "site/hpml_plugins/__init__.py").read_text()
+    assert '__version__ = "9.' not in (env / "site/hpml_plugins/version.py").read_text()
 
 
 def test_the_environment_is_named_by_versions_and_holds_no_path(ran: Project) -> None:

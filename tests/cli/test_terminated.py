@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -37,28 +38,28 @@ def test_a_command_that_is_terminated_leaves_no_folder_and_no_program(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_asv_run_that_is_terminated_leaves_no_folder_and_dies_of_the_signal(
+def test_a_process_that_is_terminated_leaves_no_folder_and_dies_of_the_signal(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    """Also where it has forked: what ends a fork removes nothing."""
-    folder = tmp_path / "hpml-run-x"
-    folder.mkdir()
+    """As `asv run`, pytest and ranks are. Also where it has forked: what ends a fork removes
+    nothing."""
     code = (
         "import os, signal, sys, time\n"
-        "from hpml_plugins.asv.run import _remove_when_terminated\n"
-        "_remove_when_terminated(sys.argv[1])\n"
-        "up, ready = os.pipe()\n"
-        "if not (child := os.fork()):\n"
-        "    os.write(ready, b'x')\n"  # Python drops the signals that come while it forks
+        "from hpml_plugins.temporary import temporary_folder\n"
+        "with temporary_folder('hpml-x-', sys.argv[1]) as folder:\n"
+        "    (folder / 'large').write_bytes(bytes(1000))\n"
+        "    up, ready = os.pipe()\n"
+        "    if not (child := os.fork()):\n"
+        "        os.write(ready, b'x')\n"  # Python drops the signals that come while it forks
+        "        time.sleep(600)\n"
+        "    os.read(up, 1)\n"
+        "    os.kill(child, signal.SIGTERM)\n"
+        "    os.waitpid(child, 0)\n"
+        "    print(folder.is_dir(), flush=True)\n"
         "    time.sleep(600)\n"
-        "os.read(up, 1)\n"
-        "os.kill(child, signal.SIGTERM)\n"
-        "os.waitpid(child, 0)\n"
-        "print(os.path.isdir(sys.argv[1]), flush=True)\n"
-        "time.sleep(600)\n"
     )
     command = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder)],
+        [sys.executable, "-c", code, str(tmp_path)],
         stdout=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
@@ -67,3 +68,52 @@ def test_asv_run_that_is_terminated_leaves_no_folder_and_dies_of_the_signal(
     command.send_signal(number)
     assert command.wait(20) == -number
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "work",
+    [
+        "time.sleep(600)",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)",
+        "ctypes.PyDLL(None).sleep(600)",  # holds Python's lock: no handler runs
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
+def test_a_point_leaves_no_temporary_file_whatever_ends_it(
+    work: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    """Neither what this package makes there, as for ranks, nor what a plugin does."""
+    code = f"""
+import ctypes, os, pathlib, signal, sys, tempfile, time
+from hpml_plugins.isolation import run_isolated
+from hpml_plugins.temporary import temporary_folder
+
+def point(send):
+    with temporary_folder("hpml-ranks-") as folder, tempfile.TemporaryDirectory() as other:
+        tempfile.mkdtemp()
+        tempfile.NamedTemporaryFile(delete=False).write(b"x")
+        send(b"")
+        {work}
+
+with temporary_folder("hpml-run-"):
+    run_isolated(point, 600, lambda message: print("measuring", flush=True))
+    time.sleep(600)
+"""
+    command = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
+    assert command.stdout is not None
+    assert command.stdout.readline() == b"measuring\n"
+    command.send_signal(number)
+    command.wait(20)
+    patience = time.monotonic() + 30
+    while left := [
+        path.name for path in tmp_path.iterdir() if not path.name.startswith("hpml-run")
+    ]:
+        assert time.monotonic() < patience, left
+        time.sleep(0.05)
+    assert number == signal.SIGKILL or list(tmp_path.iterdir()) == []

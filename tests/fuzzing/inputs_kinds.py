@@ -78,7 +78,8 @@ def _mutate_idx(random: Any, data: bytes) -> bytes:
 
 def _read_idx(data: bytes, folder: Path) -> str:
     from hpml_plugins.workloads.datasets.builtin import SOURCES
-    from hpml_plugins.workloads.datasets.decoding import read, to_data_set
+    from hpml_plugins.workloads.datasets.decoding import to_data_set
+    from hpml_plugins.workloads.datasets.source import read_checked
 
     source = SOURCES["fashion-mnist"]
     place = folder / "fashion-mnist"
@@ -91,7 +92,7 @@ def _read_idx(data: bytes, folder: Path) -> str:
             (place / name).write_bytes(data[1:] if name == mutated else content)
     found = source.find(folder)
     assert found
-    to_data_set(source.name, read(source, found))
+    to_data_set(source.name, read_checked(source, found))
     return "read"
 
 

@@ -229,7 +229,7 @@ def write_pages(
     history = read_history(results, None, declared, commits, {}, str)
     history.current()
     matrix = build(history, Costs({}))
-    write_gpu_types(matrix, judge(matrix, ()), html, project)
+    write_gpu_types(matrix, judge(matrix), html, project)
     write_history(history, [], html, project)
     write_page(html, "nodes.html", machines=find_nodes(history), project=project)
 

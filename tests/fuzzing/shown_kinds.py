@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import sys
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +18,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+from feeds import ATOM, feed_of
 from fuzzing.engine import Kind
 from fuzzing.grammars import NUMBERS, PIECES, text, text_bytes
 from fuzzing.mutating import mutate_bytes
@@ -119,29 +119,8 @@ def _read_text(data: bytes, folder: Path) -> str:
     return "shown"
 
 
-ATOM = "{http://www.w3.org/2005/Atom}"
-
-
 def _read_feed(data: bytes, folder: Path) -> str:
-    from hpml_plugins.report.site.regressions import write_feed
-
-    told = _text(data)
-    names = (
-        "title",
-        "point",
-        "where",
-        "day",
-        "range",
-        "before",
-        "after",
-        "change",
-        "differences",
-        "link",
-    )
-    shown = {**dict.fromkeys(names, f"a{told}b"), "date": 1e12, "identity": [told] * 5}
-    write_feed(folder / "feed.xml", [shown], f"p{told}")
-    feed = ElementTree.parse(folder / "feed.xml").getroot()
-    (entry,) = feed.iter(f"{ATOM}entry")
+    feed, entry = feed_of(folder, _text(data))
     assert {each.tag for each in feed.iter()} <= {
         f"{ATOM}{name}"
         for name in (
@@ -317,12 +296,13 @@ def _options() -> dict[str, tuple[list[tuple[str, bool]], int]]:
     """Command → its options, each with whether it takes a value, and how many arguments it has."""
     import click
 
-    from hpml_plugins.cli import group
+    from hpml_plugins.cli import LazyCommand, group
 
     found = {}
     for name in COMMANDS:
-        command = group.get_command(click.Context(group), name)
-        assert command
+        lazy = group.get_command(click.Context(group), name)
+        assert isinstance(lazy, LazyCommand)
+        command = lazy.load()
         options = [
             (option, not getattr(each, "is_flag", False))
             for each in command.params

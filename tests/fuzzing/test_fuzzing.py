@@ -21,7 +21,7 @@ from fuzzing.engine import VARIABLE, Counts, fuzz, random_cases, show
 from fuzzing.kinds import KINDS
 from support import unavailable
 
-SEED, QUICK, MANY = 1, 100, int(os.environ.get(VARIABLE, "20000"))
+SEED, QUICK, MANY = 1, 40, int(os.environ.get(VARIABLE, "20000"))
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -64,16 +64,21 @@ plugins:
 """
 
 
+def two_that_offer_and_readers(write: Callable[[str, str], Path], folder: Path) -> dict[str, str]:
+    """The plugins' files and a data file; the variables under which it is found."""
+    for name, text in (("a", offering("a", 1)), ("b", offering("b", 2)), ("readers", READING)):
+        write(f"{name}.py", text)
+    write("data/mine.txt", "")
+    return {"HPML_DATA": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache")}
+
+
 def test_points_get_what_other_plugins_offer_and_the_first_of_a_name_stands(
     write: Callable[[str, str], Path],
     hpml: Callable[..., subprocess.CompletedProcess[str]],
     tmp_path: Path,
 ) -> None:
-    for name, text in (("a", offering("a", 1)), ("b", offering("b", 2)), ("readers", READING)):
-        write(f"{name}.py", text)
+    env = two_that_offer_and_readers(write, tmp_path)
     write("registry.yaml", REGISTRY)
-    write("data/mine.txt", "")
-    env = {"HPML_DATA": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = hpml("run", "readers", "--json", "--rounds", "1", **env)
     every = [decode(line.encode()) for line in done.stdout.splitlines()]
     assert {
@@ -91,6 +96,28 @@ def test_points_get_what_other_plugins_offer_and_the_first_of_a_name_stands(
         in done.stderr
     )
     assert "mine_b" in hpml("data", **env).stdout
+
+
+def test_a_file_that_is_in_no_registry_gets_what_the_registrys_plugins_offer(
+    write: Callable[[str, str], Path],
+    hpml: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    env = two_that_offer_and_readers(write, tmp_path)
+    write("registry.yaml", REGISTRY.replace("  - {name: readers, path: readers.py}\n", ""))
+    done = hpml("run", "readers.py", "--json", "--rounds", "1", **env)
+    every = [decode(line.encode()) for line in done.stdout.splitlines()]
+    values = {
+        (each.benchmark, str(each.params["data"])): set(each.metrics["value"].samples)
+        for each in every
+        if each.status == "ok"
+    }
+    assert values == {
+        ("reading", "mine_a"): {1.0},
+        ("reading", "mine_b"): {2.0},
+        ("reading", "shared"): {1.0},
+        ("choosing", "mine_b"): {2.0},
+    }
 
 
 @pytest.mark.parametrize(

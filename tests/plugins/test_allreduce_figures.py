@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from charted import picture
+from records import a_record
 
 from hpml_plugins import Record
 from hpml_plugins.model.record import MetricSamples
@@ -19,15 +20,7 @@ def record(
         "algorithm_bandwidth": MetricSamples("B/s", "higher", [2**20 / seconds]),
         "bus_bandwidth": MetricSamples("B/s", "higher", [2**20 / seconds]),
     }
-    return Record(
-        benchmark=benchmark,
-        plugin="allreduce",
-        version="1",
-        params=params,
-        status="ok",
-        machine="h200-x2",
-        metrics=metrics,
-    )
+    return a_record(benchmark, metrics, params=params, machine="h200-x2")
 
 
 CHOSEN: dict[str, str | float] = {

@@ -12,7 +12,8 @@ from support import ROOT
 from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.charts import complete
-from hpml_plugins.report.figures import Drawable, collect, tabulate
+from hpml_plugins.report.drawing import draw_all
+from hpml_plugins.report.figures import Drawable
 from hpml_plugins.report.reading import read_history
 
 vl_convert = pytest.importorskip("vl_convert")
@@ -29,9 +30,8 @@ FORKED = (
 def drawables() -> dict[str, Drawable]:
     """Of all plugins, from all Records."""
     host = make_host(REGISTRY)
-    plugins = host.load_all()
     records = read_history(ROOT / "results", host, {}, {}, {}, lambda damage: None).current()
-    found = [one for plugin in plugins for one in tabulate(plugin, collect(plugin), records)]
+    found = [one for drawn in draw_all(host, records) for one in drawn.drawables]
     return {f"{one.plugin}.{one.figure.name}": one for one in found}
 
 

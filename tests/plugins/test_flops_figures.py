@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from charted import picture
+from records import a_record
 
 from hpml_plugins import Bench, Node, Record
 from hpml_plugins.model.record import MetricSamples
@@ -19,16 +20,7 @@ def vgg19() -> Record:
     """The Record of VGG19, as two machines would make it."""
     bench = Bench(Node("Linux", "x86_64", "CPU", 2, 1e9, "3.11"), {"model": "vgg19"})
     metrics = FLOPS.measure(bench, model="vgg19")
-    return Record(
-        benchmark="flops",
-        plugin="flops",
-        version="2",
-        params=bench.params,
-        status="ok",
-        machine="a",
-        metrics={name: MetricSamples("1", "lower", [value]) for name, value in metrics.items()},
-        series=bench.collected.series,
-    )
+    return a_record(FLOPS, metrics, params=bench.params, machine="a", series=bench.collected.series)
 
 
 def test_a_model_that_all_machines_count_alike_has_one_row(vgg19: Record) -> None:

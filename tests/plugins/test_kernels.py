@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from charted import picture
+from records import a_record
 from support import ROOT
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Node, Record, Requires, Series
@@ -406,14 +407,7 @@ def test_bytes_of_operators_by_hand() -> None:
 
 
 def record(benchmark: str, params: dict[str, Any], **found: Any) -> Record:
-    told = {
-        "benchmark": benchmark,
-        "plugin": "kernels",
-        "version": "1",
-        "params": params,
-        "machine": "here",
-    }
-    return Record(status="ok", node={"gpus": [{"name": "NVIDIA H200"}]}, **told, **found)
+    return a_record(benchmark, gpu="NVIDIA H200", params=params, machine="here", **found)
 
 
 def test_shares_are_of_the_roof_that_binds() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from charted import picture
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins import Bench, HpmlError, Node, Record, Samples, Series
 from hpml_plugins.measure import SamplingPlan, to_metrics
-from hpml_plugins.model import MetricSamples
 from hpml_plugins.node.needs import unmet
 from hpml_plugins.plugins.layers import LAYERS_CPU, SWAP_CPU
 from hpml_plugins.plugins.layers.charts import FIGURES, layers, swap
@@ -191,18 +191,9 @@ def test_both_orders_of_vgg16_are_measured_in_one_point(node: Node) -> None:
 def record(
     benchmark: str, params: dict[str, Any], time: float, memory: float, **series: Series
 ) -> Record:
-    metrics = {
-        "time": MetricSamples("s", "lower", [time]),
-        "memory": MetricSamples("B", "lower", [memory]),
-    }
-    told = {
-        "benchmark": benchmark,
-        "plugin": "layers",
-        "version": "1",
-        "params": params,
-        "machine": "here",
-    }
-    return Record(status="ok", metrics=metrics, series=series, **told)
+    metrics = {"time": time, "memory": memory}
+    units = {"memory": "B"}
+    return a_record(benchmark, metrics, units=units, params=params, machine="here", series=series)
 
 
 def test_power_comes_from_the_series_and_is_not_known_without_them() -> None:
@@ -227,20 +218,14 @@ def test_power_comes_from_the_series_and_is_not_known_without_them() -> None:
 
 def swap_record(machine: str, speedups: list[float], memory: tuple[float, float]) -> Record:
     metrics = {
-        "time": MetricSamples("s", "lower", [3.0]),
-        "swapped_time": MetricSamples("s", "lower", [2.0]),
-        "speedup": MetricSamples("1", "higher", speedups),
-        "memory": MetricSamples("B", "lower", memory[:1]),
-        "swapped_memory": MetricSamples("B", "lower", memory[1:]),
+        "time": 3.0,
+        "swapped_time": 2.0,
+        "speedup": speedups,
+        "memory": memory[:1],
+        "swapped_memory": memory[1:],
     }
     params = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
-    told: dict[str, Any] = {
-        "plugin": "layers",
-        "version": SWAP_CPU.version,
-        "params": params,
-        "machine": machine,
-    }
-    return Record(benchmark="swap_cpu", status="ok", metrics=metrics, **told)
+    return a_record(SWAP_CPU, metrics, params=params, machine=machine)
 
 
 def test_what_the_swap_saves_is_drawn_from_its_speedup() -> None:

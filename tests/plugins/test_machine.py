@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from records import a_record
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Node
 from hpml_plugins.measure import Context, SamplingPlan, measure_point
@@ -402,14 +403,7 @@ def test_the_cores_rate_of_each_round_outlives_the_joining_of_rounds() -> None:
     for number, rate in enumerate((7.1e7, 3.6e7)):
         found = Samples.of([500 / rate], "s", core_rate=rate)
         eager = MetricSamples("s", "lower", list(found.values), dict(found.info))
-        told = {
-            "benchmark": "machine_launch",
-            "plugin": "machine",
-            "version": "1",
-            "params": {},
-            "run": "r",
-        }
-        rounds.append(Record(status="ok", started=float(number), metrics={"eager": eager}, **told))
+        rounds.append(a_record("machine_launch", {"eager": eager}, run="r", started=float(number)))
     ((_, _, timed),) = with_core_rate(join_rounds(rounds))
     assert [each.rate for each in timed] == [7.1e7, 3.6e7]
     assert [each.time * each.rate for each in timed] == pytest.approx([500, 500])

@@ -9,6 +9,7 @@ import pytest
 from charted import picture
 from matplotlib.figure import Figure as Sheet
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins import Record, Series, Table
 from hpml_plugins.model.record import MetricSamples
@@ -25,21 +26,8 @@ def record(
     series: dict[str, dict[str, Any]] | None = None,
     **params: str | int,
 ) -> Record:
-    declared = {metric.name: metric for metric in BENCHMARKS[benchmark].metrics}
-    of = {
-        name: MetricSamples(declared[name].unit, declared[name].direction, [metrics[name]])
-        for name in metrics
-    }
-    return Record(
-        benchmark=benchmark,
-        plugin="machine",
-        version="1",
-        params=params,
-        status="ok",
-        machine=machine,
-        metrics=of,
-        series={name: Series.of(columns) for name, columns in (series or {}).items()},
-    )
+    columns = {name: Series.of(each) for name, each in (series or {}).items()}
+    return a_record(BENCHMARKS[benchmark], metrics, params=params, machine=machine, series=columns)
 
 
 def copy(

@@ -10,9 +10,9 @@ import pytest
 from charted import picture
 from hypothesis import given
 from hypothesis import strategies as st
+from records import a_record
 
 from hpml_plugins import Bench, HpmlError, Node, Record, Table
-from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.memory import MEMORY_PARTS, hpml_benchmarks, hpml_figures
 from hpml_plugins.plugins.memory.charts import FIGURES, ON_CARD, card, layers, ratio
 from hpml_plugins.plugins.memory.holdings import Holdings, Recorder, occupied, saved_in_graph
@@ -249,19 +249,8 @@ def test_an_activation_of_the_stack_is_as_large_as_its_shape_says() -> None:
 
 
 def record(benchmark: str, params: dict[str, Any], **metrics: float) -> Record:
-    given = {
-        name: MetricSamples("s" if name == "time" else "B", "lower", [value])
-        for name, value in metrics.items()
-    }
-    return Record(
-        benchmark=benchmark,
-        plugin="memory",
-        version="1",
-        params=params,
-        status="ok",
-        metrics=given,
-        machine="here",
-    )
+    units = {name: "B" for name in metrics if name != "time"}
+    return a_record(benchmark, metrics, units=units, params=params, machine="here")
 
 
 CARD = record(

@@ -7,38 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 from charted import picture
+from records import a_record
 
 from hpml_plugins import Record, Series
-from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.mlp import charts as tables
 from hpml_plugins.plugins.mlp import hpml_benchmarks, hpml_figures
 from hpml_plugins.plugins.mlp.formulas import LAUNCHING, ORDER
 
 FIGURES = {figure.name: figure for figure in hpml_figures()}
+BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 
 
 def record(
     benchmark: str, params: dict[str, Any], series: dict[str, Series], **medians: float
 ) -> Record:
-    declared = {
-        metric.name: metric
-        for each in hpml_benchmarks()
-        if each.name == benchmark
-        for metric in each.metrics
-    }
-    return Record(
-        benchmark=benchmark,
-        plugin="mlp",
-        version="1",
-        params=params,
-        status="ok",
-        machine="m",
-        series=series,
-        metrics={
-            name: MetricSamples(declared[name].unit, declared[name].direction, [value])
-            for name, value in medians.items()
-        },
-    )
+    return a_record(BENCHMARKS[benchmark], medians, params=params, series=series)
 
 
 def phases() -> Record:

@@ -73,7 +73,7 @@ def test_batches_come_in_order_and_what_is_left_is_left_out() -> None:
     assert list(reference.in_batches(10, 4, epochs=2)) == [slice(0, 4), slice(4, 8)] * 2
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_data_parallel_over_gloo_is_checked_timed_and_taken_apart(ranks: int, node: Node) -> None:
     params = {"way": "gloo", "hidden": 128, "batch": 800, "dtype": "float64", "product": "torch"}
     record = measured("mlp_phases_cpu", node, ranks=ranks, **params)
@@ -190,7 +190,7 @@ def test_pieces_that_are_waited_for_give_the_same_weights(node: Node) -> None:
     assert errors[0] == errors[1] < 1.2e-5
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_model_parallel_gives_the_same_weights_for_fewer_bytes(ranks: int, node: Node) -> None:
     record = measured(
         "mlp_split_cpu", node, ranks=ranks, way="gloo", hidden=128, batch=800, product="torch"

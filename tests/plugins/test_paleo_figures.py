@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from charted import picture
+from records import a_record
 
 from hpml_plugins import Figure, Record, Series
-from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.paleo import charts as tables
 from hpml_plugins.report.figures import Drawable
 from hpml_plugins.report.tables import as_text
@@ -42,16 +42,14 @@ def measured(machine: str, gpu: str, batch: int, dtype: str = "float32") -> Reco
             "synchronised": [3e-3, 1e-3],
         },
     )
-    return Record(
-        benchmark="paleo_measure",
-        plugin="paleo",
-        version="1",
-        status="ok",
+    return a_record(
+        "paleo_measure",
+        values,
+        units=dict.fromkeys(values, "1"),
+        gpu=gpu,
         machine=machine,
         params={"model": "net", "dtype": dtype, "batch": batch},
-        metrics={name: MetricSamples("1", "lower", [value]) for name, value in values.items()},
         series={"layers": layers},
-        node={"gpus": [{"name": gpu}]} if gpu else {},
     )
 
 
@@ -65,11 +63,8 @@ def predicted(machine: str) -> Record:
         "forward": [16e-3, 1e-3],
         "training": [48e-3, 3e-3],
     }
-    return Record(
-        benchmark="paleo_predict",
-        plugin="paleo",
-        version="1",
-        status="ok",
+    return a_record(
+        "paleo_predict",
         machine=machine,
         params={"model": "net", "dtype": "float32"},
         series={"gpus": Series(columns)},
@@ -77,19 +72,12 @@ def predicted(machine: str) -> Record:
 
 
 def reduced(gpu: str) -> Record:
-    return Record(
-        benchmark="paleo_communication",
-        plugin="paleo",
-        version="1",
-        status="ok",
-        machine="m",
+    return a_record(
+        "paleo_communication",
+        {"bytes": 450e6, "time": 2e-3, "bus_bandwidth": 225e9},
+        units={"bytes": "B", "bus_bandwidth": "B/s"},
         params={"model": "net", "ranks": 2},
         node={"gpus": [{"name": gpu}] * 2 if gpu else []},
-        metrics={
-            "bytes": MetricSamples("B", "lower", [450e6]),
-            "time": MetricSamples("s", "lower", [2e-3]),
-            "bus_bandwidth": MetricSamples("B/s", "higher", [225e9]),
-        },
     )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from charted import Picture, picture
+from records import a_record
 
 from hpml_plugins import Record, Series
-from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.quantization import hpml_benchmarks, hpml_figures
 
 FIGURES = {figure.name: figure for figure in hpml_figures()}
@@ -20,21 +20,10 @@ def record(
 ) -> Record:
     """A Record with every metric of the benchmark, 1.0 where the test does not care; other
     arguments are parameters."""
-    metrics = {
-        metric.name: MetricSamples(metric.unit, metric.direction, [told.pop(metric.name, 1.0)])
-        for metric in BENCHMARKS[benchmark].metrics
-    }
-    return Record(
-        benchmark=benchmark,
-        plugin="quantization",
-        version="1",
-        params=told,
-        status="ok",
-        machine=machine,
-        metrics=metrics,
-        series=series,
-        data={"set": {"train": images}},
-    )
+    of = BENCHMARKS[benchmark]
+    metrics = {metric.name: told.pop(metric.name, 1.0) for metric in of.metrics}
+    data = {"set": {"train": images}}
+    return a_record(of, metrics, params=told, machine=machine, series=series, data=data)
 
 
 def steps_record(data: str = "digits", images: int = 10) -> Record:

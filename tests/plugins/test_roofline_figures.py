@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from charted import picture
+from records import a_record
 
 from hpml_plugins import Figure, Record, Series
 from hpml_plugins.model.record import MetricSamples
@@ -34,16 +35,8 @@ def record(
         for name, value in rest.items()
         if name in UNITS
     }
-    return Record(
-        benchmark=benchmark,
-        plugin="roofline",
-        version="1",
-        status="ok",
-        metrics=metrics,
-        machine=machine,
-        params={name: value for name, value in rest.items() if name not in UNITS},
-        node={"gpus": [{"name": gpu}]} if gpu else {},
-    )
+    params = {name: value for name, value in rest.items() if name not in UNITS}
+    return a_record(benchmark, metrics, gpu=gpu, params=params, machine=machine)
 
 
 def step(flop: float, nbytes: float, seconds: float) -> dict[str, float]:

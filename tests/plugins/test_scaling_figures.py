@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from charted import picture
+from records import a_record
 
 from hpml_plugins import Record, Series
 from hpml_plugins.model.record import MetricSamples
@@ -44,16 +45,7 @@ def record(
         "ranks": Series(ranks),
         "epochs": Series({"steps": [3.0, 6.0]}),
     }
-    return Record(
-        benchmark=benchmark,
-        plugin="scaling",
-        version="1",
-        params=params,
-        status="ok",
-        machine=machine,
-        metrics=metrics,
-        series=series,
-    )
+    return a_record(benchmark, metrics, params=params, machine=machine, series=series)
 
 
 POINT = {"batch": 512, "dtype": "float32"}

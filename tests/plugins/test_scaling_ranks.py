@@ -34,7 +34,9 @@ def median(record: Record, metric: str) -> float:
     return statistics.median(record.metrics[metric].samples)
 
 
-@pytest.mark.parametrize(("ranks", "scaling"), [(2, "weak"), (4, "strong")])
+@pytest.mark.parametrize(
+    ("ranks", "scaling"), [(2, "weak"), pytest.param(4, "strong", marks=pytest.mark.slow)]
+)
 def test_ddp_over_gloo_is_checked_timed_and_profiled(ranks: int, scaling: str, node: Node) -> None:
     record = measured(
         "scaling_ddp_cpu", node, ranks=ranks, batch=32, dtype="float32", scaling=scaling
@@ -64,7 +66,7 @@ def test_ddp_over_gloo_is_checked_timed_and_profiled(ranks: int, scaling: str, n
     assert record.metrics["step"].info["over_ranks"] == "max"
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_loading_copying_and_training_are_timed_alone_and_together(ranks: int, node: Node) -> None:
     record = measured("scaling_loading_cpu", node, batch=32, ranks=ranks)
     assert (record.status, record.reason) == ("ok", "")

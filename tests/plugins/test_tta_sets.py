@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import time
 from pathlib import Path
@@ -15,11 +16,13 @@ import torch
 import yaml
 from charted import picture
 from PIL import Image
+from support import ROOT
 
 from hpml_plugins import HpmlError, Node, Record, load_data
 from hpml_plugins.measure import meter
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.plugins.tta import hpml_benchmarks, hpml_figures, out_of_distribution, runs
+from hpml_plugins.plugins.tta.photographs import PHOTOGRAPHS
 from hpml_plugins.plugins.tta.recipes import read_recipe
 from hpml_plugins.plugins.tta.runs import Run
 from hpml_plugins.plugins.tta.time_to_accuracy import (
@@ -30,10 +33,13 @@ from hpml_plugins.plugins.tta.time_to_accuracy import (
 )
 from hpml_plugins.plugins.tta.training import Trainer
 from hpml_plugins.testing import Context, import_before_fork, measure_point
+from hpml_plugins.workloads.datasets.builtin import CIFAR10_CLASSES
 
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 FIGURES = {figure.name: figure for figure in hpml_figures()}
 FAST = {"recipe": "fast", "data": "digits"}
+#: The photographs' fingerprint in stored Records: those that are loaded are the same.
+OF_RECORDS = "sha256:f8de1046636eea825a00184a94134c261c07eab2abd33e7655b1e10712673aee"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -337,23 +343,13 @@ def test_a_folder_of_pictures_is_read_by_the_names_of_the_classes(tmp_path: Path
 def test_photographs_of_cifar_classes_are_judged_and_each_has_a_credit(node: Node) -> None:
     from dataclasses import replace
 
-    folder = out_of_distribution.PHOTOGRAPHS
+    folder = ROOT / "examples" / "photographs"
+    assert PHOTOGRAPHS.path() == folder
     credits = yaml.safe_load((folder / "credits.yaml").read_text())
     pictures = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.png"))
     assert sorted(each["file"] for each in credits) == pictures
     assert all(each["licence"] and each["author"] and each["package"] for each in credits)
-    classes = (
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
-    )
+    classes = CIFAR10_CLASSES
     assert {Path(name).parent.name for name in pictures} == set(classes)
 
     digits = load_data("digits").take(20, 20)
@@ -378,6 +374,30 @@ def test_photographs_of_cifar_classes_are_judged_and_each_has_a_credit(node: Nod
     assert bench.collected.data["photographs"]["test"] == len(pictures)
     # they are of other classes
     assert "photographs" not in out_of_distribution.other_images(bench, digits)
+
+
+def test_photographs_are_found_as_other_data_sets_are_and_their_lack_is_a_warning(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    elsewhere = replace(PHOTOGRAPHS, extra_roots=tuple)
+    monkeypatch.setattr(out_of_distribution, "PHOTOGRAPHS", elsewhere)
+    monkeypatch.setenv("HPML_DATA", str(tmp_path))
+    bench, named = Bench(node, {}), replace(load_data("digits"), name="cifar10")
+    assert "photographs" not in out_of_distribution.other_images(bench, named)
+    (warning,) = bench.collected.warnings
+    assert warning.startswith("needs data set photographs: no photographs/ with credits.yaml in")
+    assert str(tmp_path) in warning and "copy the folder examples/photographs" in warning
+
+    shutil.copytree(ROOT / "examples" / "photographs", tmp_path / "photographs")
+    loaded = elsewhere.load(print)
+    assert (len(loaded.train), len(loaded.test), loaded.shape) == (0, 43, (3, 32, 32))
+    assert loaded.fingerprint == OF_RECORDS
+    picture = next((tmp_path / "photographs" / "cat").glob("*.png"))
+    picture.write_text("no picture")
+    with pytest.raises(HpmlError, match=r"data set photographs is damaged: .*copy the folder"):
+        elsewhere.load(print)
 
 
 def test_cifar_10_1_is_for_cifar_only(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from hpml_plugins.errors import CheckFailed
 from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.plugins import vecadd
 from hpml_plugins.plugins.vecadd import VECADD_CPU, VECADD_CUDA, VECADD_TUNED, VECADD_UNIFIED
-from hpml_plugins.plugins.vecadd.cuda_programs import LAUNCHES, shape, too_much
-from hpml_plugins.plugins.vecadd.vectors import bytes_moved, is_sum, vectors
+from hpml_plugins.plugins.vecadd.cuda_programs import too_much
+from hpml_plugins.plugins.vecadd.vectors import LAUNCHES, bytes_moved, is_sum, shape, vectors
 
 SHORT = SamplingPlan(budget=0.05, fewest=3)
 
@@ -24,8 +24,7 @@ IN_THE_SIMULATOR = """
 import sys
 from numba import cuda
 from hpml_plugins.plugins.vecadd.cuda_kernels import launcher
-from hpml_plugins.plugins.vecadd.cuda_programs import LAUNCHES
-from hpml_plugins.plugins.vecadd.vectors import is_sum, vectors
+from hpml_plugins.plugins.vecadd.vectors import LAUNCHES, is_sum, vectors
 
 for elements in map(int, sys.argv[1:]):
     for launch in LAUNCHES:

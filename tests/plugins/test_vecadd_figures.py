@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 from charted import picture
+from records import a_record
 
 from hpml_plugins import Record
-from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.vecadd.charts import FIGURES as ALL
 
 FIGURES = {figure.name: figure for figure in ALL}
@@ -22,21 +22,7 @@ def record(
     metrics: dict[str, float],
     **params: str | int,
 ) -> Record:
-    samples = {
-        name: MetricSamples(UNITS.get(name, "s"), "lower", [value])
-        for name, value in metrics.items()
-    }
-    node = {"gpus": [{"name": gpu}]} if gpu else {}
-    return Record(
-        benchmark=benchmark,
-        plugin="vecadd",
-        version="1",
-        params=params,
-        status="ok",
-        machine=machine,
-        node=node,
-        metrics=samples,
-    )
+    return a_record(benchmark, metrics, units=UNITS, gpu=gpu, machine=machine, params=params)
 
 
 def run(benchmark: str, **params: str | int) -> Record:

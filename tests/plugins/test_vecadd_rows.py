@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from records import a_record
 
 from hpml_plugins import Bench, Node, Record
 from hpml_plugins.measure import SamplingPlan
-from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.plugins.vecadd.charts import programs
 from hpml_plugins.plugins.vecadd.cuda_programs import repeat, time_laps
 
 
 def record(
-    benchmark: str, params: dict[str, str | int], *, machine: str = "h200-x1", **facts: object
+    benchmark: str, params: dict[str, str | int], *, machine: str = "h200-x1", **facts: Any
 ) -> Record:
-    metrics = {
-        name: MetricSamples("B/s" if name == "bandwidth" else "s", "lower", samples)
-        for name, samples in facts.pop("metrics", {}).items()  # type: ignore[attr-defined]
-    }
-    facts = {"version": "1", "status": "ok", **facts}
-    return Record(
-        benchmark=benchmark,
-        plugin="vecadd",
-        params=params,
-        machine=machine,
-        metrics=metrics,
-        **facts,
-    )  # type: ignore[arg-type]
+    units = {"bandwidth": "B/s"}
+    return a_record(benchmark, units=units, params=params, machine=machine, **facts)
 
 
 CPP = record(

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from records import a_record
 from support import ROOT, unavailable
 
 from hpml_plugins.analysis.variability import Variability
@@ -37,21 +38,18 @@ OLD, NEW = "a" * 40, "b" * 40
 def record(machine: str, commit: str, seconds: float, *, run: str = "r") -> Record:
     times = [seconds * (1 + n / 10_000) for n in range(20)]
     info = {"timer": "perf_counter"}
-    return Record(
-        benchmark="toy",
-        plugin="toy",
-        version="1",
+    metrics = {
+        "time": MetricSamples("s", "lower", times, info),
+        "rate": MetricSamples("1/s", "higher", [1 / t for t in times], info),
+    }
+    return a_record(
+        metrics=metrics,
         params={"size": 10},
-        status="ok",
         machine=machine,
         commit=commit,
         environment="env",
         run=run,
         node={"boot": f"boot of {machine}"},
-        metrics={
-            "time": MetricSamples("s", "lower", times, info),
-            "rate": MetricSamples("1/s", "higher", [1 / t for t in times], info),
-        },
     )
 
 
@@ -80,16 +78,7 @@ RECORDS = [
     record("one", OLD, 1.0),
     record("one", NEW, 2.0),
     record("two", NEW, 0.5),
-    Record(
-        benchmark="toy",
-        plugin="toy",
-        version="1",
-        params={"size": 20},
-        status="skipped",
-        reason="no GPU",
-        machine="one",
-        commit=NEW,
-    ),
+    a_record(params={"size": 20}, status="skipped", reason="no GPU", machine="one", commit=NEW),
 ]
 ORDER = {OLD: 0, NEW: 1}
 

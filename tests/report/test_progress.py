@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from records import a_record
 
 from hpml_plugins.host import Declared
 from hpml_plugins.model.benchmark import Metric
@@ -20,20 +21,9 @@ NAMES = [f"metric_number_{number}" for number in range(8)]
 
 
 def point(number: int, without: str = "") -> Record:
-    metrics = {
-        name: MetricSamples("s", "lower", [0.001 * (number + 1)])
-        for name in NAMES
-        if name != without
-    }
-    return Record(
-        benchmark="many",
-        plugin="p",
-        version="1",
-        params={"number": number, "kind": "[red]"},
-        status="ok",
-        metrics=metrics,
-        machine="here",
-    )
+    metrics = {name: 0.001 * (number + 1) for name in NAMES if name != without}
+    params = {"number": number, "kind": "[red]"}
+    return a_record("many", metrics, plugin="p", params=params, machine="here")
 
 
 def shown(width: int, *records: Record) -> list[str]:

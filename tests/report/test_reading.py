@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from records import a_record
 
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import Physics
@@ -40,19 +41,15 @@ DECLARED = {
 
 
 def record(size: int, value: float | None, commit: str, started: float, **more: object) -> Record:
-    made = Record(
-        benchmark="toy",
-        plugin="p",
-        version="1",
-        params={"size": size},
-        status="ok" if value else "skipped",
-        metrics={"time": MetricSamples("s", "lower", [value] * 7)} if value else {},
-        machine="m",
-        commit=commit,
-        started=started,
-        node={"cpu": "EPYC", "gpus": [{"name": "H200"}] * 2},
-    )
-    return msgspec.structs.replace(made, **more)
+    facts = {
+        "plugin": "p",
+        "params": {"size": size},
+        "status": "ok" if value else "skipped",
+        "commit": commit,
+        "started": started,
+        "node": {"cpu": "EPYC", "gpus": [{"name": "H200"}] * 2},
+    }
+    return a_record(**{"metrics": {"time": [value] * 7} if value else {}, **facts, **more})
 
 
 RECORDS = [

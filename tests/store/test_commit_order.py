@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from repositories import git, make_repository
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.store import (
@@ -27,17 +27,9 @@ def results(tmp_path: Path) -> Path:
     """Of a repository with commits at 1, 2 and 3 h: Records of the first, and of one of 1.5 h that
     it lacks."""
     results = tmp_path / "results"
-    subprocess.run(["git", "init", "-q", "-b", "main", str(tmp_path)], check=True)
+    make_repository(tmp_path)
     for hour in (1, 2, 3):
-        date = f"@{hour * HOUR} +0000"
-        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        env = {**os.environ, "GIT_COMMITTER_DATE": date, "GIT_AUTHOR_DATE": date}
-        subprocess.run(
-            ["git", *who, "commit", "-q", "--allow-empty", "-m", "x"],
-            cwd=tmp_path,
-            env=env,
-            check=True,
-        )
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x", date=f"@{hour * HOUR} +0000")
     for commit, hour, seconds in ((in_order(tmp_path)[0], 2.5, 1.0), (LOST, 1.5, 2.0)):
         record = Record(
             benchmark="toy",

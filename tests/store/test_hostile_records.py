@@ -17,6 +17,7 @@ import hostile
 import pytest
 from click.testing import CliRunner
 from hostile import COMMIT, GOOD, MACHINE
+from repositories import make_repository
 from support import ROOT
 
 from hpml_plugins.cli import group
@@ -76,14 +77,8 @@ def project_of_ours(folder: Path) -> Path:
     (folder / "results" / "benchmarks.json").write_text(
         json.dumps({"toy.track_time": DECLARED, "version": 2})
     )
-    _commit(folder)
+    make_repository(folder, "results")
     return folder
-
-
-def _commit(folder: Path) -> None:
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], [*who, "commit", "-qm", "results"]):
-        subprocess.run(["git", *words], cwd=folder, check=True)
 
 
 def outside(folder: Path, *inside: str) -> dict[str, bytes]:
@@ -131,7 +126,7 @@ def test_all_of_them_are_named_by_a_pull_of_a_folder_and_of_a_repository(
 ) -> None:
     mine, theirs = project_of_ours(tmp_path / "mine"), tmp_path / "theirs"
     put(theirs / "results", *(record for _, record in VARIANTS))
-    _commit(theirs)
+    make_repository(theirs, "results")
     monkeypatch.chdir(mine)
     before = outside(tmp_path, "mine/results/lab")
     for number, address in enumerate((str(theirs), f"file://{theirs}")):

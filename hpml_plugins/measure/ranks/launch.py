@@ -30,6 +30,7 @@ from hpml_plugins.measure.ranks.group import Backend, Launcher, RankGroup, RankR
 from hpml_plugins.measure.ranks.worker import LAST_WORDS, MakeRank, Order, run_rank
 from hpml_plugins.measure.session import Session
 from hpml_plugins.model.data_source import available_sources
+from hpml_plugins.temporary import temporary_folder
 
 #: s between two looks at the ranks.
 LOOK = 0.1
@@ -63,11 +64,9 @@ def run_ranks(
     left = LONGEST if session.deadline is None else session.remaining
     limit = left - min(MARGIN, MARGIN_SHARE * left)
     shared = launchers.shared_folder() if nodes > 1 else None
-    with tempfile.TemporaryDirectory(
-        prefix=".hpml-ranks-", dir=shared, ignore_cleanup_errors=True
-    ) as folder:
+    with temporary_folder(".hpml-ranks-", shared) as folder:
         group = RankGroup(
-            folder,
+            str(folder),
             count,
             chosen,
             session.node,

@@ -17,8 +17,6 @@ import numpy as np
 import torch
 from numba import cuda
 
-from hpml_plugins.plugins.harness.timing import PROFILED
-
 MILLION = 1_000_000
 #: Iterations of each kernel's loop without a slow-down. 2, 5 and 10 % of each are whole numbers.
 MULTIPLY_ADDS = 12_000
@@ -188,18 +186,18 @@ def _slowed_products(count: int) -> SlowedStep:
     return SlowedStep(step, lambda: products[-1], expected, PRODUCT_TOLERANCE)
 
 
-def main(case: str) -> None:
-    """Run a case with the profiler on for PROFILED steps."""
+def main(case: str, profiled: int) -> None:
+    """Run a case with the profiler on for so many steps."""
     step = step_of(case)
     for _ in range(20):
         step()
     torch.cuda.synchronize()
     torch.cuda.profiler.start()
-    for _ in range(PROFILED):
+    for _ in range(profiled):
         step()
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

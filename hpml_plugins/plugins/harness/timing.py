@@ -108,14 +108,14 @@ def measure_fidelity(bench: Bench, *, case: str) -> dict[str, Any]:
 def time_by_ncu(case: str, *, cold: bool) -> float:
     """Median time of a step by ncu, s: the sum of its kernels.  cold: with caches emptied before
     each kernel."""
-    program = [sys.executable, "-m", "hpml_plugins.plugins.harness.kernels", case]
+    kernels = "hpml_plugins.plugins.harness.kernels"
+    program = [sys.executable, "-m", kernels, case, str(PROFILED)]
     durations = [
         kernel.counters[DURATION] for kernel in count_kernels(program, [DURATION], cold=cold)
     ]
-    kernels = len(durations) // PROFILED
-    return statistics.median(
-        sum(durations[i * kernels : (i + 1) * kernels]) for i in range(PROFILED)
-    )
+    count = len(durations) // PROFILED
+    steps = (durations[step * count : (step + 1) * count] for step in range(PROFILED))
+    return statistics.median(map(sum, steps))
 
 
 FIDELITY = Benchmark(

@@ -15,17 +15,15 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from hpml_plugins.plugins.kernels.paging import PAGE, Attend
 from hpml_plugins.plugins.kernels.variants import Step
 
-#: Tokens of a page of the cache, and of a block of FlexAttention's mask.
-PAGE = 128
 BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,
     "cuDNN": SDPBackend.CUDNN_ATTENTION,
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "math": SDPBackend.MATH,
 }
-Attend = Callable[[Any, Any, Any], Any]
 
 
 def make_inputs(

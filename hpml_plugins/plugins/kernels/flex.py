@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from hpml_plugins.plugins.kernels.attention_ways import PAGE, Attend
 from hpml_plugins.plugins.kernels.compiling import compile_here
+from hpml_plugins.plugins.kernels.paging import PAGE, Attend
 
 
 def attend(mask: BlockMask) -> Attend:

@@ -8,13 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
+from hpml_plugins.plugins.layers.shapes import FEATURES, IMAGE, LAYERS, MODES, OUTPUTS
 
-LAYERS = ("relu", "maxpool", "conv", "linear")
-MODES = ("forward", "training")
-#: One image, (channels, height, width), and the numbers that enter VGG16's first linear layer.
-IMAGE = (3, 224, 224)
-FEATURES = 512 * 7 * 7
-OUTPUTS = 4096
 #: How often the largest tensor, and copies of it, are held at once, with room to spare.
 ROOM = 6
 #: s of sampling; there are many points.

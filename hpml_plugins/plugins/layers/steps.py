@@ -14,7 +14,7 @@ from torch.nn import MaxPool2d, ReLU
 from torch.profiler import ProfilerActivity, profile
 
 from hpml_plugins import HpmlError
-from hpml_plugins.plugins.layers.layers import FEATURES, LAYERS, MODES, OUTPUTS
+from hpml_plugins.plugins.layers.shapes import FEATURES, LAYERS, MODES, OUTPUTS
 
 #: How often `peak_memory` calls its step.
 PASSES = 2

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Requires
-from hpml_plugins.plugins.layers.layers import MODES
+from hpml_plugins.plugins.layers.shapes import MODES
 
 #: VGG16 pools after five of its ReLUs.
 PAIRS = 5

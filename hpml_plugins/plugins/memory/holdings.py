@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torchvision import models
 
 from hpml_plugins import HpmlError
-from hpml_plugins.plugins.memory.parts import KEPT
 from hpml_plugins.workloads.complexity import require_classifier
 
 #: Pixels a side, and classes: ImageNet's.
 SIDE, CLASSES = 224, 1000
 #: Parts of a network's memory that tensors are claimed for, in the order in which they are claimed.
 PARTS = ("parameters", "buffers", "gradients", "optimiser_state", "data", "activations")
+#: Name → the optimiser of parameters.
+OPTIMISERS = {
+    "sgd": partial(torch.optim.SGD, lr=0.01, momentum=0.9),
+    "adam": partial(torch.optim.Adam, lr=1e-4),
+}
 
 
 def build(model: str, device: str) -> Any:
@@ -41,11 +46,9 @@ def make_images(batch: int, device: str, dtype: Any = None) -> tuple[Any, Any]:
 
 def build_optimiser(name: str, network: Any) -> Any:
     """SGD with momentum 0.9, or Adam, over all parameters. Raises HpmlError for another name."""
-    if name == "sgd":
-        return torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
-    if name == "adam":
-        return torch.optim.Adam(network.parameters(), lr=1e-4)
-    raise HpmlError(f"no optimiser {name!r}; use one of {', '.join(KEPT)}")
+    if name not in OPTIMISERS:
+        raise HpmlError(f"no optimiser {name!r}; use one of {', '.join(OPTIMISERS)}")
+    return OPTIMISERS[name](network.parameters())
 
 
 def parameter_bytes(network: Any) -> int:

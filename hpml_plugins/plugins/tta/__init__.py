@@ -3,7 +3,7 @@ the GPU does."""
 
 from __future__ import annotations
 
-from hpml_plugins import Benchmark, Figure, hookimpl
+from hpml_plugins import Benchmark, DataSource, Figure, hookimpl
 
 
 @hookimpl
@@ -18,6 +18,14 @@ def hpml_benchmarks() -> list[Benchmark]:
     )
 
     return [TTA, TTA_CPU, DDP, DDP_CPU, UTILISATION, UTILISATION_CPU, TRICKS, TRICKS_CPU]
+
+
+@hookimpl
+def hpml_data() -> list[DataSource]:
+    """Photographs on which networks are judged that were trained on CIFAR-10."""
+    from hpml_plugins.plugins.tta.photographs import PHOTOGRAPHS
+
+    return [PHOTOGRAPHS]
 
 
 @hookimpl

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hpml_plugins import Bench, DataSet, HpmlError
+from hpml_plugins.plugins.tta.photographs import PHOTOGRAPHS
 
 #: A folder with one folder of pictures a class.
 OWN = "HPML_TTA_IMAGES"
-#: One folder per class of CIFAR-10; credits.yaml has the origin and the licence of each picture.
-PHOTOGRAPHS = Path(__file__).with_name("photographs")
 #: The folder `datasets` of github.com/modestyachts/CIFAR-10.1.
 CIFAR101 = "HPML_TTA_CIFAR10_1"
 #: Shares of the full range of values; sides and deviations in pixels of the images as they are.
@@ -27,24 +28,34 @@ def other_images(bench: Bench, data: DataSet) -> dict[str, tuple[Any, Any]]:
     found = {
         name: (data.normalize(images), data.test.labels) for name, images in shifted(data).items()
     }
-    photographs = PHOTOGRAPHS if data.name.startswith("cifar10") else None
-    for name, folder, read in (
-        ("photographs", photographs, read_folder),
-        ("own images", os.environ.get(OWN), read_folder),
-        ("CIFAR-10.1", os.environ.get(CIFAR101), read_cifar101),
+    readers: dict[str, Callable[[], tuple[Any, Any]]] = {}
+    if data.name.startswith("cifar10"):
+        readers["photographs"] = read_photographs
+    for name, variable, read in (
+        ("own images", OWN, read_folder),
+        ("CIFAR-10.1", CIFAR101, read_cifar101),
     ):
-        if folder:
-            try:
-                images, labels = read(Path(folder), data)
-            except HpmlError as error:
-                bench.warn(error.what)
-                continue
-            found[name] = (data.normalize(images), labels)
-            digest = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
-            bench.collected.data.update(
-                {name: {"fingerprint": f"sha256:{digest}", "test": len(labels)}}
-            )
+        if folder := os.environ.get(variable):
+            readers[name] = partial(read, Path(folder), data)
+    for name, read_images in readers.items():
+        try:
+            images, labels = read_images()
+        except HpmlError as error:
+            bench.warn(error.what)
+            continue
+        found[name] = (data.normalize(images), labels)
+        digest = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
+        bench.collected.data.update(
+            {name: {"fingerprint": f"sha256:{digest}", "test": len(labels)}}
+        )
     return found
+
+
+def read_photographs() -> tuple[Any, Any]:
+    """The images and labels of the data set `photographs`. Raises HpmlError where it is missing or
+    damaged."""
+    judged = PHOTOGRAPHS.load(lambda text: None).test
+    return judged.images, judged.labels
 
 
 def shifted(data: DataSet) -> dict[str, Any]:

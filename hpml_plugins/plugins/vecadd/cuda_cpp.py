@@ -13,8 +13,9 @@ from statistics import median
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
 from hpml_plugins.plugins.vecadd.cpu import build, checksum, run_command
-from hpml_plugins.plugins.vecadd.cuda_programs import LAUNCHES, TERMS
+from hpml_plugins.plugins.vecadd.cuda_programs import TERMS
 from hpml_plugins.plugins.vecadd.vectors import (
+    LAUNCHES,
     LENGTHS,
     METRICS,
     MILLION,

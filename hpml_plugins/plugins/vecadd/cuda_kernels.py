@@ -15,8 +15,7 @@ from llvmlite import ir
 from numba import cuda, types
 from numba.cuda.extending import intrinsic
 
-from hpml_plugins.plugins.vecadd.cuda_programs import shape
-from hpml_plugins.plugins.vecadd.vectors import LENGTHS, is_sum, vectors
+from hpml_plugins.plugins.vecadd.vectors import LENGTHS, is_sum, shape, vectors
 
 #: Cache operators of (load, store), see `tuned.CACHINGS`. `nc` is allowed: nothing writes a or b
 #: meanwhile. Source: PTX ISA, "Data Movement and Conversion Instructions: ld, ld.global.nc, st",

@@ -9,22 +9,22 @@ from typing import Any
 
 from hpml_plugins import Bench, Benchmark, Metric, Requires, Samples
 from hpml_plugins.plugins.vecadd.vectors import (
+    LAUNCHES,
     METRICS,
     MILLION,
     MILLIONS,
     bytes_moved,
     is_sum,
     require,
+    shape,
     vectors,
 )
 
-THREADS = 256
 TERMS = {
     "launch=1x1": "one block of one thread",
     "launch=1x256": "one block of 256 threads",
     "launch=grid": "one thread for each element",
 }
-LAUNCHES = ("1x1", "1x256", "grid")
 MEMORIES = ("pageable", "pinned")
 PREFETCHES = ("off", "on")
 EXPLICIT_PHASES = ("allocation", "h2d", "kernel", "d2h", "free")
@@ -39,15 +39,6 @@ LONG_KERNEL = 0.1
 #: Of the card's free memory. More than fits would be paged in and out, which also slows other users
 #: of the card.
 LARGEST_SHARE = 0.25
-
-
-def shape(launch: str, elements: int) -> tuple[int, int]:
-    """(blocks, threads of a block) of a launch. "grid": one thread per element, 1003 elements take
-    4 blocks of 256."""
-    require("launch", launch, LAUNCHES)
-    if launch == "grid":
-        return -(-elements // THREADS), THREADS
-    return 1, 1 if launch == "1x1" else THREADS
 
 
 def measure_explicit(

@@ -11,6 +11,9 @@ MILLION = 1_000_000
 MILLIONS = (1, 5, 10, 50, 100)
 #: No block divides these: every launch is checked against NumPy for them before it is timed.
 LENGTHS = (1, 255, 257, 1_000_003)
+#: Of a kernel: blocks × threads of a block.
+LAUNCHES = ("1x1", "1x256", "grid")
+THREADS = 256
 
 METRICS = (
     Metric("time", "s", "lower", "of one addition of all elements"),
@@ -26,6 +29,15 @@ def bytes_moved(elements: int) -> int:
     "Counting Bytes and FLOPS".
     """
     return 3 * 4 * elements
+
+
+def shape(launch: str, elements: int) -> tuple[int, int]:
+    """(blocks, threads of a block) of a launch. "grid": one thread per element, 1003 elements take
+    4 blocks of 256."""
+    require("launch", launch, LAUNCHES)
+    if launch == "grid":
+        return -(-elements // THREADS), THREADS
+    return 1, 1 if launch == "1x1" else THREADS
 
 
 def vectors(elements: int, seed: int) -> tuple[Any, Any, Any]:

@@ -8,7 +8,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from hpml_plugins import HpmlError
-from hpml_plugins.plugins.vision.training import CLASSES, LEARNING_RATE, MOMENTUM
+
+#: ImageNet's.
+CLASSES = 1000
+#: A low rate, with which the loss on one batch falls from the first step on.
+LEARNING_RATE, MOMENTUM = 0.01, 0.9
 
 
 def build(model: str) -> Any:

@@ -11,10 +11,8 @@ from hpml_plugins import Bench, Benchmark, Metric, Requires
 
 #: Least compute capability of a dtype; every CUDA device has float32.
 NEEDS = {"bfloat16": (8, 0), "tf32": (8, 0)}
-#: Width and height of an image, and the number of classes: ImageNet's.
-SIDE, CLASSES = 224, 1000
-#: A low rate, with which the loss on one batch falls from the first step on.
-LEARNING_RATE, MOMENTUM = 0.01, 0.9
+#: Width and height of an image: ImageNet's.
+SIDE = 224
 #: Steps before the timed ones, within which the loss must fall to this share of the first one.
 WARM_UP_STEPS, FALLS_TO = 10, 0.9
 #: s of sampling, all rounds together.

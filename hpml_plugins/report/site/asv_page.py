@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.page import PAGES, POLICY
+from hpml_plugins.report.site.page import POLICY, navigation
 
 #: The name of asv's page; the site's first page is ours.
 PAGE = "asv.html"
@@ -86,7 +86,9 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
     text = localize(written.read_text(encoding="utf-8"), html_dir)
     if FIXES not in text:
-        ours = [(label, page) for label, _, page in PAGES if label not in ("asv", "Regressions")]
+        ours = [
+            (label, page) for label, _, page in navigation() if label not in ("asv", "Regressions")
+        ]
         links = "".join(
             f'<li><a href="{page}">{label}</a></li>\n'
             for label, page in (*ours, ("Search", "search.html"))
@@ -153,12 +155,8 @@ def read_installed(package: str, path: str) -> bytes:
     """A file of an installed package. Raises HpmlError where it is missing or has another
     layout."""
     # Read as data: importing these packages would pull in the web framework that they are made for.
-    try:
+    with needs_extra("publish"):
         distribution = importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
-        raise HpmlError(
-            f"the pages need the package {package!r}, which is not installed: pip install {package}"
-        ) from None
     found = Path(str(distribution.locate_file(path)))
     if not found.is_file():
         raise HpmlError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import shutil
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ import msgspec
 
 from hpml_plugins.analysis.measured import Values
 from hpml_plugins.analysis.sides import choose_sides, side_values
-from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, Difference, compare_values
+from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.published import SPELLINGS, find_gpu
 from hpml_plugins.registry import read_yaml
@@ -165,29 +165,15 @@ class Matrix:
                     break
 
 
-@dataclass(frozen=True)
-class Verdicts:
-    """The verdicts on each two columns of a matrix.
-
-    letters: base → column → a letter for each row of all groups: b better than the base, w worse, s
-    same, r undecided within bounds, a no verdict, d different problems; "-" where one has no
-    number.  kept: (first column, second, row) → the second against the first, of the rows that were
-    asked for.
-    """
-
-    letters: list[list[str]]
-    kept: dict[tuple[int, int, int], Difference]
-
-
-def judge(matrix: Matrix, keep: Container[int]) -> Verdicts:
+def judge(matrix: Matrix) -> list[list[str]]:
     """Verdicts, all rows of each two columns at once, at the newest code that both measured.
 
-    keep: the rows whose differences are kept too.
+    Base → column → a letter for each row of all groups: b better than the base, w worse, s same, r
+    undecided within bounds, a no verdict, d different problems; "-" where one has no number.
     """
     rows = [(row.cells, group.metric.metric) for group in matrix.groups for row in group.rows]
     count = len(matrix.columns)
     letters = [[bytearray(b"-" * len(rows)) for _ in range(count)] for _ in range(count)]
-    kept = {}
     for first, second in itertools.combinations(range(count), 2):
         asked, pairs = [], []
         # all metrics of a point have the same runs
@@ -211,9 +197,7 @@ def judge(matrix: Matrix, keep: Container[int]) -> Verdicts:
             )
             letters[first][second][n] = ord(verdict)
             letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
-            if n in keep:
-                kept[first, second, n] = found
-    return Verdicts([[each.decode() for each in line] for line in letters], kept)
+    return [[each.decode() for each in line] for line in letters]
 
 
 def build(history: History, costs: Costs) -> Matrix:
@@ -413,7 +397,9 @@ def _cell(
     )
 
 
-def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project: str) -> None:
+def write_gpu_types(
+    matrix: Matrix, verdicts: Sequence[Sequence[str]], html_dir: Path, project: str
+) -> None:
     """Write the page and its data."""
     now = datetime.datetime.now(datetime.UTC)
     write_page(html_dir, "gpus.html", matrix=matrix, project=project, published=now)
@@ -422,7 +408,7 @@ def write_gpu_types(matrix: Matrix, verdicts: Verdicts, html_dir: Path, project:
     write_data(html_dir, "gpus/rows.js", rows_data(matrix))
     for number in range(len(matrix.columns)):
         write_data(html_dir, f"gpus/column-{number}.js", column_data(matrix, number))
-        write_data(html_dir, f"gpus/verdicts-{number}.js", verdicts.letters[number])
+        write_data(html_dir, f"gpus/verdicts-{number}.js", verdicts[number])
 
 
 def rows_data(matrix: Matrix) -> dict[str, Any]:

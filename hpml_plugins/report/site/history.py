@@ -22,11 +22,10 @@ from hpml_plugins.report.charts import look
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site.newest_records import Addresses, write_records
-from hpml_plugins.report.site.page import graph_link, write_data, write_page
+from hpml_plugins.report.site.page import graph_link, run_command, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import origin_of
 from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store import describe_outside
-from hpml_plugins.store.asv_results import value_of
 
 if TYPE_CHECKING:
     from hpml_plugins.report.site.regressions import Change, MeasuredSeries
@@ -164,14 +163,8 @@ def _commands(
     """
     name = benchmark.name
     commands = []
-    if benchmark.plugin and label in benchmark.declared:
-        choices = (
-            f"{key}={formatting.spell_choice(value_of(text))}"
-            for key, text in benchmark.points[label].items()
-        )
-        commands.append(
-            shlex.join(["hpml", "run", name, *(word for each in choices for word in ("-p", each))])
-        )
+    if command := run_command(benchmark, label):
+        commands.append(command)
     commit = (
         history.commits[history.columns[revision]]
         if revision in history.columns

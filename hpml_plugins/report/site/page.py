@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -14,9 +17,11 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hpml_plugins.model.formatting import estimate, shown_unit, times
+from hpml_plugins.model.formatting import estimate, shown_unit, spell_choice, times
+from hpml_plugins.report.reading import TrackedBenchmark
 from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.tables import formatted, numeric
+from hpml_plugins.store.asv_results import value_of
 from hpml_plugins.store.projection import asv_name
 from hpml_plugins.terminal import unturned
 
@@ -29,17 +34,35 @@ POLICY = (
 #: Of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
 
-#: (label, words that a search finds it by, address), in the order of the navigation.
-PAGES = (
-    ("Overview", "first page: GPU types compared, what changed, what is missing", "index.html"),
+#: (label, words that a search finds it by, address)
+NavigationEntry = tuple[str, str, str]
+#: Ours, in the order of the navigation.
+PAGES: tuple[NavigationEntry, ...] = (
+    ("Compare", "first page: which GPU for what, how close to its limit", "index.html"),
     ("GPU types", "which GPU for which work, price, watt", "gpus.html"),
     ("History", "all GPU types over commits", "history.html"),
     ("Regressions", "what got worse", "regressions.html"),
     ("Nodes", "machines, coverage, skipped, failed", "nodes.html"),
     ("Plugins", "charts and tables", "plugins.html"),
-    ("Questions", "what the Records answer, with links to them", "questions.html"),
     ("asv", "asv's own pages: grid and list of all benchmarks", "asv.html"),
 )
+#: Those that plugins add.
+_FURTHER: ContextVar[Sequence[NavigationEntry]] = ContextVar("pages of plugins", default=())
+
+
+def navigation() -> list[NavigationEntry]:
+    """The entries of all pages. Those that plugins add stand in front of asv's."""
+    return [*PAGES[:-1], *_FURTHER.get(), PAGES[-1]]
+
+
+@contextmanager
+def add_to_navigation(entries: Sequence[NavigationEntry]) -> Iterator[None]:
+    """Let the pages that are written in this block lead to these too."""
+    token = _FURTHER.set(entries)
+    try:
+        yield
+    finally:
+        _FURTHER.reset(token)
 
 
 def write_page(html_dir: Path, template: str, address: str = "", **values: Any) -> None:
@@ -50,6 +73,11 @@ def write_page(html_dir: Path, template: str, address: str = "", **values: Any) 
 def fill(template: str, **values: Any) -> str:
     """A template filled in."""
     return unturned(_templates().get_template(template).render(here=template, **values))
+
+
+def fill_text(template: str, here: str, **values: Any) -> str:
+    """A template that is given as text, which may extend ours.  here: the address of the page."""
+    return unturned(_templates().from_string(template).render(here=here, **values))
 
 
 def write_data(html_dir: Path, address: str, value: Any) -> None:
@@ -76,6 +104,7 @@ def _templates() -> Environment:
         formatted,
         graph_link,
         history_link,
+        navigation,
         numeric,
         reported,
         shown_unit,
@@ -83,7 +112,6 @@ def _templates() -> Environment:
     )
     made.globals |= {
         "policy": Markup(OURS),
-        "pages": PAGES,
         **{each.__name__: each for each in functions},
     }
     return made
@@ -99,6 +127,17 @@ def graph_link(name: str, selection: Mapping[str, str]) -> str:
 def history_link(name: str, point: str) -> str:
     """The address of a point's history.  point: as `format_point` spells it."""
     return f"history.html#{_quoted(name)}" + (f"?{_quoted(point)}" if point else "")
+
+
+def run_command(benchmark: TrackedBenchmark, point: str) -> str:
+    """The `hpml run` that measures a point again; "" for one that no plugin declares any more."""
+    if not benchmark.plugin or point not in benchmark.declared:
+        return ""
+    choices = [
+        f"{name}={spell_choice(value_of(text))}" for name, text in benchmark.points[point].items()
+    ]
+    options = [word for choice in choices for word in ("-p", choice)]
+    return shlex.join(["hpml", "run", benchmark.name, *options])
 
 
 def _quoted(text: str) -> str:

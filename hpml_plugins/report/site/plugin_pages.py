@@ -3,16 +3,17 @@ and their tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpml_plugins.errors import HpmlError
+from hpml_plugins.errors import HpmlError, describe, needs_extra
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.figures import Drawable, collect, naming, render, tabulate
-from hpml_plugins.report.origins import RecordLink
+from hpml_plugins.model.site_page import Link
+from hpml_plugins.report.drawing import DrawnPlugin
+from hpml_plugins.report.figures import Drawable, naming, render
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import write_data, write_page
@@ -26,6 +27,8 @@ LIBRARY = "vendor/vega.js"
 #: A state of a plugin's code: where it came from, its distribution, SHA-256 (shortened); how many
 #: Records it measured, and on which machines.
 CodeState = tuple[str, str, str, int, str]
+#: For each row of a figure's table, what leads to the Records that it rests on.
+RowLinks = Callable[[Drawable], Sequence[Sequence[Link]]]
 
 
 @dataclass(frozen=True)
@@ -42,34 +45,41 @@ class ShownFigure:
     summary: str = ""
     picture: str = ""
     problem: str = ""
-    links: Sequence[Sequence[RecordLink]] = ()
+    links: Sequence[Sequence[Link]] = ()
 
 
 @dataclass(frozen=True)
 class PluginPage:
-    """The page of one plugin. origins: where the code of the shown Records came from."""
+    """The page of one plugin. origins: where the code of the shown Records came from.
+
+    problem: why figures are missing.
+    """
 
     plugin: LoadedPlugin
     address: str
     figures: list[ShownFigure]
     origins: list[CodeState]
+    problem: str = ""
 
 
 def write_plugin_pages(
-    plugins: Sequence[LoadedPlugin], records: Sequence[Record], html_dir: Path, project: str
+    drawn: Sequence[DrawnPlugin],
+    records: Sequence[Record],
+    html_dir: Path,
+    project: str,
+    row_links: RowLinks | None = None,
 ) -> tuple[list[PluginPage], list[str]]:
-    """Write the pages of every plugin that loads; returns them, and what went wrong, one line each.
+    """Write the pages of these plugins; returns them, and what went wrong, one line each.
 
-    records: of each machine and point the current one.
+    records: of each machine and point the current one.  row_links: finds the Records of rows.
     """
-    import vl_convert
+    with needs_extra("publish"):
+        import vl_convert
 
     problems: list[str] = []
     with ThreadPoolExecutor(1) as pool:  # bundling takes 1.5 s without holding Python's lock
         library = pool.submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
-        pages = [
-            _page(plugin, records, html_dir, problems) for plugin in plugins if not plugin.error
-        ]
+        pages = [_page(each, records, html_dir, problems, row_links) for each in drawn]
         for page in pages:
             write_page(html_dir, "plugin.html", page.address, page=page, project=project)
         write_page(html_dir, "plugins.html", plugins=pages, project=project)
@@ -79,17 +89,17 @@ def write_plugin_pages(
 
 
 def _page(
-    plugin: LoadedPlugin, records: Sequence[Record], html_dir: Path, problems: list[str]
+    drawn: DrawnPlugin,
+    records: Sequence[Record],
+    html_dir: Path,
+    problems: list[str],
+    row_links: RowLinks | None,
 ) -> PluginPage:
-    name = plugin.entry.name
-    try:
-        figures = collect(plugin)
-    except HpmlError as error:
-        problems.append(str(error))
-        figures = []
-    shown = [_shown(drawable, html_dir) for drawable in tabulate(plugin, figures, records)]
-    problems += [figure.problem for figure in shown if figure.problem]
-    drawn = [figure for figure in shown if figure.csv or figure.problem]
+    name, problem = drawn.plugin.entry.name, str(drawn.error or "")
+    every = [_shown(drawable, html_dir, row_links) for drawable in drawn.drawables]
+    problems += [problem] if problem else []
+    problems += [figure.problem for figure in every if figure.problem]
+    shown = [figure for figure in every if figure.csv or figure.problem]
     found: dict[tuple[str, str, str], list[str]] = {}
     for record in records:
         if record.plugin == name:
@@ -97,7 +107,12 @@ def _page(
     origins = [
         (*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()
     ]
-    return PluginPage(plugin, f"plugin-{name}.html", drawn, origins)
+    return PluginPage(drawn.plugin, page_address(name), shown, origins, problem)
+
+
+def page_address(plugin: str) -> str:
+    """Of the page of a plugin."""
+    return f"plugin-{plugin}.html"
 
 
 def origin_of(record: Record) -> tuple[str, str, str]:
@@ -134,7 +149,16 @@ def find_code_changes(history: History) -> list[str]:
     return describe_code_changes(found)
 
 
-def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
+def _links(drawable: Drawable, row_links: RowLinks) -> Sequence[Sequence[Link]]:
+    """What leads from the rows to their Records. Raises HpmlError for whatever goes wrong."""
+    try:
+        return row_links(drawable)
+    except Exception as error:
+        name = f"{drawable.plugin}.{drawable.figure.name}"
+        raise HpmlError(f"no links from the rows of figure {name}: {describe(error)}") from error
+
+
+def _shown(drawable: Drawable, html_dir: Path, row_links: RowLinks | None) -> ShownFigure:
     """Write a figure's files. One without rows has none."""
     figure, table = drawable.figure, drawable.table
     if not len(table):
@@ -144,10 +168,10 @@ def _shown(drawable: Drawable, html_dir: Path) -> ShownFigure:
     )
     (html_dir / FOLDER).mkdir(exist_ok=True)
     (html_dir / csv).write_text(as_csv(table), encoding="utf-8")
-    of = drawable.origins.of
-    links = [[RecordLink.of(each, row, table.columns) for each in of(row)] for row in table.rows()]
-    shown = ShownFigure(drawable, csv, links=links)
+    shown = ShownFigure(drawable, csv)
     try:
+        if row_links:
+            shown = replace(shown, links=_links(drawable, row_links))
         if figure.chart is not None:
             with naming(drawable):
                 write_data(html_dir, chart, drawable.chart)

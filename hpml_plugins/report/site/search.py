@@ -9,18 +9,15 @@ from urllib.parse import quote
 
 import msgspec
 
+from hpml_plugins.model.site_page import SearchEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.gpu_types import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import PAGES, write_data, write_page
+from hpml_plugins.report.site.page import navigation, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import PluginPage
-from hpml_plugins.report.site.questions import QuestionPage
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
 LARGEST = 450_000
-
-#: (kind, title, more words, address)
-Entry = tuple[str, str, str, str]
 
 
 def write_search(
@@ -28,18 +25,17 @@ def write_search(
     matrix: Matrix,
     nodes: Sequence[NodeCoverage],
     plugins: Sequence[PluginPage],
-    questions: Sequence[QuestionPage],
+    further: Iterable[SearchEntry],
     html_dir: Path,
     project: str,
 ) -> None:
-    """Write the index and the page that searches it."""
-    write_data(
-        html_dir, "search-index.js", index(_entries(matrix, nodes, plugins, questions), history)
-    )
+    """Write the index and the page that searches it.  further: what is on pages of plugins."""
+    entries = _entries(matrix, nodes, plugins, further)
+    write_data(html_dir, "search-index.js", index(entries, history))
     write_page(html_dir, "search.html", project=project)
 
 
-def index(entries: Iterable[Entry], history: History) -> dict[str, Any]:
+def index(entries: Iterable[SearchEntry], history: History) -> dict[str, Any]:
     """The index.
 
     entries: what is not a benchmark.  benchmarks: [asv's name, title, plugin, which of `points`];
@@ -64,19 +60,15 @@ def _entries(
     matrix: Matrix,
     nodes: Iterable[NodeCoverage],
     plugins: Iterable[PluginPage],
-    questions: Iterable[QuestionPage],
-) -> Iterator[Entry]:
-    """Everything but benchmarks: pages, questions, plugins with their charts, GPU types,
-    machines."""
-    yield from (("page", *page) for page in PAGES)
-    for each in questions:
-        yield from (
-            ("question", text, each.title, f"{each.address}#{name}")
-            for name, text in each.questions.items()
-        )
+    further: Iterable[SearchEntry],
+) -> Iterator[SearchEntry]:
+    """Everything but benchmarks: pages, what is on those of plugins, plugins with their charts, GPU
+    types, machines."""
+    yield from (("page", *page) for page in navigation())
+    yield from further
     for page in plugins:
         plugin = page.plugin.entry.name
-        about = " ".join(f"{each.name} {each.description}" for each in page.plugin.benchmarks)
+        about = " ".join(f"{each.name} {each.description}" for each in page.plugin.declared)
         yield "plugin", plugin, about, page.address
         for figure in (shown.drawable.figure for shown in page.figures):
             yield "chart", figure.title, plugin, f"{page.address}#{figure.name}"

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Host, make_host
+from hpml_plugins.model.site_page import SitePage
 from hpml_plugins.registry import read_registry
+from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
-from hpml_plugins.report.site.asv_page import finish_asv_page, name_machines
+from hpml_plugins.report.site.asv_page import STATIC, finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
+from hpml_plugins.report.site.compare_page import write_compare_page
+from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.history import write_history
-from hpml_plugins.report.site.overview import headline_rows, write_overview
-from hpml_plugins.report.site.page import commit_links, write_page
-from hpml_plugins.report.site.plugin_pages import find_code_changes, write_plugin_pages
-from hpml_plugins.report.site.questions import FOLDER, write_questions
+from hpml_plugins.report.site.manifest import write_manifest
+from hpml_plugins.report.site.page import PAGES, add_to_navigation, commit_links, write_page
+from hpml_plugins.report.site.plugin_pages import (
+    LIBRARY,
+    find_code_changes,
+    page_address,
+    write_plugin_pages,
+)
 from hpml_plugins.report.site.search import write_search
 from hpml_plugins.store import CommitOrder
+
+#: What every site has, beside the pages of plugins and those that they add.
+EXPECTED = (
+    *(address for _, _, address in PAGES),
+    *("search.html", "search-index.js", "summary.json", "badge.svg", "regressions.xml"),
+    *("gpus/rows.js", "history/index.js", LIBRARY),
+    *(path.name for path in STATIC.iterdir() if path.is_file()),
+)
 
 
 def write_site(
@@ -33,12 +49,28 @@ def write_site(
     site would not work offline.
     """
     problems: list[str] = []
-    html_dir, project = Path(conf.html_dir), str(conf.project)
     host: Host | None = None
     try:
         host = make_host(read_registry())
     except HpmlError as error:
         problems.append(f"no pages of plugins: {error}")
+    further = collect_pages(host, problems) if host else []
+    with add_to_navigation([(page.label, page.about, page.address) for page in further]):
+        _write(conf, repo, declarations, order, host, further, problems)
+    return problems
+
+
+def _write(
+    conf: Any,
+    repo: Any,
+    declarations: Mapping[str, dict[str, Any]],
+    order: CommitOrder,
+    host: Host | None,
+    further: Sequence[SitePage],
+    problems: list[str],
+) -> None:
+    """Write every page.  further: those that plugins add."""
+    html_dir, project = Path(conf.html_dir), str(conf.project)
     dates = {commit: float(repo.get_date(commit)) for commit in order}
     history = read_history(
         Path(conf.results_dir), host, declarations, order, dates, problems.append
@@ -46,9 +78,7 @@ def write_site(
     problems += find_code_changes(history)
     name_machines(history, declarations)
     matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
-    headlines = headline_rows(matrix)
-    verdicts = gpu_types.judge(matrix, {row.number for row in headlines})
-    gpu_types.write_gpu_types(matrix, verdicts, html_dir, project)
+    gpu_types.write_gpu_types(matrix, gpu_types.judge(matrix), html_dir, project)
     series = regressions.find_changes(history)
     loading = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
     found, commit_url = nodes.find_nodes(history), commit_links(str(conf.show_commit_url))
@@ -58,15 +88,27 @@ def write_site(
     regressions.write_regressions(
         shifts, left_out, series, history, gaps, html_dir, project, commit_url
     )
-    write_page(html_dir, "nodes.html", machines=found, project=project)
-    plugins = host.load_all() if host else []
-    pages, faults = write_plugin_pages(plugins, history.current(), html_dir, project)
-    questions = write_questions(FOLDER, history, pages, html_dir, project, problems)
-    write_search(history, matrix, found, pages, questions, html_dir, project)
-    finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
-    write_overview(
-        history, matrix, headlines, verdicts, shifts, gaps, html_dir, project, commit_url
+    write_page(
+        html_dir,
+        "nodes.html",
+        machines=found,
+        project=project,
+        gaps=gaps,
+        enough_passes=nodes.ENOUGH_PASSES,
     )
-    write_summary(history, html_dir, project, regressions.count_judged(history, series))
+    current = history.current()
+    tracing = next((page for page in further if page.row_links), None)
+    trace, row_links = (tracing.trace, tracing.row_links) if tracing else (None, None)
+    drawing = draw_all(host, current, trace=trace) if host else ()
+    drawn = [each for each in drawing if each.plugin.declared]
+    pages, faults = write_plugin_pages(drawn, current, html_dir, project, row_links)
+    site = Site(history, pages, html_dir, project, problems)
+    write_search(history, matrix, found, pages, write_pages(further, site), html_dir, project)
+    finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
+    judged = regressions.count_judged(history, series)
+    tasks = host.registry.tasks if host else {}
+    problems += write_compare_page(history, matrix, tasks, shifts, judged, gaps, html_dir, project)
+    write_summary(history, html_dir, project, judged)
+    pages_of_plugins = [page_address(each.plugin.entry.name) for each in drawn]
+    write_manifest(html_dir, [*EXPECTED, *pages_of_plugins, *site.written], declarations.keys())
     problems += [*faults, *(host.offers.problems if host else ())]
-    return problems

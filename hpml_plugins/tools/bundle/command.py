@@ -10,7 +10,10 @@ from pathlib import Path
 import click
 
 from hpml_plugins.cli import Settings
+from hpml_plugins.errors import UsageError
 from hpml_plugins.terminal import say, warn
+from hpml_plugins.tools.bundle import packages
+from hpml_plugins.tools.bundle.pack import make_bundle
 
 
 @click.command("bundle")
@@ -52,9 +55,6 @@ def command(
     hpml bundle --ask | ssh NODE python3 - > node.json
     hpml bundle --node node.json
     """
-    from hpml_plugins.errors import UsageError
-    from hpml_plugins.tools.bundle import packages
-
     if ask:
         say(*Path(__file__).with_name("ask_node.py").read_text().splitlines())
         return 0
@@ -66,9 +66,6 @@ def command(
         node = packages.assume_node(
             python or "", platform or packages.EXAMPLE, (has or "torch,torchvision").split(",")
         )
-
-    from hpml_plugins.tools.bundle.pack import make_bundle
-
     made = make_bundle(settings.registry.resolve().parent, node, output, extra)
     for warning in made.warnings:
         warn(warning)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.packages import NodeFacts
+from hpml_plugins.tools.git import run_git
 
 _HERE = Path(__file__).parent
 
@@ -145,10 +145,7 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
 
 def _ask(root: Path, *args: str, check: bool = False) -> str | None:
     """git's answer; None when it fails, or UsageError where it must not."""
-    try:
-        done = subprocess.run(["git", *args], cwd=root, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise UsageError("git is not installed; a bundle carries the history") from None
+    done = run_git(root, *args)
     if done.returncode and check:
         raise UsageError(f"git {args[0]}: {done.stderr}", str(root))
     return None if done.returncode else done.stdout.strip()

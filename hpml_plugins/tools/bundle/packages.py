@@ -22,21 +22,15 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from hpml_plugins.asv import own_requirements
 from hpml_plugins.errors import UsageError
 
 ASK = "ask it: hpml bundle --ask | ssh NODE python3 - > node.json"
 EXAMPLE = "manylinux_2_28_x86_64"
 #: Gigabytes that belong to the node, with all that they bring, unless they are asked for.
 NODES_OWN = ("torch", "torchvision", "triton")
-#: What `asv run` does not need, so that a bundle does not carry it: pages are published elsewhere.
-NOT_ON_NODES = (
-    "matplotlib",
-    "markdown-it-py",
-    "vl-convert-python",
-    "js.jquery",
-    "js.jquery_flot",
-    "js.bootstrap",
-)
+#: The extra of hpml-plugins that jobs on a node need; pages are published elsewhere.
+ON_NODES = "cluster"
 #: The glibc 2.x that uv knows by name (`uv pip compile --help`, --python-platform).
 _GLIBC_MINORS = (17, 28, *range(31, 41))
 #: What hpml-plugins runs with (pyproject.toml).
@@ -161,20 +155,14 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
         table.get("tool", {}).get("hpml", {}),
         project.get("optional-dependencies", {}),
     )
-    left_out = {
-        canonicalize_name(name) for name in (*NOT_ON_NODES, *settings.get("not-on-nodes", ()))
-    }
+    left_out = {canonicalize_name(name) for name in settings.get("not-on-nodes", ())}
     benchmarks = [
         text for name in settings.get("extras-on-nodes", ()) for text in extras.get(name, ())
     ]
     # what builds its commits, and what hpml-plugins needs, which is carried too
     if not is_own(root):
         benchmarks += table.get("build-system", {}).get("requires", ())
-        benchmarks += [
-            text
-            for text in importlib.metadata.requires("hpml-plugins") or ()
-            if "extra ==" not in text
-        ]
+        benchmarks += [f"{each.name}{each.specifier}" for each in own_requirements(ON_NODES)]
     # the node environment builds each commit with pip, which a node's Python may lack
     own = [
         _requirement(text, str(path))

@@ -6,7 +6,7 @@ import click
 
 from hpml_plugins.cli import Positive, Settings, show_findings
 from hpml_plugins.terminal import warn
-from hpml_plugins.tools.check import check, find_plugin
+from hpml_plugins.tools.check.check import check, find_plugin
 from hpml_plugins.tools.check.judging import MOST_POINTS
 
 

@@ -6,16 +6,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.errors import UsageError
+from hpml_plugins.registry import EVERYTHING, read_registry
+from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say, warn
-
-if TYPE_CHECKING:
-    from hpml_plugins.tools.cluster.config import Target
-    from hpml_plugins.tools.cluster.job import RunRequest
+from hpml_plugins.tools.cluster.config import Target, find_cluster
+from hpml_plugins.tools.cluster.job import RunRequest
+from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
 
 #: The profile of the same few points at every commit: the default where a registry has it.
 CORE = "core"
@@ -70,13 +71,8 @@ def submit(
     terminal, until it is done or interrupted. A job that meets its time limit, or whose node is
     preempted or fails, is restarted and continues where it stopped. Watch with `hpml jobs`.
     """
-    from hpml_plugins.asv import read_configuration
-    from hpml_plugins.errors import UsageError
-    from hpml_plugins.registry import EVERYTHING, read_registry
-    from hpml_plugins.suite import PROFILE_VARIABLE
+    from hpml_plugins.asv import read_configuration  # hpml jobs needs neither asv nor submitit
     from hpml_plugins.tools.cluster import submit as submitting
-    from hpml_plugins.tools.cluster.config import find_cluster
-    from hpml_plugins.tools.cluster.job import RunRequest
 
     project = settings.registry.resolve().parent
     registry = read_registry(settings.registry)
@@ -114,8 +110,6 @@ def submit(
 
 def _confirm() -> bool:
     """Ask whether to go on. Raises UsageError without a terminal."""
-    from hpml_plugins.errors import UsageError
-
     if not sys.stdin.isatty():
         raise UsageError(
             "no TARGET is named, so all of the above would be measured; name targets, or add --yes"
@@ -126,7 +120,6 @@ def _confirm() -> bool:
 def _submit_one(target: Target, commits: list[str], request: RunRequest, jobs: Path) -> str:
     """Submit one job, and wait for it where it runs here. Returns why something was not measured,
     "" where all was."""
-    from hpml_plugins.errors import UsageError
     from hpml_plugins.tools.cluster import submit as submitting
 
     try:
@@ -170,10 +163,6 @@ def jobs(
 
     Shows progress too, and the reason where a job failed or waits. Exit status 1 when one failed.
     """
-    from hpml_plugins.errors import UsageError
-    from hpml_plugins.tools.cluster.config import find_cluster
-    from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
-
     cluster = find_cluster(settings.registry.resolve().parent, file)
     found = [
         (job, {job.target, job.id, job.log.parent.name})

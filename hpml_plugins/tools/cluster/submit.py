@@ -8,7 +8,6 @@ import shlex
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -17,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
-from submitit import LocalExecutor, SlurmExecutor
-from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from hpml_plugins.errors import UsageError
+from hpml_plugins.errors import UsageError, needs_extra
 from hpml_plugins.model import counted
 from hpml_plugins.terminal import one_line, say
 from hpml_plugins.tools.cluster.config import Target
@@ -33,6 +30,11 @@ from hpml_plugins.tools.cluster.jobs import (
     write_commits,
     write_file,
 )
+from hpml_plugins.tools.git import run_git
+
+with needs_extra("cluster"):
+    from submitit import LocalExecutor, SlurmExecutor
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
 
 NEW, ALL = "NEW", "ALL"
 #: s within which a local job that was interrupted ends; submitit kills its processes after 1 s.
@@ -64,13 +66,9 @@ def commits_to_measure(
 
 
 def _rev_list(root: Path, spec: str) -> list[str]:
-    command = ["git", "rev-list", "--first-parent", "--end-of-options", spec, "--"]
-    try:
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    except FileNotFoundError:
-        raise UsageError("git is not installed; results name commits") from None
-    except subprocess.CalledProcessError as error:
-        raise UsageError(f"--commits {spec!r}: git says {error.stderr.strip()}") from None
+    done = run_git(root, "rev-list", "--first-parent", "--end-of-options", spec, "--")
+    if done.returncode:
+        raise UsageError(f"--commits {spec!r}: git says {done.stderr.strip()}")
     return done.stdout.split()
 
 

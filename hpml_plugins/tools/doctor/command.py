@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from hpml_plugins.cli import Settings, show_findings
+from hpml_plugins.tools.bundle.ask_node import ask
+from hpml_plugins.tools.doctor.diagnosis import diagnose
 
 
 @click.command("doctor")
@@ -18,9 +20,5 @@ from hpml_plugins.cli import Settings, show_findings
 def command(settings: Settings, as_json: bool) -> int:
     """Show what this node has, what is broken, and how to fix it. Exit status 1 when something is
     broken."""
-    from hpml_plugins.tools.bundle.ask_node import ask
-    from hpml_plugins.tools.doctor.diagnosis import diagnose
-
-    return (
-        1 if show_findings(diagnose(settings.registry), as_json, ask() if as_json else None) else 0
-    )
+    facts = ask() if as_json else None
+    return 1 if show_findings(diagnose(settings.registry), as_json, facts) else 0

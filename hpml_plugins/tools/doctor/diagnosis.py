@@ -199,9 +199,10 @@ def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, A
 
 def failed_library(name: str, reason: str) -> Finding:
     """The finding for a library that does not import."""
-    fix = _LIBRARIES[name][1] if name in _LIBRARIES else f"pip install {name}"
     if name == _ONLY_TO_PUBLISH and "No module named" in reason:
+        fix = "pip install 'hpml-plugins[publish]'"
         return Finding(name, "missing", "not installed (only publishing needs it)", fix)
+    fix = _LIBRARIES[name][1] if name in _LIBRARIES else f"pip install {name}"
     return Finding(name, "broken", reason, fix)
 
 

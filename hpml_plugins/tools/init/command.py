@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from hpml_plugins.asv import PLUGIN, read_configuration
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.store import atomic_write
 from hpml_plugins.terminal import say, warn
+from hpml_plugins.tools.git import run_git
 
 #: Files of which one says that pip can build a package here.
 BUILDS = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -232,14 +232,9 @@ def _free(writer: Writer, places: list[str], ours: str) -> str | None:
 
 
 def _git(folder: Path, *words: str) -> str:
-    try:
-        return subprocess.run(
-            ["git", *words], cwd=folder, capture_output=True, text=True, check=True
-        ).stdout.strip()
-    except FileNotFoundError:
-        raise UsageError("git is not installed; results name commits") from None
-    except subprocess.CalledProcessError:
-        return ""
+    """What git answers; empty where it fails."""
+    done = run_git(folder, *words)
+    return "" if done.returncode else done.stdout.strip()
 
 
 @click.command("init")

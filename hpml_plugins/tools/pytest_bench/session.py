@@ -7,7 +7,6 @@ import json
 import platform
 import re
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,17 +19,15 @@ import pytest
 from hpml_plugins.analysis import Variability, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Declared
-from hpml_plugins.measure import Bench, Context, SamplingPlan, measure_point
+from hpml_plugins.measure import Bench, Context, SamplingPlan
 from hpml_plugins.model import (
     Benchmark,
     Metric,
     Node,
     Record,
     Requires,
-    available_sources,
     combine,
     quantity,
-    use_sources,
 )
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.registry import PluginEntry
@@ -48,7 +45,8 @@ from hpml_plugins.store import (
     record_file,
     save_declarations,
 )
-from hpml_plugins.workloads.datasets import SOURCES
+from hpml_plugins.temporary import temporary_folder
+from hpml_plugins.tools.pytest_bench.measuring import measure_point
 
 PLUGIN, ROUNDS = "pytest", 3
 #: s to wait for another process that writes this machine's results.
@@ -227,9 +225,8 @@ class TestBench:
             rounds=ROUNDS,
             description=self._nodeid.partition("[")[0],
         )
-        sources = use_sources({**SOURCES, **available_sources()})
-        with sources, tempfile.TemporaryDirectory(prefix="hpml-pytest-") as scratch:
-            rounds = self._measure_rounds(benchmark, Path(scratch))
+        with temporary_folder("hpml-pytest-") as scratch:
+            rounds = self._measure_rounds(benchmark, scratch)
         record = combine(rounds)
         if record.status == "skipped":
             pytest.skip(record.reason)

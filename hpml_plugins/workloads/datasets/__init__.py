@@ -9,8 +9,10 @@ from collections.abc import Iterable
 
 from hpml_plugins.hookspecs import hookimpl
 from hpml_plugins.workloads.datasets.builtin import SOURCES
-from hpml_plugins.workloads.datasets.dataset import DataSet, Split
-from hpml_plugins.workloads.datasets.source import Arrays, DataSource, cache, load_data
+from hpml_plugins.workloads.datasets.dataset import Arrays, DataSet, Split
+from hpml_plugins.workloads.datasets.lookup import load_data
+from hpml_plugins.workloads.datasets.places import cache
+from hpml_plugins.workloads.datasets.source import DataSource
 
 __all__ = ["SOURCES", "Arrays", "DataSet", "DataSource", "Split", "cache", "hpml_data", "load_data"]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, describe
-from hpml_plugins.workloads.datasets.source import Arrays, DataSource
+from hpml_plugins.workloads.datasets.dataset import Arrays
+from hpml_plugins.workloads.datasets.source import DataSource
 
 #: The four files of the MNIST format, plain as torchvision leaves them, or packed as they are
 #: published.

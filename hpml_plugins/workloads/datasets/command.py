@@ -18,14 +18,9 @@ from hpml_plugins.cli import Settings
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.model import quantity, use_sources
 from hpml_plugins.terminal import say, warn
-from hpml_plugins.workloads.datasets.source import (
-    DATA_VARIABLE,
-    DataSource,
-    cache,
-    roots,
-    source_of,
-    sources,
-)
+from hpml_plugins.workloads.datasets.lookup import source_of, sources
+from hpml_plugins.workloads.datasets.places import DATA_VARIABLE, cache, roots
+from hpml_plugins.workloads.datasets.source import DataSource
 
 #: An archive that unpacks to more than this many times its size, or times SMALLEST, B, is made to
 #: fill the disk. Images and tables unpack to 1 to 20 times theirs, gzip at most to 1,032 times.

@@ -1,4 +1,4 @@
-"""DataSet and Split: images and labels as tensors, subsets of them, and iteration."""
+"""Arrays, DataSet and Split: images and labels as tensors, subsets of them, and iteration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,50 @@ from typing import TYPE_CHECKING, Any
 from hpml_plugins.errors import HpmlError
 
 if TYPE_CHECKING:
+    import numpy
+
     from hpml_plugins.workloads.datasets.batches import Batches
+
+    Array = numpy.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A data set as NumPy arrays. images: uint8 (N, C, H, W).  labels: int64 (N,), below
+    len(classes)."""
+
+    train_images: Array
+    train_labels: Array
+    test_images: Array
+    test_labels: Array
+    classes: tuple[str, ...]
+
+
+def find_fault(arrays: Arrays) -> str:
+    """What is wrong with their types, lengths, shapes or labels; empty where nothing is."""
+    shapes = set()
+    for part, images, labels in (
+        ("training", arrays.train_images, arrays.train_labels),
+        ("test", arrays.test_images, arrays.test_labels),
+    ):
+        if images.ndim != 4 or images.dtype != "uint8" or labels.dtype != "int64":
+            return (
+                f"{part} images are {images.dtype} {images.shape}, labels {labels.dtype}, not uint8"
+                " (N, C, H, W), int64"
+            )
+        if len(images) != len(labels):
+            return f"{len(images)} {part} images and {len(labels)} labels"
+        if not images.size:
+            return f"no {part} images"
+        if labels.min() < 0 or labels.max() >= len(arrays.classes):
+            return (
+                f"{part} labels from {labels.min()} to {labels.max()} for {len(arrays.classes)}"
+                " classes"
+            )
+        shapes.add(images.shape[1:])
+    return (
+        "" if len(shapes) == 1 else f"training and test images of different shape: {sorted(shapes)}"
+    )
 
 
 @dataclass(frozen=True, eq=False)

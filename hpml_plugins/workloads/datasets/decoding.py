@@ -17,77 +17,37 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.errors import HpmlError
 from hpml_plugins.model import quantity
 from hpml_plugins.store import Lock, atomic_write
-from hpml_plugins.workloads.datasets.dataset import DataSet, Split
-from hpml_plugins.workloads.datasets.source import Arrays, DataSource, cache
+from hpml_plugins.workloads.datasets.dataset import Arrays, DataSet, Split
+from hpml_plugins.workloads.datasets.places import cache
 
 #: Changes when the same files would decode to something else, or the copy is written differently.
 FORMAT = 3
 
 
-def load(source: DataSource, path: Path, progress: Callable[[str], None]) -> DataSet:
-    """The data set at `path`, from its decoded copy or else decoded now. Raises HpmlError when it
-    is damaged."""
-    copy = decoded_copy(source.name, path)
+def load(
+    name: str, path: Path, read: Callable[[Path], Arrays], progress: Callable[[str], None]
+) -> DataSet:
+    """The data set at `path`, from its decoded copy, or else read now by `read`, whose HpmlError
+    for damaged files is passed on."""
+    copy = decoded_copy(name, path)
     with ExitStack() as locked:
         with suppress(HpmlError):  # without a lock several processes may decode at once
-            locked.enter_context(Lock(copy.parent / f"{source.name}.lock", math.inf))
+            locked.enter_context(Lock(copy.parent / f"{name}.lock", math.inf))
         data = _read_copy(copy)
         if data is None:
-            progress(f"decoding {source.name} from {path}")
-            data = to_data_set(source.name, read(source, path))
+            progress(f"decoding {name} from {path}")
+            data = to_data_set(name, read(path))
             problem = _write_copy(copy, data)
             kept = (
                 f"not kept: {problem}"
                 if problem
                 else f"kept, {quantity(copy.stat().st_size, 'B')} in {copy}"
             )
-            progress(f"{source.name}: decoded copy {kept}")
+            progress(f"{name}: decoded copy {kept}")
     return data
-
-
-def read(source: DataSource, path: Path) -> Arrays:
-    """The data set from its own files. Raises HpmlError when they are damaged."""
-    try:
-        arrays = source.read(path)
-        fault = f"{path}: {wrong}" if (wrong := _fault(arrays)) else ""
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever the libraries raise for damaged files
-        fault = error.what if isinstance(error, HpmlError) else f"{path}: {describe(error)}"
-    if fault:
-        raise HpmlError(
-            f"data set {source.name} is damaged: {fault} (remove it, then {source.how_to_get})"
-        )
-    return arrays
-
-
-def _fault(arrays: Arrays) -> str:
-    shapes = set()
-    for part, images, labels in (
-        ("training", arrays.train_images, arrays.train_labels),
-        ("test", arrays.test_images, arrays.test_labels),
-    ):
-        if images.ndim != 4 or images.dtype != "uint8" or labels.dtype != "int64":
-            return (
-                f"{part} images are {images.dtype} {images.shape}, labels {labels.dtype}, not uint8"
-                " (N, C, H, W), int64"
-            )
-        if len(images) != len(labels):
-            return f"{len(images)} {part} images and {len(labels)} labels"
-        if not images.size:
-            return f"no {part} images"
-        if labels.min() < 0 or labels.max() >= len(arrays.classes):
-            return (
-                f"{part} labels from {labels.min()} to {labels.max()} for {len(arrays.classes)}"
-                " classes"
-            )
-        shapes.add(images.shape[1:])
-    return (
-        "" if len(shapes) == 1 else f"training and test images of different shape: {sorted(shapes)}"
-    )
 
 
 def to_data_set(name: str, arrays: Arrays) -> DataSet:

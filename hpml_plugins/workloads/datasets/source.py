@@ -4,38 +4,15 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from hpml_plugins.errors import HpmlError, UsageError, nearest
-from hpml_plugins.model import available_sources, check_fields
-
-if TYPE_CHECKING:
-    import numpy
-
-    from hpml_plugins.workloads.datasets.dataset import DataSet
-
-    Array = numpy.ndarray[Any, Any]
-
-#: Folders, separated as in PATH, that are searched before all others.
-DATA_VARIABLE = "HPML_DATA"
-#: Where distributions put data sets: Debian's dataset-* packages.
-SYSTEM = (Path("/usr/share/datasets"),)
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """A data set as NumPy arrays. images: uint8 (N, C, H, W).  labels: int64 (N,), below
-    len(classes)."""
-
-    train_images: Array
-    train_labels: Array
-    test_images: Array
-    test_labels: Array
-    classes: tuple[str, ...]
+from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.model import check_fields
+from hpml_plugins.workloads.datasets.dataset import Arrays, DataSet, find_fault
+from hpml_plugins.workloads.datasets.places import DATA_VARIABLE, roots
 
 
 @dataclass(frozen=True)
@@ -105,54 +82,24 @@ class DataSource:
         if reason := self.why_missing():
             raise HpmlError(reason)
         assert path is not None
-        return load(self, path, progress)
+        return load(self.name, path, partial(read_checked, self), progress)
 
     def _roots(self) -> tuple[Path, ...]:
         return (*roots(), *self.extra_roots())
 
 
-def load_data(name: str, *, say: Callable[[str], None] = lambda text: None) -> DataSet:
-    """The data set of this name, found on this machine: without a Bench, or in the process of a
-    rank.
-
-    say: called with what takes time.  Raises HpmlError where it is missing or damaged, UsageError
-    for an unknown name.
-    """
-    loaded: DataSet = source_of(name).load(say)
-    return loaded
-
-
-def sources() -> dict[str, Any]:
-    """Name → data source: those of the plugins in force, and the built-in ones."""
-    from hpml_plugins.workloads.datasets.builtin import SOURCES
-
-    return {**SOURCES, **available_sources()}
-
-
-def source_of(name: str) -> Any:
-    """The data source of this name. Raises UsageError naming the nearest."""
-    known = sources()
-    if name in known:
-        return known[name]
-    raise UsageError(f"no data set {name!r}; {nearest(name, known)}")
-
-
-def roots() -> tuple[Path, ...]:
-    """The folders that may hold data sets, in the order in which they are searched."""
-    named = [
-        _absolute(part) for part in os.environ.get(DATA_VARIABLE, "").split(os.pathsep) if part
-    ]
-    return tuple(dict.fromkeys([*named, cache() / "data", *SYSTEM]))
-
-
-def cache() -> Path:
-    """The user's cache by the XDG rules; in it `data` holds what `hpml data` got, and `decoded` the
-    decoded copies."""
-    base = os.environ.get("XDG_CACHE_HOME", "")  # counts as not set where it is not absolute
-    return (Path(base) if Path(base).is_absolute() else _absolute("~/.cache")) / "hpml"
-
-
-def _absolute(path: str) -> Path:
-    """The absolute path, `~` resolved. For a user without a home `~` stays, and nothing is found
-    there."""
-    return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111  (Path.expanduser raises)
+def read_checked(source: DataSource, path: Path) -> Arrays:
+    """The data set at `path`, from its own files. Raises HpmlError when they are damaged."""
+    try:
+        arrays = source.read(path)
+        wrong = find_fault(arrays)
+        fault = f"{path}: {wrong}" if wrong else ""
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the libraries raise for damaged files
+        fault = error.what if isinstance(error, HpmlError) else f"{path}: {describe(error)}"
+    if fault:
+        raise HpmlError(
+            f"data set {source.name} is damaged: {fault} (remove it, then {source.how_to_get})"
+        )
+    return arrays

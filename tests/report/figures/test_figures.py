@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from records import a_record
 from support import DRAWN
 
 from hpml_plugins import Axis, Figure, HpmlError, Record, Series, Table, line_chart
@@ -38,18 +39,9 @@ def load(tmp_path: Path) -> Load:
 def record(
     size: int, seconds: float, *, machine: str = "m", commit: str = "", started: float = 0.0
 ) -> Record:
-    metric = MetricSamples("s", "lower", [seconds, seconds, 100.0])
-    return Record(
-        benchmark="toy",
-        plugin="toy",
-        version="1",
-        params={"size": size},
-        status="ok",
-        metrics={"time": metric},
-        machine=machine,
-        commit=commit,
-        started=started,
-    )
+    metrics = {"time": [seconds, seconds, 100.0]}
+    facts = {"machine": machine, "commit": commit, "started": started}
+    return a_record(metrics=metrics, params={"size": size}, **facts)
 
 
 RECORDS = [record(10, 1e-6), record(1000, 5e-5), record(10, 2e-6, machine="n|2")]

@@ -4,7 +4,6 @@ one."""
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,11 @@ from typing import Any
 
 import pytest
 from hostile_texts import REFERENCES, TEXTS
+from records import a_record
+from repositories import git
 from site_history import H200, Project, benchmark
 
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import Record
 from hpml_plugins.store import append_record, record_file
 
 PLUGIN = """
@@ -102,22 +103,12 @@ def text(number: int) -> str:
 
 
 def _references(folder: Path) -> None:
-    def git(*arguments: str) -> None:
-        who = (
-            "-c",
-            "user.name=" + TEXTS[3],
-            "-c",
-            "user.email=test@localhost",
-            "-c",
-            "commit.gpgsign=false",
-        )
-        subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
-
     # The last commit's subject and tags; branches at the same commit.
-    git("commit", "--quiet", "--amend", "--allow-empty", "--message", "\n".join(TEXTS))
+    message = "\n".join(TEXTS)
+    git(folder, "commit", "-q", "--amend", "--allow-empty", "-m", message, name=TEXTS[3])
     for name in REFERENCES:
-        git("tag", name)
-        git("branch", name)
+        git(folder, "tag", name)
+        git(folder, "branch", name)
 
 
 def _benchmarks(results: Path) -> dict[str, Any]:
@@ -175,14 +166,11 @@ def _record(number: int, commit: str) -> Record:
         "facts": {text(number + 6): text(number)},
     }
     skipped: dict[str, Any] = {"status": "skipped", "reason": text(number)}
-    metrics = {"time": MetricSamples("s", "lower", [1.0])}
-    measured: dict[str, Any] = {"status": "ok", "metrics": metrics, "warnings": [text(number + 1)]}
-    return Record(
-        benchmark=f"toy{number % 2}",
-        plugin="toy",
-        version="1",
+    measured: dict[str, Any] = {"metrics": {"time": 1.0}, "warnings": [text(number + 1)]}
+    return a_record(
+        f"toy{number % 2}",
         params={"size": text(number)},
-        **(measured if number % 2 else skipped),
+        **(skipped if number % 2 else measured),
         machine=f"m{number}",
         commit=commit,
         node=node,

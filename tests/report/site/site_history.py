@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from records import a_record
+from repositories import git, make_repository
 from support import DRAWN, ROOT
 
 from hpml_plugins.model.record import MetricSamples, Record
@@ -179,13 +181,13 @@ def records_of(
         }
         status = "ok" if metrics else "failed" if None in numbers.values() else "skipped"
         made.append(
-            Record(
-                benchmark=title,
+            a_record(
+                title,
+                metrics,
                 plugin=entry["plugin"],
                 version=entry["version"],
-                status=status,  # type: ignore[arg-type]
+                status=status,
                 params=dict(zip(entry["param_names"], map(value_of, params), strict=True)),
-                metrics=metrics,
                 reason={"ok": "", "failed": "it broke", "skipped": SKIPPED}[status],
                 machine=machine,
                 commit=commit,
@@ -323,19 +325,17 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _a_plugin_that_draws(folder: Path, commit: str) -> None:
-    (folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    (folder / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
+        "  - {name: course, module: hpml_plugins.plugins.course}\n"
+    )
     (folder / "toy.py").write_text(DRAWN)
     (folder / "docs" / "questions").mkdir(parents=True)
     (folder / "docs" / "questions" / "000.md").write_text(QUESTIONS)
     for size, seconds, warnings in ((10, 2e-6, []), (1000, 3.5e-5, WARNINGS)):
-        metrics = {"time": MetricSamples("s", "lower", [seconds])}
-        record = Record(
-            benchmark="toy",
-            plugin="toy",
-            version="1",
+        record = a_record(
+            metrics={"time": seconds},
             params={"size": size},
-            status="ok",
-            metrics=metrics,
             machine=WILD,
             commit=commit,
             warnings=warnings,
@@ -365,30 +365,11 @@ def _repository(folder: Path, days: int) -> list[tuple[str, int]]:
     if shutil.which("git") is None:
         pytest.skip("asv's publish needs git")
 
-    def git(*arguments: str, day: int = 1) -> str:
-        date = f"2026-01-{day:02}T12:00:00+00:00"
-        environment = {**os.environ, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-        who = (
-            "-c",
-            "user.name=test",
-            "-c",
-            "user.email=test@localhost",
-            "-c",
-            "commit.gpgsign=false",
-        )
-        ran = subprocess.run(
-            ["git", *who, *arguments],
-            cwd=folder,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return ran.stdout.strip()
-
-    git("init", "--quiet", "--initial-branch=main")
+    make_repository(folder)
     commits = []
     for day in range(1, days + 1):
-        git("commit", "--quiet", "--allow-empty", "--message", f"day {day}", day=day)
-        commits.append((git("rev-parse", "HEAD"), 1000 * int(git("show", "-s", "--format=%ct"))))
+        date = f"2026-01-{day:02}T12:00:00+00:00"
+        git(folder, "commit", "-q", "--allow-empty", "-m", f"day {day}", date=date)
+        moment = int(git(folder, "show", "-s", "--format=%ct"))
+        commits.append((git(folder, "rev-parse", "HEAD"), 1000 * moment))
     return commits

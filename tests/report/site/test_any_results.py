@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from browsing import read_data
+from repositories import git
 from site_history import A100, BENCHMARKS, FLOP, FOREIGN, H200, write_result
 
 from hpml_plugins.asv import stored_history
@@ -84,14 +85,8 @@ def test_results_of_a_merged_commit_are_shown_where_it_was_up_to_date(
         "checkout -q main",
         "merge -q --no-ff side",
     ):
-        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(
-            ["git", *who, *words.split()], cwd=project.folder, check=True, capture_output=True
-        )
-    command = ["git", "rev-parse", "side"]
-    merged = subprocess.run(
-        command, cwd=project.folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
+        git(project.folder, *words.split())
+    merged = git(project.folder, "rev-parse", "side")
     project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
     project.add(H200, 2, {FOREIGN["name"]: [1.5, 2.0]})
     write_result(

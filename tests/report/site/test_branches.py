@@ -34,12 +34,11 @@ from browsing import read_data
 
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.plugins.course.quotes import Quotable, Quote
 from hpml_plugins.report.compare import Side, compare
-from hpml_plugins.report.quotes import Quotable, Quote
 from hpml_plugins.report.reading import History, TrackedMetric, read_history
 from hpml_plugins.report.site import gpu_types
 from hpml_plugins.report.site.badge import write_summary
-from hpml_plugins.report.site.overview import find_cards
 from hpml_plugins.report.site.regressions import find_changes, find_shifts
 from hpml_plugins.store import (
     CommitOrder,
@@ -149,12 +148,10 @@ def test_two_equal_machines_compare_as_equal(made: Project) -> None:
     assert (found.a.value, found.b.value, found.difference.ratio) == (SLOW, SLOW, 1)
 
 
-def test_gpu_types_and_cards_show_the_value_of_main(made: Project) -> None:
+def test_gpu_types_show_the_value_of_main(made: Project) -> None:
     _, history, _ = read(made)
     (group,) = gpu_types.build(history, gpu_types.Costs({})).groups
     assert [cell.value for row in group.rows for cell in row.cells] == [f"{SLOW:.7g}"]
-    (card,) = find_cards(history)
-    assert card.commit not in made.beside
 
 
 def test_the_badge_counts_the_last_two_commits_of_main(made: Project, tmp_path: Path) -> None:
@@ -291,7 +288,9 @@ def test_of_a_branch_that_is_nowhere_it_says_what_took_its_place(tmp_path: Path)
     assert list(order) == [made.commits[f"main {number}"] for number in range(8)]
 
 
-@pytest.mark.parametrize("branches", [("main",), ("main", "topic")])
+@pytest.mark.parametrize(
+    "branches", [pytest.param(("main",), marks=pytest.mark.slow), ("main", "topic")]
+)
 def test_the_published_site_has_the_step_of_main(
     tmp_path: Path, hpml: Hpml, branches: tuple[str, ...]
 ) -> None:

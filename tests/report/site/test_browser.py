@@ -797,7 +797,7 @@ def make_page(tmp_path: Path, machines: int, benchmarks: int) -> Path:
     html = tmp_path / "html"
     html.mkdir()
     matrix = build(read(tmp_path / "results", declared, {commits[0]: 0.0}), Costs({}))
-    write_gpu_types(matrix, judge(matrix, ()), html, "large")
+    write_gpu_types(matrix, judge(matrix), html, "large")
     for file in STATIC.iterdir():
         if file.is_file():
             shutil.copy(file, html)

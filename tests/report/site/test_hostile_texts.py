@@ -54,7 +54,7 @@ def pages(hostile: Hostile) -> Iterator[str]:
         yield f"search.html#q={in_address(each)}"
         yield f"gpus.html#filter={in_address(each)}&base={in_address(each)}&sort={in_address(each)}"
         yield f"history.html#{in_address(each)}?{in_address(each)}"
-        yield f"index.html#types={in_address(each)},{in_address(each)}"
+        yield f"index.html#base={in_address(each)}&by={in_address(each)}&count={in_address(each)}"
         yield f"regressions.html#filter={in_address(each)}"
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from records import a_record
 from site_history import read
 
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.report.reading import History, hardware_of
 from hpml_plugins.report.site.gpu_types import (
@@ -362,23 +363,13 @@ def test_verdicts_are_of_each_column_against_each(add: Add, matrix: Callable[[],
     made = matrix()
     assert [column.hardware.gpu for column in made.columns] == ["NVIDIA A100", "NVIDIA H200"]
     # rows: two of time, two of rate
-    assert judge(made, ()).letters == [["----", "sbsb"], ["swsw", "----"]]
+    assert judge(made) == [["----", "sbsb"], ["swsw", "----"]]
 
 
 def test_a_value_at_settled_clocks_says_so_and_what_it_was_before(tmp_path: Path) -> None:
     info = {"timer": "cuda events", "regime": "sustained"}
     metric = MetricSamples("s", "lower", [0.002] * 3, info, boost=[0.001] * 3)
-    made = Record(
-        benchmark="softmax",
-        plugin="p",
-        version="1",
-        params={"cols": 64},
-        status="ok",
-        metrics={"time": metric},
-        machine="m",
-        commit=OLD,
-        started=1.0,
-    )
+    made = a_record("softmax", {"time": metric}, params={"cols": 64}, commit=OLD, started=1.0)
     append_record(record_file(tmp_path / "results", "m", OLD), made)
     ((cell,),) = cells(build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({})))
     assert (cell.text, cell.interval.split()[-1]) == ("2.000 ms", "sustained")
@@ -484,21 +475,15 @@ def test_a_cell_has_the_power_that_was_measured_and_the_shares_of_the_limits(
     add: Add, tmp_path: Path
 ) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
-    record = Record(
-        benchmark="softmax",
-        plugin="p",
-        version="1",
+    record = a_record(
+        "softmax",
+        {"time": 0.001, "energy": MetricSamples("J", "lower", [0.4], {"power": 512.3})},
+        gpu="NVIDIA H200",
         params={"cols": 64},
-        status="ok",
         machine="node1",
         commit=OLD,
         started=9.0,
-        node={"gpus": [{"name": "NVIDIA H200"}]},
         work={"time": DeclaredWork(bytes=2.4e9, gpus=1)},
-        metrics={
-            "time": MetricSamples("s", "lower", [0.001]),
-            "energy": MetricSamples("J", "lower", [0.4], {"power": 512.3}),
-        },
     )
     append_record(record_file(tmp_path / "results", "node1", OLD), record)
     made = build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({}))

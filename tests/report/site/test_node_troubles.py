@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
+from records import a_record
 from site_history import TIME, read
 
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.report.site.nodes import MOST_WARNINGS, Coverage, find_nodes
 from hpml_plugins.report.site.page import fill
@@ -24,17 +25,15 @@ LOST = "GPU 0 (NVIDIA H200) is lost: NVML says 'GPU is lost'"
 def record(
     n: int, mode: str, status: str = "ok", reason: str = "", warnings: tuple[str, ...] = ()
 ) -> Record:
-    metrics = {"time": MetricSamples("s", "lower", [1.0])} if status == "ok" else {}
-    return Record(
-        benchmark="vector_add",
+    return a_record(
+        "vector_add",
+        {"time": 1.0} if status == "ok" else {},
         plugin="numba_cuda",
-        version="1",
         params={"n": n, "mode": mode},
-        status=status,  # type: ignore[arg-type]
+        status=status,
         reason=reason,
         warnings=list(warnings),
         machine="node1",
-        metrics=metrics,
     )
 
 

@@ -156,7 +156,9 @@ def test_a_missing_package_is_named_with_the_command_that_fixes_it(
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
-    with pytest.raises(HpmlError, match=r"pip install js\.jquery"):
+    with pytest.raises(
+        HpmlError, match=r"needs the package js\.jquery, .*pip install 'hpml-plugins\[publish\]'"
+    ):
         finish_asv_page(html_dir, {})
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from browsing import Site, read_data, served
 from msgspec.structs import replace
+from records import a_record
 from site_history import H200, Project
 from support import DRAWN, ROOT, TOY, unavailable
 
@@ -45,21 +46,17 @@ def record(
     half = len(samples) // 2
     metric = MetricSamples("s", "lower", samples, rounds=[half, len(samples) - half])
     source = {"path": "toy.py", "sha256": "c0de" * 16}
-    made = Record(
-        benchmark="toy",
-        plugin="toy",
-        version="1",
-        params={"size": 10},
-        status="ok",
-        metrics={"time": metric},
-        machine="node1",
-        commit=commit,
-        started=started,
-        node=node,
-        source=source,
-        packages={"torch": "2.11.0"},
-    )
-    return replace(made, **more)
+    facts = {
+        "metrics": {"time": metric},
+        "params": {"size": 10},
+        "machine": "node1",
+        "commit": commit,
+        "started": started,
+        "node": node,
+        "source": source,
+        "packages": {"torch": "2.11.0"},
+    }
+    return a_record(**{**facts, **more})
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 from browsing import read_data
+from feeds import ATOM, feed_of
 from site_history import BANDWIDTH, H200, TIME, around
 
-from hpml_plugins.report.site.regressions import write_feed
 from hpml_plugins.terminal import printable
-
-ATOM = "{http://www.w3.org/2005/Atom}"
 
 
 def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) -> None:
@@ -70,22 +68,7 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     [*map(chr, range(0x20)), "\x7f\x85", "\ufffe\uffff", "\ud800", "]]>&<b>\u202e", "\u2028\n"],
 )
 def test_the_feed_is_well_formed_whatever_the_names_hold(tmp_path: Path, text: str) -> None:
-    names = (
-        "title",
-        "point",
-        "where",
-        "day",
-        "range",
-        "before",
-        "after",
-        "change",
-        "differences",
-        "link",
-    )
-    shown = {**dict.fromkeys(names, f"a{text}b"), "date": 1e12, "identity": [text] * 5}
-    write_feed(tmp_path / "feed.xml", [shown], f"project{text}")
-    feed = ET.parse(tmp_path / "feed.xml").getroot()
-    (entry,) = feed.iter(f"{ATOM}entry")
+    feed, entry = feed_of(tmp_path, text)
     words = printable(f"a{text}b")
     assert entry.findtext(f"{ATOM}title") == f"{words}: {words} {words} on {words}"
     assert f">{escape(words)} {escape(words)}</a> on {escape(words)}: " in (

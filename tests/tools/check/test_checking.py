@@ -16,7 +16,7 @@ from hpml_plugins import Metric
 from hpml_plugins.host import Declared
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.testing import Finding
-from hpml_plugins.tools.check import check, find_plugin
+from hpml_plugins.tools.check.check import check, find_plugin
 from hpml_plugins.tools.check.fault_injection import corrupted
 from hpml_plugins.tools.check.judging import Loaded, judge_definition, sample_points
 from hpml_plugins.tools.check.worker import with_dependencies

@@ -67,7 +67,13 @@ def test_no_number_means_a_group_or_another_process(tmp_path: Path, number: str)
 
 def test_the_job_s_own_process_is_interrupted(tmp_path: Path) -> None:
     job = tmp_path / "20260101-desk"
-    own = subprocess.Popen([sys.executable, "-c", SLEEP, "submitit.local._local", str(job)])
+    # Python that is still starting may lose an interrupt in what it imports.
+    started = f"print(flush=True); {SLEEP}"
+    own = subprocess.Popen(
+        [sys.executable, "-c", started, "submitit.local._local", str(job)], stdout=subprocess.PIPE
+    )
+    assert own.stdout is not None
+    own.stdout.readline()
     put(tmp_path, own.pid)
     assert [each.target for each in cancel(find_jobs(tmp_path))] == ["desk"]
     assert own.wait(20) in (1, -2, 130)

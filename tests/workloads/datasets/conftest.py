@@ -20,6 +20,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A root of data sets of the test's own, and a cache of its own."""
     monkeypatch.setenv("HPML_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("hpml_plugins.workloads.datasets.source.SYSTEM", ())
+    monkeypatch.setattr("hpml_plugins.workloads.datasets.places.SYSTEM", ())
     with use_sources(SOURCES):  # as for the points of a registry that names the built-in data sets
         yield tmp_path / "data"

@@ -23,8 +23,8 @@ from hpml_plugins.workloads.datasets.builtin import (
     find_folder,
     read_idx,
 )
+from hpml_plugins.workloads.datasets.dataset import Arrays
 from hpml_plugins.workloads.datasets.decoding import channel_statistics, decoded_copy, fingerprint
-from hpml_plugins.workloads.datasets.source import Arrays
 
 DEBIAN = Path("/usr/share/datasets")
 

@@ -13,7 +13,7 @@ from hpml_plugins.model import why_no_data as why_missing
 from hpml_plugins.node import unmet
 from hpml_plugins.testing import Context, measure_point
 from hpml_plugins.workloads.datasets import SOURCES
-from hpml_plugins.workloads.datasets.source import cache, roots
+from hpml_plugins.workloads.datasets.places import cache, roots
 
 
 def test_roots_are_the_named_ones_then_the_users_own(

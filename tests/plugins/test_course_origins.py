@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from records import a_record
 
 from hpml_plugins import Table
-from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.report.origins import Origins, RecordLink
+from hpml_plugins.model.record import Record
+from hpml_plugins.plugins.course.origins import Origins, RecordLink
 
 
 def measured(machine: str, variant: str, seconds: float, **metrics: float) -> Record:
-    samples = {
-        name: MetricSamples("s", "lower", [value])
-        for name, value in {"time": seconds, **metrics}.items()
-    }
-    return Record(
-        benchmark="copy",
-        plugin="p",
-        version="1",
+    return a_record(
+        "copy",
+        {"time": seconds, **metrics},
         params={"variant": variant},
-        status="ok",
-        metrics=samples,
         machine=machine,
         commit="abcdef0123",
     )
@@ -93,12 +87,12 @@ Made = Callable[[Sequence[Record]], Table]
 def test_a_row_rests_on_the_records_that_make_it(
     table: Made, records: list[Record], expected: list[list[Record]]
 ) -> None:
-    origins = Origins(table, records)
+    origins = Origins.trace(table, records)
     assert [origins.of(row) for row in table(records).rows()] == expected
 
 
 def test_a_cell_of_a_row_of_several_records_may_rest_on_one_of_them() -> None:
-    origins = Origins(speedups, [PLAIN, FAST])
+    origins = Origins.trace(speedups, [PLAIN, FAST])
     _, row = speedups([PLAIN, FAST]).rows()
     assert origins.of(row, ["variant", "time"]) == [FAST]
     assert origins.of(row, ["variant", "speedup"]) == [FAST, PLAIN]

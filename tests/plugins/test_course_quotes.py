@@ -8,15 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from records import a_record
 
 from hpml_plugins import Figure, Table
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.plugins.course.origins import Provenance
+from hpml_plugins.plugins.course.questions import write_questions
+from hpml_plugins.plugins.course.quotes import Quotable, fill
 from hpml_plugins.report.figures import Drawable
-from hpml_plugins.report.quotes import Quotable, fill
 from hpml_plugins.report.reading import History, read_history
+from hpml_plugins.report.site.further import Site
 from hpml_plugins.report.site.plugin_pages import ShownFigure
-from hpml_plugins.report.site.questions import write_questions
 from hpml_plugins.store import append_record, record_file
 
 OLD, NEW = "a" * 40, "b" * 40
@@ -56,14 +59,10 @@ def history(tmp_path: Path) -> History:
             "bytes": MetricSamples("B", "lower", [4096.0]),
             "hits": MetricSamples("1", "lower", [0.995]),
         }
-        record = Record(
-            benchmark="copy",
-            plugin="p",
-            version="1",
+        record = a_record(
+            "copy",
+            metrics,
             params={"size": 1, "cold": True},
-            status="ok",
-            metrics=metrics,
-            machine="m",
             commit=commit,
             started=1.0,
             node={"gpus": [{"name": "H200", "uuid": "GPU-1"}]},
@@ -189,8 +188,8 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(
     records = history.current()
     times = ShownFigure(Drawable("p", TIMES, TIMES.table(records), records=records))
     plugin: Any = SimpleNamespace(address="plugin-p.html", figures=[shown, times])
-    problems: list[str] = []
-    (page,) = write_questions(questions, history, [plugin], html_dir, "project", problems)
+    site = Site(history, [plugin], html_dir, "project", [])
+    (page,) = write_questions(questions, site, Provenance())
     assert (page.title, page.address) == ("Copies", "questions-000.html")
     assert dict(page.questions) == {"how-fast": "How fast?", "again": "Again?"}
     html = (html_dir / page.address).read_text(encoding="utf-8")
@@ -221,7 +220,7 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "style=" not in html
     assert "<em>not measured: copy.time</em>, unknown, neither.</p>" in html
-    assert [problem.partition(": ")[2] for problem in problems] == [
+    assert [problem.partition(": ")[2] for problem in site.problems] == [
         "copy.time machine=z : no Record",
         f"{questions / '001.md'}:3: 'value' is no quote; write KIND NAME KEY=VALUE …",
     ]

@@ -5,26 +5,27 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from markupsafe import Markup
 
-from hpml_plugins.errors import HpmlError
-from hpml_plugins.report.origins import RecordLink
-from hpml_plugins.report.quotes import Answer, Quotable, Quote, fill
-from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.page import fill as fill_template
-from hpml_plugins.report.site.page import history_link, write_page
-from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
+from hpml_plugins.errors import HpmlError, needs_extra
+from hpml_plugins.model import Link, SearchEntry
+from hpml_plugins.plugins.course.origins import Provenance, RecordLink
+from hpml_plugins.plugins.course.quotes import Answer, Quotable, Quote, fill
+from hpml_plugins.report import Drawable, PluginPage, ShownFigure, Site
+
+with needs_extra("publish"):
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 #: The Markdown files, below the project's folder.
 FOLDER = Path("docs/questions")
 #: Stands in Markdown where a chart goes: the name of the figure.
 _CHART = re.compile(r"<p>chart-of:([\w.-]+)</p>")
+_TEMPLATES = Path(__file__).with_name("templates")
 
 
 @dataclass(frozen=True)
@@ -37,30 +38,45 @@ class QuestionPage:
     questions: Mapping[str, str]
 
 
-def write_questions(
-    folder: Path,
-    history: History,
-    plugins: Sequence[PluginPage],
-    html_dir: Path,
-    project: str,
-    problems: list[str],
-) -> list[QuestionPage]:
+class Questions:
+    """The pages of questions of one site. The origins of a figure's rows are found once."""
+
+    def __init__(self) -> None:
+        self._provenance = Provenance()
+
+    def row_links(self, drawable: Drawable) -> list[list[Link]]:
+        """What leads from each row of a figure's table to the Records that it rests on."""
+        origins, columns = self._provenance.of(drawable), drawable.table.columns
+        found = []
+        for row in drawable.table.rows():
+            links = [RecordLink.of(record, row, columns) for record in origins.of(row)]
+            found.append([(link.commit, link.address, link.told) for link in links])
+        return found
+
+    def write(self, site: Site) -> Iterator[SearchEntry]:
+        """Write the pages of the project's questions; yields what a search finds on them."""
+        for page in write_questions(FOLDER, site, self._provenance):
+            for anchor, question in page.questions.items():
+                yield "question", question, page.title, f"{page.address}#{anchor}"
+
+
+def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[QuestionPage]:
     """Write a page of each file of the folder, and their list.
 
-    problems: gets a line for each quote of what is not there.
+    A quote of what is not there becomes a line of the site's problems.
     """
     shown = {
         f"{each.drawable.plugin}.{each.drawable.figure.name}": (page, each)
-        for page in plugins
+        for page in site.plugins
         for each in page.figures
     }
-    quotable = Quotable(history, [each.drawable for _, each in shown.values()])
+    quotable = Quotable(site.history, [each.drawable for _, each in shown.values()], provenance)
 
     def text(quote: Quote) -> str:
         try:
             return _linked(quote, quotable, shown)
         except HpmlError as error:
-            problems.append(str(error))
+            site.problems.append(str(error))
             return f"*not measured: {quote.name}*"
 
     written: list[QuestionPage] = []
@@ -70,7 +86,7 @@ def write_questions(
                 path.read_text(encoding="utf-8", errors="replace"), str(path), text, keep=False
             )
         except HpmlError as error:  # words that are no quote
-            problems.append(f"no page of questions: {error}")
+            site.problems.append(f"no page of questions: {error}")
             continue
         tokens = _parser().parse(markdown)
         headings = _name_headings(tokens)
@@ -81,16 +97,18 @@ def write_questions(
         if tokens and tokens[0].tag == "h1":  # the template has the title
             del tokens[:3]
         body = _parser().renderer.render(tokens, _parser().options, {})
-        body = _CHART.sub(lambda match: _chart(*shown[match[1]]), body)
+        body = _CHART.sub(lambda match: _chart(site, *shown[match[1]]), body)
         title = next((text for level, text, _ in headings if level == "h1"), path.stem)
         questions = {anchor: text for level, text, anchor in headings if level == "h2"}
         page = QuestionPage(title, f"questions-{path.stem}.html", questions)
-        write_page(
-            html_dir, "question.html", page.address, page=page, body=Markup(body), project=project
-        )
+        site.write(_template("question"), page.address, page=page, body=Markup(body))
         written.append(page)
-    write_page(html_dir, "questions.html", written=written, project=project)
+    site.write(_template("questions"), "questions.html", written=written)
     return written
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / f"{name}.html").read_text(encoding="utf-8")
 
 
 def _parser() -> MarkdownIt:
@@ -132,7 +150,7 @@ def _with_records(table: Answer) -> str:
 def _link(text: str, to: RecordLink, prefix: str = "") -> str:
     """A link to the history of a point; what is told of the Record is its title."""
     title = re.sub(r'["|\\]', "'", f"{prefix}{to.told}") if to.told else ""
-    return f"[{text}](<{history_link(to.metric, to.label)}>" + (f' "{title}")' if title else ")")
+    return f"[{text}](<{to.address}>" + (f' "{title}")' if title else ")")
 
 
 def _name_headings(tokens: Sequence[Token]) -> list[tuple[str, str, str]]:
@@ -147,6 +165,6 @@ def _name_headings(tokens: Sequence[Token]) -> list[tuple[str, str, str]]:
     return found
 
 
-def _chart(page: PluginPage, shown: ShownFigure) -> str:
+def _chart(site: Site, page: PluginPage, shown: ShownFigure) -> str:
     address = f"{page.address}#{shown.drawable.figure.name}"
-    return fill_template("chart.html", address=address, shown=shown, drawable=shown.drawable)
+    return site.fill(_template("chart"), address, shown=shown, drawable=shown.drawable)

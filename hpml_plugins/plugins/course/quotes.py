@@ -33,9 +33,11 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hpml_plugins import Table
 from hpml_plugins.errors import HpmlError, nearest
-from hpml_plugins.model.figure import Cell, Row, Table
-from hpml_plugins.model.formatting import (
+from hpml_plugins.model import (
+    Cell,
+    Row,
     estimate,
     format_point,
     quantity,
@@ -43,10 +45,15 @@ from hpml_plugins.model.formatting import (
     times,
     unquoted,
 )
-from hpml_plugins.report.figures import Drawable
-from hpml_plugins.report.origins import RecordLink
-from hpml_plugins.report.reading import History, Outcome, TrackedMetric
-from hpml_plugins.report.tables import as_markdown, formatted
+from hpml_plugins.plugins.course.origins import Provenance, RecordLink
+from hpml_plugins.report import (
+    Drawable,
+    History,
+    Outcome,
+    TrackedMetric,
+    as_markdown,
+    formatted,
+)
 from hpml_plugins.store import describe_outside
 
 #: Begins the options that hold for the divisor of a ratio alone.
@@ -95,6 +102,7 @@ class Quotable:
 
     history: History
     drawables: Iterable[Drawable]
+    provenance: Provenance = field(default_factory=Provenance)
     figures: dict[str, Drawable] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -245,7 +253,7 @@ class Quotable:
         """The named columns of these rows, and the links of each row."""
         chosen, columns = _columns(rows, names, quote.where)
         columns += [key for key in quote.options if key in rows.columns]
-        origins = self._drawable(quote).origins
+        origins = self.provenance.of(self._drawable(quote))
         return chosen, [
             [RecordLink.of(each, row, columns) for each in origins.of(row, columns)]
             for row in rows.rows()

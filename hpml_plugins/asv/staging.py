@@ -1,0 +1,76 @@
+"""The site is published into a folder beside the old one, checked, and put in its place whole: a
+publish that fails or is killed leaves the old site as it was.
+
+asv itself deletes the old site first, and writes in place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from hpml_plugins.report.site.manifest import complete_manifest
+from hpml_plugins.temporary import temporary_folder
+
+#: Names of the folders beside a site that is being published; a killed publish leaves one.
+_MARK = ".hpml-publishing-"
+
+
+@contextmanager
+def staged_site(conf: Any, args: Any) -> Iterator[None]:
+    """Have asv publish into a new folder beside the site's, and replace the site by it at the end.
+
+    conf, args: of `asv publish`, whose `html_dir` is set. Raises HpmlError for a site that is not
+    whole; the old one is then as it was.
+    """
+    # a link to a site is kept, and what it leads to is replaced
+    site = Path(args.html_dir or conf.html_dir).resolve()
+    site.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(site)
+    with temporary_folder(prefix=f".{site.name}{_MARK}", parent=site.parent) as folder:
+        held = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)  # until this process ends, however it ends
+            args.html_dir = str(folder / "site")
+            yield
+            complete_manifest(folder / "site")
+            _replace(site, folder)
+        finally:
+            os.close(held)
+
+
+def _replace(site: Path, folder: Path) -> None:
+    """Put `folder/site` in the place of the old site."""
+    new, old = folder / "site", folder / "old"
+    there = site.exists()
+    if there:
+        site.rename(old)
+    try:
+        new.rename(site)
+    except OSError:
+        if there:
+            old.rename(site)
+        raise
+
+
+def _remove_leftovers(site: Path) -> None:
+    """Remove the folders that killed publishes have left beside a site; those of living ones are
+    locked.
+
+    One that was killed between two renames has the old site, which is put back.
+    """
+    for folder in site.parent.glob(f".{site.name}{_MARK}*"):
+        with suppress(OSError):
+            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not site.exists() and (folder / "old").exists():
+                    (folder / "old").rename(site)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(held)

@@ -1,0 +1,236 @@
+"""Which Records a row of a figure's table rests on, found without the plugin's help.
+
+A table is a function of Records, so it can be made of a few of them. A row that one Record alone
+gives rests on that Record. Of a row that takes several (a speed-up, a share of a measured roof)
+those count without which it is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from hpml_plugins import HpmlError, Record, Table
+from hpml_plugins.model import Cell, Row, format_point
+from hpml_plugins.report import Drawable, history_link, plain_cell, spell_samples
+from hpml_plugins.store import asv_name
+
+#: A row's known cells, as (column, Python's repr).
+Cells = frozenset[tuple[str, str]]
+
+
+class RecordLink(NamedTuple):
+    """What leads to a Record: a point and a metric of it, as the page of its history has them.
+
+    metric: asv's name.  label: of the point.  commit: shortened.  told: machine, commit, and the
+    metric's value.
+    """
+
+    metric: str
+    label: str
+    commit: str
+    told: str
+
+    @property
+    def address(self) -> str:
+        """Of the page of the point's history."""
+        return history_link(self.metric, self.label)
+
+    @classmethod
+    def of(cls, record: Record, row: Row, columns: Iterable[str]) -> RecordLink:
+        """The point of a Record; of its metrics the first whose median one of these columns of the
+        row has."""
+        medians = {metric.median: name for name, metric in reversed(record.metrics.items())}
+        values = (
+            row[name]
+            for name in columns
+            if name not in record.params and isinstance(row[name], int | float)
+        )
+        name = next(
+            (medians[value] for value in values if value in medians), next(iter(record.metrics))
+        )
+        commit, metric = record.commit[:8] or "unknown", record.metrics[name]
+        told = (
+            f"{record.machine} at {commit}: {record.benchmark} · {name}"
+            f" {spell_samples(metric, metric.unit)}"
+        )
+        return cls(asv_name(record.benchmark, name), format_point(record.params), commit, told)
+
+
+@dataclass(frozen=True)
+class Origins:
+    """The Records of a figure's rows. found: a row's cells → the Records that it rests on.
+
+    alone: `id` of a Record → the rows that it alone gives.
+    """
+
+    found: Mapping[Cells, Sequence[Record]]
+    alone: Mapping[int, Sequence[Row]]
+
+    @classmethod
+    def of_rows(
+        cls, rows: Iterable[tuple[Row, Sequence[Record]]], alone: Mapping[int, Sequence[Row]]
+    ) -> Origins:
+        """Of rows with the Records that each rests on."""
+        return cls({_cells(row): records for row, records in rows}, alone)
+
+    @classmethod
+    def trace(
+        cls, table: Callable[[Sequence[Record]], Table], records: Sequence[Record]
+    ) -> Origins:
+        """Found by making the table of fewer Records. table: the figure's function.  records: all
+        that the figure is drawn from."""
+        alone = {id(record): _rows_of(table, [record]) for record in records}
+        return cls(_find(table, records, alone), alone)
+
+    def resting_on(self, row: Row) -> Sequence[Record]:
+        """The Records that a row rests on, in the order of the table's Records."""
+        return self.found.get(_cells(row), [])
+
+    def of(self, row: Row, columns: Iterable[str] | None = None) -> list[Record]:
+        """The Records that a row, or these cells of it, rest on: one of each point, the one most
+        like the row first.
+
+        None for a row that rests on no Record, such as a published figure, and for one that several
+        points give.
+        """
+        cells = _cells(row)
+        found = self.resting_on(row)
+        if len(found) > 1:
+            wanted = cells if columns is None else _cells({name: row[name] for name in columns})
+            found = [
+                record
+                for record in found
+                if any(wanted <= _cells(each) for each in self.alone.get(id(record), ()))
+            ] or found
+        texts = {text for _, text in cells}
+
+        def likeness(record: Record) -> int:
+            values = (
+                *record.params.values(),
+                *(metric.median for metric in record.metrics.values()),
+            )
+            return sum(repr(value) in texts for value in values)
+
+        return sorted(
+            {record.point: record for record in reversed(found)}.values(),
+            key=likeness,
+            reverse=True,
+        )
+
+
+def _find(
+    table: Callable[[Sequence[Record]], Table],
+    records: Sequence[Record],
+    alone: Mapping[int, Sequence[Row]],
+) -> dict[Cells, list[Record]]:
+    """A row's cells → the Records that it rests on, for all rows of which that can be said."""
+
+    def rows(of: Sequence[Record]) -> set[Cells]:
+        return set(map(_cells, _rows_of(table, of)))
+
+    by_row: dict[Cells, list[Record]] = {}
+    by_point: dict[str, list[Record]] = {}
+    by_machine: dict[str, list[Record]] = {}
+    for record in records:
+        by_point.setdefault(record.point, []).append(record)
+        by_machine.setdefault(record.machine, []).append(record)
+        for row in set(map(_cells, alone[id(record)])):
+            by_row.setdefault(row, []).append(record)
+    # What the only point gives may rest on no Record at all; then it does not name the machine
+    # either.
+    found = {
+        row: giving
+        for row, giving in by_row.items()
+        if len({each.point for each in giving}) == 1
+        and (len(by_point) > 1 or ("machine", repr(giving[0].machine)) in row)
+    }
+    missing = rows(records) - by_row.keys()
+    for group in (*by_point.values(), *by_machine.values()):
+        if together := missing and missing & rows(group):
+            for record in group:
+                for row in together - rows([each for each in group if each is not record]):
+                    found.setdefault(row, []).append(record)
+            missing -= found.keys()
+    return found
+
+
+def _rows_of(
+    table: Callable[[Sequence[Record]], Table], records: Sequence[Record]
+) -> list[dict[str, Cell]]:
+    try:
+        return list(table(records).rows())
+    except Exception:  # a plugin's table of too few Records
+        return []
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """The origins of a figure's rows as plain data: the process that has the figure's plugin finds
+    them, another one needs them.
+
+    rests: of each row the places of its Records among the figure's.  alone: place of a Record → the
+    rows that it alone gives, of those Records that share a row.
+    """
+
+    rests: list[list[int]]
+    alone: dict[int, list[dict[str, Cell]]]
+
+
+def trace(drawable: Drawable) -> Traced:
+    """Find the origins of a figure's rows, where its plugin is."""
+    places = {id(record): place for place, record in enumerate(drawable.records)}
+    origins = origins_of(drawable)
+    rests: list[list[int]] = []
+    alone: dict[int, list[dict[str, Cell]]] = {}
+    for row in drawable.table.rows():
+        resting = origins.resting_on(row)
+        rests.append([places[id(record)] for record in resting])
+        for record in resting if len(resting) > 1 else ():
+            alone[places[id(record)]] = [_plain(each) for each in origins.alone[id(record)]]
+    return Traced(rests, alone)
+
+
+def origins_of(drawable: Drawable) -> Origins:
+    """The origins of a figure's rows, as they were traced or else found now.
+
+    Raises HpmlError where what was traced is of other Records than the figure's.
+    """
+    records = drawable.records
+    if drawable.traced is None:
+        measured = [record for record in records if record.metrics]
+        return Origins.trace(drawable.figure.table, measured)
+    try:
+        traced = msgspec.convert(drawable.traced, Traced)
+        if any(place < 0 for places in (*traced.rests, traced.alone) for place in places):
+            raise IndexError
+        resting = [[records[place] for place in row] for row in traced.rests]
+        alone = {id(records[place]): rows for place, rows in traced.alone.items()}
+    except (msgspec.ValidationError, IndexError):
+        what = f"figure {drawable.plugin}.{drawable.figure.name} rests on Records that are not its"
+        raise HpmlError(what) from None
+    return Origins.of_rows(zip(drawable.table.rows(), resting, strict=False), alone)
+
+
+class Provenance:
+    """The origins of the figures of a site, found once for each figure."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Origins] = {}
+
+    def of(self, drawable: Drawable) -> Origins:
+        """Those of this figure."""
+        figure = drawable.plugin, drawable.figure.name
+        if figure not in self._found:
+            self._found[figure] = origins_of(drawable)
+        return self._found[figure]
+
+
+def _plain(row: Row) -> dict[str, Cell]:
+    return {str(name): plain_cell(cell) for name, cell in row.items()}
+
+
+def _cells(row: Row) -> Cells:
+    return frozenset((name, repr(cell)) for name, cell in row.items() if cell is not None)

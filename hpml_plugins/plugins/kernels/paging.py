@@ -1,0 +1,11 @@
+"""What the ways of attention share: the size of a page of the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+#: Tokens of a page of the cache, and of a block of FlexAttention's mask.
+PAGE = 128
+#: Queries, keys and values → what attention gives for them.
+Attend = Callable[[Any, Any, Any], Any]

@@ -1,0 +1,282 @@
+"""Figures of plugins, drawn in processes of their own: each plugin is imported into a process that
+ends with it, which hands over tables, charts and pictures as data.
+
+Nothing that a plugin does to its process reaches the one that formats numbers and writes pages.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import numbers
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hpml_plugins.errors import HpmlError, describe, environment_number
+from hpml_plugins.host import Host, LoadedPlugin
+from hpml_plugins.isolation import Send, run_isolated
+from hpml_plugins.model.figure import Cell, Chart, Figure, Table
+from hpml_plugins.model.record import Record
+from hpml_plugins.report.figures import (
+    Drawable,
+    collect,
+    find_looks,
+    naming,
+    records_of,
+    regime_note,
+    render,
+    tabulate,
+)
+from hpml_plugins.report.pictures import checked_picture
+
+#: Seconds that a plugin may take to draw all of its figures; another number by the variable.
+LIMIT, LIMIT_VARIABLE = 300.0, "HPML_DRAWING_LIMIT"
+#: Largest sum of all figures of a plugin, B.
+MOST_DRAWN = 256 << 20
+
+#: What is found out about a figure in the process that draws it, as plain data: `SitePage.trace`.
+Trace = Callable[[Drawable], Any]
+#: Whether a figure is to be drawn: called with the plugin's name and the figure.
+Wanted = Callable[[str, Figure], bool]
+
+
+@dataclass(frozen=True)
+class DrawnPlugin:
+    """What a plugin drew. plugin: as the host declares it; its code is not in this process.
+
+    names: of all its figures.  drawables: those that were wanted.  error: why there are no more.
+    """
+
+    plugin: LoadedPlugin
+    names: list[str] = field(default_factory=list)
+    drawables: list[Drawable] = field(default_factory=list)
+    error: HpmlError | None = None
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    """The first message: the names of all figures, or why there are none."""
+
+    names: list[str] = []
+    fault: str = ""
+    where: str = ""
+
+
+class _Drawing(msgspec.Struct, frozen=True):
+    """A figure as data. fault: why its table, fault_of_picture: why its picture could not be made.
+
+    picture: empty where nothing was drawn.  traced: what tracing it gave.
+    """
+
+    name: str
+    title: str
+    benchmarks: tuple[str, ...]
+    caption: str = ""
+    chart: Chart | None = None
+    columns: dict[str, list[Cell]] = {}
+    units: dict[str, str] = {}
+    fault: str = ""
+    fault_of_picture: str = ""
+    picture: bytes | None = None
+    traced: Any = None
+
+
+def draw_all(
+    host: Host,
+    records: Sequence[Record],
+    *,
+    wanted: Wanted = lambda plugin, figure: True,
+    form: str = "svg",
+    trace: Trace | None = None,
+) -> Iterator[DrawnPlugin]:
+    """What each plugin of a registry draws from these Records, in the registry's order; broken
+    plugins are left out.
+
+    records: the current ones, of any benchmarks.  form: of free pictures, "svg", "png" or "pdf".
+    trace: called with each figure there; its answer is `Drawable.traced`. A plugin that raises,
+    ends, blocks or crashes its process has an error, and the figures that it handed over before.
+    """
+    for plugin in host.plugins:
+        if not plugin.error:
+            yield _draw_plugin(host, plugin, records, wanted, form, trace)
+
+
+def figure_names(plugin: str, figure: str) -> tuple[str, str, str]:
+    """What a user may call a figure by, or all of its plugin; the last is the whole name."""
+    return plugin, figure, f"{plugin}.{figure}"
+
+
+def _draw_plugin(
+    host: Host,
+    plugin: LoadedPlugin,
+    records: Sequence[Record],
+    wanted: Wanted,
+    form: str,
+    trace: Trace | None,
+) -> DrawnPlugin:
+    name = plugin.entry.name
+    messages: list[bytes] = []
+    drawing = functools.partial(_draw, host, name, records, wanted, form, trace)
+
+    def watch() -> str:
+        drawn = sum(map(len, messages))
+        return f"handed over more than {MOST_DRAWN >> 20} MiB" if drawn > MOST_DRAWN else ""
+
+    limit = environment_number(LIMIT_VARIABLE, LIMIT)
+    fault = run_isolated(drawing, limit, messages.append, watch).fault
+    if not fault and (not messages or messages[-1]):
+        fault = "ended with exit status 0 before it was done"
+    if fault:
+        what = f"plugin {name!r} was not drawn: its process {fault}"
+        if "timed out" in fault:
+            what += f" ({LIMIT_VARIABLE} gives it longer)"
+        error: HpmlError | None = HpmlError(what, plugin.where)
+    else:
+        error = None
+        del messages[-1]
+    try:
+        return _received(plugin, messages, records, form, error)
+    except (msgspec.MsgspecError, ValueError, HpmlError) as strange:
+        what = f"plugin {name!r} was not drawn: it handed over what is no figure: {strange}"
+        return DrawnPlugin(plugin, error=error or HpmlError(what, plugin.where))
+
+
+def _received(
+    plugin: LoadedPlugin,
+    messages: Sequence[bytes],
+    records: Sequence[Record],
+    form: str,
+    error: HpmlError | None,
+) -> DrawnPlugin:
+    """What the messages say. Raises ValueError, MsgspecError or HpmlError for one that cannot be
+    what this module sends."""
+    if not messages:
+        return DrawnPlugin(plugin, error=error)
+    listed = msgspec.msgpack.decode(messages[0], type=_Listed)
+    if listed.fault:
+        return DrawnPlugin(plugin, error=HpmlError(listed.fault, listed.where))
+    drawings = [msgspec.msgpack.decode(each, type=_Drawing) for each in messages[1:]]
+    if strange := {each.name for each in drawings} - set(listed.names):
+        raise ValueError(f"{min(strange)!r} is not in its list")
+    if len({each.name for each in drawings}) < len(drawings):
+        raise ValueError("one name twice")
+    own = {each.name for each in plugin.declared}
+    for drawing in drawings:
+        if strange := set(drawing.benchmarks) - own:
+            raise ValueError(f"{min(strange)!r} is not one of its benchmarks")
+    drawables = [_drawable(plugin, each, records, form) for each in drawings]
+    return DrawnPlugin(plugin, listed.names, drawables, error)
+
+
+def _drawable(
+    plugin: LoadedPlugin, drawing: _Drawing, records: Sequence[Record], form: str
+) -> Drawable:
+    table = Table(drawing.columns, drawing.units)
+    figure = Figure(
+        drawing.name,
+        drawing.title,
+        drawing.benchmarks,
+        lambda records: table,
+        drawing.chart,
+        drawing.caption,
+    )
+    own = records_of(figure, plugin.declared, records)
+    error = HpmlError(drawing.fault) if drawing.fault else None
+    picture, picture_error = drawing.picture, None
+    if drawing.fault_of_picture:
+        picture_error = HpmlError(drawing.fault_of_picture)
+    elif picture:
+        try:
+            with naming(Drawable(plugin.entry.name, figure, table)):
+                picture = checked_picture(picture, form)
+        except HpmlError as strange:
+            picture, picture_error = None, strange
+    return Drawable(
+        plugin.entry.name,
+        figure,
+        table,
+        error,
+        regime_note(own),
+        find_looks(own),
+        own,
+        drawing.traced,
+        picture,
+        picture_error,
+    )
+
+
+def _draw(
+    host: Host,
+    name: str,
+    records: Sequence[Record],
+    wanted: Wanted,
+    form: str,
+    trace: Trace | None,
+    send: Send,
+) -> None:
+    """In the plugin's process: send the list of its figures, each wanted one, and an empty message
+    when done."""
+    gc.disable()  # a collection would copy every page that this process shares with its parent
+    plugin = host.load(name)
+    try:
+        if plugin.error:
+            raise plugin.error
+        figures = collect(plugin)
+    except HpmlError as error:
+        send(msgspec.msgpack.encode(_Listed(fault=error.what, where=error.where)))
+        send(b"")
+        return
+    send(msgspec.msgpack.encode(_Listed([figure.name for figure in figures])))
+    chosen = [figure for figure in figures if wanted(name, figure)]
+    for drawable in tabulate(plugin, chosen, records):
+        send(_encoded(drawable, trace, form))
+    send(b"")
+
+
+def _encoded(drawable: Drawable, trace: Trace | None, form: str) -> bytes:
+    """A figure as a message. One that cannot be encoded is sent without its table, with the
+    reason."""
+    figure = drawable.figure
+    bare = _Drawing(figure.name, figure.title, figure.benchmarks, figure.caption, figure.chart)
+    try:
+        drawing = _as_data(bare, drawable, trace, form)
+        return msgspec.msgpack.encode(drawing)
+    except Exception as error:
+        fault = f"figure {figure.name!r} of plugin {drawable.plugin!r}: {describe(error)}"
+        return msgspec.msgpack.encode(msgspec.structs.replace(bare, fault=fault))
+
+
+def _as_data(bare: _Drawing, drawable: Drawable, trace: Trace | None, form: str) -> _Drawing:
+    table = drawable.table
+    columns = {str(name): list(map(plain_cell, cells)) for name, cells in table.columns.items()}
+    fault_of_picture, picture = "", None
+    if drawable.figure.draw is not None and len(table):
+        try:
+            picture = render(drawable, form) or b""
+        except HpmlError as error:
+            fault_of_picture = str(error)
+    return msgspec.structs.replace(
+        bare,
+        columns=columns,
+        units=dict(table.units),
+        fault=str(drawable.error or ""),
+        fault_of_picture=fault_of_picture,
+        picture=picture,
+        traced=trace(drawable) if trace else None,
+    )
+
+
+def plain_cell(cell: object) -> Cell:
+    """A cell as Python's own type; numpy's numbers are numbers too. Raises TypeError for what is no
+    cell."""
+    if cell is None or type(cell) in (str, int, float, bool):
+        return cell  # type: ignore[return-value]
+    if isinstance(cell, str):
+        return str(cell)
+    if isinstance(cell, numbers.Integral):
+        return int(cell)
+    if isinstance(cell, numbers.Real):
+        return float(cell)
+    raise TypeError(f"a table has a {type(cell).__name__}, not a text, a number or None")

@@ -1,0 +1,188 @@
+"""Four sentences that answer what a reader of the first page asks, from rules that also say what
+is not decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from hpml_plugins.analysis.verdicts import Difference
+from hpml_plugins.model.formatting import counted
+from hpml_plugins.report.site.regressions import Judged, Shift
+from hpml_plugins.report.site.tasks import TaskRow
+
+#: Regressions that are named.
+MOST_SHIFTS = 2
+
+
+class Answer(NamedTuple):
+    """One question.  strong: what the reader should take away.  rest: what it rests on, and what is
+    open.  link: (label, address) of the page that says more, or None."""
+
+    question: str
+    strong: str
+    rest: str
+    link: tuple[str, str] | None = None
+
+
+def which_gpu(
+    rows: Sequence[TaskRow],
+    names: Sequence[str],
+    pair: tuple[int, int] | None,
+    verdicts: Mapping[int, Difference],
+) -> Answer:
+    """Whether one of two types is faster, where, and by how much at least.
+
+    names: of the types, by column.  pair: base and the type that is compared with it; None where no
+    two types have a row in common.  verdicts: row → that type against the base.
+    """
+    question = "Which GPU?"
+    if pair is None or not verdicts:
+        if not rows:
+            return Answer(question, "Nothing is measured yet.", "Run asv run on a node.")
+        measured = {number for row in rows for number in row.cells}
+        if len(measured) == 1:
+            (only,) = measured
+            return Answer(
+                question,
+                f"Only {names[only]} has been measured.",
+                "A second type makes a comparison.",
+            )
+        return Answer(
+            question, "This cannot be told.", "No two types have measured the same workload."
+        )
+    base, other = names[pair[0]], names[pair[1]]
+    better = _strongest(rows, verdicts, "BETTER")
+    worse = _strongest(rows, verdicts, "WORSE")
+    same = sum(found.verdict == "SAME" for found in verdicts.values())
+    bounded = sum(found.verdict == "BOUND" for found in verdicts.values())
+    silent = len(verdicts) - len(better) - len(worse) - same - bounded
+    rest = []
+    if better:
+        task, found = better[0]
+        strong = f"{other} is faster in {len(better)} of {counted(len(verdicts), 'workload')}."
+        rest.append(f"Most in “{task}”: {found.wording()} {base}.")
+        if worse:
+            task, found = worse[0]
+            most = ", most" if len(worse) > 1 else ""
+            rest.append(f"Slower in {len(worse)}{most}: “{task}”, {found.wording()}.")
+    elif worse:
+        task, found = worse[0]
+        strong = f"{base} is faster in {len(worse)} of {counted(len(verdicts), 'workload')}."
+        rest.append(f"Most in “{task}”: {other} {found.wording()} {base}.")
+    else:
+        strong = f"No workload tells {other} from {base}."
+    if same:
+        rest.append(f"The same in {same}.")
+    if bounded:
+        rest.append(f"Not decided in {bounded}: the table gives the bounds.")
+    if silent:
+        rest.append(f"Nothing can be said of {silent}.")
+    return Answer(question, strong, " ".join(rest))
+
+
+def _strongest(
+    rows: Sequence[TaskRow], verdicts: Mapping[int, Difference], verdict: str
+) -> list[tuple[str, Difference]]:
+    """The rows with this verdict, that with the largest certain ratio first."""
+    found = [
+        (rows[number].task, each) for number, each in verdicts.items() if each.verdict == verdict
+    ]
+
+    def certain(item: tuple[str, Difference]) -> float:
+        ratio = item[1].least or item[1].ratio or 1.0
+        return max(ratio, 1 / ratio)
+
+    return sorted(found, key=certain, reverse=True)
+
+
+def how_close(rows: Sequence[TaskRow], names: Sequence[str], columns: Sequence[int]) -> Answer:
+    """The shares of the published peak that each type reaches, by section of the page.
+
+    columns: the types, in order.
+    """
+    question = "How close to its limit?"
+    told = []
+    for column in columns:
+        shares: dict[str, list[float]] = {}
+        for row in rows:
+            if column in row.cells and (share := row.cells[column].share) is not None:
+                shares.setdefault(row.section, []).append(share)
+        if shares:
+            listed = [f"{section.lower()} {_range(found)}" for section, found in shares.items()]
+            told.append(f"{names[column]}: {', '.join(listed)}")
+    if not told:
+        return Answer(
+            question,
+            "This cannot be told.",
+            "No workload here has both declared work and a published peak of its GPU.",
+        )
+    rest = "".join(f"{each}. " for each in told[1:])
+    return Answer(question, f"{told[0]} of the published peak.", rest.rstrip())
+
+
+def _range(shares: Sequence[float]) -> str:
+    """`66 to 80 %`, `90 %`."""
+    low, high = round(100 * min(shares)), round(100 * max(shares))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def has_it_slowed(shifts: Mapping[str, Sequence[Shift]], judged: Sequence[Judged]) -> Answer:
+    """Open regressions of GPU workloads and of the rest, and how many values could not be
+    judged."""
+    question, link = "Has it slowed?", ("Changes", "regressions.html")
+    values = sum(each.judged for each in judged)
+    left_out = sum(each.left_out.total() for each in judged)
+    if not values:
+        return Answer(question, "This cannot be told.", "No value could be judged.", link)
+    worse = shifts["open regression"]
+    on_gpus = [
+        shift
+        for shift in worse
+        if shift.series.metric.benchmark.needs_gpu and shift.series.machine.hardware.kind == 0
+    ]
+    if on_gpus:
+        named = [
+            f"{shift.series.metric.title} {shift.change.wording}" for shift in on_gpus[:MOST_SHIFTS]
+        ]
+        more = "" if len(on_gpus) <= MOST_SHIFTS else ", …"
+        strong = f"{counted(len(on_gpus), 'open regression')} of GPU workloads."
+        rest = [f"{', '.join(named)}{more}."]
+    else:
+        strong, rest = "No open regression of a GPU workload.", []
+    others = len(worse) - len(on_gpus)
+    suspected = len(shifts["suspected regression"])
+    if others:
+        rest.append(f"{others} on CPUs.")
+    if suspected:
+        rest.append(f"{suspected} suspected.")
+    if left_out:
+        rest.append(f"{left_out:,} of {values + left_out:,} values could not be judged.")
+    return Answer(question, strong, " ".join(rest), link)
+
+
+def can_i_trust(
+    rows: Sequence[TaskRow],
+    names: Sequence[str],
+    columns: Sequence[int],
+    records: int,
+    cards: Mapping[int, int],
+    gaps: int,
+) -> Answer:
+    """How many cards of each type measured, how many rows rest on one card, and what is missing.
+
+    records: all that are stored.  cards: of each column.  gaps: machines on which something is
+    missing or stale.
+    """
+    question, link = "Can I trust it?", ("Evidence", "nodes.html#gaps")
+    counts = [f"{names[column]}: {counted(cards[column], 'card')}" for column in columns]
+    cells = [row.cells[column] for row in rows for column in columns if column in row.cells]
+    of_one = sum(cell.cards == 1 for cell in cells)
+    rest = []
+    if of_one:
+        rest.append(f"{of_one} of {len(cells)} values below rest on one card.")
+    rest.append(f"{records:,} Records, every sample kept.")
+    if gaps:
+        rest.append(f"{counted(gaps, 'node')} with missing or stale results.")
+    strong = f"{'. '.join(counts)}." if counts else "Nothing is measured yet."
+    return Answer(question, strong, " ".join(rest), link)

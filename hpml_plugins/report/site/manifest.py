@@ -1,0 +1,74 @@
+"""The list of the files that a site must have, and the check that it has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from hpml_plugins.errors import HpmlError
+
+#: In the published folder.
+NAME = "manifest.json"
+#: What asv writes last.
+_ASVS = ("index.json", "info.json")
+#: Missing files that an error names.
+_MOST_NAMED = 5
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """expected: files that the site cannot do without.  benchmarks: asv's names, which its index
+    has to list.  files: every file → its size, B; filled in when the site is whole."""
+
+    expected: list[str]
+    benchmarks: list[str]
+    files: dict[str, int] = {}
+
+
+def write_manifest(html_dir: Path, expected: Iterable[str], benchmarks: Iterable[str]) -> None:
+    """Write what has to be there when the site is whole.  expected: addresses of pages and their
+    data."""
+    manifest = Manifest(sorted({*expected, *_ASVS}), sorted(benchmarks))
+    (html_dir / NAME).write_bytes(msgspec.json.encode(manifest))
+
+
+def complete_manifest(html_dir: Path) -> None:
+    """Hold a site against its manifest, and add all of its files to that.
+
+    Raises HpmlError, with the first files that are missing, empty or unreadable, where the site is
+    not whole.
+    """
+    try:
+        manifest = msgspec.json.decode((html_dir / NAME).read_bytes(), type=Manifest)
+    except (OSError, msgspec.MsgspecError):
+        raise _incomplete([NAME]) from None
+    paths = sorted(path for path in html_dir.rglob("*") if path.is_file())
+    files = {path.relative_to(html_dir).as_posix(): path.stat().st_size for path in paths}
+    missing = [name for name in manifest.expected if not files.get(name)]
+    if not missing:
+        missing = _unlisted(html_dir, manifest.benchmarks)
+    if missing:
+        raise _incomplete(missing)
+    del files[NAME]
+    whole = msgspec.structs.replace(manifest, files=files)
+    (html_dir / NAME).write_bytes(msgspec.json.encode(whole))
+
+
+def _unlisted(html_dir: Path, benchmarks: Iterable[str]) -> list[str]:
+    """The benchmarks that asv's index lacks; the index itself where it cannot be read."""
+    try:
+        listed = json.loads((html_dir / "index.json").read_bytes())["benchmarks"]
+        return [name for name in benchmarks if name not in listed]
+    except (ValueError, KeyError, TypeError):
+        return ["index.json"]
+
+
+def _incomplete(missing: list[str]) -> HpmlError:
+    named = ", ".join(missing[:_MOST_NAMED])
+    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    return HpmlError(
+        f"the site is not whole and was not published; the one before it stays: {named}{more}"
+        " missing"
+    )

@@ -1,0 +1,189 @@
+"""A site is published whole or not at all: the one before it stays, whatever ends `publish`."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import DRAWN
+
+from hpml_plugins import HpmlError
+from hpml_plugins.asv.configuration import write_configuration
+from hpml_plugins.report.site.manifest import NAME, complete_manifest, write_manifest
+from hpml_plugins.store import atomic_write
+
+RECORD = {
+    "schema": 1,
+    "benchmark": "toy",
+    "plugin": "toy",
+    "version": "1",
+    "params": {"size": 10},
+    "status": "ok",
+    "metrics": {"time": {"unit": "s", "direction": "lower", "samples": [1.0, 1.1, 1.2]}},
+    "started": 1.7e9,
+    "machine": "m1",
+    "commit": "a" * 40,
+    "environment": "existing-py3.11",
+    "run": "r" * 32,
+}
+DECLARATION = {
+    "benchmark": "toy",
+    "metric": "time",
+    "name": "toy.track_time",
+    "param_names": ["size"],
+    "params": [["10", "1000"]],
+    "plugin": "toy",
+    "timeout": 60.0,
+    "type": "track",
+    "unit": "s",
+    "version": "1",
+}
+#: Holds `publish` up while it draws, until the file is gone.
+SLOW = """
+import pathlib, time
+while pathlib.Path("hold").exists():
+    pathlib.Path("drawing").touch()
+    time.sleep(0.05)
+"""
+HOLD = "def table(records):\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A registry with one plugin, and one Record of it."""
+    folder = tmp_path / "results" / "m1"
+    (folder / "records").mkdir(parents=True)
+    (folder / "machine.json").write_text('{"machine": "m1", "version": 1}')
+    (folder / "records" / "aaaaaaaa.jsonl").write_text(json.dumps(RECORD) + "\n")
+    declared = {"toy.track_time": DECLARATION, "version": 2}
+    (tmp_path / "results" / "benchmarks.json").write_text(json.dumps(declared))
+    write_configuration(tmp_path, Path("html"))
+    held = DRAWN.replace(HOLD, HOLD + "".join(f"    {line}\n" for line in SLOW.splitlines()), 1)
+    (tmp_path / "toy.py").write_text(held)
+    (tmp_path / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    return tmp_path
+
+
+def start(project: Path, prepare: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    """Begin to publish the site of a project."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "hpml_plugins", "publish"],
+        cwd=project,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=prepare,
+    )
+
+
+def publish(project: Path, prepare: Callable[[], None] | None = None) -> tuple[int, str]:
+    """Publish the site of a project; the exit status and what was said."""
+    command = start(project, prepare)
+    said, _ = command.communicate(timeout=120)
+    return command.returncode, said
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def beside(project: Path) -> list[str]:
+    """What publishing has left beside the site."""
+    return [path.name for path in project.iterdir() if path.name.startswith(".")]
+
+
+def test_a_site_has_a_manifest_of_all_its_files(project: Path) -> None:
+    status, said = publish(project)
+    assert status == 0, said
+    found = contents(project / "html")
+    manifest = json.loads(found.pop(NAME))
+    assert manifest["files"] == {name: len(content) for name, content in found.items()}
+    assert set(manifest["expected"]) <= found.keys()
+    assert {"index.html", "asv.html", "index.json", "plugin-toy.html"} <= set(manifest["expected"])
+    assert beside(project) == []
+
+
+def test_a_publish_that_fails_leaves_the_site_before_it(project: Path) -> None:
+    assert publish(project)[0] == 0
+    before = contents(project / "html")
+    limit = 100_000  # B: less than the script that draws charts has
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    status, said = publish(project, limited)
+    assert status == 2, said
+    assert said.splitlines()[-1].startswith("hpml: ")
+    assert contents(project / "html") == before
+    assert beside(project) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_publish_that_is_ended_leaves_the_site_before_it(
+    number: signal.Signals, project: Path
+) -> None:
+    atomic_write(project / "html" / "index.html", b"the site before")
+    (project / "hold").touch()
+    command = start(project, lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL) and None)
+    patience = time.monotonic() + 60
+    while not (project / "drawing").exists():
+        assert time.monotonic() < patience
+        assert command.poll() is None
+        time.sleep(0.02)
+    command.send_signal(number)
+    assert command.wait(30) not in (0, None)
+    assert contents(project / "html") == {"index.html": b"the site before"}
+    if number != signal.SIGKILL:
+        assert beside(project) == []
+    (project / "hold").unlink()
+    status, said = publish(project)
+    assert status == 0, said
+    assert "plugin-toy.html" in contents(project / "html")
+    assert beside(project) == []
+
+
+def test_a_link_to_a_site_stays_one(project: Path) -> None:
+    (project / "elsewhere").mkdir()
+    (project / "html").symlink_to("elsewhere")
+    assert publish(project)[0] == 0
+    assert (project / "html").readlink() == Path("elsewhere")
+    assert (project / "elsewhere" / "index.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda site: (site / "a.html").unlink(), "a.html"),
+        (lambda site: (site / "a.html").write_text(""), "a.html"),
+        (lambda site: (site / "index.json").write_text("{}"), "index.json"),
+        (lambda site: (site / "index.json").write_text('{"benchmarks": {}}'), "toy.track_time"),
+        (lambda site: (site / "index.json").write_text('{"benchm'), "index.json"),
+        (lambda site: (site / "info.json").unlink(), "info.json"),
+        (lambda site: (site / NAME).unlink(), NAME),
+        (lambda site: (site / NAME).write_text("[]"), NAME),
+    ],
+)
+def test_a_site_that_is_not_whole_is_refused(
+    damage: Callable[[Path], object], named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.html").write_text("a")
+    (tmp_path / "info.json").write_text("{}")
+    (tmp_path / "index.json").write_text('{"benchmarks": {"toy.track_time": {}}}')
+    write_manifest(tmp_path, ["a.html"], ["toy.track_time"])
+    complete_manifest(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(HpmlError, match=f"the site is not whole.*: {named} missing"):
+        complete_manifest(tmp_path)

@@ -1,0 +1,82 @@
+"""Commands of the core and of the tools: listed without importing them, and a folder of tools is
+all that there is of one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from support import ROOT
+
+from hpml_plugins.cli import LazyCommand, group
+
+TOOLS = ROOT / "hpml_plugins" / "tools"
+#: What importing a command's module brings, and listing the commands must not.
+HEAVY = ("asv", "scipy", "numpy", "jinja2", "submitit", "msgspec", "hpml_plugins.host")
+LISTING = f"""
+import sys
+from hpml_plugins.cli import group
+try:
+    group.main(["--help"], prog_name="hpml")
+finally:
+    print([name for name in {HEAVY} if name in sys.modules])
+"""
+
+
+def names() -> list[str]:
+    return group.list_commands(click.Context(group))
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_list_of_commands_says_what_the_help_of_each_begins_with(name: str) -> None:
+    lazy = group.get_command(click.Context(group), name)
+    assert isinstance(lazy, LazyCommand)
+    command = lazy.load()
+    assert command.name == name
+    assert lazy.get_short_help_str(500) == command.get_short_help_str(500)
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LISTING], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "  gate " in done.stdout
+
+
+@pytest.mark.parametrize("name", ["gate", "cluster", "doctor"])
+def test_a_deleted_folder_of_tools_takes_its_commands_and_no_others(
+    name: str, tmp_path: Path
+) -> None:
+    """The others still import: no tool stands on one of these."""
+    package = tmp_path / "hpml_plugins"
+    shutil.copytree(ROOT / "hpml_plugins", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(package / "tools" / name)
+    code = (
+        "import click; from hpml_plugins.cli import group; context = click.Context(group);"
+        " print([n for n in group.list_commands(context) if group.get_command(context, n).load()])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    gone = {"submit", "jobs"} if name == "cluster" else {name}
+    assert done.stderr == ""
+    assert done.stdout.strip() == str([each for each in names() if each not in gone])
+
+
+def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hpml_plugins", "gaet"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2
+    # which command is suggested is click's business, and there since 8.2
+    assert done.stderr.startswith("hpml: No such command 'gaet'")
+    assert done.stderr.endswith("; see hpml --help\n")
