@@ -65,6 +65,10 @@ class CheckFailed(HpmlError):
     """`bench.check` found a wrong result; no number of this point counts."""
 
 
+class TimedOut(HpmlError):
+    """A part of a point took longer than it may."""
+
+
 class Skipped(HpmlError):
     """The point cannot be measured on this node; the reason is recorded. Raised by `bench.skip`."""
 

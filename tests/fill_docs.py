@@ -1,5 +1,5 @@
-"""Make the quoted numbers of README.md and docs/ anew from results/: `make docs`. `--check` writes
-nothing.
+"""Make the quoted numbers of README.md and docs/ anew from results/, and the schema of a Record:
+`make docs`. `--check` writes nothing.
 
 See `hpml_plugins.plugins.course.quotes` for how a text quotes a number. Here there is one more kind
 of quote, `backtest NAME`: the table that trying a statistic on the Records gives.
@@ -8,6 +8,7 @@ of quote, `backtest NAME`: the table that trying a statistic on the Records give
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +21,10 @@ from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.host import make_host
 from hpml_plugins.model.figure import Table
+from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.course.origins import trace
 from hpml_plugins.plugins.course.quotes import Quotable, Quote, fill
-from hpml_plugins.registry import read_registry
+from hpml_plugins.registry import json_schema, read_registry
 from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.tables import as_markdown
@@ -69,6 +71,13 @@ def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
         yield path, text, fill(text, str(path.relative_to(root)), answer)
 
 
+def schema(root: Path) -> tuple[Path, str, str]:
+    """The file of the schema of a Record, its text, and what that should be."""
+    path = root / "docs" / "record.schema.json"
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    return path, old, json.dumps(json_schema(Record), indent=2, ensure_ascii=False) + "\n"
+
+
 @functools.cache
 def _back_tested(results: Path) -> dict[str, str]:
     """The tables by their names, as Markdown."""
@@ -103,7 +112,8 @@ def main() -> int:
     """Write the files that differ; with --check exit status 1 instead."""
     check = "--check" in sys.argv[1:]
     try:
-        stale = [(path, new) for path, old, new in filled(ROOT, ROOT / "results") if new != old]
+        files = [schema(ROOT), *filled(ROOT, ROOT / "results")]
+        stale = [(path, new) for path, old, new in files if new != old]
     except HpmlError as error:
         print(error, file=sys.stderr)
         return 2

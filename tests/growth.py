@@ -31,8 +31,9 @@ from support import ROOT
 
 from hpml_plugins.measure.gpu_monitor import MOST_ROWS
 from hpml_plugins.model.figure import Table
-from hpml_plugins.model.record import Record, Series, decode, encode, shorten
+from hpml_plugins.model.record import Record, Series
 from hpml_plugins.model.rounds import combine, group_rounds
+from hpml_plugins.model.serialization import decode, encode, shorten
 from hpml_plugins.plugins.harness import processes
 from hpml_plugins.plugins.harness.publish import CARDS, configure
 from hpml_plugins.report.tables import as_markdown

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hpml_plugins.model.record import Record, decode
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.store import decode_file, read_file
 
 #: How many kills in all; `run`, `publish`, `merge` and `submit` have these shares of them.

@@ -39,7 +39,7 @@ def _describe(name: str, thing: object) -> Iterator[str]:
         return
     fields = dataclasses.is_dataclass(thing) or issubclass(thing, msgspec.Struct)
     yield f"{name}({', '.join(inspect.signature(thing).parameters)})" if fields else f"{name}"
-    for attribute, value in sorted(vars(thing).items()):
+    for attribute, value in sorted(_attributes(thing).items()):
         if (attribute.startswith("_") and attribute != "__init__") or (
             fields and attribute == "__init__"
         ):
@@ -49,6 +49,15 @@ def _describe(name: str, thing: object) -> Iterator[str]:
             yield f"    {attribute}{inspect.signature(plain)}"
         elif isinstance(plain, property):
             yield f"    {attribute}: property"
+
+
+def _attributes(thing: type) -> dict[str, object]:
+    """Those of the class, and those that it has from a base of ours whose name is not public."""
+    found: dict[str, object] = {}
+    for base in reversed(thing.__mro__):
+        if base is thing or base.__module__.startswith("hpml_plugins.measure"):
+            found |= vars(base)
+    return found
 
 
 def test_the_public_names_and_signatures_are_the_recorded_ones() -> None:

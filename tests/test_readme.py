@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from support import ROOT
 
 from hpml_plugins.cli import group
-from hpml_plugins.model.record import decode
+from hpml_plugins.model.serialization import decode
 
 README = (ROOT / "README.md").read_text()
 PAGES = README + (ROOT / "docs" / "commands.md").read_text()

@@ -15,7 +15,7 @@ import pytest
 from asv_project import Project, make_project
 from support import ROOT
 
-from hpml_plugins.model.record import decode
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.registry import read_registry
 
 __all__ = ["make_project"]

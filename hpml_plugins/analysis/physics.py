@@ -11,6 +11,7 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from hpml_plugins.model.record import Timer
 from hpml_plugins.model.units import UNITS
 from hpml_plugins.published import find_gpu
 
@@ -76,7 +77,6 @@ PRECISION_PARAMETERS = ("dtype", "precision", "format")
 #: The `source` in the info of what hardware counters give: DRAM bytes depend on what is in the
 #: caches.
 HARDWARE_COUNTERS = "ncu"
-EVENTS, VISIBLE = "cuda events", "visible"
 #: Relative difference of two samples' ratios that is rounding: samples are stored with nine digits.
 ROUNDING = 1e-7
 
@@ -86,16 +86,15 @@ def physics_of(record: Record, name: str) -> Physics:
     metric = record.metrics[name]
     if metric.interval:
         return Physics.FOREIGN
-    timers = _parts(metric, "timer")
-    if not timers:
+    if not metric.timers:
         return Physics.COUNTED if _is_count(metric) else Physics.DERIVED
     if _is_extreme(metric):
         return Physics.EXTREME
     if not record.gpus:
         return Physics.CPU
-    if timers != {EVENTS} or VISIBLE in _parts(metric, "launch"):
+    if metric.timers != [Timer.EVENTS] or metric.launch_visible:
         return Physics.HOST_CLOCK
-    if "cpus" in metric.info:
+    if metric.crosses_host:
         return Physics.HOST_LINK
     if metric.regime:
         return Physics.SUSTAINED
@@ -217,12 +216,3 @@ def _is_count(metric: MetricSamples) -> bool:
     is_count = metric.unit in UNITS and UNITS[metric.unit].count
     whole = all(value.is_integer() for value in metric.samples)
     return once and is_count and whole and metric.info.get("source") != HARDWARE_COUNTERS
-
-
-def _parts(metric: MetricSamples, name: str) -> set[str]:
-    """The values of an entry of the info, without the explanations that follow a colon.
-
-    Rounds that differ are joined by semicolons.
-    """
-    text = metric.info.get(name)
-    return {each.partition(":")[0] for each in str(text).split("; ")} if text else set()

@@ -24,8 +24,9 @@ from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.node import Node
-from hpml_plugins.model.record import Record, decode
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.reference import REFERENCE
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.node import detect_node, machine_name, pin_devices, unmet
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING

@@ -22,7 +22,8 @@ from hpml_plugins.measure import import_before_fork
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import LoadableData, available_sources, use_sources
 from hpml_plugins.model.formatting import format_point, spell_choice
-from hpml_plugins.model.record import Record, encode
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.serialization import encode
 from hpml_plugins.node import data_used, detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
 from hpml_plugins.report.progress import RunReport

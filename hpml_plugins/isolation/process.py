@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from hpml_plugins import clocks
 from hpml_plugins.errors import environment_number
 from hpml_plugins.isolation.leftovers import leave_mark
 from hpml_plugins.isolation.parent_death import end_with_parent
 from hpml_plugins.isolation.stack import describe_stack, write_stack_before
+from hpml_plugins.model.failure import Failure
 from hpml_plugins.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -69,15 +70,32 @@ _MEANINGS = {
 _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
 
+class _Report(NamedTuple):
+    """What the supervisor says in the end. code: the exit code of the function's process.  left:
+    see `ProcessOutcome`.  limit: which it went beyond, in words."""
+
+    code: int
+    left: bool
+    limit: str
+
+
+class Fault(NamedTuple):
+    """Why a function did not return."""
+
+    kind: Failure
+    text: str
+
+
 @dataclass(frozen=True)
 class ProcessOutcome:
     """How it ended. fault: empty when the function returned; else why it did not, and where it
-    crashed or hung.
+    crashed or hung.  kind: of the fault.
 
     output: the end of what it printed.  left: whether it left processes behind, which were ended.
     """
 
     fault: str
+    kind: Failure
     output: str
     left: bool
 
@@ -126,16 +144,26 @@ def run_isolated(
             report = _end(supervisor, ours)
             os.close(receiver)
         printed = _tail(output)
-        if report is None:
-            fault, left = fault or "its supervising process was killed or stopped", False
-        else:
-            code, left, limit = report
-            if not (fault or limit) and code == -signal.SIGTERM:
-                clocks.sleep(NEXT_IN_LINE)
-            fault = fault or limit or describe_exit(code)
-        if fault and not fault.startswith("ended") and (stack := describe_stack(printed)):
-            fault = f"{fault} {stack}"
-        return ProcessOutcome(fault, printed[-OUTPUT_TAIL:], left and not fault)
+        left = report is not None and report.left
+        fault = fault or _fault_of(report)
+        if fault is None:
+            return ProcessOutcome("", Failure.NONE, printed[-OUTPUT_TAIL:], left)
+        # what ended by itself has no stack of its end
+        stack = "" if fault.kind is Failure.EXIT else describe_stack(printed)
+        text = f"{fault.text} {stack}".rstrip()
+        return ProcessOutcome(text, fault.kind, printed[-OUTPUT_TAIL:], left=False)
+
+
+def _fault_of(report: _Report | None) -> Fault | None:
+    """Why the function did not return, by what the supervisor says, or by its silence."""
+    if report is None:
+        return Fault(Failure.SUPERVISOR, "its supervising process was killed or stopped")
+    if report.limit:
+        return Fault(Failure.LIMIT, report.limit)
+    if report.code == -signal.SIGTERM:
+        clocks.sleep(NEXT_IN_LINE)
+    kind = Failure.SIGNAL if report.code < 0 else Failure.EXIT
+    return Fault(kind, describe_exit(report.code)) if report.code else None
 
 
 def _adopt_orphans() -> None:
@@ -286,7 +314,7 @@ def _listen(
     timeout: float,
     on_message: Callable[[bytes], None],
     watch: Callable[[], str],
-) -> str:
+) -> Fault | None:
     """Take messages until the supervisor reports or is gone. Returns why the function is to be
     ended before that.
 
@@ -305,17 +333,17 @@ def _listen(
         for message in _take_messages(content):
             on_message(message)
         if ended and not received:
-            return ""
+            return None
         if len(content) > MOST_MESSAGE:
-            return f"sent a message of more than {MOST_MESSAGE / 1e6:,.0f} MB"
+            return Fault(Failure.LIMIT, f"sent a message of more than {MOST_MESSAGE / 1e6:,.0f} MB")
         if (remaining := deadline - clocks.monotonic()) <= 0 and not ended:
-            return f"timed out after {timeout:g} s"
-        if not ended and (fault := watch()):
-            return fault
+            return Fault(Failure.TIMEOUT, f"timed out after {timeout:g} s")
+        if not ended and (seen := watch()):
+            return Fault(Failure.STOPPED, seen)
         ended = ended or channel in wait(watched, min(remaining, LISTENING))
 
 
-def _end(supervisor: BaseProcess, channel: socket.socket) -> tuple[int, bool, str] | None:
+def _end(supervisor: BaseProcess, channel: socket.socket) -> _Report | None:
     """Have the supervisor end what still runs. Its report; None where it was killed or stopped
     itself."""
     report = b""
@@ -326,8 +354,7 @@ def _end(supervisor: BaseProcess, channel: socket.socket) -> tuple[int, bool, st
     supervisor.kill()
     supervisor.join()
     if report:
-        code, left, limit = json.loads(report)
-        return code, left, limit
+        return _Report(*json.loads(report))
     _end_all(None)
     return None
 

@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING
 from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
-    from hpml_plugins.measure.bench import Bench, Progress
+    from hpml_plugins.measure.bench import Bench, Rank
     from hpml_plugins.measure.libraries import SHARED, import_before_fork, torch_build
-    from hpml_plugins.measure.point import Context, measure_point, to_metrics, unmeasured
+    from hpml_plugins.measure.metrics import to_metrics
+    from hpml_plugins.measure.point import Context, measure_point, unmeasured
     from hpml_plugins.measure.ranks.launchers import why_no_mpi
-    from hpml_plugins.measure.ranks.rank import Rank
     from hpml_plugins.measure.sampling import SamplingPlan
+    from hpml_plugins.measure.session import Progress
 
 _NAMES = {
-    ".bench": ("Bench", "Progress"),
+    ".bench": ("Bench", "Rank"),
     ".libraries": ("SHARED", "import_before_fork", "torch_build"),
-    ".point": ("Context", "measure_point", "to_metrics", "unmeasured"),
+    ".metrics": ("to_metrics",),
+    ".point": ("Context", "measure_point", "unmeasured"),
     ".ranks.launchers": ("why_no_mpi",),
-    ".ranks.rank": ("Rank",),
     ".sampling": ("SamplingPlan",),
+    ".session": ("Progress",),
 }
 __all__ = [name for names in _NAMES.values() for name in names]
 

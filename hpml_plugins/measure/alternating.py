@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hpml_plugins.measure.cpu_timer import no_garbage_collection
+from hpml_plugins.measure.session import Session
 from hpml_plugins.model.samples import Samples
-
-if TYPE_CHECKING:
-    from hpml_plugins.measure.bench import Bench
 
 #: Turns of each step in all rounds of the point. Even, so that each order has its reverse; in six,
 #: each of two or three steps goes first equally often. Of six ratios the smallest and the largest
@@ -45,7 +43,7 @@ class Alternating:
 
 
 def time_alternately(
-    bench: Bench,
+    session: Session,
     steps: Mapping[str, Callable[[], Callable[[], object]]],
     seconds: float,
     budget: float,
@@ -62,11 +60,11 @@ def time_alternately(
     share = 1 / (len(steps) * turns)
     # Precision 0: all turns last as long; one that ended early would count less in its step's
     # samples.
-    rounds = bench.plan.rounds  # share out the turns, not their length
-    plan = bench.plan.but(
+    rounds = session.plan.rounds  # share out the turns, not their length
+    plan = session.plan.but(
         precision=0.0,
         budget=budget * share * rounds,
-        warm_up=bench.plan.warm_up * share,
+        warm_up=session.plan.warm_up * share,
         fewest=fewest,
     )
     taken: dict[str, list[Samples]] = {name: [] for name in steps}
@@ -77,21 +75,28 @@ def time_alternately(
             first = (start + turn // 2) % len(steps)
             order = [*steps][first:] + [*steps][:first]
             for name in order if turn % 2 == 0 else reversed(order):
-                taken[name].append(bench.time(steps[name](), plan=plan, quiet=True))
-    medians = {
-        name: Samples.of([turn.median for turn in each], "s", turns=len(each))
-        for name, each in taken.items()
-    }
-    return Alternating({name: _joined(each) for name, each in taken.items()}, medians)
+                taken[name].append(session.time(steps[name](), plan=plan, quiet=True))
+    joined = {name: _joined(each) for name, each in taken.items()}
+    return Alternating(joined, {name: _medians(each) for name, each in taken.items()})
+
+
+def _medians(turns: list[Samples]) -> Samples:
+    return Samples.of([turn.median for turn in turns], "s", turns=len(turns))
+
+
+def _told(turns: list[Samples], name: str) -> list[str | float]:
+    return [turn.info[name] for turn in turns if name in turn.info]
 
 
 def _joined(turns: list[Samples]) -> Samples:
-    joined = Samples.of([value for turn in turns for value in turn.values], "s", turns=len(turns))
+    values = itertools.chain.from_iterable(turn.values for turn in turns)
+    joined = Samples.of(values, "s", turns=len(turns))
     for name in HOW:
-        if found := list(dict.fromkeys(turn.info[name] for turn in turns if name in turn.info)):
-            joined = joined.note(
-                **{name: found[0] if len(found) == 1 else "; ".join(map(str, found))}
-            )
-    if rates := [float(turn.info["core_rate"]) for turn in turns if "core_rate" in turn.info]:
+        different = list(dict.fromkeys(_told(turns, name)))
+        if different:
+            same = len(different) == 1
+            joined = joined.note(**{name: different[0] if same else "; ".join(map(str, different))})
+    rates = [float(rate) for rate in _told(turns, "core_rate")]
+    if rates:
         joined = joined.note(core_rate=statistics.median(rates))
     return joined.note(variation=joined.coefficient_of_variation, outliers=joined.outliers)

@@ -152,9 +152,10 @@ def no_garbage_collection() -> Iterator[None]:
 
 def affinity() -> str:
     """The CPUs that this process may run on, as Linux writes them: `0-3,8`."""
-    cpus = enumerate(sorted(os.sched_getaffinity(0)))
-    spans = [
-        [cpu for _, cpu in span]
-        for _, span in itertools.groupby(cpus, lambda each: each[1] - each[0])
-    ]
+    spans: list[list[int]] = []
+    for cpu in sorted(os.sched_getaffinity(0)):
+        if spans and cpu == spans[-1][-1] + 1:
+            spans[-1].append(cpu)
+        else:
+            spans.append([cpu])
     return ",".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)

@@ -12,14 +12,12 @@ import itertools
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hpml_plugins import clocks
 from hpml_plugins.measure.meter import EnergyCounter
+from hpml_plugins.measure.session import Session
 from hpml_plugins.model.samples import Samples
-
-if TYPE_CHECKING:
-    from hpml_plugins.measure.bench import Bench
 
 Step = Callable[[], object]
 #: When a counter moved last, s of the monotonic clock, and what it says, J.
@@ -48,37 +46,50 @@ class Move(NamedTuple):
     calls: float = 0.0
 
 
-def measure_energy(bench: Bench, step: Step) -> Samples | None:
+class Span(NamedTuple):
+    """What lies between two moves. energy: J."""
+
+    seconds: float
+    energy: float
+    calls: float
+
+    @classmethod
+    def of(cls, start: Move, end: Move) -> Span:
+        """Between these two."""
+        return cls(end.at - start.at, end.energy - start.energy, end.calls - start.calls)
+
+    @property
+    def power(self) -> float:
+        """The mean, W."""
+        return self.energy / self.seconds
+
+
+def measure_energy(session: Session, step: Step) -> Samples | None:
     """See Bench.energy."""
-    kind, _, number = bench.device.partition(":")
-    counter = EnergyCounter(bench.telemetry, [int(number or 0)] if kind == "cuda" else [])
+    kind, _, number = session.device.partition(":")
+    counter = EnergyCounter(session.telemetry, [int(number or 0)] if kind == "cuda" else [])
     if counter.problem:
-        bench.warn(f"energy is not known: {counter.problem}")
+        session.warn(f"energy is not known: {counter.problem}")
         return None
-    wait = _synchronizer(bench.device)
+    wait = _synchronizer(session.device)
     step()
     wait()
-    with bench.telemetry.fast() if kind == "cuda" and bench.telemetry else nullcontext():
-        idle = bench.once("idle_power", lambda: idle_power(counter.moved))
+    with session.telemetry.fast() if kind == "cuda" and session.telemetry else nullcontext():
+        idle = session.once("idle_power", lambda: idle_power(counter.moved))
         try:
             moves, settled = under_load(run_on(step, wait, counter.moved))
         except StopIteration:
-            bench.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
+            session.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
             return None
-    pairs = split(moves)
-    windows = [
-        (end.at - start.at, end.energy - start.energy, end.calls - start.calls)
-        for start, end in pairs
-    ]
+    windows = split(moves)
+    steps = [Span.of(*pair) for pair in itertools.pairwise(moves)]
     return Samples.of(
-        [max(0.0, energy - idle * seconds) / calls for seconds, energy, calls in windows],
+        [max(0.0, each.energy - idle * each.seconds) / each.calls for each in windows],
         "J",
         idle_power=idle,
-        power=statistics.median(energy / seconds for seconds, energy, _ in windows),
-        gross=statistics.median(energy / calls for _, energy, calls in windows),
-        counter_step=statistics.median(
-            end.at - start.at for start, end in itertools.pairwise(moves)
-        ),
+        power=statistics.median(each.power for each in windows),
+        gross=statistics.median(each.energy / each.calls for each in windows),
+        counter_step=statistics.median(each.seconds for each in steps),
         calls=round(moves[-1].calls - moves[0].calls),
         stopped="settled" if settled else f"power not settled after {LONGEST_LOAD:g} s of load",
     )
@@ -140,20 +151,18 @@ def is_settled(moves: list[Move]) -> bool:
     before = [move for move in moves if end - 2 * PERIOD <= move.at < end - PERIOD]
     if len(last) < 2 or len(before) < 2 or end - moves[0].at < 2 * PERIOD:
         return False
-    now, then = (
-        (part[-1].energy - part[0].energy) / (part[-1].at - part[0].at) for part in (last, before)
-    )
+    now, then = Span.of(last[0], last[-1]).power, Span.of(before[0], before[-1]).power
     return abs(now - then) <= POWER_TOLERANCE * then
 
 
-def split(moves: list[Move]) -> list[tuple[Move, Move]]:
+def split(moves: list[Move]) -> list[Span]:
     """Windows of at least WINDOW, each from one move of the counter to another; what is left over
     is dropped."""
     ends = [moves[0]]
     for move in moves[1:]:
         if move.at - ends[-1].at >= WINDOW:
             ends.append(move)
-    return list(itertools.pairwise(ends))
+    return [Span.of(*pair) for pair in itertools.pairwise(ends)]
 
 
 def _synchronizer(device: str) -> Step:

@@ -2,7 +2,7 @@
 throttling, faults.
 
 What the measuring process must know meanwhile (does the card throttle, has it settled?) it reads
-from `Telemetry`.
+from `telemetry`.
 
 A process of its own samples NVML: it takes no time from what is measured, and shares no interpreter
 lock with it. And a process that has once opened NVML must not fork one that uses CUDA: with driver
@@ -12,12 +12,12 @@ after NVML was closed.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +25,7 @@ from hpml_plugins import clocks
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.isolation import end_with_parent
 from hpml_plugins.measure.power_limit import LimitGuards
+from hpml_plugins.measure.telemetry import UNITS, Reading, Telemetry
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
 from hpml_plugins.node.nvml import Card, open_cards, open_others
@@ -33,10 +34,6 @@ from hpml_plugins.node.nvml import Card, open_cards, open_others
 #: stays small.
 INTERVAL = 0.05
 MOST_ROWS = 100
-#: s between two readings of the telemetry: the power regulator's own period is about a second.
-TELEMETRY_INTERVAL = 0.02
-#: And while a process wants to know when the energy counter moves, which it does about every 0.1 s.
-FAST_TELEMETRY_INTERVAL = 0.002
 #: s between two readings of what changes slowly: NVML's utilisation is a mean over 1/6 s or more.
 SLOW_TELEMETRY_INTERVAL = 0.1
 #: s to wait for what was seen once the point is over; NVML answers in milliseconds unless the
@@ -49,17 +46,6 @@ REASONS = {
     0x20: "heat (software)",
     0x40: "heat (hardware)",
     0x80: "power brake",
-}
-UNITS = {
-    "time": "s",
-    "sm_clock": "Hz",
-    "memory_clock": "Hz",
-    "utilization": "1",
-    "memory_utilization": "1",
-    "power": "W",
-    "temperature": "degC",
-    "memory_used": "B",
-    "throttle_reasons": "1",
 }
 
 
@@ -76,68 +62,6 @@ class Seen(msgspec.Struct):
     throttled: str = ""
     conditions: dict[str, float] = {}
     fault: str = ""
-
-
-class Reading(NamedTuple):
-    """What a GPU did last. at: s of the monotonic clock.  throttled: s, in total, for which power
-    or heat held it down.
-
-    clock: of the SMs, Hz.  power: W.  energy: J, in total.  energy_at: when the energy counter
-    moved last, s of the monotonic clock.  utilization, memory_utilization: 0 to 1.  memory_used: B.
-    All are 0 where the card does not tell.
-    """
-
-    at: float
-    throttled: float
-    clock: float = 0.0
-    power: float = 0.0
-    energy: float = 0.0
-    energy_at: float = 0.0
-    utilization: float = 0.0
-    memory_utilization: float = 0.0
-    memory_used: float = 0.0
-
-
-class Telemetry:
-    """The last reading of each watched GPU, in memory that the watching process shares with those
-    that measure."""
-
-    def __init__(self, count: int) -> None:
-        self._values = multiprocessing.RawArray("d", count * len(Reading._fields))
-        self._fast = multiprocessing.RawValue("b", 0)
-        #: W for each GPU, 0 for its own limit: what a measuring process wants, and what is set
-        #: (`power_limit`).
-        self.wanted_limits = multiprocessing.RawArray("d", count)
-        self.set_limits = multiprocessing.RawArray("d", count)
-
-    @contextmanager
-    def fast(self) -> Iterator[None]:
-        """Read the cards more often while the block runs, to see when their energy counters
-        move."""
-        self._fast.value = 1
-        try:
-            yield
-        finally:
-            self._fast.value = 0
-
-    @property
-    def interval(self) -> float:
-        """How long the watching process waits between two readings, s."""
-        return FAST_TELEMETRY_INTERVAL if self._fast.value else TELEMETRY_INTERVAL
-
-    def write(self, number: int, reading: Reading) -> None:
-        """Replace the reading of a GPU. Called by the watching process only."""
-        start = number * len(reading)
-        self._values[start : start + len(reading)] = reading
-
-    def read(self, number: int = 0) -> Reading | None:
-        """The last reading of a GPU; None where it is not watched, or has not been read yet."""
-        size = len(Reading._fields)
-        place = slice(number * size, (number + 1) * size)
-        values = self._values[place]
-        while values != (again := self._values[place]):  # it was being written
-            values = again
-        return Reading(*values) if len(values) == size and values[0] else None
 
 
 class GpuMonitor:
@@ -254,33 +178,37 @@ class Sampler:
         if slow := clocks.monotonic() - self._slow_at >= SLOW_TELEMETRY_INTERVAL:
             self._slow_at = clocks.monotonic()
         for number, card in enumerate(self._cards):
-            now, throttled, last = (
-                clocks.monotonic(),
-                card.throttled(),
-                telemetry.read(number) or Reading(0.0, 0.0),
-            )
-            if throttled is None:
-                before, total = self._throttled[number]
-                throttled = total + (
-                    now - before if int(card.throttle_reasons() or 0) & sum(REASONS) else 0.0
-                )
-                self._throttled[number] = now, throttled
+            now = clocks.monotonic()
+            last = telemetry.read(number) or Reading(0.0, 0.0)
             energy = card.energy() or 0.0
-            found = {
-                "at": now,
-                "throttled": throttled,
-                "clock": card.sm_clock() or 0.0,
-                "power": card.power() or 0.0,
-                "energy": energy,
-                "energy_at": now if energy != last.energy else last.energy_at,
-            }
+            reading = last._replace(
+                at=now,
+                throttled=self._throttled_until(now, number, card),
+                clock=card.sm_clock() or 0.0,
+                power=card.power() or 0.0,
+                energy=energy,
+                energy_at=now if energy != last.energy else last.energy_at,
+            )
             if slow:
                 row = card.row()
-                found |= {
-                    name: row[name] or 0.0
-                    for name in ("utilization", "memory_utilization", "memory_used")
-                }
-            telemetry.write(number, last._replace(**found))
+                reading = reading._replace(
+                    utilization=row["utilization"] or 0.0,
+                    memory_utilization=row["memory_utilization"] or 0.0,
+                    memory_used=row["memory_used"] or 0.0,
+                )
+            telemetry.write(number, reading)
+
+    def _throttled_until(self, now: float, number: int, card: Card) -> float:
+        """s, in total, for which a card throttled: counted by the card, or by its reasons from look
+        to look."""
+        counted = card.throttled()
+        if counted is not None:
+            return counted
+        before, total = self._throttled[number]
+        if _held_down(card.throttle_reasons()):
+            total += now - before
+        self._throttled[number] = now, total
+        return total
 
     def look(self) -> None:
         """Take one row of each GPU."""
@@ -290,7 +218,7 @@ class Sampler:
             rows.append(row)
             if row["throttle_reasons"] is None and not self.seen.fault:
                 self.seen.fault = card.lost()
-            self._reasons |= int(row["throttle_reasons"] or 0) & sum(REASONS)
+            self._reasons |= _held_down(row["throttle_reasons"])
         if self._rows and len(self._rows[0]) >= MOST_ROWS:
             self._rows = [rows[::2] for rows in self._rows]
             self.interval *= 2
@@ -301,13 +229,10 @@ class Sampler:
         Asked when the point's processes are gone: who is on a card then is somebody else.
         """
         seen = self.seen
-        pairs = [
-            (before, card.energy())
-            for before, card in zip(self._energy_before, self._cards, strict=True)
-        ]
-        seen.energy = sum(
-            after - before for before, after in pairs if before is not None and after is not None
-        )
+        for before, card in zip(self._energy_before, self._cards, strict=True):
+            after = card.energy()
+            if before is not None and after is not None:
+                seen.energy += after - before
         for card, errors_before in zip(self._cards, self._errors_before, strict=True):
             # a point that CUDA ends is over before the next look
             seen.fault = seen.fault or card.lost()
@@ -323,7 +248,8 @@ class Sampler:
     def _note_users(self, when: str) -> None:
         """Warn of processes on the cards, and count them, where NVML tells."""
         told = [users for card in self._cards if (users := card.users()) is not None]
-        new = [user for users in told for user in users if user.pid not in self._users]
+        found = itertools.chain.from_iterable(told)
+        new = [user for user in found if user.pid not in self._users]
         self.seen.warnings += [f"{user} when the point {when}" for user in new]
         self._users |= {user.pid for user in new}
         if told:
@@ -357,6 +283,11 @@ class Sampler:
                 f"{card.label} had {uncorrected} memory errors that ECC could not correct while"
                 " this was measured; hpml doctor and nvidia-smi -q -d ECC,ROW_REMAPPER tell more"
             )
+
+
+def _held_down(reasons: float | None) -> int:
+    """Those of NVML's reasons that mean power or heat, as bits."""
+    return int(reasons or 0) & sum(REASONS)
 
 
 def _series(rows: Sequence[Mapping[str, float | None]]) -> Series:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from hpml_plugins import clocks
-from hpml_plugins.measure.gpu_monitor import UNITS, Reading, Telemetry
+from hpml_plugins.measure.telemetry import UNITS, Reading, Telemetry
 
 RAPL = Path("/sys/class/powercap")
 

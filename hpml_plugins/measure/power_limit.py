@@ -13,12 +13,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from hpml_plugins import clocks
-
-if TYPE_CHECKING:
-    from hpml_plugins.measure.gpu_monitor import Telemetry
+from hpml_plugins.measure.telemetry import Telemetry
 
 #: s that the guard has to set or to restore a limit.
 PATIENCE = 10.0

@@ -8,22 +8,19 @@ import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hpml_plugins import clocks
 from hpml_plugins.errors import DefinitionError, HpmlError
 from hpml_plugins.isolation import describe_exit
 from hpml_plugins.measure.sampling import sample, summarise, warm_up
+from hpml_plugins.measure.session import Session
 from hpml_plugins.model.program_output import ProgramOutput
 from hpml_plugins.model.samples import Samples
 from hpml_plugins.terminal import one_line
 
-if TYPE_CHECKING:
-    from hpml_plugins.measure.bench import Bench
-
 
 def run_program(
-    bench: Bench,
+    session: Session,
     command: Sequence[str],
     outputs: Mapping[str, ProgramOutput],
     environment: Mapping[str, str],
@@ -48,15 +45,17 @@ def run_program(
         run()
         return clocks.perf_counter() - started
 
-    bench.progress(shlex.join(words))
-    info = {"timer": f"printed by {Path(words[0]).name}", **warm_up(run_timed, bench.plan)}
+    session.progress(shlex.join(words))
+    info = {"timer": f"printed by {Path(words[0]).name}", **warm_up(run_timed, session.plan)}
     runs.clear()
-    taken = sample(run, bench.plan, info, batch=1, symbol=leading.unit)
+    taken = sample(run, session.plan, info, batch=1, symbol=leading.unit)
     found = {}
     for name, output in outputs.items():
-        samples = Samples.of(bench.result([each[name] for each in runs]), output.unit, **taken.info)
+        samples = Samples.of(
+            session.result([each[name] for each in runs]), output.unit, **taken.info
+        )
         found[name] = samples.note(**summarise(samples))
-        bench.warn_if_imprecise(found[name], name)
+        session.warn_if_imprecise(found[name], name)
     return found
 
 

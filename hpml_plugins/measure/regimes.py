@@ -18,14 +18,11 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from hpml_plugins import clocks
-from hpml_plugins.measure.gpu_monitor import Reading, Telemetry
+from hpml_plugins.measure.telemetry import Reading, Telemetry
 from hpml_plugins.model.samples import Samples
-
-if TYPE_CHECKING:
-    from hpml_plugins.measure.gpu_timer import GpuTimer
 
 #: A step is held down when the card throttles for more than this share of the time, once that
 #: amounts to ENOUGH s.
@@ -77,6 +74,22 @@ class Regulator:
         return held >= max(ENOUGH, SHARE * (now.at - start.at))
 
 
+class Enqueues(Protocol):
+    """A timer whose batch is chosen (`gpu_timer.GpuTimer`).
+
+    batch: how many steps one sample is the mean of.
+    """
+
+    batch: int
+
+    def round(self) -> float:
+        """One sample: seconds of one step."""
+
+    def enqueue(self, count: int) -> list[tuple[float, bool]]:
+        """Enqueue `count` samples. Returns seconds of one step and whether its launch was
+        hidden."""
+
+
 class LoadGroup(NamedTuple):
     """Samples that were enqueued at once. end: s of the monotonic clock.  seconds: mean of one
     step.
@@ -90,7 +103,7 @@ class LoadGroup(NamedTuple):
     power: float
 
 
-def measure_regimes(timer: GpuTimer, regulator: Regulator, info: dict[str, str | float]) -> Samples:
+def measure_regimes(timer: Enqueues, regulator: Regulator, info: dict[str, str | float]) -> Samples:
     """Samples of both regimes of a step that is under load already, s.
 
     info: what else the samples say of themselves.
@@ -109,7 +122,7 @@ def measure_regimes(timer: GpuTimer, regulator: Regulator, info: dict[str, str |
     return replace(Samples.of([group.seconds for group in groups], "s", **info), boost=boost)
 
 
-def _sustain(timer: GpuTimer, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
+def _sustain(timer: Enqueues, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
     """The last period under load, and whether it was stationary."""
     seconds = timer.round()
     count = max(1, round(GROUP / (seconds * timer.batch)))
@@ -139,7 +152,7 @@ def _change(before: Sequence[float], after: Sequence[float]) -> float:
     return abs(statistics.fmean(after) / statistics.fmean(before) - 1) if any(before) else 0.0
 
 
-def _burst(timer: GpuTimer, regulator: Regulator) -> list[LoadGroup]:
+def _burst(timer: Enqueues, regulator: Regulator) -> list[LoadGroup]:
     """Bursts; none for a step within which the regulator acts."""
     seconds = timer.round()
     if seconds > LONGEST_BURST:
@@ -166,10 +179,8 @@ def _state(regime: str, groups: Sequence[LoadGroup]) -> dict[str, str | float]:
 
     The power of a burst is what the card's sensor makes of it: the sensor is slower than the burst.
     """
-    found = {
-        name: [value for group in groups if (value := getattr(group, name))]
-        for name in ("clock", "power")
+    told = {
+        f"{regime}_clock": [group.clock for group in groups if group.clock],
+        f"{regime}_power": [group.power for group in groups if group.power],
     }
-    return {
-        f"{regime}_{name}": statistics.fmean(values) for name, values in found.items() if values
-    }
+    return {name: statistics.fmean(values) for name, values in told.items() if values}

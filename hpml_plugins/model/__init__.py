@@ -3,6 +3,7 @@
 from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
 from hpml_plugins.model.data_source import available_sources, use_sources, why_no_data
 from hpml_plugins.model.declaring import check_fields
+from hpml_plugins.model.failure import Failure
 from hpml_plugins.model.figure import Cell, Figure, Row, Table
 from hpml_plugins.model.finding import Finding
 from hpml_plugins.model.formatting import (

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Meta
 
 from hpml_plugins.errors import DefinitionError
+from hpml_plugins.model.bounds import LARGEST_INTEGER, MOST_ENTRIES, MOST_NAME, MOST_TEXT
 from hpml_plugins.model.declaring import check_fields, spell, takes
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.units import SIGNED, is_right_direction, may_be_negative, unit
-from hpml_plugins.model.validation import LARGEST_INTEGER, MOST_ENTRIES, MOST_NAME, MOST_TEXT
 
 Value = str | int | float | bool
 Params = dict[str, Value]

@@ -45,12 +45,9 @@ def differences(a: Record, b: Record) -> list[Confounder]:
     found = [Confounder(name, tell(a), tell(b)) for name, tell in facts.items()]
     packages = sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"})
     found += [Confounder(name, a.packages[name], b.packages[name]) for name in packages]
-    found += [
-        Confounder(
-            f"data set {name}", *(_digits(each.data[name].get("fingerprint")) for each in (a, b))
-        )
-        for name in sorted(a.data.keys() & b.data.keys())
-    ]
+    for name in sorted(a.data.keys() & b.data.keys()):
+        ours, theirs = a.data[name].get("fingerprint"), b.data[name].get("fingerprint")
+        found.append(Confounder(f"data set {name}", _digits(ours), _digits(theirs)))
     told = [each for each in found if each.a and each.b and each.a != each.b]
     if "host" in (each.name for each in told):
         # another host was booted another time
@@ -85,8 +82,9 @@ def unusual_conditions(record: Record) -> list[str]:
         found.append(f"other processes used {_other_cpus(record)}")
     if others := record.conditions.get("other_processes"):
         found.append(f"processes of others on the GPU: {others:g}")
-    if (neighbours := _neighbours(record)).startswith("in use"):
-        found.append(f"other GPUs of the host {neighbours}")
+    neighbours = _neighbours(record)
+    if neighbours.busy:
+        found.append(f"other GPUs of the host {neighbours.text}")
     return found
 
 
@@ -114,9 +112,9 @@ def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
     memories = [_card_memory(each) for each in (a, b)]
     if a.machine == b.machine and 0 < min(memories) < max(memories) / (1 + MEMORY_STEP):
         yield Confounder("memory of the card", *(quantity(memory, "B") for memory in memories))
-    neighbours = [_neighbours(each) for each in (a, b)]
-    if all(neighbours) and len({text.startswith("idle") for text in neighbours}) > 1:
-        yield Confounder("other GPUs of the host", *neighbours)
+    ours, theirs = _neighbours(a), _neighbours(b)
+    if ours.text and theirs.text and ours.idle != theirs.idle:
+        yield Confounder("other GPUs of the host", ours.text, theirs.text)
 
 
 def _card_memory(record: Record) -> float:
@@ -149,22 +147,32 @@ def _other_cpus(record: Record) -> str:
     return f"{record.conditions['other_cpus']:.1f} of {record.conditions.get('cores', 0):g} CPUs"
 
 
-def _neighbours(record: Record) -> str:
-    """What the host's other GPUs did, in words; empty where the Record does not tell."""
-    # there are none where all of the host's GPUs are the node's own
+class _Neighbours(NamedTuple):
+    """What the host's other GPUs did: in words, empty where the Record does not tell; neither busy
+    nor idle where it is not known."""
+
+    text: str
+    busy: bool = False
+    idle: bool = False
+
+
+def _neighbours(record: Record) -> _Neighbours:
     if "other_gpus" not in record.conditions:
-        return "idle" if _number(record.node, "host_gpus") == len(record.gpus) > 0 else ""
+        # there are none where all of the host's GPUs are the node's own
+        none = _number(record.node, "host_gpus") == len(record.gpus) > 0
+        return _Neighbours("idle", idle=True) if none else _Neighbours("")
     told = {
         name for name in ("other_gpus_utilization", "other_gpus_power") if name in record.conditions
     }
     if not told:
-        return "not known"  # MIG devices: NVML tells neither of them
+        return _Neighbours("not known")  # MIG devices: NVML tells neither of them
     used, power = (
         record.conditions.get(f"other_gpus_{name}", 0.0) for name in ("utilization", "power")
     )
     limit = max((_number(gpu, "power_limit") for gpu in record.gpus), default=0)
     busy = used >= BUSY or power > BUSY_POWER * limit > 0
-    return f"{'in use' if busy else 'idle'} ({power:.0f} W, {used:.0%})"
+    text = f"{'in use' if busy else 'idle'} ({power:.0f} W, {used:.0%})"
+    return _Neighbours(text, busy=busy, idle=not busy)
 
 
 def _node_fact(key: str) -> Callable[[Record], str]:
@@ -184,15 +192,14 @@ def _spell(value: object, unit: str = "") -> str:
 
 def _info(key: str) -> Callable[[Record], str]:
     """How the samples were taken, of all metrics that tell."""
-    return lambda record: " + ".join(
-        sorted(
-            {
-                str(each.info[key]).partition(":")[0]
-                for each in record.metrics.values()
-                if key in each.info
-            }
-        )
-    )
+
+    def tell(record: Record) -> str:
+        told = [each.info[key] for each in record.metrics.values() if key in each.info]
+        # an explanation follows a colon
+        words = {str(text).partition(":")[0] for text in told}
+        return " + ".join(sorted(words))
+
+    return tell
 
 
 def _digits(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,11 +47,10 @@ class Table:
         """A table from rows. The columns stand in the order in which rows first name them; a row
         may lack some."""
         rows = list(rows)
-        names = list(dict.fromkeys(name for row in rows for name in row))
+        names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
         columns = {name: [row.get(name) for row in rows] for name in names}
-        return cls(
-            columns, {name: symbol for name, symbol in (units or {}).items() if name in columns}
-        )
+        known = units or {}
+        return cls(columns, {name: known[name] for name in names if name in known})
 
     @classmethod
     def of_records(
@@ -72,11 +72,9 @@ class Table:
         for record in records:
             row: dict[str, Cell] = {"machine": record.machine, **record.params}
             for name in (*metrics, *intervals):
-                cells = (
-                    interval_columns(record, name)
-                    if name in intervals
-                    else {name: record.median(name)}
-                )
+                cells: dict[str, Cell] = {name: record.median(name)}
+                if name in intervals:
+                    cells = interval_columns(record, name)
                 row |= cells
                 if metric := record.metrics.get(name):
                     known |= dict.fromkeys(cells, metric.unit)
@@ -102,37 +100,26 @@ class Table:
         known = dict(units or {})
         for record in records:
             if found := record.series.get(series):
-                point: dict[str, Cell] = {
-                    "machine": record.machine,
-                    **{name: record.params[name] for name in params},
-                }
-                point |= dict(more(record)) if more else {}
-                values = zip(*found.columns.values(), strict=True)
-                rows += [
-                    {**point, **dict(zip(found.columns, cells, strict=True))} for cells in values
-                ]
+                point: dict[str, Cell] = {"machine": record.machine}
+                point |= {name: record.params[name] for name in params}
+                point |= more(record) if more else {}
+                rows += [{**point, **row} for row in cls(found.columns).rows()]
                 known |= found.units
         return cls.of(rows, known)
 
     def select(self, *names: str, **renamed: str) -> Table:
         """The table with these columns alone; renamed: new name = old name."""
-        chosen = {**{name: name for name in names}, **renamed}
-        columns = {new: self.columns[old] for new, old in chosen.items() if old in self.columns}
-        return Table(
-            columns,
-            {
-                new: self.units[old]
-                for new, old in chosen.items()
-                if old in self.units and new in columns
-            },
-        )
+        asked = {**dict(zip(names, names, strict=True)), **renamed}
+        chosen = {new: old for new, old in asked.items() if old in self.columns}
+        columns = {new: self.columns[old] for new, old in chosen.items()}
+        units = {new: self.units[old] for new, old in chosen.items() if old in self.units}
+        return Table(columns, units)
 
     def extended(self, more: Callable[[Any], Row], units: Mapping[str, str] | None = None) -> Table:
         """The table with further columns, or other values in its own. more: called with each row, a
         dictionary."""
-        return Table.of(
-            [{**row, **more(row)} for row in self.rows()], {**self.units, **(units or {})}
-        )
+        rows = [{**row, **more(row)} for row in self.rows()]
+        return Table.of(rows, {**self.units, **(units or {})})
 
     def filtered(self, keep: Callable[[Any], object]) -> Table:
         """The table with those rows alone for which `keep` is true."""
@@ -167,15 +154,10 @@ def interval_columns(record: Record, metric: str) -> dict[str, Cell]:
     """The median of a metric and its 95 % interval as the columns `metric`, `metric_low` and
     `metric_high`."""
     found = record.metrics.get(metric)
-    estimate = found.estimate if found else None
-    names = (metric, f"{metric}_low", f"{metric}_high")
-    return dict(
-        zip(
-            names,
-            (estimate.value, estimate.low, estimate.high) if estimate else (None,) * 3,
-            strict=True,
-        )
-    )
+    if found is None:
+        return {metric: None, f"{metric}_low": None, f"{metric}_high": None}
+    shown = found.estimate
+    return {metric: shown.value, f"{metric}_low": shown.low, f"{metric}_high": shown.high}
 
 
 @dataclass(frozen=True)

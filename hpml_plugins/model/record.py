@@ -7,14 +7,13 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Params, Value
-from hpml_plugins.model.samples import Samples, as_number
-from hpml_plugins.model.units import UNITS
-from hpml_plugins.model.validation import (
+from hpml_plugins.model.bounds import (
     FEW,
     Amount,
     Amounts,
@@ -28,26 +27,35 @@ from hpml_plugins.model.validation import (
     Text,
     Texts,
     Words,
-    check_record,
-    check_schema,
-    cleaned,
 )
+from hpml_plugins.model.failure import Failure
+from hpml_plugins.model.samples import Samples, as_number
+from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
-#: How the name of an environment begins that was installed for a software stack; others are of the
-#: node's own packages.
+#: How asv's name of an environment begins that was installed for a software stack; others are of
+#: the node's own packages.
 STACK = "stack-"
 #: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
 #: Records from before the field `throttled` tell by it alone; see `upgrade`.
 THROTTLED = "the GPU held its clocks down"
-#: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows
-#: is noise.
-DIGITS = 9
 #: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with
 #: others: on two CPUs, which are often two threads of one core, half a CPU of others' work.
 BUSY_SHARE = 0.25
+
+
+class Timer(StrEnum):
+    """What samples were timed by. The values are stored: one is added, none is renamed."""
+
+    #: Events on the GPU's current stream.
+    EVENTS = "cuda events"
+    #: The wall clock of this process, alone or around a synchronisation with the GPU.
+    CLOCK = "perf_counter"
+    SYNCHRONISED = "perf_counter with device synchronisation"
+    #: A clock of the plugin's own, or of a program that prints its numbers.
+    OTHER = "other"
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):
@@ -68,7 +76,11 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     rounds: how many of the samples are of each round; empty where there was one.  boost_rounds:
     likewise of `boost`. direction: None where neither is better, or where a foreign asv project
     does not tell.  boost: of a step that the GPU's power regulator holds down, the samples before
-    it acts; `samples` are then those at settled clocks.  info: how the samples were taken.
+    it acts; `samples` are then those at settled clocks.  info: how the samples were taken, in
+    words; what is decided by it is a field, and follows from the words where it is not given:
+    timers: what timed the samples, none for what was counted or derived.  launch_visible: whether
+    they contain the host's launching.  crosses_host: whether the step goes over the link to the
+    host, whose CPUs take part.  settled: whether they were taken at settled clocks.
     interval: what `estimate` is to show instead of the interval of the samples, never stored: that
     for the next run on another card, or the one that a foreign asv project gives.
     """
@@ -81,8 +93,15 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     rounds: Annotated[list[int], FEW] = []
     boost_rounds: Annotated[list[int], FEW] = []
     interval: tuple[float | None, float | None] | None = None
+    timers: Annotated[list[Timer], FEW] = []
+    launch_visible: bool = False
+    crosses_host: bool = False
+    settled: bool = False
 
     def __post_init__(self) -> None:
+        if not self.timers:
+            for name, fact in _facts_of(self.info).items():
+                msgspec.structs.force_setattr(self, name, fact)
         if not self.samples:
             raise ValueError("a metric without samples")
         for samples, rounds in ((self.samples, self.rounds), (self.boost, self.boost_rounds)):
@@ -103,7 +122,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     def regime(self) -> str:
         """`sustained` for what was measured at settled clocks; empty where the card did not
         throttle."""
-        return "sustained" if self.boost or self.info.get("regime") == "sustained" else ""
+        return "sustained" if self.boost or self.settled else ""
 
     @property
     def boost_round_medians(self) -> list[float]:
@@ -131,6 +150,30 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
         lows, highs = zip(*(Samples(tuple(part)).interval() for part in parts), strict=True)
         median = statistics.median(map(statistics.median, parts))
         return Estimate(median, min(lows), max(highs), len(self.samples))
+
+
+def _facts_of(info: Mapping[str, object]) -> dict[str, object]:
+    """The facts of a metric that its info tells in words; the default ones are left out.
+
+    Several rounds that differ are told one after the other, with semicolons between; after a colon
+    an explanation follows.
+    """
+    timers = [_timer_of(word) for word in _words(info.get("timer"))]
+    facts: dict[str, object] = {
+        "timers": list(dict.fromkeys(timers)),
+        "launch_visible": "visible" in _words(info.get("launch")),
+        "crosses_host": "cpus" in info,
+        "settled": info.get("regime") == "sustained",
+    }
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def _words(text: object) -> list[str]:
+    return [each.partition(":")[0] for each in str(text).split("; ")] if text else []
+
+
+def _timer_of(word: str) -> Timer:
+    return Timer(word) if word in [*Timer] else Timer.OTHER
 
 
 def _split(samples: list[float], rounds: list[int]) -> list[list[float]]:
@@ -217,6 +260,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds
     the largest of each. work: of one call of what a metric times, by the metric's name.  throttled:
     why the GPU lowered its clocks while samples of no regime were taken; empty where it did not.
+    failure: the kind of what made it fail.  of_stack: whether it was measured with packages that
+    were installed for it, not with the node's own.
     packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
 
@@ -248,6 +293,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     conditions: Amounts = {}
     work: Annotated[dict[Text, DeclaredWork], FEW] = {}
     throttled: Text = ""
+    failure: Failure = Failure.NONE
+    of_stack: bool = False
 
     def median(self, metric: str) -> float | None:
         """The median of a metric; None where the point has none of that name."""
@@ -266,12 +313,6 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         """Whether the GPU throttled while samples of no regime were taken, as before there were
         regimes."""
         return bool(self.throttled)
-
-    @property
-    def of_stack(self) -> bool:
-        """Whether it was measured with packages that were installed for it, not with the node's
-        own."""
-        return self.environment.startswith(STACK)
 
     @property
     def is_busy(self) -> bool:
@@ -314,65 +355,3 @@ def point_key(benchmark: str, version: str, params: dict[str, Value]) -> str:
     """A short stable key of a point: the same on every node and in every run."""
     encoded = msgspec.json.encode([benchmark, version, sorted(params.items())])
     return hashlib.sha256(encoded).hexdigest()[:20]
-
-
-def shorten(record: Record) -> Record:
-    """The record as it is to be stored: samples at DIGITS significant digits; counts stay as they
-    are."""
-    metrics = dict(record.metrics)
-    for name, each in metrics.items():
-        if each.unit in UNITS and not UNITS[each.unit].count:
-            samples, boost = (
-                [float(f"{one:.{DIGITS}g}") for one in many] for many in (each.samples, each.boost)
-            )
-            metrics[name] = msgspec.structs.replace(each, samples=samples, boost=boost)
-    return msgspec.structs.replace(record, metrics=metrics)
-
-
-def encode(record: Record) -> bytes:
-    """The record as one line of JSON, without the line break."""
-    return msgspec.json.encode(record)
-
-
-def decode(line: bytes) -> Record:
-    """A record from one line of JSON, checked by `hpml_plugins.model.validation`: all that enters
-    comes through here.
-
-    Raises msgspec.DecodeError, or UnicodeDecodeError for text that is not UTF-8.
-    """
-    try:
-        record = _decode_known(line)
-    except RecursionError:
-        raise msgspec.DecodeError("nested too deep") from None
-    check_record(record, SCHEMA)
-    return upgrade(cleaned(record))
-
-
-def _decode_known(line: bytes) -> Record:
-    """A Record of a schema that this version knows. Raises msgspec.DecodeError for another."""
-    try:
-        return _DECODER.decode(line)
-    except msgspec.ValidationError:
-        # a later one may be of another form
-        check_schema(_HEAD_DECODER.decode(line).schema, SCHEMA)
-        raise
-
-
-class _Head(msgspec.Struct):
-    schema: Any = SCHEMA
-
-
-def upgrade(record: Record) -> Record:
-    """The Record with the fields that came after it was written: `throttled`, from the words of its
-    warning."""
-    if record.throttled or not record.warnings:
-        return record
-    told = [text for text in record.warnings if text.startswith(THROTTLED)]
-    if not told:
-        return record
-    reason = told[0].partition(": ")[2]
-    return msgspec.structs.replace(record, throttled=reason or "unknown reason")
-
-
-_DECODER = msgspec.json.Decoder(Record)
-_HEAD_DECODER = msgspec.json.Decoder(_Head)

@@ -16,6 +16,7 @@ its numbers away and gives the reason.
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import statistics
@@ -24,10 +25,12 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from hpml_plugins.model.failure import Failure
 from hpml_plugins.model.record import MetricSamples, Record
 
 _DIGITS, _NUMBER = re.compile(r"[\d.]+"), re.compile(r"\d+(?:\.\d+)?")
 Point = TypeVar("Point", bound=Hashable)
+T = TypeVar("T")
 RunKey = tuple[str | float, ...]
 #: The rounds of a point and their retraction, with their numbers: by `started` and which it is.
 Group = dict[tuple[float, bool], tuple[int, Record]]
@@ -155,6 +158,7 @@ def combine(rounds: Sequence[Record]) -> Record:
             checks=[],
             warnings=[],
             throttled="",
+            failure=Failure.NONE,
             duration=_total(rounds),
         )
         return replace(cleared, status="retracted", reason=retractions[0].reason)
@@ -170,25 +174,37 @@ def combine(rounds: Sequence[Record]) -> Record:
             )
     if len(rounds) == 1:
         return first
+    throttled = [record.throttled for record in rounds if record.throttled]
     return replace(
         first,
-        metrics={
-            name: _join([record.metrics[name] for record in rounds])
-            for name in first.metrics
-            if all(name in record.metrics for record in rounds)
-        },
+        metrics=_join_metrics(rounds),
         warnings=_join_warnings(rounds),
-        checks=list(dict.fromkeys(text for record in rounds for text in record.checks)),
+        checks=_distinct(_chained(record.checks for record in rounds)),
         duration=_total(rounds),
         energy=sum(record.energy for record in rounds),
-        throttled="; ".join(
-            dict.fromkeys(record.throttled for record in rounds if record.throttled)
-        ),
-        conditions={
-            name: max(record.conditions[name] for record in rounds if name in record.conditions)
-            for name in dict.fromkeys(name for record in rounds for name in record.conditions)
-        },
+        throttled="; ".join(_distinct(throttled)),
+        conditions=_largest_conditions(rounds),
     )
+
+
+def _chained(lists: Iterable[Sequence[T]]) -> list[T]:
+    return list(itertools.chain.from_iterable(lists))
+
+
+def _distinct(values: Iterable[T]) -> list[T]:
+    return list(dict.fromkeys(values))
+
+
+def _total(rounds: Sequence[Record]) -> float:
+    return sum(record.duration for record in rounds)
+
+
+def _largest_conditions(rounds: Sequence[Record]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for record in rounds:
+        for name, value in record.conditions.items():
+            found[name] = max(value, found.get(name, value))
+    return found
 
 
 def _join_warnings(rounds: Sequence[Record]) -> list[str]:
@@ -196,57 +212,65 @@ def _join_warnings(rounds: Sequence[Record]) -> list[str]:
     covers that round."""
     found: dict[str, list[str]] = {}
     for record in rounds:
-        for key, text in {_DIGITS.sub("#", text): text for text in record.warnings}.items():
-            found.setdefault(key, []).append(text)
-    return [
-        max(texts, key=lambda text: [float(number) for number in _NUMBER.findall(text)])
-        for texts in found.values()
-    ]
+        of_round = {_DIGITS.sub("#", text): text for text in record.warnings}
+        for wording, text in of_round.items():
+            found.setdefault(wording, []).append(text)
+    return [max(texts, key=_numbers_in) for texts in found.values()]
 
 
-def _total(rounds: Sequence[Record]) -> float:
-    return sum(record.duration for record in rounds)
+def _numbers_in(text: str) -> list[float]:
+    return [float(number) for number in _NUMBER.findall(text)]
+
+
+def _join_metrics(rounds: Sequence[Record]) -> dict[str, MetricSamples]:
+    """The metrics that every round has."""
+    first, *others = (record.metrics for record in rounds)
+    common = [name for name in first if all(name in metrics for metrics in others)]
+    return {name: _join([record.metrics[name] for record in rounds]) for name in common}
 
 
 def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
     boosted = [metric for metric in metrics if metric.boost]
-    sustained = sum(bool(metric.regime) for metric in metrics)
+    boost_rounds = [metric.boost_rounds or [len(metric.boost)] for metric in boosted]
+    rounds = [metric.rounds or [len(metric.samples)] for metric in metrics]
     return replace(
         metrics[0],
-        samples=[value for metric in metrics for value in metric.samples],
-        rounds=[count for metric in metrics for count in metric.rounds or [len(metric.samples)]],
-        boost=[value for metric in boosted for value in metric.boost],
-        boost_rounds=[
-            count for metric in boosted for count in metric.boost_rounds or [len(metric.boost)]
-        ],
-        info={
-            name: _join_info([metric.info[name] for metric in metrics if name in metric.info])
-            for name in dict.fromkeys(name for metric in metrics for name in metric.info)
-        }
-        | _core_rates(metrics)
-        | ({"sustained_rounds": sustained} if 0 < sustained < len(metrics) else {}),
+        samples=_chained(metric.samples for metric in metrics),
+        rounds=_chained(rounds),
+        boost=_chained(metric.boost for metric in boosted),
+        boost_rounds=_chained(boost_rounds),
+        info=_join_infos(metrics),
+        timers=_distinct(_chained(metric.timers for metric in metrics)),
+        launch_visible=any(metric.launch_visible for metric in metrics),
+        crosses_host=any(metric.crosses_host for metric in metrics),
+        settled=any(metric.settled for metric in metrics),
     )
 
 
-def _core_rates(metrics: Sequence[MetricSamples]) -> dict[str, str | float]:
-    """The core's rate of each round, 1/s, beside their median: a figure tells by them what the time
-    follows."""
-    stored = [metric.info.get("core_rate") for metric in metrics]
-    rates = [rate for rate in stored if isinstance(rate, float | int)]
-    return (
-        {"core_rates": "; ".join(f"{rate:.7g}" for rate in rates)}
-        if len(rates) == len(metrics)
-        else {}
-    )
+def _join_infos(metrics: Sequence[MetricSamples]) -> dict[str, str | float]:
+    """What the rounds say of their samples.
+
+    Beside the median of the core's rates stand all of them: a figure tells what the time follows.
+    """
+    told: dict[str, list[str | float]] = {}
+    for metric in metrics:
+        for name, value in metric.info.items():
+            told.setdefault(name, []).append(value)
+    joined = {name: _join_info(values) for name, values in told.items()}
+    rates = [rate for rate in told.get("core_rate", ()) if not isinstance(rate, str)]
+    if len(rates) == len(metrics):
+        joined["core_rates"] = "; ".join(f"{rate:.7g}" for rate in rates)
+    sustained = sum(bool(metric.regime) for metric in metrics)
+    if 0 < sustained < len(metrics):
+        joined["sustained_rounds"] = sustained
+    return joined
 
 
 def _join_info(values: Sequence[str | float]) -> str | float:
-    different = list(dict.fromkeys(values))
-    numbers = [value for value in different if not isinstance(value, str)]
+    different = _distinct(values)
     if len(different) == 1:
         return different[0]
-    return (
-        statistics.median(numbers)
-        if len(numbers) == len(different)
-        else "; ".join(map(str, different))
-    )
+    numbers = [value for value in different if not isinstance(value, str)]
+    if len(numbers) == len(different):
+        return statistics.median(numbers)
+    return "; ".join(map(str, different))

@@ -159,9 +159,8 @@ class Samples:
     ) -> Samples:
         """Sample by sample. is_sum: the unit stays, and both must have the same."""
         if not isinstance(other, Samples):
-            values, boost = (
-                tuple(operate(value, other) for value in each) for each in (self.values, self.boost)
-            )
+            values = tuple(operate(value, other) for value in self.values)
+            boost = tuple(operate(value, other) for value in self.boost)
             return replace(self, values=values, unit=self.unit if is_sum else "", boost=boost)
         if is_sum and self.unit and other.unit and self.unit != other.unit:
             raise ResultError(f"cannot add {self.unit} and {other.unit}")

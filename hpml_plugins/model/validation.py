@@ -14,67 +14,24 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import Meta
 from msgspec.structs import replace
 
 from hpml_plugins import clocks
+from hpml_plugins.model.bounds import (
+    LARGEST_INTEGER,
+    MOST_ENTRIES,
+    MOST_NAME,
+    MOST_OUTPUT,
+    MOST_TEXT,
+)
+from hpml_plugins.model.record import MetricSamples, Record, Series
 from hpml_plugins.model.units import UNITS, is_right_direction, may_be_negative
 from hpml_plugins.terminal import unturned
 
-if TYPE_CHECKING:
-    from hpml_plugins.model.record import MetricSamples, Record, Series
-
-#: B of the longest name: files and folders are named after some, and a file system allows 255.
-MOST_NAME = 200
-#: Characters of a reason, a warning, a parameter's value; and of what a failed point printed.
-MOST_TEXT, MOST_OUTPUT = 10_000, 100_000
-#: Samples of a metric; and cells of a column of a series.
-MOST_SAMPLES = 2_000_000
-#: Entries of a mapping or a list of texts: metrics, series, columns, warnings, packages.
-MOST_ENTRIES = 1_000
-#: The largest number of any kind: squares of it, and sums of those, are finite.
-LARGEST = 1e100
-#: s; the longest duration, 31 years. And s by which another machine's clock may be ahead of this
-#: one's.
-LONGEST_DURATION, CLOCK_AHEAD = 1e9, 86400.0
-#: The largest integer: of 64 bits without a sign, as in every file format that Records are exported
-#: to.
-LARGEST_INTEGER = 2**64 - 1
-
-# Bounds that msgspec holds while it decodes. JSON has no NaN and no infinity.
-Text = Annotated[str, Meta(max_length=MOST_TEXT)]
-Output = Annotated[str, Meta(max_length=MOST_OUTPUT)]
-Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-#: A quantity of which there cannot be less than none.
-Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
-Duration = Annotated[float, Meta(ge=0, le=LONGEST_DURATION)]
-Rounds = Annotated[int, Meta(ge=1, le=MOST_ENTRIES)]
-Texts = Annotated[list[Text], Meta(max_length=MOST_ENTRIES)]
-Numbers = Annotated[list[Number], Meta(max_length=MOST_SAMPLES)]
-Column = Annotated[list[Number | Text | None], Meta(max_length=MOST_SAMPLES)]
-Words = Annotated[dict[Text, Text], Meta(max_length=MOST_ENTRIES)]
-Facts = Annotated[dict[Text, Text | Number], Meta(max_length=MOST_ENTRIES)]
-Amounts = Annotated[dict[Text, Amount], Meta(max_length=MOST_ENTRIES)]
-FEW = Meta(max_length=MOST_ENTRIES)
-Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-if TYPE_CHECKING:
-    NodeFacts = dict[str, Any]
-else:  # what a node tells of itself, nested four deep: GPUs and their links
-    Fact = None | bool | Integer | Number | Text
-    for _ in range(4):
-        Fact = (
-            None
-            | bool
-            | Integer
-            | Number
-            | Text
-            | Annotated[list[Fact], FEW]
-            | Annotated[dict[Text, Fact], FEW]
-        )
-    NodeFacts = Annotated[dict[Text, Fact], FEW]
+#: s by which another machine's clock may be ahead of this one's.
+CLOCK_AHEAD = 86400.0
 
 _COMMIT = re.compile(r"|[0-9a-f]{40}|[0-9a-f]{64}")
 _HOME = re.compile(r"(?<![\w.~-])/(?:root|(?:home|Users)/[^/\s\"'\\:]+)(?=/)")
@@ -222,19 +179,10 @@ def _first(texts: list[str], what: str) -> list[str]:
 @functools.lru_cache(maxsize=4096)
 def _check_words(benchmark: str, plugin: str, version: str, run: str) -> None:
     # Of this Record and of all others of its run the same, hence the cache.
-    if not benchmark.isidentifier():
-        raise RefusedRecord(f"benchmark {_spell(benchmark)} is not a name of letters, digits and _")
-    if not _PLUGIN.fullmatch(plugin):
-        raise RefusedRecord(f"plugin {_spell(plugin)} is not a name of letters, digits, _, . and -")
-    if not _RUN.fullmatch(run):
-        raise RefusedRecord(f"run {_spell(run)} is not a name of letters, digits, _, . and -")
-    for what, name in (
-        ("benchmark", benchmark),
-        ("plugin", plugin),
-        ("version", version),
-        ("run", run),
-    ):
-        _check_name(what, name)
+    _check_letters("benchmark", benchmark, benchmark.isidentifier(), "letters, digits and _")
+    _check_letters("plugin", plugin, _PLUGIN.fullmatch(plugin), "letters, digits, _, . and -")
+    _check_letters("run", run, _RUN.fullmatch(run), "letters, digits, _, . and -")
+    _check_name("version", version)
 
 
 def _check_params(params: Mapping[str, object]) -> None:
@@ -252,9 +200,7 @@ def _check_params(params: Mapping[str, object]) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def _check_parameter_name(name: str) -> None:
-    if not name.isidentifier():
-        raise RefusedRecord(f"parameter {_spell(name)} is not a name of letters, digits and _")
-    _check_name("parameter", name)
+    _check_letters("parameter", name, name.isidentifier(), "letters, digits and _")
 
 
 def _check_started(started: float) -> None:
@@ -307,11 +253,7 @@ def is_unresolved(
 
 @functools.lru_cache(maxsize=4096)
 def _check_declaration(name: str, unit: str, direction: str | None) -> None:
-    if not _METRIC.fullmatch(name):
-        raise RefusedRecord(
-            f"metric {_spell(name)} is not a name of lower-case letters, digits and _"
-        )
-    _check_name("metric", name)
+    _check_letters("metric", name, _METRIC.fullmatch(name), "lower-case letters, digits and _")
     if unit not in UNITS:
         raise RefusedRecord(f"metric {name} has the unknown unit {_spell(unit)}")
     if not is_right_direction(unit, direction):
@@ -324,6 +266,12 @@ def _check_series(name: str, series: Series) -> None:
     for unit in series.units.values():
         if unit not in UNITS:
             raise RefusedRecord(f"series {_spell(name)} has the unknown unit {_spell(unit)}")
+
+
+def _check_letters(what: str, name: str, right: object, letters: str) -> None:
+    if not right:
+        raise RefusedRecord(f"{what} {_spell(name)} is not a name of {letters}")
+    _check_name(what, name)
 
 
 def _check_name(what: str, name: str) -> None:

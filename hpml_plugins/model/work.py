@@ -3,16 +3,11 @@ follow from it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from hpml_plugins.model.validation import Amount, Text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hpml_plugins.model.record import Record
+from hpml_plugins.model.bounds import Amount, Text
 
 
 class Limit(NamedTuple):
@@ -61,21 +56,3 @@ class DeclaredWork(msgspec.Struct, frozen=True, omit_defaults=True):
             (amount / highest for amount, highest in known if amount and highest), default=None
         )
         return shortest / max(1, self.gpus) / seconds if shortest and seconds else None
-
-
-class Roof:
-    """The measured roof of a machine: the highest rates in its Records of steps that were declared
-    to look for them."""
-
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._highest: dict[tuple[bool, str], float] = {}
-        for record in records:
-            for name, work in record.work.items():
-                if work.roof and (seconds := record.median(name)):
-                    for kind, amount in ((work.dtype, work.flop), ("bytes", work.bytes)):
-                        key, rate = (work.gpus > 0, kind), amount / seconds / max(1, work.gpus)
-                        self._highest[key] = max(self._highest.get(key, 0.0), rate)
-
-    def limit(self, work: DeclaredWork) -> Limit:
-        """That of the device that the work ran on."""
-        return Limit(*(self._highest.get((work.gpus > 0, kind)) for kind in (work.dtype, "bytes")))

@@ -12,10 +12,10 @@ from hpml_plugins import clocks
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.work import Roof
+from hpml_plugins.model.roof import Roof
 from hpml_plugins.node import describe_load
 from hpml_plugins.report.tables import describe_points, spell_samples
-from hpml_plugins.run import Round, RoundTimes, Task, TimeLimit
+from hpml_plugins.run import Follower, Round, RoundTimes, Task, TimeLimit
 from hpml_plugins.terminal import one_line, warn
 
 #: s between two lines of status where the output is no terminal.
@@ -50,7 +50,7 @@ def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]
     return lines
 
 
-class RunReport:
+class RunReport(Follower):
     """Follows the points of one run, of `hpml run` or `asv run`, and prints what it does.
 
     times: predicts how long the rounds take that are left.  past: the rounds that this machine
@@ -64,7 +64,7 @@ class RunReport:
         past: Sequence[Record] = (),
         limit: TimeLimit | None = None,
     ) -> None:
-        self.times = times or RoundTimes()
+        super().__init__(times)
         self.limit = limit
         self.records: list[Record] = []
         self.left_out: list[str] = []

@@ -23,9 +23,10 @@ from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
-from hpml_plugins.model.record import STACK, Record, Status, decode
+from hpml_plugins.model.record import Record, Status
+from hpml_plugins.model.roof import Roof
 from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
-from hpml_plugins.model.work import Roof
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.store import (
     CommitOrder,
     Index,
@@ -117,7 +118,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     time, s.  readings: of each metric whose median is finite.  file, offsets: where the line of
     each round begins; no file for an imported result.  code: SHA-256 of the plugin's files, empty
     where it is not known.  environment: the Record's. duration: s, of all rounds.  commit: in full,
-    "" for none.
+    "" for none.  of_stack: whether it was measured with other packages than the node's own.
     """
 
     revision: int
@@ -132,11 +133,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     environment: str = ""
     duration: float = 0.0
     commit: str = ""
-
-    @property
-    def of_stack(self) -> bool:
-        """Whether it was measured with other packages than the node's own."""
-        return self.environment.startswith(STACK)
+    of_stack: bool = False
 
 
 @dataclass
@@ -500,7 +497,8 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
     code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
-    return Outcome(*first, code, stack, record.duration, sys.intern(record.commit))
+    commit = sys.intern(record.commit)
+    return Outcome(*first, code, stack, record.duration, commit, record.of_stack)
 
 
 def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.work import DeclaredWork, Limit, Roof
+from hpml_plugins.model.roof import Roof
+from hpml_plugins.model.work import DeclaredWork, Limit
 from hpml_plugins.published import GpuType, find_gpu
 
 #: The columns that `shares` fills, in order.

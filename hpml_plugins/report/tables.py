@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hpml_plugins.model.figure import Cell, Table
 from hpml_plugins.model.formatting import estimate, format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.work import Roof
+from hpml_plugins.model.roof import Roof
 from hpml_plugins.report.shares import shares
 from hpml_plugins.terminal import printable
 
@@ -151,7 +151,7 @@ def _differing_rounds(record: Record) -> Iterator[str]:
     """A warning where the rounds of a timed metric disagree, which explains an interval wider than
     those of rounds."""
     for name, metric in record.metrics.items():
-        medians = metric.round_medians if metric.info.get("timer") else []
+        medians = metric.round_medians if metric.timers else []
         if medians and max(medians) > min(medians) * (1 + DIFFERENT) > 0 and metric.unit == "s":
             yield (
                 f"{name}: the rounds differ, their medians are"

@@ -1,9 +1,9 @@
 """The loop of a run: which round of which point is measured when, how long it takes, and what fits
 into a limit.
 
-`hpml run` and `asv run` hand it their points and a function that measures one round. It
-may import the host and what is below it; what it does is told to a Follower, who prints. Start
-reading in `loop.py`.
+`hpml run`, `asv run` and the fixture of pytest hand it their points and a function that measures
+one round. It may import the host and what is below it; what it does is told to a Follower, who
+prints. Start reading in `loop.py`.
 """
 
 from hpml_plugins.run.limit import LIMIT_VARIABLE, TimeLimit, limit_of_environment, parse_limit

@@ -10,7 +10,6 @@ first in either case.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from hpml_plugins import clocks
 from hpml_plugins.host import Declared
@@ -28,10 +27,14 @@ CAUTION = 1.1
 Task = tuple[Declared, Params]
 
 
-class Follower(Protocol):
-    """Is told what the loop does; prints it, for example."""
+class Follower:
+    """Is told what the loop does. This one says nothing; `report.progress.RunReport` prints.
 
-    times: RoundTimes
+    times: predicts how long the rounds take.
+    """
+
+    def __init__(self, times: RoundTimes | None = None) -> None:
+        self.times = times or RoundTimes()
 
     def begin(self) -> None:
         """The loop begins."""

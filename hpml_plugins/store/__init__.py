@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
-    from hpml_plugins.model.record import decode
+    from hpml_plugins.model.serialization import decode
     from hpml_plugins.store.declarations import DECLARATIONS, asv_name
     from hpml_plugins.store.files import (
         MAX_FILE,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
 
 _NAMES = {
-    "hpml_plugins.model.record": ("decode",),
+    "hpml_plugins.model.serialization": ("decode",),
     ".declarations": ("DECLARATIONS", "asv_name"),
     ".files": (
         "MAX_FILE",

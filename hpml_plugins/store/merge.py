@@ -18,8 +18,9 @@ from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model.formatting import counted, format_point
-from hpml_plugins.model.record import Record, decode
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import RunKey, are_disputed, join_rounds, run_key
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.store.asv_results import is_result_file, rows_without
 from hpml_plugins.store.declarations import DECLARATIONS, join_entries
 from hpml_plugins.store.files import atomic_write, open_result, path_in, read_object, spell_json

@@ -14,8 +14,9 @@ import msgspec
 
 from hpml_plugins.errors import HpmlError, Unwritable
 from hpml_plugins.model.formatting import counted
-from hpml_plugins.model.record import Record, decode, encode
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import join_rounds
+from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.store.files import (
     OnDamage,
     machine_folder,

@@ -24,12 +24,13 @@ from hpml_plugins.measure import (
     measure_point,
     unmeasured,
 )
-from hpml_plugins.measure.bench import Progress
+from hpml_plugins.measure.session import Progress
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import use_sources
-from hpml_plugins.model.record import Record, encode, shorten
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.reference import REFERENCE
 from hpml_plugins.model.rounds import combine
+from hpml_plugins.model.serialization import encode, shorten
 from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, atomic_write, read_file, record_file
 from hpml_plugins.suite.declaration import PACKAGE_VARIABLE, Suite, load_suite

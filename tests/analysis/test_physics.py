@@ -14,7 +14,7 @@ from hpml_plugins.analysis.physics import (
     timing_of,
     uses_tensor_cores,
 )
-from hpml_plugins.model.record import THROTTLED, MetricSamples, Record, decode, encode
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import combine, retract
 from hpml_plugins.model.work import DeclaredWork
 
@@ -141,14 +141,6 @@ def test_metrics_of_one_timing_have_one_signature_and_others_another() -> None:
 )
 def test_what_throttling_may_have_cost_follows_from_the_precision(made: Record, uses: bool) -> None:
     assert uses_tensor_cores(made, "time") == uses
-
-
-def test_old_records_tell_by_their_warning_that_the_card_throttled() -> None:
-    old = record(warnings=["noisy", f"{THROTTLED} while this was measured: power cap"])
-    read = decode(encode(old))
-    assert (old.is_throttled, read.is_throttled, read.throttled) == (False, True, "power cap")
-    assert decode(encode(read)) == read  # what was read is written with the field
-    assert not decode(encode(record(warnings=["noisy"]))).is_throttled
 
 
 def test_rounds_that_throttled_make_a_record_that_did() -> None:

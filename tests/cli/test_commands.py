@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import TOY
 
-from hpml_plugins.model.record import decode
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.store import read_file
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]

@@ -51,7 +51,10 @@ NOT_NEEDED = (
     "store.merge",
     "store.projection",
     "measure.gpu_timer",
-    "measure.ranks",
+    "measure.ranks.launch",
+    "measure.ranks.launchers",
+    "measure.ranks.worker",
+    "measure.ranks.collective_timing",
 )
 REGISTRY = "version: 1\nplugins:\n  - {name: datasets, module: hpml_plugins.workloads.datasets}\n"
 UNWANTED = tuple(f"hpml_plugins.{name}." for name in NOT_NEEDED)

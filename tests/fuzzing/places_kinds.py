@@ -102,7 +102,7 @@ WAYS = (
 
 @functools.cache
 def _contents() -> list[str]:
-    from hpml_plugins.model.record import encode
+    from hpml_plugins.model.serialization import encode
 
     record = encode(a_record("x")).decode()
     result = {

@@ -50,7 +50,7 @@ def _read_record(data: bytes, folder: Path) -> str:
     from hpml_plugins.analysis.variability import Variability
     from hpml_plugins.model.figure import Table
     from hpml_plugins.model.formatting import format_point
-    from hpml_plugins.model.record import encode
+    from hpml_plugins.model.serialization import encode
     from hpml_plugins.report.compare import Side, compare
     from hpml_plugins.store import current_records, read_file
     from hpml_plugins.suite.functions import to_asv
@@ -102,7 +102,7 @@ def _read_on_its_way(data: bytes, folder: Path) -> str:
     from click.testing import CliRunner
 
     from hpml_plugins.cli.results import retract
-    from hpml_plugins.model.record import decode
+    from hpml_plugins.model.serialization import decode
     from hpml_plugins.store import merge_results, project, read_records
     from hpml_plugins.tools.pull.command import Import
 
@@ -147,7 +147,7 @@ def _read_on_its_way(data: bytes, folder: Path) -> str:
 
 def _beside_good_ones(data: bytes, folder: Path) -> tuple[Path, list[bytes]]:
     """A file of Records: the line between two good ones, which are returned too."""
-    from hpml_plugins.model.record import decode, encode
+    from hpml_plugins.model.serialization import decode, encode
 
     # Of runs of their own: a damaged copy of one must not pass for another round of it.
     good = [
@@ -319,7 +319,7 @@ def _read_machine(data: bytes, folder: Path) -> str:
 
 @functools.cache
 def _a_record() -> Any:
-    from hpml_plugins.model.record import decode
+    from hpml_plugins.model.serialization import decode
 
     return decode(_records()[0])
 

@@ -82,7 +82,7 @@ def _read_text(data: bytes, folder: Path) -> str:
     from hpml_plugins.model.figure import Table
     from hpml_plugins.model.finding import Finding
     from hpml_plugins.model.formatting import format_point
-    from hpml_plugins.model.work import Roof
+    from hpml_plugins.model.roof import Roof
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text, describe_points
     from hpml_plugins.terminal import one_line, printable, printable_json, say, warn
 
@@ -178,7 +178,7 @@ def _pages(told: str, folder: Path) -> dict[str, _Elements]:
     """The pages of two Records, one failed, that hold the text wherever one may stand."""
     from fuzzing.results_kinds import write_pages
 
-    from hpml_plugins.model.record import encode
+    from hpml_plugins.model.serialization import encode
 
     records = folder / "results" / "m" / "records" / f"{COMMIT[:8]}.jsonl"
     records.parent.mkdir(parents=True, exist_ok=True)
@@ -350,7 +350,7 @@ def _commands() -> Sequence[bytes]:
 
 def _make_place(folder: Path) -> Path:
     """A project: no plugin, one machine with a Record, files that are none."""
-    from hpml_plugins.model.record import encode
+    from hpml_plugins.model.serialization import encode
 
     place = folder / "a" / "b" / "c"
     shutil.rmtree(place, ignore_errors=True)

@@ -11,7 +11,7 @@ import pytest
 from support import TOY
 
 from hpml_plugins.model import Benchmark, Metric, Node, Requires
-from hpml_plugins.model.record import decode
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.node import unmet
 
 #: Two of these differ in NUMBER only: the first stands.

@@ -12,7 +12,7 @@ import pytest
 
 from hpml_plugins import Bench, Node, clocks
 from hpml_plugins.measure import energy, meter
-from hpml_plugins.measure.gpu_monitor import Reading, Telemetry
+from hpml_plugins.measure.telemetry import Reading, Telemetry
 
 IDLE, STEP = 100.0, 1e-3
 

@@ -13,11 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Record, Requires, Samples
 from hpml_plugins.errors import DefinitionError
 from hpml_plugins.measure import Context, measure_point
+from hpml_plugins.model.failure import Failure
+from hpml_plugins.model.serialization import decode, encode
 
 TIME = Metric("time", "s", "lower")
 
@@ -135,30 +138,41 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("measure", "reason"),
+    ("measure", "kind", "reason"),
     [
         (
             raises,
+            Failure.ERROR,
             f'ValueError: no such thing ({line_of(raises)}: raise ValueError("no\\nsuch thing"))',
         ),
-        (exits, "ended with exit status 3 before it reported"),
-        (exits_politely, "ended with exit status 1 before it reported"),
-        (kills_itself, "died of SIGKILL (killed, perhaps for want of memory)"),
-        (is_wrong, "check failed: sum differs from NumPy"),
-        (is_not_finite, "metric 'time' is not finite: nan"),
-        (returns_nothing, "measure returned NoneType, not a mapping of metric names to samples"),
-        (returns_another_metric, "measure returned tiem, which are no metrics of 'toy'"),
-        (leaves_one_out, "measure returned no time"),
-        (returns_text, "metric 'time' is a str, not Samples or a number"),
-        (returns_bytes, "metric 'time': what was measured is in B, not in s"),
+        (exits, Failure.EXIT, "ended with exit status 3 before it reported"),
+        (exits_politely, Failure.EXIT, "ended with exit status 1 before it reported"),
+        (kills_itself, Failure.SIGNAL, "died of SIGKILL (killed, perhaps for want of memory)"),
+        (is_wrong, Failure.CHECK, "check failed: sum differs from NumPy"),
+        (is_not_finite, Failure.RESULT, "metric 'time' is not finite: nan"),
+        (
+            returns_nothing,
+            Failure.RESULT,
+            "measure returned NoneType, not a mapping of metric names to samples",
+        ),
+        (
+            returns_another_metric,
+            Failure.RESULT,
+            "measure returned tiem, which are no metrics of 'toy'",
+        ),
+        (leaves_one_out, Failure.RESULT, "measure returned no time"),
+        (returns_text, Failure.RESULT, "metric 'time' is a str, not Samples or a number"),
+        (returns_bytes, Failure.RESULT, "metric 'time': what was measured is in B, not in s"),
     ],
 )
 def test_whatever_a_benchmark_does_ends_in_a_failed_record_with_its_reason(
-    measure: Callable[..., Any], reason: str, node: Node
+    measure: Callable[..., Any], kind: Failure, reason: str, node: Node
 ) -> None:
     record = point(measure, node)
-    assert (record.status, record.reason) == ("failed", reason)
+    assert (record.status, record.failure, record.reason) == ("failed", kind, reason)
     assert record.metrics == {}
+    before_there_were_kinds = encode(msgspec.structs.replace(record, failure=Failure.NONE))
+    assert decode(before_there_were_kinds).failure is kind
 
 
 WORK_METRICS = [
@@ -231,7 +245,9 @@ def test_processes_left_behind_are_ended_and_said(node: Node) -> None:
 
 
 def test_a_crash_is_named_with_its_line(node: Node) -> None:
-    reason = point(segfaults, node).reason
+    record = point(segfaults, node)
+    reason = record.reason
+    assert record.failure is Failure.SIGNAL
     assert reason.startswith("died of SIGSEGV (segmentation fault) in string_at (__init__.py:")
     assert reason.endswith(f" of segfaults ({line_of(segfaults)})")
 

@@ -15,7 +15,8 @@ import pytest
 from hpml_plugins import Bench
 from hpml_plugins.errors import Skipped
 from hpml_plugins.measure import gpu_monitor
-from hpml_plugins.measure.gpu_monitor import GpuMonitor, Sampler, Telemetry
+from hpml_plugins.measure.gpu_monitor import GpuMonitor, Sampler
+from hpml_plugins.measure.telemetry import Telemetry
 from hpml_plugins.model import Gpu, Node
 
 CARD = Gpu(name="NVIDIA H200", uuid="GPU-1", memory=141e9)

@@ -19,6 +19,7 @@ from support import still_running
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record, Samples
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point
 from hpml_plugins.model.data_source import use_sources
+from hpml_plugins.model.failure import Failure
 
 TIME = Metric("time", "s", "lower")
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
@@ -156,9 +157,7 @@ def raises_out_of_memory(rank: Rank) -> None:
     import torch
 
     if rank.index == 1:
-        raise torch.OutOfMemoryError(
-            "CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 has ..."
-        )
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 ...")
     rank.barrier()
 
 
@@ -187,7 +186,7 @@ def starts_ranks(rank: Rank) -> None:
             raises_out_of_memory,
             (
                 "rank 1: OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1"
-                ' has ... (test_ranks.py:{line}: raise torch.OutOfMemoryError("CUDA out of memory.'
+                ' ... (test_ranks.py:{line}: raise torch.OutOfMemoryError("CUDA out of memory.'
                 " Tried to allocate 200.00 …)"
             ),
         ),
@@ -256,7 +255,7 @@ def test_ranks_that_hang_are_ended_in_time_and_it_is_said_where_each_was(
 
     started = time.monotonic()
     record = measure_point(Benchmark("toy", measure, [TIME], timeout=4), {}, Context(node))
-    assert record.status == "failed"
+    assert (record.status, record.failure) == ("failed", Failure.TIMEOUT)
     assert record.reason.startswith("ranks timed out after ")
     where = (
         r"rank 0 in all_reduce \(distributed_c10d.py:\d+\) of hangs \(test_ranks.py:\d+\), "

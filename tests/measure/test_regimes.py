@@ -10,9 +10,9 @@ import pytest
 
 from hpml_plugins import clocks
 from hpml_plugins.measure import SamplingPlan, regimes
-from hpml_plugins.measure.gpu_monitor import Reading
 from hpml_plugins.measure.regimes import PERIOD, LoadGroup, Regulator, is_settled, measure_regimes
 from hpml_plugins.measure.sampling import remarks
+from hpml_plugins.measure.telemetry import Reading
 
 FULL, STEP, TIMED = 1.98e9, 1e-3, 1e-9
 

@@ -14,7 +14,8 @@ from hpml_plugins.measure import Context, measure_point
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.point import unmeasured
 from hpml_plugins.model import Benchmark, Metric, Node
-from hpml_plugins.model.record import MetricSamples, Record, encode
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.serialization import encode
 
 METRICS = [Metric("time", "s", "lower")]
 GOOD = MetricSamples("s", "lower", [1.0])

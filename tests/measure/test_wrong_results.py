@@ -19,8 +19,9 @@ import pytest
 
 from hpml_plugins import Bench, Benchmark, Metric, Record, Requires, Samples
 from hpml_plugins.measure import Context, measure_point, point
+from hpml_plugins.measure.metrics import impossible_rates
 from hpml_plugins.model.node import Gpu, Node
-from hpml_plugins.model.record import decode, encode
+from hpml_plugins.model.serialization import decode, encode
 
 METRICS = [Metric("time", "s", "lower"), Metric("ratio", "1", "higher", possible=(0, 1))]
 GOOD = {"time": 1.0, "ratio": 0.5}
@@ -441,7 +442,7 @@ def test_a_rate_above_the_published_peak_is_warned_of(
     metrics = point.to_metrics(
         Benchmark("toy", lambda bench: {}, METRICS), GOOD, bench.collected.work
     )
-    assert list(point._impossible_rates(bench, metrics)) == (
+    assert list(impossible_rates(bench, metrics)) == (
         [f"{warning} time is wrong"] if warning else []
     )
 
@@ -451,7 +452,7 @@ def test_a_rate_without_declared_work_is_held_against_the_highest_peak(node: Nod
     benchmark = Benchmark("toy", lambda bench: {}, [Metric("rate", "FLOP/s", "higher")])
     for rate, count in ((3e15, 0), (9e15, 1)):
         metrics = point.to_metrics(benchmark, {"rate": rate})
-        found = list(point._impossible_rates(bench, metrics))
+        found = list(impossible_rates(bench, metrics))
         assert len(found) == count
         assert all("times the highest published peak of H200 SXM" in text for text in found)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hpml_plugins.model.record import Record, decode
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.serialization import decode
 
 PLUGIN = """
 import time

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpml_plugins.model.record import MetricSamples, Record, decode, encode
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import combine, join_rounds, retract, schedule
+from hpml_plugins.model.serialization import decode, encode
 
 
 def test_every_point_has_its_rounds_and_no_round_begins_before_the_one_before_has_ended() -> None:

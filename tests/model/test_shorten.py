@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hpml_plugins.model.record import MetricSamples, Record, encode, shorten
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.serialization import encode, shorten
 
 
 def record_of(**metrics: MetricSamples) -> Record:

@@ -19,7 +19,8 @@ from msgspec.structs import replace as with_facts
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires, find_gpu
 from hpml_plugins.asv.run import facets, prepare
 from hpml_plugins.measure import Context, measure_point
-from hpml_plugins.measure.gpu_monitor import Sampler, Telemetry
+from hpml_plugins.measure.gpu_monitor import Sampler
+from hpml_plugins.measure.telemetry import Telemetry
 from hpml_plugins.model import Gpu
 from hpml_plugins.node import detect_node, machine_name, pin_devices, read_gpus
 from hpml_plugins.node.detect import visible

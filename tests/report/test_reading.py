@@ -14,8 +14,9 @@ from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variability import Variability, with_intervals
 from hpml_plugins.analysis.variance import Spread
-from hpml_plugins.model.record import MetricSamples, Record, decode
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.report.reading import History, read_history, stored_lines
 from hpml_plugins.report.site import history as history_page
 from hpml_plugins.report.site import newest_records
@@ -266,10 +267,10 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(tmp_pat
     stacks = [
         record(10, 1.0, OLD, 1.0, **own),
         record(10, 2.0, NEW, 2.0, **own),
-        record(10, 3.0, NEW, 3.0, environment="stack-py3.11-torch2.9.1-numpy2.4.0"),
-        record(10, 4.0, NEW, 4.0, environment="stack-py3.11-torch2.12.1"),
+        record(10, 3.0, NEW, 3.0, environment="stack-py3.11-torch2.9.1-numpy2.4.0", of_stack=True),
+        record(10, 4.0, NEW, 4.0, environment="stack-py3.11-torch2.12.1", of_stack=True),
         # never with the node's own
-        record(20, 5.0, NEW, 5.0, environment="stack-py3.11-torch2.12.1"),
+        record(20, 5.0, NEW, 5.0, environment="stack-py3.11-torch2.12.1", of_stack=True),
     ]
     for each in stacks:
         append_record(record_file(tmp_path, each.machine, each.commit), each)

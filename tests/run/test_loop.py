@@ -14,7 +14,7 @@ from hpml_plugins.model.benchmark import Metric
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.reference import REFERENCE
 from hpml_plugins.registry import PluginSource
-from hpml_plugins.run import PastRound, Round, RoundTimes, Task, TimeLimit, measure_rounds
+from hpml_plugins.run import Follower, PastRound, Round, RoundTimes, Task, TimeLimit, measure_rounds
 
 RUN = "this run"
 
@@ -27,19 +27,13 @@ class Clock:
         monkeypatch.setattr(clocks, "monotonic", lambda: self.now)
 
 
-class Follower:
+class Attentive(Follower):
     """Keeps what it is told."""
 
     def __init__(self, times: RoundTimes) -> None:
-        self.times = times
+        super().__init__(times)
         self.finished: list[Round] = []
         self.left_out: list[tuple[str, int]] = []
-
-    def begin(self) -> None:
-        pass
-
-    def start_round(self, this: Round, task: Task) -> None:
-        pass
 
     def finish_round(self, this: Round) -> None:
         self.finished.append(this)
@@ -94,11 +88,11 @@ def run(
     seconds: dict[str, float],
     limit: float | None,
     known: list[PastRound],
-) -> tuple[list[str], Follower, list[Record | None]]:
+) -> tuple[list[str], Attentive, list[Record | None]]:
     """The order in which rounds were measured, what was told, and the Records."""
     clock = Clock(monkeypatch)
     tasks = [task(name, rounds=1 if name == REFERENCE else 3) for name in seconds]
-    follower, order = Follower(RoundTimes(known, "here")), list[str]()
+    follower, order = Attentive(RoundTimes(known, "here")), list[str]()
     found = measure_rounds(
         tasks,
         RUN,
@@ -149,7 +143,7 @@ def test_an_unknown_point_that_is_too_long_says_how_many_rounds_it_has(
 
 def test_a_point_that_failed_has_no_further_round(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
-    follower = Follower(RoundTimes())
+    follower = Attentive(RoundTimes())
     measured: list[int] = []
 
     def fail(number: int) -> Record:
@@ -167,7 +161,7 @@ def test_what_the_node_lacks_something_for_is_recorded_whatever_the_limit(
     clock = Clock(monkeypatch)
     declared, params = task("two_gpus")
     tasks = [task("a"), (msgspec.structs.replace(declared, unmet={0: "needs 2 GPUs"}), params)]
-    follower = Follower(RoundTimes(past("a", 10, 10), "here"))
+    follower = Attentive(RoundTimes(past("a", 10, 10), "here"))
     found = measure_rounds(
         tasks,
         RUN,

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.record import Record, encode
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.serialization import encode
 from hpml_plugins.store import declarations as declared
 from hpml_plugins.store import merge_results, read_file
 from hpml_plugins.store.merge import join_results

@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.record import MetricSamples, Record, Series, decode, encode
+from hpml_plugins.model.record import MetricSamples, Record, Series
+from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.store import append_record, read_file, read_records, record_file
 from hpml_plugins.store.records import collector_paused
 

@@ -7,19 +7,18 @@ process. Each order of rank 0 goes to all, all carry it out, and all their times
 
 from __future__ import annotations
 
+import itertools
 import statistics
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
 
 from hpml_plugins import clocks
 from hpml_plugins.measure.cpu_timer import affinity, no_garbage_collection, sample_wall_clock
 from hpml_plugins.measure.gpu_timer import STREAM_CHECKS, Cache, GpuTimer, Launch
+from hpml_plugins.measure.ranks.member import Member
 from hpml_plugins.measure.regimes import Regulator
 from hpml_plugins.measure.sampling import OTHER_STREAMS, SamplingPlan
 from hpml_plugins.model.samples import Samples
-
-if TYPE_CHECKING:
-    from hpml_plugins.measure.ranks.rank import Rank
 
 Over = Literal["mean", "max"]
 
@@ -32,7 +31,7 @@ _STOP = [0.0] * 5
 
 
 def time_collective(
-    rank: Rank,
+    rank: Member,
     step: Callable[[], object],
     plan: SamplingPlan,
     *,
@@ -57,7 +56,7 @@ def time_collective(
 
 
 def _lead_or_follow(
-    rank: Rank, carry_out: Callable[[list[float]], object], measure: Callable[[], Samples]
+    rank: Member, carry_out: Callable[[list[float]], object], measure: Callable[[], Samples]
 ) -> Samples:
     """On rank 0 measure, on the others carry out its orders until it has; then the same samples
     everywhere."""
@@ -71,7 +70,7 @@ def _lead_or_follow(
 
 
 def _by_wall_clock(
-    rank: Rank, step: Callable[[], object], plan: SamplingPlan, over: Over, **info: Any
+    rank: Member, step: Callable[[], object], plan: SamplingPlan, over: Over, **info: Any
 ) -> Samples:
     """On each rank a batch between two looks at the clock, from a barrier on, as nccl-tests
     does."""
@@ -105,7 +104,7 @@ class CollectiveGpuTimer(GpuTimer):
     carry orders out."""
 
     def __init__(
-        self, rank: Rank, step: Callable[[], object], cache: Cache, launch: Launch, over: Over
+        self, rank: Member, step: Callable[[], object], cache: Cache, launch: Launch, over: Over
     ) -> None:
         regulator = Regulator(rank.bench.telemetry, rank.local)
         super().__init__(step, cache, launch, regulator)
@@ -123,14 +122,14 @@ class CollectiveGpuTimer(GpuTimer):
         taken = super().enqueue(int(count), wait=bool(wait))
         if not wait:
             return []
-        of_ranks = self._rank.gather_numbers([float(part) for pair in taken for part in pair])
-        return [
-            (
-                self._combine([numbers[2 * i] for numbers in of_ranks]),
-                all(numbers[2 * i + 1] for numbers in of_ranks),
-            )
-            for i in range(int(count))
-        ]
+        flat = [float(number) for number in itertools.chain.from_iterable(taken)]
+        of_ranks = map(_pairs, self._rank.gather_numbers(flat))
+        return [self._joined(sample) for sample in zip(*of_ranks, strict=True)]
+
+    def _joined(self, sample: Sequence[tuple[float, float]]) -> tuple[float, bool]:
+        """One sample of all ranks."""
+        seconds, hidden = zip(*sample, strict=True)
+        return self._combine(list(seconds)), all(hidden)
 
     def enqueue(self, count: int, *, wait: bool = True) -> list[tuple[float, bool]]:
         order = [1.0, float(self.batch), self._sleep, float(count), float(wait)]
@@ -138,3 +137,7 @@ class CollectiveGpuTimer(GpuTimer):
 
     def _line_up(self) -> None:
         self.torch.distributed.all_reduce(self._signal)
+
+
+def _pairs(numbers: list[float]) -> Iterator[tuple[float, float]]:
+    return zip(numbers[::2], numbers[1::2], strict=True)

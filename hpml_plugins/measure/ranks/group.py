@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from hpml_plugins import clocks
 from hpml_plugins.errors import HpmlError, describe
-from hpml_plugins.measure.bench import Collected
-from hpml_plugins.measure.gpu_monitor import Telemetry
 from hpml_plugins.measure.sampling import SamplingPlan
+from hpml_plugins.measure.session import Collected
+from hpml_plugins.measure.telemetry import Telemetry
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import LoadableData
 from hpml_plugins.model.node import Node
@@ -64,6 +64,11 @@ class RankGroup:
     def per_node(self) -> int:
         """How many of them each node has."""
         return self.count // self.nodes
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs each node's ranks use."""
+        return self.per_node if self.backend == "nccl" else 0
 
     def file(self, kind: str, index: int = 0) -> Path:
         """A rank's "result", or the "stack" it had when the time was up; rank 0's "progress"; the

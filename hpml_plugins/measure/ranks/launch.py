@@ -23,12 +23,12 @@ import cloudpickle
 import psutil
 
 from hpml_plugins import clocks
-from hpml_plugins.errors import HpmlError, UsageError, describe
+from hpml_plugins.errors import HpmlError, TimedOut, UsageError, describe
 from hpml_plugins.isolation import describe_exit, describe_stack, end_with_parent
-from hpml_plugins.measure.bench import Bench
 from hpml_plugins.measure.ranks import launchers
 from hpml_plugins.measure.ranks.group import Backend, Launcher, RankGroup, RankResult
-from hpml_plugins.measure.ranks.worker import LAST_WORDS, run_rank
+from hpml_plugins.measure.ranks.worker import LAST_WORDS, MakeRank, Order, run_rank
+from hpml_plugins.measure.session import Session
 from hpml_plugins.model.data_source import available_sources
 from hpml_plugins.temporary import temporary_folder
 
@@ -46,7 +46,8 @@ _DIED = re.compile(r"rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL)
 
 
 def run_ranks(
-    bench: Bench,
+    session: Session,
+    make_rank: MakeRank,
     function: Callable[..., Any],
     count: int,
     args: tuple[Any, ...],
@@ -58,9 +59,9 @@ def run_ranks(
 ) -> list[Any]:
     """Run `function(rank, *args)` on `count` ranks; see Bench.ranks. No process is left, whatever
     happens."""
-    chosen = backend or ("nccl" if bench.device.startswith("cuda") else "gloo")
-    _check(bench, count, chosen, nodes, launcher)
-    left = LONGEST if bench.deadline is None else bench.remaining
+    chosen = backend or ("nccl" if session.device.startswith("cuda") else "gloo")
+    _check(session, count, chosen, nodes, launcher)
+    left = LONGEST if session.deadline is None else session.remaining
     limit = left - min(MARGIN, MARGIN_SHARE * left)
     shared = launchers.shared_folder() if nodes > 1 else None
     with temporary_folder(".hpml-ranks-", shared) as folder:
@@ -68,30 +69,30 @@ def run_ranks(
             str(folder),
             count,
             chosen,
-            bench.node,
-            bench.params,
-            bench.seed,
-            bench.plan,
+            session.node,
+            session.params,
+            session.seed,
+            session.plan,
             clocks.wall_clock() + limit,
             environment,
             available_sources(),
             nodes,
             parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
-            telemetry=bench.telemetry,
+            telemetry=session.telemetry,
         )
-        started = (_Processes if group.parent else _Program)(group, function, args)
+        started = (_Processes if group.parent else _Program)((group, make_rank, function, args))
         try:
-            _wait(started, group, bench, limit)
+            _wait(started, group, session, limit)
         finally:
             output = started.end()
         results = [group.result(i) or RankResult(error=_no_result(i, output)) for i in range(count)]
     for result in sorted(results, key=lambda each: each.at):
         if result.error:
             raise result.error
-    return _merge(bench, results)
+    return _merge(session, results)
 
 
-def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Launcher) -> None:
+def _check(session: Session, count: int, backend: Backend, nodes: int, launcher: Launcher) -> None:
     """Raise UsageError if this launcher cannot start that many ranks, Skipped if the node has no
     such launcher."""
     if count < 1:
@@ -99,17 +100,18 @@ def _check(bench: Bench, count: int, backend: Backend, nodes: int, launcher: Lau
     if launcher == "mpi" and nodes > 1:
         raise UsageError("mpirun starts ranks on one node only; leave out nodes or launcher")
     if launcher == "mpi" and (reason := launchers.why_no_mpi()):
-        bench.skip(reason)
+        session.skip(reason)
     if count % nodes:
         raise UsageError(f"{count} ranks cannot be divided evenly among {nodes} nodes")
-    if nodes > bench.nodes:
+    if nodes > session.nodes:
         raise UsageError(
-            f"{nodes} nodes are needed, this run has {bench.nodes}; cluster.yaml: `nodes: {nodes}`"
+            f"{nodes} nodes are needed, this run has {session.nodes};"
+            f" cluster.yaml: `nodes: {nodes}`"
         )
-    if backend == "nccl" and bench.gpus < count // nodes:
+    if backend == "nccl" and session.gpus < count // nodes:
         raise UsageError(
             f"{count // nodes} ranks over nccl need {count // nodes} GPUs, the point has"
-            f" {bench.gpus}; declare Requires(gpus=...)"
+            f" {session.gpus}; declare Requires(gpus=...)"
         )
 
 
@@ -122,20 +124,18 @@ class _Processes:
     minds its own forks.
     """
 
-    def __init__(
-        self, group: RankGroup, function: Callable[..., Any], args: tuple[Any, ...]
-    ) -> None:
+    def __init__(self, order: Order) -> None:
         fresh = "torch" not in sys.modules
         import torch.multiprocessing as mp
 
         may_fork = fresh or psutil.Process().num_threads() == 1
         context = mp.get_context("fork" if may_fork else "spawn")
-        order = (group, function, args) if may_fork else _pickled(group, function, args)
+        given = order if may_fork else _pickled(order)
         sys.stdout.flush()
         sys.stderr.flush()
-        self._group = group
+        self._group = order[0]
         self._processes = [
-            context.Process(target=run_rank, args=(i, i, order)) for i in range(group.count)
+            context.Process(target=run_rank, args=(i, i, given)) for i in range(self._group.count)
         ]
         for process in self._processes:
             process.start()
@@ -176,12 +176,10 @@ class _Processes:
 class _Program:
     """Ranks that mpirun or srun starts: `python -m …worker FOLDER`."""
 
-    def __init__(
-        self, group: RankGroup, function: Callable[..., Any], args: tuple[Any, ...]
-    ) -> None:
-        self._group = group
+    def __init__(self, order: Order) -> None:
+        self._group = group = order[0]
         on_nodes = group.nodes > 1
-        group.file("order").write_bytes(_pickled(group, function, args))
+        group.file("order").write_bytes(_pickled(order))
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
         parent = os.getpid()
         self._process = subprocess.Popen(
@@ -221,10 +219,11 @@ class _Program:
         return output
 
 
-def _pickled(group: RankGroup, *order: Any) -> bytes:
+def _pickled(order: Order) -> bytes:
     """What ranks in new processes are to do. Raises UsageError where it cannot be sent to them."""
     try:
-        return cloudpickle.dumps((replace(group, telemetry=None), *order))  # type: ignore[no-any-return]
+        group, *rest = order
+        return cloudpickle.dumps((replace(group, telemetry=None), *rest))  # type: ignore[no-any-return]
     except Exception as error:
         raise UsageError(
             f"the ranks' function cannot be sent to new processes: {describe(error)}; "
@@ -232,18 +231,18 @@ def _pickled(group: RankGroup, *order: Any) -> bytes:
         ) from error
 
 
-def _wait(started: _Processes | _Program, group: RankGroup, bench: Bench, limit: float) -> None:
-    """Until the ranks have ended, or one failed. Raises HpmlError when the time is up."""
+def _wait(started: _Processes | _Program, group: RankGroup, session: Session, limit: float) -> None:
+    """Until the ranks have ended, or one failed. Raises TimedOut when the time is up."""
     shown = b""
     running = True
     while running:
         running = started.wait()
         with suppress(OSError):
             if (progress := group.file("progress").read_bytes()) != shown:
-                bench.progress(*json.loads(progress))
+                session.progress(*json.loads(progress))
                 shown = progress
         if running and clocks.wall_clock() >= group.end:
-            raise HpmlError(f"ranks timed out after {limit:.3g} s: {_where(group)}")
+            raise TimedOut(f"ranks timed out after {limit:.3g} s: {_where(group)}")
 
 
 def _no_result(index: int, output: str) -> HpmlError:
@@ -255,10 +254,10 @@ def _no_result(index: int, output: str) -> HpmlError:
     return HpmlError(f"rank {index} ended without a report" + (f": {lines[-1]}" if lines else ""))
 
 
-def _merge(bench: Bench, results: list[RankResult]) -> list[Any]:
+def _merge(session: Session, results: list[RankResult]) -> list[Any]:
     """Put what the ranks checked, warned of and attached into the bench: once what all say, else by
     rank."""
-    point = bench.collected
+    point = session.collected
     for index, rank in enumerate(result.collected for result in results):
         point.checks += [check for check in dict.fromkeys(rank.checks) if check not in point.checks]
         for text in rank.warnings:

@@ -1,6 +1,9 @@
 """The process that a rank lives in: it takes its place, runs the function, and leaves a result
 however that ends.
 
+What the function is handed is the author's business (`bench.Rank`): who starts the ranks says how
+it is made.
+
 As a module it is a rank that mpirun or srun started: `python -m hpml_plugins.measure.ranks.worker
 FOLDER`.
 """
@@ -21,7 +24,8 @@ from hpml_plugins.errors import CheckFailed, HpmlError, Skipped
 from hpml_plugins.isolation import end_with_parent, write_stack_before
 from hpml_plugins.measure.libraries import describe_failure, end_compilers
 from hpml_plugins.measure.ranks.group import RankGroup, RankResult
-from hpml_plugins.measure.ranks.rank import Rank
+from hpml_plugins.measure.ranks.member import Member
+from hpml_plugins.measure.session import Progress
 from hpml_plugins.model.data_source import use_sources
 from hpml_plugins.store import atomic_write
 
@@ -32,15 +36,19 @@ LAST_WORDS = 0.3
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
 
-def run_rank(
-    index: int, local: int, order: tuple[RankGroup, Callable[..., Any], tuple[Any, ...]] | bytes
-) -> None:
+#: Makes a rank: of its index, its group, its place among the ranks of its node, and where it
+#: reports progress.
+MakeRank = Callable[[int, RankGroup, int, Progress], Member]
+#: What every rank gets: the group, how a rank is made, the function and its arguments.
+Order = tuple[RankGroup, MakeRank, Callable[..., Any], tuple[Any, ...]]
+
+
+def run_rank(index: int, local: int, order: Order | bytes) -> None:
     """Run the function in its place and leave a result. A rank that failed ends this process.
 
-    local: the place among the ranks of this node.  order: the group, the function and its
-    arguments.
+    local: the place among the ranks of this node.
     """
-    group, function, args = pickle.loads(order) if isinstance(order, bytes) else order
+    group, make_rank, function, args = pickle.loads(order) if isinstance(order, bytes) else order
     end_with_parent(group.parent or None)
     faulthandler.enable(2)
     # stays open: the stack is written to its descriptor
@@ -56,7 +64,7 @@ def run_rank(
         if index == 0:
             atomic_write(group.file("progress"), json.dumps((text, share)).encode(), durable=False)
 
-    rank = Rank(index, group, local, report)
+    rank = make_rank(index, group, local, report)
     try:
         with use_sources(group.sources), rank.connected():
             value = function(rank, *args)

@@ -10,8 +10,9 @@ from typing import Any
 from hpml_plugins.analysis.measured import MeasuredValue, card_of
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card, unusual_conditions
-from hpml_plugins.model.record import MetricSamples, decode, encode
+from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.model.rounds import join_rounds
+from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.model.validation import may_need_cleaning
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedBenchmark, stored_lines
 from hpml_plugins.report.site.nodes import record_facts

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Declared
-from hpml_plugins.model import Finding, Grid, Params, Record, natural_key, spell_choice
+from hpml_plugins.model import Failure, Finding, Grid, Params, Record, natural_key, spell_choice
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.store import read_object_or_empty
 
@@ -302,9 +302,7 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
         what = "whether its check notices a wrong result: it did not end in the time"
         yield Finding(name, "not judged", what, "hpml check --limit gives more")
         return
-    noticed = {
-        fault: each.record.reason.startswith("check failed") for fault, each in faulty.items()
-    }
+    noticed = {fault: each.record.failure is Failure.CHECK for fault, each in faulty.items()}
     if "nan" in noticed:
         if noticed["off"]:
             yield Finding(name, "ok", "its check fails for a corrupted result")

@@ -27,7 +27,7 @@ import msgspec
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Declared, ask, load_plugin, locate, own_sources
 from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point
-from hpml_plugins.model import Benchmark, Finding, Params, use_sources
+from hpml_plugins.model import Benchmark, Failure, Finding, Params, use_sources
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.report import collect
@@ -143,7 +143,7 @@ def try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Iterat
         return Tried(
             record=record,
             fault=fault or "",
-            unfinished="timed out" in record.reason and seconds < benchmark.timeout,
+            unfinished=record.failure is Failure.TIMEOUT and seconds < benchmark.timeout,
             relaxed=relaxed[benchmark.name],
             observed=msgspec.json.decode(notes[0], type=Observed) if notes else None,
         )

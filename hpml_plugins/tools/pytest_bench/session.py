@@ -17,9 +17,20 @@ import pytest
 
 from hpml_plugins.analysis import Difference, Variability, compare_values
 from hpml_plugins.errors import UsageError
+from hpml_plugins.host import Declared
 from hpml_plugins.measure import Bench, Context, SamplingPlan
-from hpml_plugins.model import Benchmark, Metric, Node, Record, Requires, combine, quantity
+from hpml_plugins.model import (
+    Benchmark,
+    Metric,
+    Node,
+    Record,
+    Requires,
+    combine,
+    quantity,
+)
 from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.registry import PluginEntry
+from hpml_plugins.run import Follower, measure_rounds
 from hpml_plugins.store import (
     append_record,
     ask_git,
@@ -222,6 +233,7 @@ class TestBench:
             requires=Requires(gpus=gpus, cpu_fallback=True),
             version=version,
             timeout=timeout,
+            rounds=ROUNDS,
             description=self._name.function,
         )
         with temporary_folder("hpml-pytest-") as scratch:
@@ -267,8 +279,13 @@ class TestBench:
             },
         )
         rounds: list[Record] = []
-        while len(rounds) < ROUNDS and (not rounds or rounds[-1].status == "ok"):
+
+        def measure(_: int) -> Record:
             rounds.append(measure_point(benchmark, self._params, context))
+            return rounds[-1]
+
+        declared = Declared.of(benchmark, PluginEntry(PLUGIN, module=__name__))
+        measure_rounds([(declared, self._params)], session.run, measure, Follower())
         return rounds
 
 

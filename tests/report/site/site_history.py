@@ -23,8 +23,9 @@ from records import a_record
 from repositories import git, make_repository
 from support import DRAWN, ROOT
 
-from hpml_plugins.model.record import MetricSamples, Record, encode
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
+from hpml_plugins.model.serialization import encode
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.declarations import read_declarations, value_of

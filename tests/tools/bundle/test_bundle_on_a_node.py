@@ -17,7 +17,7 @@ from asv_project import Project, no_network
 from bare_node import make_bare_node
 from support import ROOT
 
-from hpml_plugins.model.record import decode
+from hpml_plugins.model.serialization import decode
 
 REGISTRY = """
 version: 1

@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 
 from hpml_plugins.cli import group
 from hpml_plugins.model import Record
-from hpml_plugins.model.record import MetricSamples, encode
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.model.serialization import encode
 from hpml_plugins.store import append_record, read_records, record_file
 
 COMMIT = "c" * 40

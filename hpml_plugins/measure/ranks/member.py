@@ -1,84 +1,37 @@
-"""Rank: what the function of a rank is handed."""
+"""A process of a group of ranks: its place, and what it says to the others."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpml_plugins import clocks
-from hpml_plugins.measure.bench import Bench, Progress
 from hpml_plugins.measure.ranks.group import RankGroup
-from hpml_plugins.measure.sampling import remarks
-from hpml_plugins.model.samples import Samples
-
-if TYPE_CHECKING:
-    from hpml_plugins.measure.gpu_timer import Cache, Launch
-    from hpml_plugins.measure.ranks.collective_timing import Over
+from hpml_plugins.measure.session import Session
 
 
-class Rank:
-    """A process of a torch.distributed group that is up, and its Bench.
+class Member:
+    """A process of a torch.distributed group that is up.
 
-    bench: checks, warnings, series and data sets of this rank, which go into the point's Record;
-    its `ranks` raises UsageError, and its `time` is for a step without collectives.  index: 0 to
-    count − 1.  local: the index among the ranks of its node.  count: how many ranks.  backend:
-    "nccl" or "gloo".  device: "cpu", or "cuda:" and the local index.
+    bench: the session of this rank.  index: 0 to count − 1.  local: the index among the ranks of
+    its node.  count: how many ranks.  backend: "nccl" or "gloo".  device: "cpu", or "cuda:" and the
+    local index.
     """
 
-    def __init__(self, index: int, group: RankGroup, local: int, report: Progress) -> None:
-        gpus = group.per_node if group.backend == "nccl" else 0
-        self.bench = Bench(
-            group.node,
-            group.params,
-            gpus=gpus,
-            seed=group.seed,
-            plan=group.plan,
-            report=report,
-            telemetry=group.telemetry,
-            starts_ranks=False,
-        )
+    def __init__(self, index: int, group: RankGroup, local: int, bench: Session) -> None:
+        self.bench = bench
         self.index = index
         self.local = local
         self.count = group.count
         self.backend = group.backend
-        self.device = self.bench.device = f"cuda:{local}" if gpus else "cpu"
+        self.device = bench.device = f"cuda:{local}" if group.gpus else "cpu"
         self._group = group
         self._torch: Any = None  # once connected
         self._control: Any = None
-
-    def time(
-        self,
-        step: Callable[[], object],
-        *,
-        cache: Cache = "hot",
-        launch: Launch = "hidden",
-        device: str | None = None,
-        budget: float | None = None,
-        name: str = "time",
-        over: Over = "mean",
-    ) -> Samples:
-        """Samples of the time of one call of `step`, which all ranks make jointly, s. Every rank
-        gets the same ones.
-
-        Rank 0 decides how often the step is called, and all call it as often: a step may hold
-        collectives. All ranks must call `time` in the same order.  device: "cpu" or "cuda".  over:
-        each sample is the mean over ranks (as nccl-tests reports), or the slowest rank's ("max").
-        The other arguments are Bench.time's.
-        """
-        from hpml_plugins.measure.ranks.collective_timing import time_collective
-
-        plan = self.bench.plan.but(budget=budget)
-        on_gpu = (device or self.device).startswith("cuda")
-        samples = time_collective(
-            self, step, plan, on_gpu=on_gpu, cache=cache, launch=launch, over=over
-        )
-        if self.index == 0:
-            self.bench.collected.warnings += remarks(samples, plan, name)
-        return samples
 
     def barrier(self) -> None:
         """Wait until this rank's GPU is idle, and for all ranks."""

@@ -1,0 +1,144 @@
+"""From what `measure` returned to the metrics of a Record: checked, and with the rates that follow
+from declared work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from hpml_plugins.errors import ResultError
+from hpml_plugins.measure.bench import Bench
+from hpml_plugins.model.benchmark import Benchmark, Metric
+from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.model.samples import Samples, as_number
+from hpml_plugins.model.units import unit
+from hpml_plugins.model.validation import is_unresolved
+from hpml_plugins.model.work import DeclaredWork, Limit
+from hpml_plugins.published import PRECISIONS
+
+#: A share of the published peak above which a number is doubted: peaks hold at the highest clock,
+#: and timers are noisy.
+HIGHEST_SHARE = 1.05
+
+
+def to_metrics(
+    benchmark: Benchmark, returned: object, works: Mapping[str, DeclaredWork] | None = None
+) -> dict[str, MetricSamples]:
+    """Hold what `measure` returned against the declared metrics: all of them, no other, finite, of
+    the right unit.
+
+    works: declared work by the metric that times it; rates that were not returned follow from it. A
+    metric that was returned as None is not known on this node, and left out.
+    Raises ResultError with the metric's name.
+    """
+    if not isinstance(returned, Mapping):
+        raise ResultError(
+            f"measure returned {type(returned).__name__}, not a mapping of metric names to samples"
+        )
+    declared = {metric.name: metric for metric in benchmark.metrics}
+    if unknown := [str(name) for name in returned if name not in declared]:
+        raise ResultError(
+            f"measure returned {', '.join(unknown)}, which are no metrics of {benchmark.name!r}"
+        )
+    returned = {**_rates(benchmark, returned, works or {}), **returned}
+    if missing := [name for name in declared if name not in returned]:
+        raise ResultError(f"measure returned no {', '.join(missing)}")
+    result = {
+        name: _to_metric(metric, _as_samples(name, returned[name]))
+        for name, metric in declared.items()
+        if returned[name] is not None
+    }
+    if not result:
+        raise ResultError(
+            "measure returned None for every metric; skip the point with the reason instead"
+            " (bench.skip)"
+        )
+    return result
+
+
+def _to_metric(metric: Metric, samples: Samples) -> MetricSamples:
+    _check_values(metric, samples)
+    return MetricSamples(
+        metric.unit,
+        metric.direction,
+        list(samples.values),
+        dict(samples.info),
+        boost=list(samples.boost),
+    )
+
+
+def _check_values(metric: Metric, samples: Samples) -> None:
+    """Raise ResultError for no values, for one that is not finite or not possible, and for another
+    unit."""
+    if not samples.values:
+        raise ResultError(f"metric {metric.name!r} has no samples")
+    low, high = metric.bounds
+    for number in samples.values + samples.boost:
+        if not math.isfinite(number):
+            raise ResultError(f"metric {metric.name!r} is not finite: {number}")
+        if not low <= number <= high:
+            bounds = f"from {low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
+            value = f"{number:g} {unit(metric.unit).label}".rstrip()
+            raise ResultError(f"metric {metric.name!r} is {value}; possible is {bounds}")
+    if is_unresolved(metric.unit, metric.direction, samples.values):
+        raise ResultError(
+            f"metric {metric.name!r} is 0 s in each sample: no timer resolved it; time more work at"
+            " once"
+        )
+    if samples.unit not in ("", metric.unit):
+        raise ResultError(
+            f"metric {metric.name!r}: what was measured is in {samples.unit}, not in {metric.unit}"
+        )
+
+
+def _rates(
+    benchmark: Benchmark, returned: Mapping[str, object], works: Mapping[str, DeclaredWork]
+) -> dict[str, object]:
+    """Declared metrics that were not returned and are work over time. Raises ResultError for work
+    of no time."""
+    found: dict[str, object] = {}
+    for of, work in works.items():
+        if returned.get(of) is None:
+            raise ResultError(f"work is declared of {of!r}, which measure did not return")
+        time = _as_samples(of, returned[of])
+        for metric in benchmark.metrics:
+            if metric.name not in returned and (amount := work.amount(metric.unit)):
+                found[metric.name] = (amount / time).note(work=of)
+    return found
+
+
+def impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Iterator[str]:
+    """A warning for each rate above the published peak of the point's GPUs."""
+    if not bench.gpus or not (peaks := bench.peaks):
+        return
+    limits = {
+        of: (work, Limit(peaks.peak(work.dtype), peaks.bandwidth))
+        for of, work in bench.collected.work.items()
+    }
+    for of, (work, limit) in limits.items():
+        share = work.share(metrics[of].median, limit) if of in metrics else None
+        if share and share > HIGHEST_SHARE:
+            cause = "the data stay in a cache, or " if work.bytes else ""
+            yield (
+                f"{of}: the work is {share:.3g} times what {peaks.name} can do: {cause}work or time"
+                " is wrong"
+            )
+    highest = (
+        max((peaks.peak(dtype) or 0.0 for dtype in PRECISIONS if dtype != "int8"), default=0.0)
+        * bench.gpus
+    )
+    for name, metric in metrics.items():
+        if metric.unit == "FLOP/s" and metric.median > HIGHEST_SHARE * highest > 0:
+            yield (
+                f"{name}: {metric.median / highest:.3g} times the highest published peak of"
+                f" {peaks.name}"
+            )
+
+
+def _as_samples(name: str, value: object) -> Samples:
+    try:
+        return value if isinstance(value, Samples) else Samples((as_number(value, ""),))
+    except ResultError:
+        raise ResultError(
+            f"metric {name!r} is a {type(value).__name__}, not Samples or a number"
+        ) from None

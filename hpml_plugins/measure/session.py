@@ -1,0 +1,204 @@
+"""Session: what one process measures a point with, and what it collects for the Record."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from hpml_plugins import clocks
+from hpml_plugins.errors import Skipped
+from hpml_plugins.measure.sampling import SamplingPlan, remarks
+from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.declaring import check_value
+from hpml_plugins.model.node import Node
+from hpml_plugins.model.record import Series
+from hpml_plugins.model.samples import Samples, as_number
+from hpml_plugins.model.work import DeclaredWork
+
+if TYPE_CHECKING:
+    from hpml_plugins.measure.gpu_timer import Cache, Launch
+    from hpml_plugins.measure.telemetry import Telemetry
+
+T = TypeVar("T")
+#: Receives progress: a text, and the share that is done where known.
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass
+class Collected:
+    """What a Bench collects for the Record; the fields are the Record's."""
+
+    checks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    series: dict[str, Series] = field(default_factory=dict)
+    data: dict[str, dict[str, str | float]] = field(default_factory=dict)
+    work: dict[str, DeclaredWork] = field(default_factory=dict)
+
+
+class Session:
+    """The device of a point, its timers and telemetry, its limits, and what it collects.
+
+    All that measures (`energy`, `program`, `alternating`, `ranks`) works on a session. An author is
+    handed one with more methods, `bench.Bench`.
+
+    device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node:
+    this machine as facts.  params: the point.  seed: what random inputs are made from, so that a
+    run can be repeated.  deadline: when the point will be ended, s of the monotonic clock.
+    telemetry: of the point's GPUs, None where nobody watches them. shared: a folder of the point
+    that its rounds share, None where there is one round.  starts_ranks: False on a rank. collected:
+    what goes into the Record beside the metrics.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        params: Params,
+        *,
+        gpus: int = 0,
+        seed: int = 0,
+        plan: SamplingPlan | None = None,
+        report: Progress | None = None,
+        deadline: float | None = None,
+        telemetry: Telemetry | None = None,
+        shared: Path | None = None,
+        starts_ranks: bool = True,
+    ) -> None:
+        self.node = node
+        self.params = dict(params)
+        self.gpus = gpus
+        self.device = "cuda" if gpus else "cpu"
+        self.seed = seed
+        self.plan = plan or SamplingPlan()
+        self.deadline = deadline
+        self.telemetry = telemetry
+        self._shared = shared
+        self._starts_ranks = starts_ranks
+        self.collected = Collected()
+        self.corrupt: Callable[[Any], Any] | None = None
+        self._report = report or (lambda text, share: None)
+
+    def time(
+        self,
+        step: Callable[[], object],
+        *,
+        setup: Callable[[], object] | None = None,
+        cache: Cache = "hot",
+        launch: Launch = "hidden",
+        device: str | None = None,
+        budget: float | None = None,
+        name: str = "time",
+        plan: SamplingPlan | None = None,
+        quiet: bool = False,
+    ) -> Samples:
+        """Samples of the time of one call of `step`, s.
+
+        The step is warmed up until it is stable, then sampled until the 95 % interval of the median
+        is narrow enough or the budget ends; the samples' info says which, and an unstable
+        measurement puts a warning into the Record. Short steps are batched. On "cuda" the time is
+        the GPU's own, between events on the current stream; the timer synchronises, the step need
+        not. A step that the GPU's power regulator holds down is measured in two regimes: the
+        samples are those at settled clocks (`sustained`), and `Samples.boost` has those before the
+        regulator acts.
+
+        setup: called before each call of `step`, outside the time: prepares the input of a step
+        that changes it. Each sample is then one call.
+        cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before
+        each, "dirty" leaves it full of foreign lines to be written back.  launch: on "cuda",
+        "hidden" keeps the host's launching out, "visible" lets it show.  device: "cpu" or "cuda";
+        the bench's when left out.  budget: s, wall clock, for the samples of all rounds together.
+        name: what warnings call it.  plan: what replaces the bench's, made from it:
+        `bench.plan.but(warm_up=0.1)`.  quiet: for a time that is not a metric itself, such as one
+        of a candidate in a search: nothing is warned of, and a throttled step is not measured in
+        two regimes.
+        """
+        plan = (plan or self.plan).but(budget=budget)
+        telemetry = None if quiet else self.telemetry
+        kind, _, number = (device or self.device).partition(":")
+        if kind == "cuda":
+            from hpml_plugins.measure.gpu_timer import time_on_gpu
+            from hpml_plugins.measure.regimes import Regulator
+
+            regulator = Regulator(telemetry, int(number or 0))
+            samples = time_on_gpu(
+                step, plan, setup=setup, cache=cache, launch=launch, regulator=regulator
+            )
+        else:
+            from hpml_plugins.measure.cpu_timer import time_on_cpu
+
+            samples = time_on_cpu(step, plan, setup)
+        if setup:
+            samples = samples.note(setup="every call")
+        if not quiet:
+            self.collected.warnings += remarks(samples, plan, name)
+        return samples
+
+    def warn_if_imprecise(self, samples: Samples, name: str = "time") -> None:
+        """Warn of samples that `time` did not take where it would have: imprecise, unstable, many
+        outliers.
+
+        samples: their info may say why sampling `stopped`.  name: what warnings call them.
+        """
+        self.collected.warnings += remarks(samples, self.plan, name)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes this run may spread ranks over: those of its Slurm job, else one."""
+        count = os.environ.get("SLURM_JOB_NUM_NODES", "")
+        return int(count) if count.isdigit() and shutil.which("srun") else 1
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the point is ended; infinite where nobody set a limit."""
+        return math.inf if self.deadline is None else self.deadline - clocks.monotonic()
+
+    def result(self, value: T) -> T:
+        """The value as it is. Under `hpml check` an altered copy of it, for which `check` must then
+        fail.
+
+        value: a number, text, an array, a tensor, or a list, tuple or mapping of them; on its way
+        into a comparison: `bench.check(allclose(bench.result(y), reference), …)`.
+        """
+        return self.corrupt(value) if self.corrupt else value
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """What `compute` returned in the first round of this point; it is not called in the others.
+
+        For what further rounds would only repeat: hardware counters, a search for the best
+        configuration, a series. Not for a timed metric, whose rounds show how far it varies.
+        name: of the value, unique in the point.  The value must be plain JSON: numbers, text,
+        lists, mappings by text.
+        """
+        import msgspec
+
+        from hpml_plugins.store import atomic_write
+
+        file = self._shared / f"{name}.json" if self._shared else None
+        if file and file.exists():
+            value: T = msgspec.json.decode(file.read_bytes())
+            return value
+        value = compute()
+        # of a single round too, where nobody reads it: the value must fit
+        encoded = msgspec.json.encode(value)
+        if file:
+            atomic_write(file, encoded, durable=False)
+        return value
+
+    def skip(self, reason: str) -> NoReturn:
+        """End this point as skipped, with the reason."""
+        raise Skipped(check_value(reason, str, "skip's reason"))
+
+    def warn(self, text: str) -> None:
+        """Put a warning into the Record: the number stands, but a reader should know this."""
+        self.collected.warnings.append(check_value(text, str, "warn's text"))
+
+    def progress(self, text: str, share: float | None = None) -> None:
+        """Say what a long point is doing. share: how much is done, 0 to 1, where known; beyond is
+        cut off."""
+        number = None if share is None else as_number(share, "progress' share")
+        shown = None if number is None or math.isnan(number) else min(max(number, 0.0), 1.0)
+        self._report(check_value(text, str, "progress' text"), shown)
