@@ -179,7 +179,7 @@ def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Pat
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert "needs module torch (pip install torch)" in done.stdout
     needing = {
-        "publish --results results": ("publish", "markdown_it"),
+        "publish --results results": ("publish", "vl_convert"),
         "plot tta": ("publish", "vl_convert"),
         "submit --yes": ("cluster", "submitit"),
         "export records.parquet": ("export", "pyarrow"),

@@ -355,7 +355,7 @@ def _look(report: Report, history: History, until: int) -> None:
     """What the page of regressions says after a commit."""
     shifts, _ = find_shifts(history, find_changes(history))
     for metric in history.measured:
-        for (_, machine), line in metric.benchmark.lines.items():
+        for (_, machine), line in metric.benchmark.index.lines().items():
             report.looks[machine] = report.looks.get(machine, 0) + any(
                 each.status == "ok" for each in line
             )

@@ -218,7 +218,7 @@ def write_pages(
     from hpml_plugins.report.site.evidence import find_evidence
     from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
     from hpml_plugins.report.site.history import write_history
-    from hpml_plugins.report.site.nodes import find_nodes
+    from hpml_plugins.report.site.nodes import ENOUGH_PASSES, find_gaps, find_nodes
     from hpml_plugins.report.site.page import write_page
 
     html = folder / "html"
@@ -232,10 +232,13 @@ def write_pages(
     matrix = build(history, Costs({}))
     write_gpu_types(matrix, judge(matrix), html, project)
     write_history(history, [], html, project)
+    machines = find_nodes(history)
     write_page(
         html,
         "nodes.html",
-        machines=find_nodes(history),
+        machines=machines,
+        gaps=find_gaps(history, machines),
+        enough_passes=ENOUGH_PASSES,
         evidence=find_evidence(history),
         project=project,
     )

@@ -229,7 +229,7 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "a job that is no UTF-8": ("job", lambda: b'{"target": "\x80"', "stepped over"),
     "a name of a file that is no UTF-8": (
         "command line",
-        lambda: b'{"words": ["export", "\\udcf7"], "set": {}}',
+        lambda: b'{"words": ["export", "\\udcf7.parquet"], "set": {}}',
         "done",
     ),
     "a collection that a plugin replaces": (
@@ -294,7 +294,7 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     ),
     "a file that pyarrow takes for an address": (
         "command line",
-        lambda: b'{"words": ["export", "--results", "", "a:"], "set": {}}',
+        lambda: b'{"words": ["export", "--results", "", "a:.parquet"], "set": {}}',
         "done",
     ),
     "ten thousand samples": (

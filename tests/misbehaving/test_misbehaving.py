@@ -48,9 +48,6 @@ FAULTS = {
     "return_text": "metric 'zero' is a str, not Samples or a number",
     "return_another_metric": "measure returned speed, which are no metrics of 'misbehaves'",
     "find_a_wrong_result": "check failed: the sum differs",
-    "turn_the_clock_back": (
-        "the clock went back: a step took -9.53674e-07 s (measuring.py:N: bench.time(lambda: None))"
-    ),
 }
 PROMISED = "died of SIGKILL (killed, perhaps for want of memory)"
 
@@ -119,6 +116,8 @@ def test_points_that_misbehave_cost_themselves_and_nothing_outlives_them(beside_
     }
     said = faults(list(found.values()))
     assert said == FAULTS
+    # the harness has clocks of its own
+    assert found["turn_the_clock_back"].status == "ok"
     print(
         f"{len(found)} ways to misbehave: {len(said)} ended in a failed record with their reason,"
         " the others unharmed"

@@ -335,9 +335,10 @@ def hpml(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_command_spells_units_and_signs(tmp_path: Path) -> None:
     done = hpml(tmp_path, "compare", "one", "two", "--format", "markdown")
     assert done.returncode == 0, done.stderr
-    # Nothing was measured twice: the stated guess of 3 % gives 4.30 · √2 · 3 % = 18 % either way.
+    # Nothing was measured twice: the stated guess of 3 % gives a factor of exp(4.30 · √2 · 3 %)
+    # either way, of which the longer side is 21 %.
     assert (
-        "| toy | size=10 | time | 2.002 s ± 18 % | 500.5 ms ± 18 % | ▲ 4.00× | BETTER, at least"
+        "| toy | size=10 | time | 2.002 s ± 21 % | 500.5 ms ± 21 % | ▲ 4.00× | BETTER, at least"
         " 3.53× |" in done.stdout
     )
     assert "differs" not in done.stdout

@@ -32,7 +32,7 @@ RANKED = [
     replace(PLAIN, commit=OLD, started=9.0),
     replace(PLAIN, commit=LOST, started=9.0),
     replace(PLAIN, commit=NOWHERE, started=9.0),
-    replace(PLAIN, environment="stack-torch2.13.0", started=9.0),
+    replace(PLAIN, of_stack=True, started=9.0),
 ]
 
 

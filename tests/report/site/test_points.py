@@ -238,7 +238,7 @@ def test_the_newest_records_tell_where_when_and_under_which_conditions(from_disk
     assert ("failed", "out of memory") in [(row[4], row[7]) for row in rows]
     newest, elsewhere = rows[:2]
     assert newest[:3] == ["1970-01-01 00:01", "NVIDIA H200 ×1", "bbbbbbbb"]
-    assert (newest[4], newest[7]) == ("2.313 µs ± 2.7 %", "processes of others on the GPU: 2")
+    assert (newest[4], newest[7]) == ("2.313 µs ± 2.8 %", "processes of others on the GPU: 2")
     assert elsewhere[3] == "ffffffff (not published)"
     link = from_disk.locator("#records tbody a").nth(1)
     assert link.get_attribute("href") == f"https://git.example/commit/{ELSEWHERE}"
