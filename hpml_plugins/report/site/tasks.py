@@ -152,7 +152,9 @@ def _task_cell(
     ]
     shares = (share_of_peak(record, metric.metric, number.value) for record in records)
     share = next((each for each in shares if each is not None), None)
-    return TaskCell(number, share, float(cell.watts or 0), runs)
+    # no sensor is as fast as a burst
+    watts = 0.0 if number is settled.boosted else float(cell.watts or 0)
+    return TaskCell(number, share, watts, runs)
 
 
 def _at(value: MeasuredValue, regime: Regime) -> MeasuredValue:
