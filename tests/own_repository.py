@@ -185,13 +185,14 @@ def build_wheel(folder: Path) -> Path:
 
 
 def dependencies() -> set[str]:
-    """What the wheel and its extra `publish` require, numba for a built-in plugin, and what builds
-    and tests a repository's package."""
+    """What the wheel and its extras `publish` and `cluster` require, numba for a built-in plugin,
+    and what builds and tests a repository's package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    required = [*project["dependencies"], *extras["publish"], *extras["cluster"]]
     return closure(
         [
-            *(Requirement(text).name for text in project["dependencies"]),
-            *(Requirement(text).name for text in project["optional-dependencies"]["publish"]),
+            *(Requirement(text).name for text in required),
             "numba",
             "pip",
             "pytest",
