@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hpml_plugins.errors import LONGEST, HpmlError, describe, unwritable
+from hpml_plugins.errors import LONGEST, HpmlError, UsageError, describe, nearest, unwritable
 from hpml_plugins.terminal import escape_unencodable, one_line, printable, printable_json, say, warn
 from hpml_plugins.version import __version__
 
@@ -145,6 +145,17 @@ class CommandGroup(click.Group):
             self._add_tools()
         return self.commands.get(cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The name, the command and its arguments. Raises UsageError, with the nearest name, for a
+        command that does not exist."""
+        name = args[0]
+        is_option = name.startswith("-")
+        if not (is_option or ctx.resilient_parsing or self.get_command(ctx, name)):
+            raise UsageError(f"no command {name!r}; {nearest(name, self.commands)}")
+        return super().resolve_command(ctx, args)
+
     def _add_tools(self) -> None:
         """Import every folder of the tools, once, and have it add its commands."""
         if self._has_tools:
@@ -165,7 +176,11 @@ class CommandGroup(click.Group):
         manager.hook.hpml_commands(cli=self)
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--registry",
     type=click.Path(path_type=Path),
@@ -182,6 +197,9 @@ def group(context: click.Context, registry: Path, debug: bool) -> None:
     To measure over commits and machines, use asv: `asv run`, `asv publish`, `asv preview`.
     """
     context.obj = Settings(registry, debug)
+    if context.invoked_subcommand is None:  # as uv does
+        click.echo(context.get_help(), err=True)
+        context.exit(2)
 
 
 for _name, (_place, _help) in _COMMANDS.items():

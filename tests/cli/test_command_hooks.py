@@ -68,15 +68,27 @@ def test_a_deleted_folder_of_tools_takes_its_commands_and_no_others(
     assert done.stdout.strip() == str([each for each in names() if each not in gone])
 
 
-def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hpml_plugins", "gaet"],
+def hpml(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hpml_plugins", *args],
         capture_output=True,
         text=True,
         check=False,
-        cwd=tmp_path,
+        cwd=folder,
     )
-    assert done.returncode == 2
-    # which command is suggested is click's business, and there since 8.2
-    assert done.stderr.startswith("hpml: No such command 'gaet'")
-    assert done.stderr.endswith("; see hpml --help\n")
+
+
+def test_a_command_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
+    for wrong, right in (("gaet", "gate"), ("rnu", "run")):
+        done = hpml(tmp_path, wrong)
+        assert done.returncode == 2
+        assert done.stderr == f"hpml: no command {wrong!r}; did you mean {right!r}?\n"
+    assert hpml(tmp_path, "--gaet").stderr.endswith("; see hpml --help\n")
+
+
+def test_without_a_command_the_help_is_printed_and_nothing_was_done(tmp_path: Path) -> None:
+    asked = hpml(tmp_path, "--help")
+    for options in ((), ("--debug",)):
+        done = hpml(tmp_path, *options)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", asked.stdout)
+    assert "\n  list " in asked.stdout

@@ -288,7 +288,7 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
         (["run", "toy", "--profile", "quick", "-p", "size=1000"], "no point of 'toy' is selected"),
         (["list", "--profile", "nightly"], "no profile 'nightly'; known: full, quick"),
         (["--registry", "nowhere.yaml", "list"], "nowhere.yaml: no such file"),
-        (["lsit"], "No such command 'lsit'"),
+        (["lsit"], "no command 'lsit'; did you mean 'list'?"),
     ],
 )
 def test_wrong_words_end_in_one_line_and_status_2(
