@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -95,6 +95,29 @@ class Positive(click.FloatRange):
         return self.fail(f"{value!r} is not a number.", param, ctx) if math.isnan(found) else found
 
 
+def _show_tracebacks(context: click.Context, _: click.Parameter, debug: bool) -> None:
+    if debug:
+        context.obj = replace(context.obj, debug=True)
+
+
+#: `hpml run NAME --debug` is `hpml --debug run NAME`.
+_DEBUG = click.Option(
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    callback=_show_tracebacks,
+    help="Show tracebacks.",
+)
+
+
+def _accept_debug(command: click.Command) -> None:
+    """Add --debug to a command and to the commands below it."""
+    if _DEBUG not in command.params:
+        command.params.append(_DEBUG)
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _accept_debug(below)
+
+
 class LazyCommand(click.Command):
     """A command whose module is imported when it is called; `hpml --help` needs only its name and
     help.
@@ -115,6 +138,7 @@ class LazyCommand(click.Command):
         finally:
             gc.freeze()  # nor need they be looked at again
             gc.enable()
+        _accept_debug(command)
         return command
 
     def make_context(
@@ -262,6 +286,7 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(number, _end_cleanly)
+    debug = "--debug" in sys.argv  # asv's commands replace sys.argv
     try:
         status = group.main(standalone_mode=False, prog_name="hpml")
     except click.ClickException as error:
@@ -275,7 +300,7 @@ def main() -> NoReturn:
         sys.stderr.close()  # `hpml list | head`: nobody is left to tell
         sys.exit(0)
     except Exception as error:
-        if "--debug" in sys.argv:
+        if debug:
             raise
         warn(_explain(error))
         status = 2

@@ -92,3 +92,21 @@ def test_without_a_command_the_help_is_printed_and_nothing_was_done(tmp_path: Pa
         done = hpml(tmp_path, *options)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", asked.stdout)
     assert "\n  list " in asked.stdout
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_command_takes_debug_after_its_name(name: str) -> None:
+    lazy = group.get_command(click.Context(group), name)
+    assert isinstance(lazy, LazyCommand)
+    commands = [lazy.load()]
+    for command in commands:  # it grows
+        commands += command.commands.values() if isinstance(command, click.Group) else []
+        assert [param.opts for param in command.params].count(["--debug"]) == 1
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "registry.yaml").write_text("version: 7\n")
+    for words in (["--debug", "list"], ["list", "--debug"]):
+        done = hpml(tmp_path, *words)
+        assert "Traceback" in done.stderr
+    assert "Traceback" not in hpml(tmp_path, "list").stderr
