@@ -12,13 +12,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hpml_plugins.errors import LONGEST, HpmlError, describe, unwritable
+from hpml_plugins.errors import LONGEST, HpmlError, UsageError, describe, nearest, unwritable
 from hpml_plugins.terminal import escape_unencodable, one_line, printable, printable_json, say, warn
 from hpml_plugins.version import __version__
 
@@ -95,6 +95,29 @@ class Positive(click.FloatRange):
         return self.fail(f"{value!r} is not a number.", param, ctx) if math.isnan(found) else found
 
 
+def _show_tracebacks(context: click.Context, _: click.Parameter, debug: bool) -> None:
+    if debug:
+        context.obj = replace(context.obj, debug=True)
+
+
+#: `hpml run NAME --debug` is `hpml --debug run NAME`.
+_DEBUG = click.Option(
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    callback=_show_tracebacks,
+    help="Show tracebacks.",
+)
+
+
+def _accept_debug(command: click.Command) -> None:
+    """Add --debug to a command and to the commands below it."""
+    if _DEBUG not in command.params:
+        command.params.append(_DEBUG)
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _accept_debug(below)
+
+
 class LazyCommand(click.Command):
     """A command whose module is imported when it is called; `hpml --help` needs only its name and
     help.
@@ -115,6 +138,7 @@ class LazyCommand(click.Command):
         finally:
             gc.freeze()  # nor need they be looked at again
             gc.enable()
+        _accept_debug(command)
         return command
 
     def make_context(
@@ -145,6 +169,17 @@ class CommandGroup(click.Group):
             self._add_tools()
         return self.commands.get(cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The name, the command and its arguments. Raises UsageError, with the nearest name, for a
+        command that does not exist."""
+        name = args[0]
+        is_option = name.startswith("-")
+        if not (is_option or ctx.resilient_parsing or self.get_command(ctx, name)):
+            raise UsageError(f"no command {name!r}; {nearest(name, self.commands)}")
+        return super().resolve_command(ctx, args)
+
     def _add_tools(self) -> None:
         """Import every folder of the tools, once, and have it add its commands."""
         if self._has_tools:
@@ -165,7 +200,11 @@ class CommandGroup(click.Group):
         manager.hook.hpml_commands(cli=self)
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--registry",
     type=click.Path(path_type=Path),
@@ -182,6 +221,9 @@ def group(context: click.Context, registry: Path, debug: bool) -> None:
     To measure over commits and machines, use asv: `asv run`, `asv publish`, `asv preview`.
     """
     context.obj = Settings(registry, debug)
+    if context.invoked_subcommand is None:  # as uv does
+        click.echo(context.get_help(), err=True)
+        context.exit(2)
 
 
 for _name, (_place, _help) in _COMMANDS.items():
@@ -244,6 +286,7 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(number, _end_cleanly)
+    debug = "--debug" in sys.argv  # asv's commands replace sys.argv
     try:
         status = group.main(standalone_mode=False, prog_name="hpml")
     except click.ClickException as error:
@@ -257,7 +300,7 @@ def main() -> NoReturn:
         sys.stderr.close()  # `hpml list | head`: nobody is left to tell
         sys.exit(0)
     except Exception as error:
-        if "--debug" in sys.argv:
+        if debug:
             raise
         warn(_explain(error))
         status = 2

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -155,10 +156,13 @@ def compare(
     between the sides are not compared. Shows significant differences only, without --all; CSV has
     every row.
     """
+    _refuse_unknown_machine(results, machine)
+    for side in (a, b):
+        _refuse_unknown_side(settings, results, side)
     from hpml_plugins.analysis.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, describe_one_sided, find_side
     from hpml_plugins.report.tables import as_csv
-    from hpml_plugins.store import ask_git, describe_outside, read_records
+    from hpml_plugins.store import describe_outside, read_records
 
     repository, order = _find_order(settings, results, branch)
     stored = list(read_records(results, warn))
@@ -168,11 +172,7 @@ def compare(
         if benchmark in (None, each.benchmark) and machine in (None, each.machine)
     ]
 
-    def named(name: str) -> str | None:
-        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        return ask_git(repository, *words).strip() or None
-
-    sides = [find_side(name, records, named) for name in (a, b)]
+    sides = [find_side(name, records, partial(_find_commit, repository)) for name in (a, b)]
     found, refused = compare(sides[0], sides[1], records, order, Variability(stored))
     by_line = [side for side in sides if side.kind != "commit"]
     asked = (
@@ -195,6 +195,48 @@ def compare(
     say(f"A: {sides[0].kind} {sides[0].name}", f"B: {sides[1].kind} {sides[1].name}", "")
     _print_comparison(found, refused, everything=everything, markdown=form == "markdown")
     return 0
+
+
+def _find_commit(repository: Path, name: str) -> str | None:
+    """What git makes of a name ("HEAD", "v1.2", an abbreviated hash); None where it knows none."""
+    from hpml_plugins.store import ask_git
+
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return ask_git(repository, *words).strip() or None
+
+
+def _refuse_unknown_machine(results: Path, machine: str | None) -> None:
+    """Raise UsageError, with the nearest name, for a machine without Records, before all are
+    read."""
+    from hpml_plugins.store import is_in_records, machine_folders
+
+    if machine is not None and not is_in_records(results, machine):
+        known = [folder.name for folder in machine_folders(results)]
+        raise UsageError(f"no Records of machine {machine!r}; {nearest(machine, known)}")
+
+
+def _refuse_unknown_side(settings: Settings, results: Path, name: str) -> None:
+    """Raise UsageError, with the nearest name, for what is no machine, environment or commit,
+    before all Records are read."""
+    from hpml_plugins.store import is_in_records, machine_folders, record_files
+
+    if is_in_records(results, name):
+        return
+    if name and any(path.stem.startswith(name[:8]) for path in record_files(results)):
+        return
+    from hpml_plugins.asv.configuration import find_history
+
+    repository, _ = find_history(settings.registry.resolve().parent)
+    if _find_commit(repository, name):
+        return
+    machines = machine_folders(results)
+    # asv's files are called COMMIT-ENVIRONMENT.json
+    files = sorted(path.stem for folder in machines for path in folder.glob("*-*.json"))
+    environments = (stem.partition("-")[2] for stem in files)
+    known = dict.fromkeys((*(folder.name for folder in machines), *environments))
+    raise UsageError(
+        f"no machine, environment or commit with Records is called {name!r}; {nearest(name, known)}"
+    )
 
 
 def _print_comparison(
@@ -376,6 +418,7 @@ def retract(
     reason = " ".join(reason.split())
     if not reason:
         raise UsageError("--reason is empty; say what is wrong with the Record")
+    _refuse_unknown_machine(results, machine)
     found = _find_records(results, name, choices, commit=commit, machine=machine, run=run)
     measured = [(path, record) for path, record in found if record.status == "ok"]
     if len(measured) > 1 and not (several or dry_run):

@@ -14,6 +14,11 @@ from hpml_plugins.published import GpuType, find_gpu
 
 #: The columns that `shares` fills, in order.
 INTENSITY, OF_PEAK, OF_ROOF = "intensity", "of published peak", "of measured roof"
+#: In place of a share of the memory's bandwidth that no memory can give.
+IN_CACHE = "fits in the cache"
+#: Shares from here on are the cache's: a measured roof is the best sample of another kernel, which
+#: a step in memory can exceed by a few percent.
+LEAST_IN_CACHE = 1.1
 
 
 def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
@@ -29,9 +34,9 @@ def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
     work, seconds = found
     texts = {
         INTENSITY: quantity(work.intensity, "FLOP/B") if work.intensity else "",
-        OF_PEAK: _percent(work.share(seconds, _published(record, work))),
+        OF_PEAK: _share_text(work, seconds, _published(record, work)),
         # not of itself
-        OF_ROOF: "" if work.roof else _percent(work.share(seconds, roof.limit(work))),
+        OF_ROOF: "" if work.roof else _share_text(work, seconds, roof.limit(work)),
     }
     return {title: text for title, text in texts.items() if text}
 
@@ -75,7 +80,10 @@ def describe_shares(record: Record, roof: Roof, metric: str) -> str:
         OF_PEAK: "{} of the published peak",
         OF_ROOF: "{} of the measured roof",
     }
-    return ", ".join(words[title].format(text) for title, text in found.items())
+    texts = (
+        text if text == IN_CACHE else words[title].format(text) for title, text in found.items()
+    )
+    return ", ".join(dict.fromkeys(texts))
 
 
 def measured_power(record: Record) -> float | None:
@@ -96,5 +104,10 @@ def _type_of(gpu: Mapping[str, Any]) -> GpuType | None:
     return find_gpu(str(gpu.get("name")), memory if isinstance(memory, int | float) else 0)
 
 
-def _percent(share: float | None) -> str:
+def _share_text(work: DeclaredWork, seconds: float, limit: Limit) -> str:
+    """The share of a limit in percent, or that the step's data came from the cache."""
+    of_memory = DeclaredWork(bytes=work.bytes, gpus=work.gpus).share(seconds, limit)
+    if of_memory and of_memory >= LEAST_IN_CACHE:
+        return IN_CACHE
+    share = work.share(seconds, limit)
     return "" if share is None else f"{100 * share:.3g} %"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,6 +52,22 @@ def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]
         elif on_damage:
             on_damage(f"{records}: a symbolic link; ignored")
     return found
+
+
+def is_in_records(results: Path, name: str) -> bool:
+    """Whether a name is a machine with Records or, as JSON, any text in a Record.
+
+    Looks at bytes alone, as `encode` writes them: decoding all Records takes ten times as long.
+    """
+    files = record_files(results)
+    if any(path.parent.parent.name == name for path in files):
+        return True
+    text = msgspec.json.encode(name)
+    for path in files:
+        with suppress(FileNotFoundError, HpmlError), open_result(path, MAX_RECORDS) as file:
+            if any(text in line for line in file):
+                return True
+    return False
 
 
 def append_record(path: Path, record: Record) -> None:

@@ -68,15 +68,45 @@ def test_a_deleted_folder_of_tools_takes_its_commands_and_no_others(
     assert done.stdout.strip() == str([each for each in names() if each not in gone])
 
 
-def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hpml_plugins", "gaet"],
+def hpml(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hpml_plugins", *args],
         capture_output=True,
         text=True,
         check=False,
-        cwd=tmp_path,
+        cwd=folder,
     )
-    assert done.returncode == 2
-    # which command is suggested is click's business, and there since 8.2
-    assert done.stderr.startswith("hpml: No such command 'gaet'")
-    assert done.stderr.endswith("; see hpml --help\n")
+
+
+def test_a_command_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
+    for wrong, right in (("gaet", "gate"), ("rnu", "run")):
+        done = hpml(tmp_path, wrong)
+        assert done.returncode == 2
+        assert done.stderr == f"hpml: no command {wrong!r}; did you mean {right!r}?\n"
+    assert hpml(tmp_path, "--gaet").stderr.endswith("; see hpml --help\n")
+
+
+def test_without_a_command_the_help_is_printed_and_nothing_was_done(tmp_path: Path) -> None:
+    asked = hpml(tmp_path, "--help")
+    for options in ((), ("--debug",)):
+        done = hpml(tmp_path, *options)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", asked.stdout)
+    assert "\n  list " in asked.stdout
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_command_takes_debug_after_its_name(name: str) -> None:
+    lazy = group.get_command(click.Context(group), name)
+    assert isinstance(lazy, LazyCommand)
+    commands = [lazy.load()]
+    for command in commands:  # it grows
+        commands += command.commands.values() if isinstance(command, click.Group) else []
+        assert [param.opts for param in command.params].count(["--debug"]) == 1
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "registry.yaml").write_text("version: 7\n")
+    for words in (["--debug", "list"], ["list", "--debug"]):
+        done = hpml(tmp_path, *words)
+        assert "Traceback" in done.stderr
+    assert "Traceback" not in hpml(tmp_path, "list").stderr

@@ -273,7 +273,8 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
     assert "hpml: 1 of 1 points failed" in done.stderr
     write("toy.py", TOY.replace("bench.check(", "unknown("))
     assert "Traceback" not in hpml("run", "toy").stderr
-    assert "Traceback" in hpml("--debug", "run", "toy").stderr
+    for words in (("--debug", "run", "toy"), ("run", "toy", "--debug")):
+        assert "Traceback" in hpml(*words).stderr
 
 
 @pytest.mark.usefixtures("toy")
@@ -288,7 +289,7 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
         (["run", "toy", "--profile", "quick", "-p", "size=1000"], "no point of 'toy' is selected"),
         (["list", "--profile", "nightly"], "no profile 'nightly'; known: full, quick"),
         (["--registry", "nowhere.yaml", "list"], "nowhere.yaml: no such file"),
-        (["lsit"], "No such command 'lsit'"),
+        (["lsit"], "no command 'lsit'; did you mean 'list'?"),
     ],
 )
 def test_wrong_words_end_in_one_line_and_status_2(

@@ -156,3 +156,12 @@ def test_a_machine_that_is_being_measured_is_left_alone(
     assert (done.returncode, done.stdout) == (2, "")
     assert "machine 'm' is being measured" in done.stderr
     assert files[OLD].read_bytes() == before
+
+
+@pytest.mark.usefixtures("files")
+def test_a_machine_without_records_is_refused_with_the_nearest(hpml: Hpml) -> None:
+    done = hpml("retract", "toy", "--machine", "mm", *REASON)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "hpml: no Records of machine 'mm'; did you mean 'm'?\n",
+    )

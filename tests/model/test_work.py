@@ -78,6 +78,19 @@ def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
     assert shares(on_cpu, roof) == {}  # a CPU has no published peak, and its roof was not measured
 
 
+def test_more_than_the_memory_can_give_came_from_the_cache() -> None:
+    roof = Roof([record(DeclaredWork(bytes=10.0, roof=True), 1.0)])
+    for rate, text in ((10.5, "105 %"), (57.2, "fits in the cache")):
+        found = record(DeclaredWork(bytes=rate), 1.0)
+        assert shares(found, roof) == {"of measured roof": text}
+    assert describe_shares(found, roof, "time") == "fits in the cache"
+    on_gpu = record(DeclaredWork(bytes=48e12, flop=1.0, gpus=1), 1.0)  # an H200: 4.8 TB/s
+    assert shares(on_gpu, Roof([]))["of published peak"] == "fits in the cache"
+    fast = Roof([record(DeclaredWork(flop=10.0, roof=True), 1.0)])
+    too_fast = record(DeclaredWork(flop=57.2), 1.0)  # operations do not come from a cache
+    assert shares(too_fast, fast) == {"of measured roof": "572 %"}
+
+
 def test_the_terminal_shows_shares_behind_the_metrics() -> None:
     work = DeclaredWork(bytes=4.8e12, gpus=1)
     with_work, without = record(work, 2.0), record(DeclaredWork(), 1.0)

@@ -322,6 +322,24 @@ def test_a_side_is_a_machine_an_environment_or_what_git_calls_a_commit() -> None
         find_side("HEAD", RECORDS, lambda name: "c" * 40)
 
 
+def test_a_name_that_no_record_has_is_refused_with_the_nearest_before_records_are_read(
+    tmp_path: Path,
+) -> None:
+    side = "no machine, environment or commit with Records is called"
+    damaged = tmp_path / "results" / "two" / "records" / "cccccccc.jsonl"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("a reader would report this line\n")
+    for words, message in (
+        (("tow", "one"), f"{side} 'tow'; did you mean 'two'?"),
+        (("one", "tow"), f"{side} 'tow'; did you mean 'two'?"),
+        (("one", "two", "--machine", "tow"), "no Records of machine 'tow'; did you mean 'two'?"),
+    ):
+        done = hpml(tmp_path, "compare", *words)
+        assert (done.returncode, done.stderr) == (2, f"hpml: {message}\n")
+    for known in ("one", "env", OLD, OLD[:4]):
+        assert "is called" not in hpml(tmp_path, "compare", known, "two").stderr
+
+
 def hpml(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "registry.yaml").write_text("version: 1\nplugins: []\n")
     for each in RECORDS:
