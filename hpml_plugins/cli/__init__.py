@@ -222,7 +222,7 @@ def group(context: click.Context, registry: Path, debug: bool) -> None:
     """
     context.obj = Settings(registry, debug)
     if context.invoked_subcommand is None:  # as uv does
-        click.echo(context.get_help(), err=True)
+        say(*context.get_help().splitlines(), error=True)
         context.exit(2)
 
 
