@@ -189,7 +189,7 @@ MODEL = Benchmark(
         ),
     ),
     {"ranks": (2, 4, 8), "way": ("mpi", "gloo"), "product": ("own", "torch")},
-    Requires(gpus="ranks", modules=("numba.cuda", "torch")),
+    Requires(gpus="ranks", modules=("numba.cuda", "torch", "scipy.optimize")),
     timeout=240,
     version="3",
     terms=TERMS,

@@ -116,7 +116,9 @@ def on_cpu(benchmark: Benchmark, description: str, timeout: float) -> Benchmark:
     """The twin of a benchmark of GPUs on the CPU, whose numbers do not compare: the grid is that of
     ON_CPU."""
     grid = {name: ON_CPU.get(name, values) for name, values in benchmark.grid.items()}
-    requires = Requires(modules=("torch",))
+    # the GPU's programs in numba have a twin in NumPy
+    modules = tuple(each for each in benchmark.requires.modules if each != "numba.cuda")
+    requires = Requires(modules=modules)
     name = f"{benchmark.name}_cpu"
     return replace(
         benchmark, name=name, grid=grid, requires=requires, timeout=timeout, description=description
