@@ -198,7 +198,7 @@ def test_no_file_of_a_site_has_text_that_is_turned(project: Path) -> None:
 
 @pytest.mark.parametrize("home", ["/home/somebody", "/root", "/Users/some.body"])
 def test_no_page_names_a_home_folder(home: str, project: Path) -> None:
-    said = f"in {home}/work/toy.py: wrong; see https://example.org/home/other/page"
+    said = f"in {home}/code/toy.py: wrong; see https://example.org/home/other/page"
     record = {**RECORD, "status": "failed", "reason": said, "output": said, "metrics": {}}
     records = project / "results" / "m1" / "records"
     (records / "bbbbbbbb.jsonl").write_text(json.dumps({**record, "commit": "b" * 40}) + "\n")
@@ -211,7 +211,7 @@ def test_no_page_names_a_home_folder(home: str, project: Path) -> None:
     named = [name for name, content in found.items() if f"{home}/".encode() in content]
     assert named == []
     page = found["plugin-toy.html"].decode()
-    assert "in ~/work/toy.py" in page
+    assert "in ~/code/toy.py" in page
     assert "https://example.org/home/other/page" in page
 
 
