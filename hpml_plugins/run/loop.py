@@ -16,7 +16,7 @@ from hpml_plugins.host import Declared
 from hpml_plugins.model.benchmark import REFERENCE, Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import combine, schedule
-from hpml_plugins.run.times import Round, RoundTimes, TimeLimit
+from hpml_plugins.run.times import OutOfTime, Round, RoundTimes, TimeLimit
 
 #: A point is begun where this many times the time that it is expected to take is left.
 CAUTION = 1.1
@@ -66,7 +66,8 @@ def measure_rounds(
     A point that failed or was skipped has no further round. None where a commit gives no Record,
     and where a point did not fit into the limit.
 
-    run: the name of this run.  measure: measures a round of the point of this number.
+    run: the name of this run.  measure: measures a round of the point of this number. It raises
+    OutOfTime where the limit passes meanwhile: what is missing of the point is left out.
     """
     follower.begin()
     loop = _Loop(tasks, run, measure, follower)
@@ -126,7 +127,11 @@ class _Loop:
                 if place and self._needed(number) and times.expect(this) > limit.left:
                     self._leave_out(number, rounds[place:])
                     break
-                self._do(number, this)
+                try:
+                    self._do(number, this)
+                except OutOfTime:
+                    self._leave_out(number, rounds[place:])
+                    break
 
     def _leave_out(self, number: int, rounds: Sequence[Round]) -> None:
         self._follower.leave_out(self._tasks[number], len(self.measured[number]))
