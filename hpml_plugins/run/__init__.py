@@ -7,5 +7,5 @@ prints. Start reading in `loop.py`.
 """
 
 from hpml_plugins.run.limit import LIMIT_VARIABLE, TimeLimit, limit_of_environment, parse_limit
-from hpml_plugins.run.loop import CAUTION, Follower, Task, measure_rounds, rounds_of
+from hpml_plugins.run.loop import CAUTION, Follower, Pass, Task, measure_rounds, rounds_of
 from hpml_plugins.run.round_times import PastRound, Round, RoundTimes, read_past_rounds

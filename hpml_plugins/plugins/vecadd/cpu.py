@@ -29,7 +29,7 @@ COMPILERS = ("g++", "c++", "clang++")
 FLAGS = ("-O3", "-std=c++17")
 
 
-def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples]:
+def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples | None]:
     """Time c = a + b of `millions` million float32 on the CPU; compiling, the first call and the
     check excluded."""
     require("implementation", implementation, IMPLEMENTATIONS)
