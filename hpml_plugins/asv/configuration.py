@@ -30,7 +30,8 @@ def read_configuration(path: Path) -> Config:
     """asv's own reading of the file. Raises UsageError with the file's name when it is missing or
     does not hold."""
     if not path.is_file():
-        raise UsageError("no such file; run this in the project's folder", str(path))
+        what = "no such file; run this in the project's folder, or make one: hpml init"
+        raise UsageError(what, str(path))
     try:
         conf = Config.load(str(path))
         # halves of characters cannot be written
