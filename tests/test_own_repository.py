@@ -18,7 +18,6 @@ from support import link_packages, unavailable
 from hpml_plugins.model.record import Record
 from hpml_plugins.store import Lock, read_records
 
-
 #: As hpml init writes them into asv.conf.json.
 RESULTS, HTML = Path("benchmarks/results"), Path(".asv/html")
 
