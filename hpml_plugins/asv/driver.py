@@ -60,6 +60,10 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         self._batch = {task.name for task in prepared.tasks}
         self._measured: dict[str, tuple[PointResult, Record | None]] = {}
 
+    @property
+    def _commit(self) -> str:
+        return self.env.installed_commit_hash or ""
+
     def preimport(self) -> tuple[bool, str]:
         """Called by asv before it asks for the first point: measures the batch."""
         success, output = self._spawner.preimport()
@@ -71,7 +75,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
                     lambda task, timeout: run_point(
                         self._spawner, task, self._prepared.attributes, timeout
                     ),
-                    self.env.installed_commit_hash or "",
+                    self._commit,
                     self.env.name,
                 )
             except KeyboardInterrupt:
@@ -97,7 +101,8 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         answer = PointResult()
         if name in self._measured:
             answer, record = self._measured[name]
-            self._prepared.report.add(record)
+            if self._prepared.is_last_pass(self._commit, self.env.name):
+                self._prepared.report.add(record)
         Path(result_file_name).write_text(answer.text, encoding="utf-8")
         return answer.output, answer.errcode
 
@@ -126,12 +131,12 @@ def measure_commit(
     """Measure all rounds of all points of a commit that fit into the run's limit.
 
     measure: has asv start a process for a point, which leaves a Record, and end it after these
-    seconds.  commit, environment: their
-    names, for the Records of points that this node skips. Returns of each measured point, by asv's
+    seconds.  commit, environment: their names, for the Records of points that this node skips.
+    Returns of each measured point, by asv's
     name, what its last process gave asv, and the Record of all rounds. Raises Unwritable where a
     Record cannot be stored: the next ones would be lost too.
     """
-    answers: dict[int, PointResult] = {}
+    one_pass, answers = prepared.next_pass(commit, environment)
 
     def measure_round(number: int) -> Record | None:
         task = prepared.tasks[number]
@@ -161,7 +166,9 @@ def measure_commit(
         for task in prepared.tasks
     ]
     report = prepared.report
-    records = measure_rounds(tasks, prepared.suite.run, measure_round, report, report.limit)
+    records = measure_rounds(
+        tasks, prepared.suite.run, measure_round, report, report.limit, one_pass
+    )
     measured = {prepared.tasks[number].declared.name for number in answers}
     prepared.left_out = {task.declared.name for task in prepared.tasks} - measured
     return {
