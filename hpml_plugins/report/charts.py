@@ -525,7 +525,7 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
             name: None if isinstance(cell, float) and not math.isfinite(cell) else cell
             for name, cell in row.items()
         }
-        for row in table.rows()
+        for row in table.told_apart().rows()
     ]
     drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
     inner = made.get("spec", made)
