@@ -110,7 +110,7 @@ def command(
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
-    results = settings.registry.parent / "results"
+    results = settings.results
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     report = RunReport(times, past_rounds(results, machine), limit)
     measurable = [
