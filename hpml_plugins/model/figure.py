@@ -134,11 +134,6 @@ class Table:
 
         return Table.of(sorted(self.rows(), key=place), self.units)
 
-    def told_apart(self) -> Table:
-        """The table as it is shown, where `1` and `"1"` look alike: in a column that has other
-        values too, a text that reads as one of them stands in quotes."""
-        return Table({name: _told_apart(each) for name, each in self.columns.items()}, self.units)
-
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
@@ -154,6 +149,12 @@ class Table:
         for row in self.rows():
             found.setdefault(tuple(row[name] for name in names), []).append(row)
         return found
+
+
+def told_apart(table: Table) -> Table:
+    """A table as it is shown, where `1` and `"1"` look alike: in a column that has other values
+    too, a text that reads as one of them stands in quotes."""
+    return Table({name: _told_apart(each) for name, each in table.columns.items()}, table.units)
 
 
 def _told_apart(cells: Sequence[Cell]) -> Sequence[Cell]:

@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hpml_plugins.model.figure import Cell, Table
+from hpml_plugins.model.figure import Cell, Table, told_apart
 from hpml_plugins.model.formatting import estimate, format_point, quantity, unquoted
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.shares import Roof, shares
@@ -26,7 +26,7 @@ DIFFERENT = 0.10
 def formatted(table: Table) -> list[list[str]]:
     """The rows as printable text: numbers with a unit scaled for reading, "–" for what is not
     known."""
-    table = table.told_apart()
+    table = told_apart(table)
     units = [table.units.get(name, "") for name in table.columns]
     return [
         [_format(cell, unit) for cell, unit in zip(row.values(), units, strict=True)]
@@ -58,7 +58,7 @@ def as_csv(table: Table) -> str:
     A text that a spreadsheet would take for a formula has an apostrophe in front; a line break in
     one is escaped.
     """
-    table = table.told_apart()
+    table = told_apart(table)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(
