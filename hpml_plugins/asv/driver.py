@@ -60,6 +60,10 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         self._batch = {task.name for task in prepared.tasks}
         self._measured: dict[str, tuple[PointResult, Record | None]] = {}
 
+    @property
+    def _commit(self) -> str:
+        return self.env.installed_commit_hash or ""
+
     def preimport(self) -> tuple[bool, str]:
         """Called by asv before it asks for the first point: measures the batch."""
         success, output = self._spawner.preimport()
@@ -69,7 +73,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
                 self._measured = measure_commit(
                     self._prepared,
                     lambda task: run_point(self._spawner, task, self._prepared.attributes),
-                    self.env.installed_commit_hash or "",
+                    self._commit,
                     self.env.name,
                 )
             except KeyboardInterrupt:
@@ -95,7 +99,8 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         answer = PointResult()
         if name in self._measured:
             answer, record = self._measured[name]
-            self._prepared.report.add(record)
+            if self._prepared.is_last_pass(self._commit, self.env.name):
+                self._prepared.report.add(record)
         Path(result_file_name).write_text(answer.text, encoding="utf-8")
         return answer.output, answer.errcode
 
@@ -128,7 +133,7 @@ def measure_commit(
     name, what its last process gave asv, and the Record of all rounds. Raises Unwritable where a
     Record cannot be stored: the next ones would be lost too.
     """
-    answers: dict[int, PointResult] = {}
+    one_pass, answers = prepared.next_pass(commit, environment)
 
     def measure_round(number: int) -> Record | None:
         task = prepared.tasks[number]
@@ -154,7 +159,9 @@ def measure_commit(
         for task in prepared.tasks
     ]
     report = prepared.report
-    records = measure_rounds(tasks, prepared.suite.run, measure_round, report, report.limit)
+    records = measure_rounds(
+        tasks, prepared.suite.run, measure_round, report, report.limit, one_pass
+    )
     measured = {prepared.tasks[number].declared.name for number in answers}
     prepared.left_out = {task.declared.name for task in prepared.tasks} - measured
     return {
