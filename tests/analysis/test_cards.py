@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backtest import coverage_table, measured_points, verdict_table
 from records import a_value
 
 from hpml_plugins.analysis.backtest import (
     BackTest,
-    coverage_table,
-    points_of,
     smallest_found,
-    verdict_table,
 )
-from hpml_plugins.analysis.cards import CardObservations, MemberSpread, estimate_members
+from hpml_plugins.analysis.cards import CardObservations, estimate_members
 from hpml_plugins.analysis.physics import Physics
-from hpml_plugins.analysis.variance import UNKNOWN_CARDS, Spread
+from hpml_plugins.analysis.variance import UNKNOWN_CARDS, Estimated, Spread
 from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model.record import MetricSamples, Record
 
@@ -42,7 +40,7 @@ def observed(
     )
 
 
-def deviations(found: MemberSpread) -> Any:
+def deviations(found: Estimated) -> Any:
     return np.sqrt(found.variance)
 
 
@@ -165,7 +163,7 @@ def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:
 
 
 def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_planted() -> None:
-    results = BackTest(points_of(records(cards=8, deviation=0.004))).results
+    results = BackTest(measured_points(records(cards=8, deviation=0.004))).results
     assert set(results) == {Physics.NEVER_THROTTLED}
     found = results[Physics.NEVER_THROTTLED]
     assert len(found.cards) == 8
@@ -179,7 +177,9 @@ def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_pl
 
 
 def test_a_slow_down_that_cards_hide_is_not_found() -> None:
-    found = BackTest(points_of(records(cards=8, deviation=0.05))).results[Physics.NEVER_THROTTLED]
+    found = BackTest(measured_points(records(cards=8, deviation=0.05))).results[
+        Physics.NEVER_THROTTLED
+    ]
     assert np.mean(np.array(found.smallest) < math.log1p(0.05)) < 0.4
     assert np.mean(found.covered) >= 0.9
 
@@ -207,7 +207,7 @@ def test_the_smallest_slow_down_found_is_the_first_that_is_called_worse(
 
 
 def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
-    results = BackTest(points_of(records(cards=3, deviation=0.01))).results
+    results = BackTest(measured_points(records(cards=3, deviation=0.01))).results
     (coverage,) = coverage_table(results)
     assert (coverage["class"], coverage["cards"], coverage["values left out"]) == (
         "never throttled",

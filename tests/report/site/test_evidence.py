@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from backtest import measured_points
 from site_history import read
 
-from hpml_plugins.analysis.backtest import BackTest, points_of
+from hpml_plugins.analysis.backtest import BackTest
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.page import fill
@@ -72,7 +73,7 @@ def test_the_page_has_the_figures_of_the_back_test_with_how_many_they_are_of(
 ) -> None:
     measure(tmp_path / "results", cards=6)
     (told,) = find_evidence(read(tmp_path / "results", DECLARED, {COMMIT: 0.0}))
-    (result,) = BackTest(points_of(read_records(tmp_path / "results"))).results.values()
+    (result,) = BackTest(measured_points(read_records(tmp_path / "results"))).results.values()
     assert (told.name, told.cards, told.values, told.pairs) == ("never throttled", 6, 12, 60)
     assert told.smallest == pytest.approx(result.smallest_found)
     assert told.covered == sum(result.covered) / 12 and told.called == sum(result.called) / 60
