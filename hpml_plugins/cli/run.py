@@ -37,8 +37,7 @@ from hpml_plugins.run import (
     rounds_of,
 )
 from hpml_plugins.store import append_record, past_rounds
-from hpml_plugins.suite.declaration import declare
-from hpml_plugins.suite.functions import record_of
+from hpml_plugins.suite.points import declare, record_of
 from hpml_plugins.terminal import printable_json, say, warn
 
 #: Exit status where the limit left no time for some points.
