@@ -16,7 +16,8 @@ from hpml_plugins.host import Declared
 from hpml_plugins.model import Gpu, Metric, Node, Record
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.registry import PluginEntry, PluginSource
-from hpml_plugins.tools.gate.command import MOST, Budgets
+from hpml_plugins.tools.gate.budgets import Budgets
+from hpml_plugins.tools.gate.command import MOST
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines, spell_change
 from hpml_plugins.tools.gate.sides import Commits
 from hpml_plugins.tools.gate.verdicts import GatedPoint, GatedValue, Pair, judge, looks
