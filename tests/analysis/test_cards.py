@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from backtest import coverage_table, measured_points, verdict_table
-from records import a_value
+from records import a_record, a_value
 
 from hpml_plugins.analysis.backtest import (
     BackTest,
@@ -68,28 +68,26 @@ def test_cards_that_never_share_a_point_are_not_told_apart() -> None:
     assert estimate_members(one).own.tolist() == [1]
 
 
-def test_a_member_of_one_card_borrows_from_its_class_and_a_class_of_few_cards_says_little() -> None:
-    known = observed(cards=12, members=6, points=1, deviation=0.002)
-    alone = CardObservations(
+def with_one_more_member(known: CardObservations) -> CardObservations:
+    """With one value of a further member, on the first card."""
+    return CardObservations(
         np.append(known.value, 1.0),
         np.append(known.spot, 99),
-        np.append(known.member, 6),
+        np.append(known.member, known.member.max() + 1),
         np.append(known.pool, 0),
         np.append(known.card, 0),
         known.modest,
     )
+
+
+def test_a_member_of_one_card_borrows_from_its_class_and_a_class_of_few_cards_says_little() -> None:
+    known = observed(cards=12, members=6, points=1, deviation=0.002)
+    alone = with_one_more_member(known)
     found = estimate_members(alone)
     assert deviations(found)[6] == pytest.approx(0.002, rel=0.4)
     assert found.own[6] == 0 and found.freedom[6] < found.freedom[0]
     few = observed(cards=2, members=1, points=3, deviation=1e-5)
-    lonely = CardObservations(
-        np.append(few.value, 1.0),
-        np.append(few.spot, 99),
-        np.append(few.member, 1),
-        np.append(few.pool, 0),
-        np.append(few.card, 0),
-        few.modest,
-    )
+    lonely = with_one_more_member(few)
     assert deviations(estimate_members(lonely))[1] == pytest.approx(UNKNOWN_CARDS)
 
 
@@ -144,19 +142,15 @@ def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:
             time = MetricSamples("s", "lower", [seconds, seconds * 1.001, seconds * 1.002], info)
             rate = MetricSamples("1/s", "higher", [1 / each for each in time.samples], info)
             made.append(
-                Record(
-                    benchmark=benchmark,
-                    plugin="p",
-                    version="1",
-                    params={},
-                    status="ok",
-                    machine="h200-x1",
-                    metrics={"time": time, "rate": rate},
+                a_record(
+                    benchmark,
+                    {"time": time, "rate": rate},
+                    gpu="NVIDIA H200",
+                    card=f"GPU-{card}",
                     run=f"{card} {run}",
                     commit="c" * 40,
                     started=float(len(made)),
                     source={"sha256": "code"},
-                    node={"gpus": [{"name": "NVIDIA H200", "uuid": f"GPU-{card}"}]},
                 )
             )
     return made

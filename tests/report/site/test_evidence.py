@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from backtest import measured_points
+from records import a_record
 from site_history import read
 
 from hpml_plugins.analysis.backtest import BackTest
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.store import append_record, read_records, record_file
@@ -42,21 +43,17 @@ def measure(results: Path, cards: int) -> None:
         for run in range(2):
             for size in (1, 2):
                 seconds = 1e-3 * size * factor * (1 + draw.gauss(0, 0.0005))
-                made = Record(
-                    benchmark="product",
-                    plugin="p",
-                    version="1",
+                time = MetricSamples("s", "lower", [seconds] * 3, {"timer": "cuda events"})
+                made = a_record(
+                    "product",
+                    {"time": time},
+                    gpu="NVIDIA H200",
+                    card=f"GPU-{card}",
                     params={"size": size},
-                    status="ok",
-                    machine="h200-x1",
-                    metrics={
-                        "time": MetricSamples("s", "lower", [seconds] * 3, {"timer": "cuda events"})
-                    },
                     run=f"{card} {run}",
                     commit=COMMIT,
                     started=float(10 * card + run),
                     source={"sha256": "code"},
-                    node={"gpus": [{"name": "NVIDIA H200", "uuid": f"GPU-{card}"}]},
                 )
                 append_record(record_file(results, made.machine, COMMIT), made)
 
