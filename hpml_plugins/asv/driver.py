@@ -11,12 +11,12 @@ from typing import NamedTuple
 import msgspec
 from asv.console import log
 from asv.runner import Spawner
-from asv.util import UserError
+from asv.util import TIMEOUT_RETCODE, UserError
 
 from hpml_plugins.asv.run import Prepared, Task, take_record
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
-from hpml_plugins.run import measure_rounds
+from hpml_plugins.run import OutOfTime, measure_rounds
 from hpml_plugins.suite.points import UNWRITABLE, skip_point
 from hpml_plugins.temporary import temporary_folder
 
@@ -60,6 +60,10 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         self._batch = {task.name for task in prepared.tasks}
         self._measured: dict[str, tuple[PointResult, Record | None]] = {}
 
+    @property
+    def _commit(self) -> str:
+        return self.env.installed_commit_hash or ""
+
     def preimport(self) -> tuple[bool, str]:
         """Called by asv before it asks for the first point: measures the batch."""
         success, output = self._spawner.preimport()
@@ -68,8 +72,10 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
             try:
                 self._measured = measure_commit(
                     self._prepared,
-                    lambda task: run_point(self._spawner, task, self._prepared.attributes),
-                    self.env.installed_commit_hash or "",
+                    lambda task, timeout: run_point(
+                        self._spawner, task, self._prepared.attributes, timeout
+                    ),
+                    self._commit,
                     self.env.name,
                 )
             except KeyboardInterrupt:
@@ -95,7 +101,8 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         answer = PointResult()
         if name in self._measured:
             answer, record = self._measured[name]
-            self._prepared.report.add(record)
+            if self._prepared.is_last_pass(self._commit, self.env.name):
+                self._prepared.report.add(record)
         Path(result_file_name).write_text(answer.text, encoding="utf-8")
         return answer.output, answer.errcode
 
@@ -117,18 +124,19 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
 
 def measure_commit(
     prepared: Prepared,
-    measure: Callable[[Task], PointResult],
+    measure: Callable[[Task, float], PointResult],
     commit: str = "",
     environment: str = "",
 ) -> dict[str, tuple[PointResult, Record | None]]:
     """Measure all rounds of all points of a commit that fit into the run's limit.
 
-    measure: has asv start a process for a point, which leaves a Record.  commit, environment: their
-    names, for the Records of points that this node skips. Returns of each measured point, by asv's
+    measure: has asv start a process for a point, which leaves a Record, and end it after these
+    seconds.  commit, environment: their names, for the Records of points that this node skips.
+    Returns of each measured point, by asv's
     name, what its last process gave asv, and the Record of all rounds. Raises Unwritable where a
     Record cannot be stored: the next ones would be lost too.
     """
-    answers: dict[int, PointResult] = {}
+    one_pass, answers = prepared.next_pass(commit, environment)
 
     def measure_round(number: int) -> Record | None:
         task = prepared.tasks[number]
@@ -138,7 +146,11 @@ def measure_commit(
             return skip_point(
                 prepared.suite, task.declared, task.params, reason, commit, environment
             )
-        answers[number] = measure(task)
+        limit = prepared.report.limit
+        answer = measure(task, limit.left if limit else math.inf)
+        if answer.errcode == TIMEOUT_RETCODE and limit and limit.left <= 0:
+            raise OutOfTime
+        answers[number] = answer
         if (refused := prepared.scratch / UNWRITABLE).exists():
             reason = refused.read_text(encoding="utf-8")
             raise Unwritable(
@@ -154,7 +166,9 @@ def measure_commit(
         for task in prepared.tasks
     ]
     report = prepared.report
-    records = measure_rounds(tasks, prepared.suite.run, measure_round, report, report.limit)
+    records = measure_rounds(
+        tasks, prepared.suite.run, measure_round, report, report.limit, one_pass
+    )
     measured = {prepared.tasks[number].declared.name for number in answers}
     prepared.left_out = {task.declared.name for task in prepared.tasks} - measured
     return {

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from hpml_plugins.cli import Positive, Settings
-from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.errors import Failure, UsageError, nearest
 from hpml_plugins.host import Declared, Host, Offers, Unmet, load_sources, make_host, merge
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.measure import import_before_fork
@@ -28,6 +28,7 @@ from hpml_plugins.node import data_used, detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
 from hpml_plugins.report.progress import RunReport
 from hpml_plugins.run import (
+    OutOfTime,
     RoundTimes,
     Task,
     TimeLimit,
@@ -110,7 +111,7 @@ def command(
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
-    results = settings.registry.parent / "results"
+    results = settings.results
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     report = RunReport(times, past_rounds(results, machine), limit)
     measurable = [
@@ -127,7 +128,11 @@ def command(
 
         def measure(number: int) -> Record:
             declared, params = tasks[number]
+            if limit and limit.left < declared.timeout:
+                declared = msgspec.structs.replace(declared, timeout=limit.left)
             done = record_of(suite, declared, params, report.progress)
+            if done.failure is Failure.TIMEOUT and limit and limit.left <= 0:
+                raise OutOfTime
             if record:
                 append_record(record, done)
             if done.status == "failed" and settings.debug and not as_json:
@@ -277,7 +282,17 @@ def split_choice(choice: str) -> tuple[str, str]:
 
 def choose(text: str, offered: Container[str]) -> list[str]:
     """The values that a choice names: one that is offered as it stands, though it has a comma, else
-    those between."""
-    if text in offered:
-        return [text]
-    return [value.lower() if value in ("True", "False") else value for value in text.split(",")]
+    those between.
+
+    offered: as `spell_choice` spells them. A text needs its quotes only where a number is offered
+    that is spelled like it.
+    """
+
+    def spellings(value: str) -> tuple[str, ...]:
+        return value, *([value.lower()] if value in ("True", "False") else []), repr(value)
+
+    def meant(value: str) -> str:
+        return next((each for each in spellings(value) if each in offered), value)
+
+    whole = meant(text)
+    return [whole] if whole in offered else [meant(value) for value in text.split(",")]

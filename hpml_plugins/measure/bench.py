@@ -85,6 +85,18 @@ class Bench(Session):
 
         return measure_energy(self, step)
 
+    def instructions(self, step: Callable[[], object]) -> Samples | None:
+        """Samples of the instructions of one call of `step` on the CPU; None with a warning where
+        the system does not count them.
+
+        Those of user mode, of all threads of this process. Other programs on the machine do not
+        change them, so they tell of changes that a busy machine's times hide. The step must have
+        been called before, as by `time`.
+        """
+        from hpml_plugins.measure.instructions import INSTRUCTIONS, count_events
+
+        return count_events(self, step, INSTRUCTIONS)
+
     @contextmanager
     def power_limit(self, watts: float) -> Iterator[None]:
         """Limit the power of this bench's GPU while the block runs; its own limit is restored

@@ -75,7 +75,7 @@ class Suite(msgspec.Struct, frozen=True):
     @property
     def results(self) -> Path:
         """asv's results folder."""
-        return Path(os.environ.get(RESULTS_VARIABLE) or Path(self.folder, "results"))
+        return Path(os.environ.get(RESULTS_VARIABLE) or store.results_folder(Path(self.folder)))
 
 
 def declare(
