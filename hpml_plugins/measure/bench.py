@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from hpml_plugins.errors import CheckFailed, DefinitionError, ResultError, UsageError
 from hpml_plugins.measure.ranks.group import RankGroup
 from hpml_plugins.measure.ranks.member import Member
-from hpml_plugins.measure.sampling import remarks
 from hpml_plugins.measure.session import Progress, Session
 from hpml_plugins.model.data_source import available_sources, why_no_data
 from hpml_plugins.model.declaring import check_value
@@ -317,5 +316,5 @@ class Rank(Member):
             over=over,
         )
         if self.index == 0:
-            self.bench.collected.warnings += remarks(samples, plan, name)
+            self.bench.collected.remark(samples, plan, name)
         return samples

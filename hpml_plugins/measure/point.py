@@ -41,6 +41,7 @@ _SUPPLIED = (
     "series",
     "checks",
     "warnings",
+    "noise",
     "data",
     "work",
     "packages",

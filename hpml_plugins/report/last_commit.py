@@ -1,0 +1,45 @@
+"""The end of a run: what changed since the last commit that was measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.model.formatting import change
+from hpml_plugins.model.record import Record
+from hpml_plugins.report.compare import Side, changed, compare, summarise
+
+#: Changed values that are named.
+MOST_CHANGES = 3
+
+
+def changes(
+    records: Sequence[Record], machine: str, commit: str, order: Mapping[str, int]
+) -> Iterator[str]:
+    """How the values of a commit on a machine differ from those of the last commit before it that
+    was measured there.
+
+    records: all that are stored, for how far values move.  order: see `store.commit_order`.
+    """
+    here = [each for each in records if each.machine == machine and each.commit in order]
+    at = order.get(commit, len(order))
+    before = {each.commit for each in here if each.status == "ok" and order[each.commit] < at}
+    if not before:
+        yield f"No earlier commit was measured on {machine}: nothing to compare with."
+        return
+    last = max(before, key=lambda each: order[each])
+    of_commit = [each for each in records if each.machine == machine and each.commit == commit]
+    sides = Side("commit", last), Side("commit", commit)
+    asked = [each for each in here if each.commit == last] + of_commit
+    found, refused = compare(*sides, asked, order, Variability(records))
+    yield f"Since {last[:8]}, the last commit measured here: {summarise(found)}."
+    different = changed(found)
+    for each in different[:MOST_CHANGES]:
+        ratio = each.difference.ratio
+        what = change(ratio, each.label) if ratio else each.difference.wording(each.unit)
+        yield f"  {each.difference.verdict} {f'{each.benchmark} {each.point}'.rstrip()}: {what}"
+    if refused:
+        names = ", ".join(dict.fromkeys(each.benchmark for each in refused))
+        yield f"  not compared, for their definitions changed: {names}"
+    if different:
+        yield f"  all of them: hpml compare {last[:8]} {commit[:8]} --machine {machine}"
