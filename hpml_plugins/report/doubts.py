@@ -18,7 +18,7 @@ MOST_WARNINGS = 1
 
 def doubts(record: Record) -> list[str]:
     """What a reader may doubt of a measured point, in a few words each."""
-    found = [f"interrupted: {record.missing_rounds}"] if record.missing_rounds else []
+    found = [f"only {record.missing_rounds}"] if record.missing_rounds else []
     noise = [*_widest(record), *_rounds_differ(record)]
     found += [f"noisy: {', '.join(noise)}"] if noise else []
     found += record.warnings[:MOST_WARNINGS]
@@ -56,7 +56,7 @@ def _rounds_differ(record: Record) -> list[str]:
 
 def all_remarks(record: Record) -> list[str]:
     """All of it, in full."""
-    missing = f"the run was interrupted: {record.missing_rounds} measured"
+    missing = f"only {record.missing_rounds} measured"
     found = [missing] if record.missing_rounds else []
     return [*found, *record.remarks, *_differing_rounds(record)]
 

@@ -17,18 +17,20 @@ def changes(
     records: Sequence[Record], machine: str, commit: str, order: Mapping[str, int]
 ) -> Iterator[str]:
     """How the values of a commit on a machine differ from those of the last commit before it that
-    was measured there.
+    measured any of its points there.
 
     records: all that are stored, for how far values move.  order: see `store.commit_order`.
     """
     here = [each for each in records if each.machine == machine and each.commit in order]
     at = order.get(commit, len(order))
-    before = {each.commit for each in here if each.status == "ok" and order[each.commit] < at}
+    of_commit = [each for each in records if each.machine == machine and each.commit == commit]
+    points = {each.point for each in of_commit if each.status == "ok"}
+    measured = [each for each in here if each.status == "ok" and each.point in points]
+    before = {each.commit for each in measured if order[each.commit] < at}
     if not before:
-        yield f"No earlier commit was measured on {machine}: nothing to compare with."
+        yield f"No earlier commit measured these points on {machine}: nothing to compare with."
         return
     last = max(before, key=lambda each: order[each])
-    of_commit = [each for each in records if each.machine == machine and each.commit == commit]
     sides = Side("commit", last), Side("commit", commit)
     asked = [each for each in here if each.commit == last] + of_commit
     found, refused = compare(*sides, asked, order, Variability(records))

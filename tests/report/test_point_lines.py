@@ -123,7 +123,7 @@ def test_what_changed_is_told_against_the_last_commit_before_it() -> None:
     first, *_ = changes(records, "m", "c" * 40, order)
     assert first.startswith("Since bbbbbbbb, the last commit measured here: 4 values of 4 points: ")
     (alone,) = changes(records, "m", "a" * 40, order)
-    assert alone == "No earlier commit was measured on m: nothing to compare with."
+    assert alone == "No earlier commit measured these points on m: nothing to compare with."
 
 
 def test_a_changed_value_is_told_in_the_one_form_of_ratios() -> None:

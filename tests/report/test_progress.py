@@ -188,10 +188,7 @@ def test_what_did_not_fit_into_the_limit_is_named_at_the_end(tmp_path: Path) -> 
 
 def test_an_interrupted_run_says_how_many_rounds_a_point_has() -> None:
     lines = shown(220, msgspec.structs.replace(point(0), planned_rounds=3))
-    assert (
-        lines[-1]
-        == "warning: number=0, kind=[red]: the run was interrupted: 1 of 3 rounds measured"
-    )
+    assert lines[-1] == "warning: number=0, kind=[red]: only 1 of 3 rounds measured"
 
 
 def test_the_bar_is_of_time_and_never_goes_back(
