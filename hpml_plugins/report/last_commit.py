@@ -17,7 +17,7 @@ def changes(
     records: Sequence[Record], machine: str, commit: str, order: Mapping[str, int]
 ) -> Iterator[str]:
     """How the values of a commit on a machine differ from those of the last commit before it that
-    measured any of its points there.
+    measured as many of its points there, or half of those that the best one did.
 
     records: all that are stored, for how far values move.  order: see `store.commit_order`.
     """
@@ -25,17 +25,24 @@ def changes(
     at = order.get(commit, len(order))
     of_commit = [each for each in records if each.machine == machine and each.commit == commit]
     points = {each.point for each in of_commit if each.status == "ok"}
-    measured = [each for each in here if each.status == "ok" and each.point in points]
-    before = {each.commit for each in measured if order[each.commit] < at}
+    before: dict[str, set[str]] = {}
+    for each in here:
+        if each.status == "ok" and each.point in points and order[each.commit] < at:
+            before.setdefault(each.commit, set()).add(each.point)
     if not before:
         yield f"No earlier commit measured these points on {machine}: nothing to compare with."
         return
-    last = max(before, key=lambda each: order[each])
+    enough = max(map(len, before.values())) / 2
+    last = max(
+        (each for each in before if len(before[each]) >= enough), key=lambda each: order[each]
+    )
     sides = Side("commit", last), Side("commit", commit)
     asked = [each for each in here if each.commit == last] + of_commit
     found, refused = compare(*sides, asked, order, Variability(records))
     yield f"Since {last[:8]}, the last commit measured here: {summarise(found)}."
-    different = changed(found)
+    # one metric of each point: those of one timing change alike
+    different = list({(each.benchmark, each.point): each for each in changed(found)[::-1]}.values())
+    different.reverse()
     for each in different[:MOST_CHANGES]:
         ratio = each.difference.ratio
         what = change(ratio, each.label) if ratio else each.difference.wording(each.unit)
