@@ -21,7 +21,7 @@ from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.progress import WIDTH
 from hpml_plugins.run import measure_rounds
-from hpml_plugins.suite.functions import UNWRITABLE, skip_point
+from hpml_plugins.suite.points import UNWRITABLE, skip_point
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say
 
@@ -66,6 +66,10 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         self._names = {str(task.entry["name"]) for task in prepared.tasks}
         self._measured: dict[str, tuple[PointResult, Record | None]] = {}
 
+    @property
+    def _commit(self) -> str:
+        return self.env.installed_commit_hash or ""
+
     def preimport(self) -> tuple[bool, str]:
         """Called by asv before it asks for the first point: measures the batch."""
         success, output = self._spawner.preimport()
@@ -76,13 +80,14 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
                 self._measured = measure_commit(
                     self._prepared,
                     lambda task: run_point(self._spawner, task, self._prepared.attributes),
-                    self.env.installed_commit_hash or "",
+                    self._commit,
                     self.env.name,
                 )
             except KeyboardInterrupt:
                 self.interrupt()
                 raise UserError("Interrupted.") from None
-            self._describe()
+            if self._prepared.is_last_pass(self._commit, self.env.name):
+                self._describe()
         return success, output
 
     def run(
@@ -153,7 +158,7 @@ def measure_commit(
     name, what its last process gave asv, and the Record of all rounds. Raises Unwritable where a
     Record cannot be stored: the next ones would be lost too.
     """
-    answers: dict[int, PointResult] = {}
+    one_pass, answers = prepared.next_pass(commit, environment)
 
     def measure_round(number: int) -> Record | None:
         task = prepared.tasks[number]
@@ -179,7 +184,9 @@ def measure_commit(
         for task in prepared.tasks
     ]
     report = prepared.report
-    records = measure_rounds(tasks, prepared.suite.run, measure_round, report, report.limit)
+    records = measure_rounds(
+        tasks, prepared.suite.run, measure_round, report, report.limit, one_pass
+    )
     measured = {prepared.tasks[number].declared.name for number in answers}
     prepared.left_out = {task.declared.name for task in prepared.tasks} - measured
     return {

@@ -23,11 +23,11 @@ from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import LoadableData, available_sources, use_sources
 from hpml_plugins.model.formatting import format_point, spell_choice
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.roof import Roof
 from hpml_plugins.model.serialization import encode
 from hpml_plugins.node import data_used, detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
 from hpml_plugins.report.progress import RunReport
+from hpml_plugins.report.shares import Roof
 from hpml_plugins.report.tables import describe_points
 from hpml_plugins.run import (
     RoundTimes,
@@ -39,8 +39,7 @@ from hpml_plugins.run import (
     rounds_of,
 )
 from hpml_plugins.store import append_record, past_rounds
-from hpml_plugins.suite.declaration import declare
-from hpml_plugins.suite.functions import record_of
+from hpml_plugins.suite.points import declare, record_of
 from hpml_plugins.terminal import printable_json, say, warn
 
 #: Exit status where the limit left no time for some points.
@@ -115,7 +114,7 @@ def command(
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
-    results = settings.registry.parent / "results"
+    results = settings.results
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     past = past_rounds(results, machine)
     report = RunReport(times, past, limit, verbose=verbose)

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.roof import Roof
 from hpml_plugins.model.rounds import join_rounds
 from hpml_plugins.registry import Question, TaskEntry
-from hpml_plugins.report.shares import describe_limit
+from hpml_plugins.report.shares import Roof, describe_limit
 from hpml_plugins.report.tables import align, spell_samples
 
 

@@ -41,12 +41,12 @@ def changes(
     found, refused = compare(*sides, asked, order, Variability(records))
     yield f"Since {last[:8]}, the last commit measured here: {summarise(found)}."
     # one metric of each point: those of one timing change alike
-    different = list({(each.benchmark, each.point): each for each in changed(found)[::-1]}.values())
-    different.reverse()
-    for each in different[:MOST_CHANGES]:
-        ratio = each.difference.ratio
-        what = change(ratio, each.label) if ratio else each.difference.wording(each.unit)
-        yield f"  {each.difference.verdict} {f'{each.benchmark} {each.point}'.rstrip()}: {what}"
+    rows = {(row.benchmark, row.point): row for row in changed(found)[::-1]}
+    different = list(rows.values())[::-1]
+    for row in different[:MOST_CHANGES]:
+        ratio = row.difference.ratio
+        what = change(ratio, row.label) if ratio else row.difference.wording(row.unit)
+        yield f"  {row.difference.verdict} {f'{row.benchmark} {row.point}'.rstrip()}: {what}"
     if refused:
         names = ", ".join(dict.fromkeys(each.benchmark for each in refused))
         yield f"  not compared, for their definitions changed: {names}"

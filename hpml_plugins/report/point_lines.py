@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.roof import Roof
 from hpml_plugins.report.doubts import doubts
-from hpml_plugins.report.shares import describe_limit
+from hpml_plugins.report.shares import Roof, describe_limit
 from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.terminal import one_line
 
