@@ -287,7 +287,17 @@ def split_choice(choice: str) -> tuple[str, str]:
 
 def choose(text: str, offered: Container[str]) -> list[str]:
     """The values that a choice names: one that is offered as it stands, though it has a comma, else
-    those between."""
-    if text in offered:
-        return [text]
-    return [value.lower() if value in ("True", "False") else value for value in text.split(",")]
+    those between.
+
+    offered: as `spell_choice` spells them. A text needs its quotes only where a number is offered
+    that is spelled like it.
+    """
+
+    def spellings(value: str) -> tuple[str, ...]:
+        return value, *([value.lower()] if value in ("True", "False") else []), repr(value)
+
+    def meant(value: str) -> str:
+        return next((each for each in spellings(value) if each in offered), value)
+
+    whole = meant(text)
+    return [whole] if whole in offered else [meant(value) for value in text.split(",")]

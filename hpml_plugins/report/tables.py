@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hpml_plugins.model.figure import Cell, Table
-from hpml_plugins.model.formatting import estimate, format_point, quantity
+from hpml_plugins.model.figure import Cell, Table, told_apart
+from hpml_plugins.model.formatting import estimate, format_point, quantity, unquoted
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.doubts import all_remarks, doubts
 from hpml_plugins.report.shares import Roof, shares
@@ -26,6 +26,7 @@ AS_WRITTEN = 8
 def formatted(table: Table) -> list[list[str]]:
     """The rows as printable text: numbers with a unit scaled for reading, "–" for what is not
     known."""
+    table = told_apart(table)
     units = [table.units.get(name, "") for name in table.columns]
     return [
         [_format(cell, unit) for cell, unit in zip(row.values(), units, strict=True)]
@@ -57,6 +58,7 @@ def as_csv(table: Table) -> str:
     A text that a spreadsheet would take for a formula has an apostrophe in front; a line break in
     one is escaped.
     """
+    table = told_apart(table)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(
@@ -113,10 +115,10 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
     varying = [key for key in params if len({repr(record.params[key]) for record in records}) > 1]
     if len(varying) < len(params):
         yield printable(
-            ", ".join(f"{key}={value}" for key, value in params.items() if key not in varying)
+            format_point({key: value for key, value in params.items() if key not in varying})
         )
     shown = [dict.fromkeys(metrics, "–") | each for each in cells]
-    rows = [{key: str(record.params[key]) for key in varying} for record in records]
+    rows = [{key: unquoted(repr(record.params[key])) for key in varying} for record in records]
     whole = Table.of([row | each for row, each in zip(rows, shown, strict=True)])
     while metrics:
         for count in range(len(metrics), 0, -1):
