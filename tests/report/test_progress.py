@@ -35,7 +35,7 @@ def shown(width: int, *records: Record) -> list[str]:
 
 def test_with_room_a_row_is_a_point() -> None:
     fixed, header, *rows = shown(220, point(0), point(1))
-    assert fixed == "kind=[red]"
+    assert fixed == "kind='[red]'"
     assert header.split() == ["number", *NAMES]
     assert [row.count(f"{number + 1}.000 ms") for number, row in enumerate(rows)] == [
         len(NAMES)
@@ -63,7 +63,10 @@ def test_what_was_not_measured_stands_below_by_reason_with_the_warnings() -> Non
         msgspec.structs.replace(point(n), status="failed", reason="no", metrics={}) for n in (1, 2)
     ]
     lines = shown(220, slow, *failed)
-    assert lines[-2:] == ["warning: number=0, kind=[red]: other work", "failed: 2 of 3 points: no"]
+    assert lines[-2:] == [
+        "warning: number=0, kind='[red]': other work",
+        "failed: 2 of 3 points: no",
+    ]
 
 
 def test_rounds_that_differ_are_named_beside_an_interval_that_is_wider_than_theirs() -> None:
@@ -188,7 +191,7 @@ def test_what_did_not_fit_into_the_limit_is_named_at_the_end(tmp_path: Path) -> 
 
 def test_an_interrupted_run_says_how_many_rounds_a_point_has() -> None:
     lines = shown(220, msgspec.structs.replace(point(0), planned_rounds=3))
-    assert lines[-1] == "warning: number=0, kind=[red]: only 1 of 3 rounds measured"
+    assert lines[-1] == "warning: number=0, kind='[red]': only 1 of 3 rounds measured"
 
 
 def test_the_bar_is_of_time_and_never_goes_back(
