@@ -14,13 +14,13 @@ from typing import NamedTuple
 import msgspec
 from asv.console import log
 from asv.runner import Spawner
-from asv.util import UserError
+from asv.util import TIMEOUT_RETCODE, UserError
 
 from hpml_plugins.asv.run import Prepared, Task, take_record
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.progress import WIDTH
-from hpml_plugins.run import measure_rounds
+from hpml_plugins.run import OutOfTime, measure_rounds
 from hpml_plugins.suite.points import UNWRITABLE, skip_point
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say
@@ -79,7 +79,9 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
             try:
                 self._measured = measure_commit(
                     self._prepared,
-                    lambda task: run_point(self._spawner, task, self._prepared.attributes),
+                    lambda task, timeout: run_point(
+                        self._spawner, task, self._prepared.attributes, timeout
+                    ),
                     self._commit,
                     self.env.name,
                 )
@@ -147,14 +149,15 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
 
 def measure_commit(
     prepared: Prepared,
-    measure: Callable[[Task], PointResult],
+    measure: Callable[[Task, float], PointResult],
     commit: str = "",
     environment: str = "",
 ) -> dict[str, tuple[PointResult, Record | None]]:
     """Measure all rounds of all points of a commit that fit into the run's limit.
 
-    measure: has asv start a process for a point, which leaves a Record.  commit, environment: their
-    names, for the Records of points that this node skips. Returns of each measured point, by asv's
+    measure: has asv start a process for a point, which leaves a Record, and end it after these
+    seconds.  commit, environment: their names, for the Records of points that this node skips.
+    Returns of each measured point, by asv's
     name, what its last process gave asv, and the Record of all rounds. Raises Unwritable where a
     Record cannot be stored: the next ones would be lost too.
     """
@@ -168,7 +171,11 @@ def measure_commit(
             return skip_point(
                 prepared.suite, task.declared, task.params, reason, commit, environment
             )
-        answers[number] = measure(task)
+        limit = prepared.report.limit
+        answer = measure(task, limit.left if limit else math.inf)
+        if answer.errcode == TIMEOUT_RETCODE and limit and limit.left <= 0:
+            raise OutOfTime
+        answers[number] = answer
         if (refused := prepared.scratch / UNWRITABLE).exists():
             reason = refused.read_text(encoding="utf-8")
             raise Unwritable(

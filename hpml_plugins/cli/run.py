@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from hpml_plugins.cli import Positive, Settings
-from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.errors import Failure, UsageError, nearest
 from hpml_plugins.host import Declared, Host, Offers, Unmet, load_sources, make_host, merge
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.measure import import_before_fork
@@ -30,6 +30,7 @@ from hpml_plugins.report.progress import RunReport
 from hpml_plugins.report.shares import Roof
 from hpml_plugins.report.tables import describe_points
 from hpml_plugins.run import (
+    OutOfTime,
     RoundTimes,
     Task,
     TimeLimit,
@@ -132,7 +133,11 @@ def command(
 
         def measure(number: int) -> Record:
             declared, params = tasks[number]
+            if limit and limit.left < declared.timeout:
+                declared = msgspec.structs.replace(declared, timeout=limit.left)
             done = record_of(suite, declared, params, report.progress)
+            if done.failure is Failure.TIMEOUT and limit and limit.left <= 0:
+                raise OutOfTime
             if record:
                 append_record(record, done)
             if done.status == "failed" and settings.debug and not as_json:

@@ -4,6 +4,7 @@ import json
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -329,3 +330,29 @@ def test_doctor_names_what_works_and_what_is_broken_with_its_fix(
 
 def test_schema_prints_the_json_schema(hpml: Hpml) -> None:
     assert "PluginEntry" in json.loads(hpml("schema").stdout)["$defs"]
+
+
+def test_a_round_that_outlasts_the_limit_of_a_run_is_ended_and_left_out(
+    hpml: Hpml, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text(
+        """
+import time
+from hpml_plugins import Benchmark, Metric, hookimpl
+
+def measure(bench):
+    time.sleep(100)
+    return {"time": 1.0}
+
+@hookimpl
+def hpml_benchmarks():
+    return [Benchmark("slow", measure, [Metric("time", "s", "lower")])]
+"""
+    )
+    began = time.monotonic()
+    limited = ("--limit", "8s", "--rounds", "1")
+    done = hpml("run", "slow.py", *limited, "--record", "kept.jsonl")
+    assert 8 <= time.monotonic() - began < 60
+    assert done.returncode == 3, done.stderr
+    assert "did not fit into the limit of 8 s: slow" in done.stderr
+    assert (tmp_path / "kept.jsonl").read_text() == ""
