@@ -29,6 +29,7 @@ from hpml_plugins.report.site.plugin_pages import (
     write_plugin_pages,
 )
 from hpml_plugins.report.site.search import write_search
+from hpml_plugins.report.site.unchanged import digest_inputs, remember, take_over_pages, written
 from hpml_plugins.store import CommitOrder
 
 #: What every site has, beside the pages of plugins and those that they add.
@@ -50,6 +51,12 @@ def write_site(
     order: of the commits; `asv publish RANGE` asks for a part of them. Raises HpmlError where the
     site would not work offline.
     """
+    html_dir = Path(conf.html_dir)
+    dates = {commit: float(repo.get_date(commit)) for commit in order}
+    digest = digest_inputs(conf, order, dates)
+    if (found := take_over_pages(digest, html_dir, declarations)) is not None:
+        return found
+    before, old = written(html_dir), {name: {**each} for name, each in declarations.items()}
     problems: list[str] = []
     host: Host | None = None
     try:
@@ -58,22 +65,24 @@ def write_site(
         problems.append(f"no pages of plugins: {error}")
     further = collect_pages(host, problems) if host else []
     with add_to_navigation([(page.label, page.about, page.address) for page in further]):
-        _write(conf, repo, declarations, order, host, further, problems)
+        whole = _write(conf, dates, declarations, order, host, further, problems)
+    if digest and whole:
+        remember(digest, before, old, html_dir, declarations, problems)
     return problems
 
 
 def _write(
     conf: Any,
-    repo: Any,
+    dates: Mapping[str, float],
     declarations: Mapping[str, dict[str, Any]],
     order: CommitOrder,
     host: Host | None,
     further: Sequence[SitePage],
     problems: list[str],
-) -> None:
-    """Write every page.  further: those that plugins add."""
+) -> bool:
+    """Write every page; returns whether all plugins drew: one that did not is asked again next
+    time.  further: those that plugins add."""
     html_dir, project = Path(conf.html_dir), str(conf.project)
-    dates = {commit: float(repo.get_date(commit)) for commit in order}
     history = read_history(
         Path(conf.results_dir), host, declarations, order, dates, problems.append
     )
@@ -116,3 +125,4 @@ def _write(
     pages_of_plugins = [page_address(each.plugin.entry.name) for each in drawn]
     write_manifest(html_dir, [*EXPECTED, *pages_of_plugins, *site.written], declarations.keys())
     problems += [*faults, *(host.offers.problems if host else ())]
+    return not faults
