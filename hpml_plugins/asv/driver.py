@@ -3,7 +3,10 @@ or within a limit in time, and asv is given the result of each as it asks for it
 
 from __future__ import annotations
 
+import logging
 import math
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +19,11 @@ from asv.util import TIMEOUT_RETCODE, UserError
 from hpml_plugins.asv.run import Prepared, Task, take_record
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
+from hpml_plugins.report.progress import WIDTH
 from hpml_plugins.run import OutOfTime, measure_rounds
 from hpml_plugins.suite.points import UNWRITABLE, skip_point
 from hpml_plugins.temporary import temporary_folder
+from hpml_plugins.terminal import say
 
 #: asv's word for the path of a profile where there is to be none.
 NO_PROFILE = "None"
@@ -58,6 +63,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         self._prepared = prepared
         self._spawner = spawner
         self._batch = {task.name for task in prepared.tasks}
+        self._names = {str(task.entry["name"]) for task in prepared.tasks}
         self._measured: dict[str, tuple[PointResult, Record | None]] = {}
 
     @property
@@ -69,6 +75,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         success, output = self._spawner.preimport()
         if success:
             log.flush()
+            logging.getLogger().addFilter(self._is_shown)
             try:
                 self._measured = measure_commit(
                     self._prepared,
@@ -81,6 +88,8 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
             except KeyboardInterrupt:
                 self.interrupt()
                 raise UserError("Interrupted.") from None
+            if self._prepared.is_last_pass(self._commit, self.env.name):
+                self._describe()
         return success, output
 
     def run(
@@ -100,9 +109,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
             return output, errcode
         answer = PointResult()
         if name in self._measured:
-            answer, record = self._measured[name]
-            if self._prepared.is_last_pass(self._commit, self.env.name):
-                self._prepared.report.add(record)
+            answer, _ = self._measured[name]
         Path(result_file_name).write_text(answer.text, encoding="utf-8")
         return answer.output, answer.errcode
 
@@ -119,7 +126,25 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
 
     def close(self) -> None:
         """End the processes."""
+        logging.getLogger().removeFilter(self._is_shown)
         self._spawner.close()
+
+    def _describe(self) -> None:
+        """Print what the batch gave: asv would name each benchmark again, with one metric."""
+        records = [record for _, record in self._measured.values()]
+        report = self._prepared.report
+        report.add(records)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+        say(*report.describe(records, width))
+
+    def _is_shown(self, message: logging.LogRecord) -> bool:
+        """Whether asv may print a message: not the mere name of one of our benchmarks, which were
+        described. It cuts off the beginning of a long one."""
+        text = str(message.msg)
+        is_cut = text.startswith("...")
+        return text not in self._names and not (
+            is_cut and any(name.endswith(text[3:]) for name in self._names)
+        )
 
 
 def measure_commit(

@@ -27,6 +27,8 @@ from hpml_plugins.model.serialization import encode
 from hpml_plugins.node import data_used, detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
 from hpml_plugins.report.progress import RunReport
+from hpml_plugins.report.shares import Roof
+from hpml_plugins.report.tables import describe_points
 from hpml_plugins.run import (
     OutOfTime,
     RoundTimes,
@@ -79,6 +81,7 @@ NOT_WHOLE = 3
     type=click.Path(path_type=Path),
     help="Append the Records of all rounds to this .jsonl file.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show all warnings.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
 @click.pass_obj
 def command(
@@ -91,6 +94,7 @@ def command(
     rounds: int | None,
     limit_text: str | None,
     record: Path | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Measure NAME now: a benchmark, a plugin, or a plugin's file.
@@ -113,7 +117,8 @@ def command(
         record.open("ab").close()
     results = settings.results
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
-    report = RunReport(times, past_rounds(results, machine), limit)
+    past = past_rounds(results, machine)
+    report = RunReport(times, past, limit, verbose=verbose)
     measurable = [
         (declared, params) for declared, params in tasks if not declared.why_unmet(params)
     ]
@@ -145,7 +150,7 @@ def command(
             return done
 
         measured = measure_rounds(tasks, suite.run, measure, report, limit)
-    _print([done for done in measured if done], report, as_json=as_json)
+    _print([done for done in measured if done], report, past, as_json=as_json)
     if failed := sum(done.status == "failed" for done in report.records):
         warn(f"{failed} of {len(tasks)} points failed")
         return 1
@@ -164,17 +169,22 @@ def _as_asked(
     )
 
 
-def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
+def _print(
+    measured: Sequence[Record], report: RunReport, past: Sequence[Record], *, as_json: bool
+) -> None:
     """A table of each benchmark, or each Record as JSON; on stderr, what a reader should know of
     the run."""
-    for name, of_benchmark in itertools.groupby(measured, lambda done: done.benchmark):
-        for done in of_benchmark:
-            report.add(done)
-            if as_json:
-                say(printable_json(encode(done).decode()))
-        if not as_json:
-            say(name, *report.finish_benchmark(shutil.get_terminal_size().columns).splitlines())
-    for line in [*report.omitted, *report.code_changes, *report.busy]:
+    report.add(measured)
+    roof = Roof([*past, *measured])
+    width = shutil.get_terminal_size().columns
+    for name, group in itertools.groupby(measured, lambda done: done.benchmark):
+        of_benchmark = list(group)
+        if as_json:
+            say(*(printable_json(encode(done).decode()) for done in of_benchmark))
+        else:
+            say(name, *describe_points(of_benchmark, width, roof, verbose=report.verbose))
+    noisy = [] if as_json else report.noisy
+    for line in [*report.omitted, *report.code_changes, *noisy, *report.busy]:
         warn(line)
 
 
