@@ -1,14 +1,15 @@
-"""Writes `plugins.html` and one page per plugin, with its figures: charts that the browser draws,
-and their tables."""
+"""Writes `plugins.html` and one page per plugin, with its figures: charts and their tables."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hpml_plugins.errors import HpmlError, describe, needs_extra
+from markupsafe import Markup
+
+from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.site_page import Link
@@ -16,6 +17,7 @@ from hpml_plugins.report.drawing import DrawnPlugin
 from hpml_plugins.report.figures import Drawable, naming, render
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.chart_svg import chart_svg, remove_unused, vega_library
 from hpml_plugins.report.site.page import write_data, write_page
 from hpml_plugins.report.summaries import summarise
 from hpml_plugins.report.tables import as_csv
@@ -35,8 +37,9 @@ RowLinks = Callable[[Drawable], Sequence[Sequence[Link]]]
 class ShownFigure:
     """A figure on its page.
 
-    chart, picture, csv: addresses, or empty.  summary: what a chart says.  links: of each row, to
-    the Records that it rests on.
+    svg: the drawn chart, as it stands in a page.  chart: address of its specification, for readers
+    who explore it.  picture, csv: addresses.  All are empty where there is none.  summary: what a
+    chart says.  links: of each row, to the Records that it rests on.
     """
 
     drawable: Drawable
@@ -46,6 +49,7 @@ class ShownFigure:
     picture: str = ""
     problem: str = ""
     links: Sequence[Sequence[Link]] = ()
+    svg: Markup = Markup("")  # noqa: RUF009  (immutable)
 
 
 @dataclass(frozen=True)
@@ -73,18 +77,14 @@ def write_plugin_pages(
 
     records: of each machine and point the current one.  row_links: finds the Records of rows.
     """
-    with needs_extra("publish"):
-        import vl_convert
-
     problems: list[str] = []
-    with ThreadPoolExecutor(1) as pool:  # bundling takes 1.5 s without holding Python's lock
-        library = pool.submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
-        pages = [_page(each, records, html_dir, problems, row_links) for each in drawn]
-        for page in pages:
-            write_page(html_dir, "plugin.html", page.address, page=page, project=project)
-        write_page(html_dir, "plugins.html", plugins=pages, project=project)
+    pages = [_page(each, records, html_dir, problems, row_links) for each in drawn]
+    for page in pages:
+        write_page(html_dir, "plugin.html", page.address, page=page, project=project)
+    write_page(html_dir, "plugins.html", plugins=pages, project=project)
     (html_dir / LIBRARY).parent.mkdir(exist_ok=True)
-    (html_dir / LIBRARY).write_text(library.result(), encoding="utf-8")
+    (html_dir / LIBRARY).write_bytes(vega_library())
+    remove_unused(time.time())
     return pages, problems
 
 
@@ -172,10 +172,13 @@ def _shown(drawable: Drawable, html_dir: Path, row_links: RowLinks | None) -> Sh
     try:
         if row_links:
             shown = replace(shown, links=_links(drawable, row_links))
-        if figure.chart is not None:
+        if figure.chart and (specification := drawable.chart):
             with naming(drawable):
-                write_data(html_dir, chart, drawable.chart)
-                return replace(shown, chart=chart, summary=summarise(figure.chart, table))
+                svg = chart_svg(specification, f"{drawable.plugin}-{figure.name}")
+                write_data(html_dir, chart, specification)
+                summary = summarise(figure.chart, drawable.drawn_table)
+                summary = " ".join(filter(None, (summary, drawable.left_out)))
+                return replace(shown, svg=svg, chart=chart, summary=summary)
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)
             return replace(shown, picture=picture)
