@@ -49,8 +49,13 @@ BESIDE = Path("FILE.jsonl")
 NOT_WHOLE = 3
 
 
+def _place_records(context: click.Context, _: click.Parameter, record: Path | None) -> Path | None:
+    """The file of --record; without a value the one beside NAME."""
+    return records_beside(context.params["name"]) if record == BESIDE else record
+
+
 @click.command("run")
-@click.argument("name", metavar="NAME|FILE.py")
+@click.argument("name", metavar="NAME|FILE.py", is_eager=True)
 @click.option(
     "-p",
     "--param",
@@ -83,6 +88,7 @@ NOT_WHOLE = 3
     type=click.Path(path_type=Path),
     is_flag=False,
     flag_value=BESIDE,
+    callback=_place_records,
     metavar="[FILE.jsonl]",
     help="Append the Records of all rounds to this file; default: FILE.jsonl beside FILE.py.",
 )
@@ -117,8 +123,6 @@ def command(
     machine = machine_name(node)
     for problem in host.offers.problems:
         warn(problem)
-    if record == BESIDE:
-        record = records_beside(name)
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
