@@ -74,7 +74,7 @@ class Regulator:
         return held >= max(ENOUGH, SHARE * (now.at - start.at))
 
 
-class Enqueues(Protocol):
+class _Enqueues(Protocol):
     """A timer whose batch is chosen (`gpu_timer.GpuTimer`).
 
     batch: how many steps one sample is the mean of.
@@ -103,7 +103,9 @@ class LoadGroup(NamedTuple):
     power: float
 
 
-def measure_regimes(timer: Enqueues, regulator: Regulator, info: dict[str, str | float]) -> Samples:
+def measure_regimes(
+    timer: _Enqueues, regulator: Regulator, info: dict[str, str | float]
+) -> Samples:
     """Samples of both regimes of a step that is under load already, s.
 
     info: what else the samples say of themselves.
@@ -122,7 +124,7 @@ def measure_regimes(timer: Enqueues, regulator: Regulator, info: dict[str, str |
     return replace(Samples.of([group.seconds for group in groups], "s", **info), boost=boost)
 
 
-def _sustain(timer: Enqueues, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
+def _sustain(timer: _Enqueues, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
     """The last period under load, and whether it was stationary."""
     seconds = timer.round()
     count = max(1, round(GROUP / (seconds * timer.batch)))
@@ -152,7 +154,7 @@ def _change(before: Sequence[float], after: Sequence[float]) -> float:
     return abs(statistics.fmean(after) / statistics.fmean(before) - 1) if any(before) else 0.0
 
 
-def _burst(timer: Enqueues, regulator: Regulator) -> list[LoadGroup]:
+def _burst(timer: _Enqueues, regulator: Regulator) -> list[LoadGroup]:
     """Bursts; none for a step within which the regulator acts."""
     seconds = timer.round()
     if seconds > LONGEST_BURST:

@@ -32,7 +32,7 @@ _REASONS = {
 _LARGEST = 2**63
 
 
-class ResultFile(msgspec.Struct):
+class _ResultFile(msgspec.Struct):
     """What is read of one of asv's result files (format 2). results: asv's name of a benchmark →
     its columns."""
 
@@ -63,7 +63,7 @@ class ResultFile(msgspec.Struct):
 def is_result_file(found: Any) -> bool:
     """Whether it is the JSON of one of asv's result files."""
     try:
-        msgspec.convert(found, ResultFile)
+        msgspec.convert(found, _ResultFile)
     except msgspec.ValidationError:
         return False
     return True
@@ -107,12 +107,12 @@ def import_results(results: Path, benchmarks: Mapping[str, Declaration]) -> Iter
     ):
         for path in sorted({*machine.glob("*.json")} - {machine / "machine.json"}):
             with suppress(HpmlError, msgspec.ValidationError):
-                file = msgspec.convert(read_object(path), ResultFile)
+                file = msgspec.convert(read_object(path), _ResultFile)
                 if file.params.get("machine") == machine.name:
                     yield from _records(file, foreign)
 
 
-def _records(file: ResultFile, foreign: Mapping[str, Declaration]) -> Iterator[Record]:
+def _records(file: _ResultFile, foreign: Mapping[str, Declaration]) -> Iterator[Record]:
     for name in [name for name in foreign if file.results.get(name)]:
         # not of the shape that asv writes
         with suppress(TypeError, ValueError, IndexError, OverflowError, KeyError):
@@ -120,7 +120,7 @@ def _records(file: ResultFile, foreign: Mapping[str, Declaration]) -> Iterator[R
 
 
 def _points(
-    name: str, declaration: Declaration, row: Mapping[str, Any], file: ResultFile
+    name: str, declaration: Declaration, row: Mapping[str, Any], file: _ResultFile
 ) -> Iterator[Record]:
     values = row["result"]
     grid = row.get("params") or []

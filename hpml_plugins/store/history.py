@@ -230,7 +230,7 @@ def order_by_date(dates: Mapping[str, int]) -> CommitOrder:
 
 
 @dataclass(frozen=True)
-class Graph:
+class _Graph:
     """The commits of a repository. parents: commit → its parents; none before its parents.  dates:
     ms since 1970."""
 
@@ -265,7 +265,7 @@ class Graph:
             tip = next(iter(self.parents[tip]), "")
 
 
-def read_graph(repository: Path) -> Graph:
+def read_graph(repository: Path) -> _Graph:
     """All commits of all branches and tags, oldest first; none where there is no repository."""
     parents: dict[str, tuple[str, ...]] = {}
     dates: dict[str, int] = {}
@@ -274,7 +274,7 @@ def read_graph(repository: Path) -> Graph:
     ).splitlines():
         commit, seconds, *before = line.split()
         parents[commit], dates[commit] = tuple(before), int(seconds) * 1000
-    return Graph(parents, dates)
+    return _Graph(parents, dates)
 
 
 def _find_tip(repository: Path, branch: str) -> str:
