@@ -13,7 +13,7 @@ from asv.console import log
 from asv.runner import Spawner
 from asv.util import UserError
 
-from hpml_plugins.asv.run import Prepared, Task, take_record
+from hpml_plugins.asv.run import AsvTask, Prepared, take_record
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.run import measure_rounds
@@ -34,7 +34,7 @@ class _PointResult(NamedTuple):
 
 
 def run_point(
-    spawner: Spawner, task: Task, attributes: str = "{}", timeout: float = math.inf
+    spawner: Spawner, task: AsvTask, attributes: str = "{}", timeout: float = math.inf
 ) -> _PointResult:
     """Have asv start a process for one round of a point, which leaves its Record.
 
@@ -117,7 +117,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
 
 def measure_commit(
     prepared: Prepared,
-    measure: Callable[[Task], _PointResult],
+    measure: Callable[[AsvTask], _PointResult],
     commit: str = "",
     environment: str = "",
 ) -> dict[str, tuple[_PointResult, Record | None]]:

@@ -44,7 +44,7 @@ from hpml_plugins.store import (
     project,
 )
 from hpml_plugins.store.asv_results import bounded_rows, is_result_file, rows_without
-from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, valid_declarations
+from hpml_plugins.store.declarations import DECLARATIONS, VERSION_KEY, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates, spell_json
 from hpml_plugins.store.projection import MACHINE, add_entries, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, REFUSAL_VARIABLE
@@ -269,7 +269,7 @@ def _valid_declarations(path: str, found: Any) -> Any:
     if not isinstance(found, dict):
         raise TypeError("not a JSON object")
     valid = valid_declarations(found)
-    for name in found.keys() - valid.keys() - {FORMAT}:
+    for name in found.keys() - valid.keys() - {VERSION_KEY}:
         log.warning(one_line(f"{path}: {name[:100]!r} is no declaration of a benchmark; left out"))
     return {name: found[name] for name in valid}
 

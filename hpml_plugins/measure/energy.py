@@ -101,28 +101,36 @@ def idle_power(moved: Moved) -> float:
     end = clocks.monotonic() + IDLE
     seen: list[tuple[float, float]] = []
     # Three moves at least: the first is seen late, and a counter may be slower at rest.
-    while (now := clocks.monotonic()) < end or (len(seen) < 3 and now < end + 2 * IDLE):
+    while clocks.monotonic() < end + (2 * IDLE if len(seen) < 3 else 0.0):
         if (last := moved()) and last not in seen[-1:]:
             seen.append(last)
         clocks.sleep(BATCH / 10)
-    (start, before), (stop, after) = seen[min(1, len(seen) - 1)], seen[-1]
-    return (after - before) / (stop - start) if stop > start else 0.0
+    if len(seen) < 3:
+        return 0.0
+    start, before = seen[1]
+    stop, after = seen[-1]
+    return (after - before) / (stop - start)
 
 
 def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[_Move]:
     """Call the step again and again; yields each move of the counter, until it does not move any
     more under load."""
-    batch, calls, started = 1, 0, clocks.monotonic()
-    last, seen = moved(), started
+    batch = 1
+    calls = 0
+    started = seen = clocks.monotonic()
+    last = moved()
     while started - seen < LONGEST_STEP:
         for _ in range(batch):
             step()
         wait()
-        ended, new = clocks.monotonic(), moved()
+        ended = clocks.monotonic()
+        new = moved()
         if new and new != last:
             # Within a batch the steps take equally long.
-            yield _Move(*new, calls + batch * (new[0] - started) / (ended - started))
-            last, seen = new, ended
+            share = (new[0] - started) / (ended - started)
+            yield _Move(*new, calls + batch * share)
+            last = new
+            seen = ended
         calls += batch
         if ended - started < BATCH / 2:
             batch *= 2
@@ -146,12 +154,14 @@ def under_load(moves: Iterator[_Move]) -> tuple[list[_Move], bool]:
 
 def is_settled(moves: list[_Move]) -> bool:
     """Whether the mean power of the last period is that of the one before."""
-    end = moves[-1].at
-    last = [move for move in moves if move.at >= end - PERIOD]
-    before = [move for move in moves if end - 2 * PERIOD <= move.at < end - PERIOD]
-    if len(last) < 2 or len(before) < 2 or end - moves[0].at < 2 * PERIOD:
+    middle = moves[-1].at - PERIOD
+    start = middle - PERIOD
+    last = [move for move in moves if move.at >= middle]
+    before = [move for move in moves if start <= move.at < middle]
+    if moves[0].at > start or min(len(last), len(before)) < 2:
         return False
-    now, then = _Span.of(last[0], last[-1]).power, _Span.of(before[0], before[-1]).power
+    now = _Span.of(last[0], last[-1]).power
+    then = _Span.of(before[0], before[-1]).power
     return abs(now - then) <= POWER_TOLERANCE * then
 
 

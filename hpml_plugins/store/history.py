@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.files import machine_folders, read_object_or_empty
 from hpml_plugins.terminal import one_line
@@ -175,17 +176,14 @@ def describe_by_date(by_date: Mapping[str, int]) -> str:
 
 
 def _count(commits: Mapping[str, int]) -> str:
-    records = sum(commits.values())
-    return (
-        f"{records} Record{'s' * (records > 1)} of {len(commits)} commit{'s' * (len(commits) > 1)}"
-    )
+    return f"{counted(sum(commits.values()), 'Record')} of {counted(len(commits), 'commit')}"
 
 
 def name_some(commits: Collection[str]) -> str:
     """The first digits of these commits, of MOST_NAMED at most."""
-    return ", ".join(sorted(commit[:8] for commit in commits)[:MOST_NAMED]) + ", …" * (
-        len(commits) > MOST_NAMED
-    )
+    names = sorted(commit[:8] for commit in commits)
+    more = ["…"] if len(names) > MOST_NAMED else []
+    return ", ".join(names[:MOST_NAMED] + more)
 
 
 def commit_order(repository: Path, results: Path, branches: Sequence[str] = ()) -> CommitOrder:
