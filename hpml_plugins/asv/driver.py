@@ -13,7 +13,7 @@ from asv.console import log
 from asv.runner import Spawner
 from asv.util import UserError
 
-from hpml_plugins.asv.run import Prepared, Task, take_record
+from hpml_plugins.asv.run import AsvTask, Prepared, take_record
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.run import measure_rounds
@@ -24,7 +24,7 @@ from hpml_plugins.temporary import temporary_folder
 NO_PROFILE = "None"
 
 
-class PointResult(NamedTuple):
+class _PointResult(NamedTuple):
     """What asv is told of a point: by default that it was skipped.  text: JSON, of its result
     file."""
 
@@ -34,8 +34,8 @@ class PointResult(NamedTuple):
 
 
 def run_point(
-    spawner: Spawner, task: Task, attributes: str = "{}", timeout: float = math.inf
-) -> PointResult:
+    spawner: Spawner, task: AsvTask, attributes: str = "{}", timeout: float = math.inf
+) -> _PointResult:
     """Have asv start a process for one round of a point, which leaves its Record.
 
     attributes: of the benchmark, JSON.  timeout: s, where that is shorter than the point's own.
@@ -47,7 +47,7 @@ def run_point(
         output, errcode = spawner.run(
             task.name, attributes, NO_PROFILE, str(result), limit, str(scratch)
         )
-        return PointResult(output, errcode, result.read_text(encoding="utf-8"))
+        return _PointResult(output, errcode, result.read_text(encoding="utf-8"))
 
 
 class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
@@ -58,7 +58,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         self._prepared = prepared
         self._spawner = spawner
         self._batch = {task.name for task in prepared.tasks}
-        self._measured: dict[str, tuple[PointResult, Record | None]] = {}
+        self._measured: dict[str, tuple[_PointResult, Record | None]] = {}
 
     @property
     def _commit(self) -> str:
@@ -96,7 +96,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
                 name, params_str, profile_path, result_file_name, timeout, cwd
             )
             return output, errcode
-        answer = PointResult()
+        answer = _PointResult()
         if name in self._measured:
             answer, record = self._measured[name]
             if self._prepared.is_last_pass(self._commit, self.env.name):
@@ -122,10 +122,10 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
 
 def measure_commit(
     prepared: Prepared,
-    measure: Callable[[Task], PointResult],
+    measure: Callable[[AsvTask], _PointResult],
     commit: str = "",
     environment: str = "",
-) -> dict[str, tuple[PointResult, Record | None]]:
+) -> dict[str, tuple[_PointResult, Record | None]]:
     """Measure all rounds of all points of a commit that fit into the run's limit.
 
     measure: has asv start a process for a point, which leaves a Record.  commit, environment: their
@@ -139,7 +139,7 @@ def measure_commit(
         task = prepared.tasks[number]
         prepared.check_lock()
         if reason := task.declared.unmet.get(task.number):
-            answers[number] = PointResult(f"skipped: {reason}")
+            answers[number] = _PointResult(f"skipped: {reason}")
             return skip_point(
                 prepared.suite, task.declared, task.params, reason, commit, environment
             )

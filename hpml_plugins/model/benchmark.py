@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from hpml_plugins.errors import DefinitionError
+from hpml_plugins.errors import LONGEST, DefinitionError
 from hpml_plugins.model.checking import (
     LARGEST_INTEGER,
     MOST_ENTRIES,
@@ -148,7 +148,7 @@ class Benchmark:
     grid: Grid = field(default_factory=dict)
     requires: Requires = field(default_factory=Requires)
     version: str = "1"
-    timeout: Annotated[float, Meta(gt=0, lt=1e9)] = 60.0
+    timeout: Annotated[float, Meta(gt=0, lt=LONGEST)] = 60.0
     description: str = ""
     rounds: Annotated[int, Meta(ge=1, le=1000)] = 3
     terms: Mapping[str, str] = field(default_factory=dict)

@@ -198,13 +198,19 @@ def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | 
     """
     stored = [each for each in read_file(file) if each.status != "retracted"]
     found = [each for each in stored if (each.point, each.environment) == (point, environment)]
-    if not found or found[-1].run == suite.run:
+    last = found[-1] if found else None
+    if last is None or last.run == suite.run:
         return None
-    if found[-1].is_complete:
-        return found[-1] if found[-1].status in suite.reuse else None
-    cards, boot = [gpu.get("uuid") for gpu in found[-1].gpus], found[-1].node.get("boot")
-    same_node = boot and boot == suite.node.boot and cards == [gpu.uuid for gpu in suite.node.gpus]
-    return found[-1] if same_node else None
+    if last.is_complete:
+        return last if last.status in suite.reuse else None
+    return last if _is_of_node(last, suite.node) else None
+
+
+def _is_of_node(record: Record, node: Node) -> bool:
+    """Whether it was measured on these cards since this start of the machine."""
+    cards = [gpu.get("uuid") for gpu in record.gpus]
+    same_boot = node.boot and record.node.get("boot") == node.boot
+    return bool(same_boot) and cards == [gpu.uuid for gpu in node.gpus]
 
 
 def _measure(

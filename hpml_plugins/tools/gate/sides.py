@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.asv import Prepared, Task, narrow, run_point, take_record, tasks_of
+from hpml_plugins.asv import AsvTask, Prepared, narrow, run_point, take_record, tasks_of
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model import Record
@@ -116,7 +116,7 @@ class Sides:
         self._environments = environments
         self._spawners: dict[int, Any] = {}
 
-    def measure(self, side: int, task: Task, timeout: float) -> Record | None:
+    def measure(self, side: int, task: AsvTask, timeout: float) -> Record | None:
         """Measure one round; None where the commit gives no Record within `timeout`, s."""
         key = task.declared.key(task.params)
         if side not in self._spawners:
@@ -311,7 +311,7 @@ def compared(pairs: Pairs) -> bool:
     return all(each.status == "ok" for pair in pairs for each in pair)
 
 
-def _no_record(task: Task) -> Record:
+def _no_record(task: AsvTask) -> Record:
     declared = task.declared
     return Record(
         benchmark=declared.benchmark,
