@@ -6,6 +6,7 @@ from hpml_plugins.registry.reader import (
     EVERYTHING,
     PluginEntry,
     PluginSource,
+    Question,
     Registry,
     TaskEntry,
     is_one_of,
@@ -13,4 +14,5 @@ from hpml_plugins.registry.reader import (
     plugin_name,
     read_registry,
     registry_of,
+    registry_with,
 )

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from hpml_plugins.errors import LONGEST, RegistryError
+from hpml_plugins.errors import LONGEST, RegistryError, UsageError
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.registry.lines import YamlLines, read_yaml
 
@@ -132,18 +132,27 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
         return chosen
 
 
-class TaskEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a reader asks a GPU for, and the value that answers it: a row of the site's first page.
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a reader asks a machine for, and the value that answers it.
 
     task: in the reader's words.  metric: `benchmark.metric`.  point: the parameters of the point;
-    those that are left out must leave one point.  regime: which rate of a step that the GPU
-    throttles is meant: the settled one, or that of its first moments.
+    those that are left out must leave one point.
     """
 
     task: Annotated[str, Meta(min_length=1, max_length=80)]
     metric: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$(?!\n)")]
     point: dict[str, Value] = {}
+
+
+class TaskEntry(Question, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A question to a GPU: a row of the site's first page, and a line at the end of a run.
+
+    regime: which rate of a step that the GPU throttles is meant: the settled one, or that of its
+    first moments.  on_cpu: what is asked instead at the end of a run of a node without a GPU.
+    """
+
     regime: Literal["settled", "boost"] = "settled"
+    on_cpu: Question | None = None
 
 
 #: Heading → rows, in the order of the page.
@@ -221,6 +230,19 @@ def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
     return Registry(
         path, (PluginEntry(plugin_name(file.stem), path=relative),), YamlLines("", str(file))
     )
+
+
+def registry_with(file: Path, path: Path = DEFAULT_PATH) -> tuple[Registry, PluginEntry]:
+    """The registry at `path` where this plugin file is on in it, else one of the file alone; and
+    the plugin's entry. Raises UsageError for a file that does not exist."""
+    if not file.is_file():
+        raise UsageError("no such file", str(file))
+    if path.is_file():
+        registry = read_registry(path)
+        if entry := registry.entry_of(file):
+            return registry, entry
+    alone = registry_of(file, path)
+    return alone, alone.plugins[0]
 
 
 def is_one_of(value: object, values: Iterable[object]) -> bool:

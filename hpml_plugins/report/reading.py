@@ -277,16 +277,15 @@ class History:
             for outcome in line
         }
         nowhere = {commit: count for commit, count in self.outside.items() if commit not in drawn}
-        found = [
-            describe_outside(nowhere, " or ".join(self.branches)),
-            describe_by_date(self.by_date),
-        ]
-        return [text for text in found if text]
+        return self._describe_left_out(nowhere, " or ".join(self.branches))
 
     @property
     def left_out_of_first(self) -> list[str]:
         """The same of the line of the first branch alone."""
-        found = [describe_outside(self.outside, self.branches[0]), describe_by_date(self.by_date)]
+        return self._describe_left_out(self.outside, self.branches[0])
+
+    def _describe_left_out(self, outside: Mapping[str, int], branches: str) -> list[str]:
+        found = (describe_outside(outside, branches), describe_by_date(self.by_date))
         return [text for text in found if text]
 
     @property
@@ -506,7 +505,7 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     )
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
-    reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
+    reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.remarks))
     code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
     commit = sys.intern(record.commit)

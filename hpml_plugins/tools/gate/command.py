@@ -16,16 +16,16 @@ import click
 
 from hpml_plugins.asv import prepare, read_configuration
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import Declared
-from hpml_plugins.model import Record, counted, format_point
+from hpml_plugins.errors import UsageError
+from hpml_plugins.model import counted, format_point
 from hpml_plugins.node import describe_load
-from hpml_plugins.registry import EVERYTHING, PluginEntry
+from hpml_plugins.registry import EVERYTHING
 from hpml_plugins.run import TimeLimit, parse_limit
 from hpml_plugins.store import Lock, append_record
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say, warn
-from hpml_plugins.tools.gate.loosened import DEFAULT_BUDGET, find_loosened, registry_of_base
+from hpml_plugins.tools.gate.budgets import Budgets
+from hpml_plugins.tools.gate.loosened import find_loosened, registry_of_base
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
 from hpml_plugins.tools.gate.sides import (
     BASE,
@@ -52,67 +52,6 @@ from hpml_plugins.tools.gate.verdicts import (
 MOST, LIMIT = 32, "5min"
 #: Exit statuses.
 REFUSED, NOT_JUDGED = 1, 3
-
-
-class Budgets:
-    """The slow-down that each metric is allowed: `--budget 5 --budget attention=2 --budget
-    attention.memory=1`.
-
-    entries: of the registry, whose `gate` says the same. The most specific name counts; of one
-    name, the option does.
-    """
-
-    def __init__(self, words: Sequence[str], entries: Sequence[PluginEntry] = ()) -> None:
-        self._default, self._named, self._asked = (
-            DEFAULT_BUDGET / 100,
-            dict[str, float](),
-            set[str](),
-        )
-        for benchmark, budgets in (item for entry in entries for item in entry.gate.items()):
-            if isinstance(budgets, dict):
-                self._named |= {
-                    f"{benchmark}.{metric}": percent / 100 for metric, percent in budgets.items()
-                }
-            else:
-                self._named[benchmark] = budgets / 100
-        for word in words:
-            name, _, text = word.rpartition("=")
-            try:
-                percent = float(text.removesuffix("%"))
-            except ValueError:
-                percent = -1.0
-            if not 0 < percent < 1000:
-                raise UsageError(
-                    f"--budget {word!r} is not PERCENT or NAME=PERCENT, above 0; for example 5 or"
-                    " attention=2"
-                )
-            if name:
-                self._named[name] = percent / 100
-                self._asked.add(name)
-            else:
-                self._default = percent / 100
-
-    def of(self, record: Record) -> dict[str, float]:
-        """Of the metrics of a Record of which one direction is better."""
-        allowed = self._named.get(record.benchmark, self._default)
-        return {
-            name: self._named.get(f"{record.benchmark}.{name}", allowed)
-            for name, metric in record.metrics.items()
-            if metric.direction
-        }
-
-    def refuse_unknown(self, benchmarks: Iterable[Declared]) -> None:
-        """Raise UsageError for an option whose name is neither one of these benchmarks nor a metric
-        of one."""
-        known = [
-            name
-            for each in benchmarks
-            for name in (each.name, *(f"{each.name}.{m.name}" for m in each.metrics))
-        ]
-        if unknown := self._asked.difference(known):
-            raise UsageError(
-                f"--budget: no benchmark or metric {min(unknown)!r}; {nearest(min(unknown), known)}"
-            )
 
 
 @click.command("gate")
@@ -185,11 +124,7 @@ def command(
             re.compile(pattern)
         except re.error as error:
             raise UsageError(f"--bench {pattern!r} is not a regular expression: {error}") from None
-    files = {
-        name: path.absolute() for name, path in (("markdown", markdown), ("record", record)) if path
-    }
-    for path in files.values():
-        path.parent.mkdir(parents=True, exist_ok=True)
+    markdown, record = _prepare_file(markdown), _prepare_file(record)
     os.chdir(settings.registry.resolve().parent)
     if profile:
         os.environ[PROFILE_VARIABLE] = profile
@@ -213,24 +148,46 @@ def command(
     except OutOfTime as error:
         warn(f"not judged: {error}")
         return NOT_JUDGED
-    words = ["hpml", "gate", base, *(word for name in bench for word in ("--bench", name))]
-    words += [
-        *(["--profile", profile] if profile else []),
-        *(word for text in budgets for word in ("--budget", text)),
-    ]
-    words += ["--rounds", str(most)] if most != MOST else []
-    words += ["--limit", limit_text] if limit_text != LIMIT else []
-    result.again, result.page = shlex.join(words), page
-    result.loosened = loosened
-    if "record" in files:
-        for each in itertools.chain.from_iterable(itertools.chain(*loop.pairs)):
-            append_record(files["record"], each)
+    result.again = _spell_again(base, bench, profile, budgets, most, limit_text)
+    result.page, result.loosened = page, loosened
+    if record:
+        for pair in itertools.chain(*loop.pairs):
+            for each in pair:
+                append_record(record, each)
     say(*as_lines(result))
-    if "markdown" in files:
-        files["markdown"].write_text(as_comment(result), encoding="utf-8")
+    if markdown:
+        markdown.write_text(as_comment(result), encoding="utf-8")
     if result.refused:
         return REFUSED
     return NOT_JUDGED if result.not_judged else 0
+
+
+def _prepare_file(path: Path | None) -> Path | None:
+    """The same from any folder, in one that is there."""
+    if path is None:
+        return None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.absolute()
+
+
+def _spell_again(
+    base: str,
+    bench: Iterable[str],
+    profile: str | None,
+    budgets: Iterable[str],
+    most: int,
+    limit: str,
+) -> str:
+    """The command that measures the same again."""
+    options = [("--bench", regex) for regex in bench]
+    if profile:
+        options.append(("--profile", profile))
+    options += [("--budget", budget) for budget in budgets]
+    if most != MOST:
+        options.append(("--rounds", str(most)))
+    if limit != LIMIT:
+        options.append(("--limit", limit))
+    return shlex.join(["hpml", "gate", base, *itertools.chain(*options)])
 
 
 def _measure(
