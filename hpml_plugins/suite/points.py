@@ -124,16 +124,17 @@ def record_of(
     reuses = suite.reuse and declared.benchmark != REFERENCE
     before = _stored(suite, file, point, environment) if reuses else None
     if before and before.is_complete:
-        record = before
-    else:
-        again = replace(context, run=before.run) if before else context
-        record = shorten(_measure(suite, declared, params, again, progress))
-        _store(suite, file, record)
-        record = combine([before, record]) if before else record
-    scratch = _scratch(suite, commit, environment)
-    # for what asv's own process prints
-    atomic_write(scratch / f"{point}.json", encode(record), durable=False)
-    return record
+        return before
+    again = replace(context, run=before.run) if before else context
+    record = shorten(_measure(suite, declared, params, again, progress))
+    _store(suite, file, record)
+    return combine([before, record]) if before else record
+
+
+def leave_record(suite: Suite, record: Record) -> None:
+    """Write the Record of a point where asv's own process takes it (`asv.run.take_record`)."""
+    folder = _scratch(suite, record.commit, record.environment)
+    atomic_write(folder / f"{record.point}.json", encode(record), durable=False)
 
 
 def skip_point(
