@@ -126,6 +126,7 @@ def _fill_in_adjusted(observed: ObservedReadings, references: References) -> Non
         cards.pool[adjusted],
         cards.card[adjusted],
         cards.modest,
+        cards.family,
     )
     members = estimate_members(part)
     types: dict[tuple[str, Physics], TypeReference | None] = {}
@@ -212,9 +213,11 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
         column.astype(np.int64) for column in columns
     )
     modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools.known])
+    classes = _Numbers()
+    family = np.array([classes[pool[:-1]] for pool in pools.known])
     return ObservedReadings(
         Observations(values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run),
-        CardObservations(values, spot_number, member_number, pool_number, card, modest),
+        CardObservations(values, spot_number, member_number, pool_number, card, modest, family),
         lines,
         list(cards.known),
     )
@@ -238,19 +241,25 @@ def _split(readings: Sequence[MeasuredValue]) -> Iterator[list[MeasuredValue]]:
 def member_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
     """What shares one variance between cards; see `hpml_plugins.analysis.cards`.
 
-    The benchmark, for what a GPU computes; where the host takes part, or nothing was timed, each
-    metric of each point.
+    The benchmark on a type of hardware, for what a GPU computes; where the host takes part, or
+    nothing was timed, each metric of each point.
     """
     physics = reading.physics
-    own = place if physics in HOST_TAKES_PART or physics is Physics.DERIVED else (place.benchmark,)
-    return (*_class_of(reading), *own)
+    if physics in HOST_TAKES_PART or physics is Physics.DERIVED:
+        return (*_class_of(reading), *place)
+    return (*_class_of(reading), place.benchmark, reading.hardware)
 
 
 def _pool_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
-    """What members borrow from: their class. What was not timed has no physics in common but its
-    metric's."""
-    own = (place.benchmark, place.metric) if reading.physics is Physics.DERIVED else ()
-    return (*_class_of(reading), *own)
+    """What members borrow from: their class on their type of hardware; the last is the type.
+
+    Where the host takes part the type is left out. What was not timed has no physics in common but
+    its metric's.
+    """
+    if reading.physics is Physics.DERIVED:
+        return (*_class_of(reading), place.benchmark, place.metric, "")
+    hardware = "" if reading.physics in HOST_TAKES_PART else reading.hardware
+    return (*_class_of(reading), hardware)
 
 
 def _class_of(reading: MeasuredValue) -> tuple[str, str]:
