@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from hpml_plugins.analysis.cards import CardObservations, estimate_members
-from hpml_plugins.analysis.measured import EXACT, Adjusted, MeasuredValue, TypeReference, Values
+from hpml_plugins.analysis.measured import EXACT, Adjusted, MeasuredValue, Values
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
 from hpml_plugins.analysis.reference import Pair, References, fit_coefficient
@@ -72,7 +72,7 @@ def fill_in_spreads(points: Iterable[Readings], references: References | None = 
 
     See `hpml_plugins.analysis.variance` and `hpml_plugins.analysis.cards` for the estimators.
     """
-    observed = observe(_with_references(points, references) if references else points)
+    observed = observe(with_references(points, references) if references else points)
     if observed is None:
         return
     same = estimate_runs(observed.observations)
@@ -81,10 +81,12 @@ def fill_in_spreads(points: Iterable[Readings], references: References | None = 
         for reading in readings:
             reading.spread = spread
     if references:
-        _fill_in_adjusted(observed, references)
+        for number, adjusted in adjusted_spreads(observed, references, spreads).items():
+            for reading in observed.lines[number]:
+                reading.adjusted = adjusted
 
 
-def _with_references(points: Iterable[Readings], references: References) -> Iterator[Readings]:
+def with_references(points: Iterable[Readings], references: References) -> Iterator[Readings]:
     """The points, of which each reading knows the reference step of its class and visit.
 
     Those of the reference itself know none: what is regressed on itself tells nothing.
@@ -103,22 +105,30 @@ def _signed(reading: MeasuredValue, logarithm: float) -> float:
     return -logarithm if reading.direction == "higher" else logarithm
 
 
-def _fill_in_adjusted(observed: ObservedReadings, references: References) -> None:
-    """The spread between cards of each reading without the card's factor, of classes whose
-    intervals it narrows."""
+def adjusted_spreads(
+    observed: ObservedReadings,
+    references: References,
+    spreads: Sequence[Spread],
+    without: Collection[int] = (),
+) -> dict[int, Adjusted]:
+    """By the number of a line how it moves from card to card without the card's factor; only lines
+    of classes whose intervals it narrows.
+
+    spreads: of each line.  without: numbers of cards that are left out.
+    """
+    cards = observed.cards
     recent = [each for line in observed.lines for each in line[-RECENT:]]
     known = np.array([math.nan if each.reference is None else each.reference for each in recent])
     coefficients = np.full(len(known), math.nan)
-    pools = observed.cards.pool
-    for pool in np.unique(pools[np.isfinite(known)]).tolist():
-        inside = np.isfinite(known) & (pools == pool)
-        found = fit_coefficient(_card_pairs(observed.cards, known, inside))
+    told = np.isfinite(known) & ~np.isin(cards.card, list(without))
+    for pool in np.unique(cards.pool[told]).tolist():
+        inside = cards.pool == pool
+        found = fit_coefficient(_card_pairs(cards, known, told & inside))
         if found and found.narrows:
             coefficients[inside] = found.value
-    adjusted = np.isfinite(coefficients)
+    adjusted = told & np.isfinite(coefficients)
     if not adjusted.any():
-        return
-    cards = observed.cards
+        return {}
     part = CardObservations(
         (cards.value - coefficients * known)[adjusted],
         cards.spot[adjusted],
@@ -129,26 +139,22 @@ def _fill_in_adjusted(observed: ObservedReadings, references: References) -> Non
         cards.family,
     )
     members = estimate_members(part)
-    types: dict[tuple[str, Physics], TypeReference | None] = {}
-    line_of = np.repeat(
-        np.arange(len(observed.lines)), [len(line[-RECENT:]) for line in observed.lines]
-    )
-    for number in np.flatnonzero(adjusted).tolist():
-        reading, member = recent[number], int(cards.member[number])
-        kind = reading.hardware, reading.physics
-        if kind not in types:
-            types[kind] = references.of_type(*kind)
-        of_type = types[kind]
+    made: dict[int, Adjusted] = {}
+    first = 0
+    for number, line in enumerate(observed.lines):
+        coefficient, member = float(coefficients[first]), int(cards.member[first])
+        first += len(line[-RECENT:])
+        if math.isnan(coefficient) or member >= len(members.known) or not members.known[member]:
+            continue
+        variance, spread = float(members.variance[member]), spreads[number]
+        if spread.same_card < spread.any_card:  # else it was borrowed from the cards
+            variance = max(variance, spread.same_card)
+        of_type = references.of_type(line[0].hardware, line[0].physics)
         if of_type is not None:
-            of_type = of_type._replace(mean=_signed(reading, of_type.mean))
-        variance, freedom = float(members.variance[member]), float(members.freedom[member])
-        if reading.spread and members.known[member]:
-            same, any_card = reading.spread.same_card, reading.spread.any_card
-            # else it was borrowed from the cards
-            variance = max(variance, same) if same < any_card else variance
-            told = Adjusted(float(coefficients[number]), variance, freedom, of_type)
-            for each in observed.lines[line_of[number]]:
-                each.adjusted = told
+            of_type = of_type._replace(mean=_signed(line[0], of_type.mean))
+        freedom = float(members.freedom[member])
+        made[number] = Adjusted(coefficient, variance, freedom, of_type)
+    return made
 
 
 def _card_pairs(
@@ -312,7 +318,7 @@ class Variability:
         """Of a metric of a Record, with its spread."""
         found, place = MeasuredValue.of(record, name), Place(record.benchmark, record.point, name)
         if self._references:
-            list(_with_references([(place, [found])], self._references))
+            list(with_references([(place, [found])], self._references))
         for each in filter(None, (found, found.boosted)):
             if known := self._known.get((record.machine, place, each.kind)):
                 each.spread, each.scatter, each.adjusted = (

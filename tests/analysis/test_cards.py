@@ -227,7 +227,7 @@ def test_the_smallest_slow_down_found_is_the_first_that_is_called_worse(
 
 
 def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
-    results = BackTest(measured_points(records(cards=3, deviation=0.01))).results
+    results = BackTest(measured_points(records(cards=3, deviation=0.01)))
     (coverage,) = coverage_table(results)
     assert (coverage["class"], coverage["cards"], coverage["values left out"]) == (
         "never throttled",
@@ -237,5 +237,5 @@ def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
     verdicts = list(verdict_table(results))
     assert [row["class"] for row in verdicts] == ["never throttled", "all classes of a GPU", "all"]
     assert {row["pairs of cards"] for row in verdicts} == {"36"}
-    empty = BackTest([]).results
+    empty = BackTest([])
     assert list(coverage_table(empty)) == list(verdict_table(empty)) == []
