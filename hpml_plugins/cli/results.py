@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Points of each kind that `hpml merge` names before it asks.
 MOST_SHOWN = 20
+#: Types of the files that `hpml plot` writes.
+_PICTURES = ("svg", "png", "pdf")
 _RESULTS = click.option(
     "--results",
     type=click.Path(path_type=Path),
@@ -65,7 +67,10 @@ def table(settings: Settings, name: str, form: str, branch: str | None, results:
     """
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
-    formatter = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
+    # what is piped into a file or a program has no width
+    width = shutil.get_terminal_size((0, 0)).columns
+    formatters = {"markdown": as_markdown, "csv": as_csv}
+    formatter = formatters.get(form, partial(as_text, width=width))
     for number, drawable in enumerate(_find_drawables(settings, name, results, branch)):
         if form != "csv":
             say(
@@ -86,19 +91,26 @@ def table(settings: Settings, name: str, form: str, branch: str | None, results:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["svg", "png", "pdf"]),
-    default="png",
-    show_default=True,
-    help="Type of the files.",
+    type=click.Choice(_PICTURES),
+    help="Type of the files; default: that of --to FILE, else png.",
 )
 @click.option(
-    "--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Folder to write to."
+    "--to",
+    "target",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="Folder to write to; for one chart also a file, such as chart.svg.",
 )
 @_BRANCH
 @_RESULTS
 @click.pass_obj
 def plot(
-    settings: Settings, name: str, form: str, folder: Path, branch: str | None, results: Path
+    settings: Settings,
+    name: str,
+    form: str | None,
+    target: Path,
+    branch: str | None,
+    results: Path,
 ) -> int:
     """Write the charts of plugin NAME as files.
 
@@ -107,17 +119,29 @@ def plot(
     """
     from hpml_plugins.report.figures import render
 
+    suffix = target.suffix.removeprefix(".")
+    is_file = suffix in _PICTURES and not target.is_dir()
+    if is_file and form not in (None, suffix):
+        raise UsageError(f"--to {target} is not of --format {form}; leave one of them out")
+    form = form or (suffix if is_file else "png")
     found = _find_drawables(settings, name, results, branch, form)
     drawables = [drawable for drawable in found if drawable.is_drawn]
     if not drawables:
         raise UsageError(f"{name!r} has tables but no chart; print them: hpml table {name}")
+    if is_file and len(drawables) > 1:
+        figures = ", ".join(f"{each.plugin}.{each.figure.name}" for each in drawables)
+        raise UsageError(
+            f"--to {target} is one file, and {name!r} has {len(drawables)} charts ({figures});"
+            " name one of them, or a folder"
+        )
     for drawable in drawables:
         drawn = render(drawable, form)
         if drawn is None:
             say(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
             continue
-        path = folder / f"{drawable.plugin}-{drawable.figure.name}.{form}"
-        folder.mkdir(parents=True, exist_ok=True)
+        in_folder = target / f"{drawable.plugin}-{drawable.figure.name}.{form}"
+        path = target if is_file else in_folder
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(drawn)
         say(path)
     return 0
@@ -509,7 +533,8 @@ def _find_order(settings: Settings, results: Path, branch: str | None) -> tuple[
 
 
 def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:
-    """Those that have figures of this name: PLUGIN, FIGURE or PLUGIN.FIGURE.
+    """Those that have figures of this name: PLUGIN, FIGURE or PLUGIN.FIGURE. A plugin of that name
+    comes before other plugins' figures of it.
 
     Raises UsageError with the nearest names where there is none, and the error of a broken plugin
     that is named.
@@ -533,6 +558,8 @@ def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:
             known |= {own: None, names[-1]: None}
             if name in names and drawn.plugin not in chosen:
                 chosen.append(drawn.plugin)
+    if named := [plugin for plugin in chosen if plugin.entry.name == name]:
+        return named
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, list(known))}")
     return chosen

@@ -42,6 +42,41 @@ def test_plot_writes_the_charts(hpml: Hpml, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("measured")
+def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(hpml: Hpml) -> None:
+    piped = hpml("table", "toy.numbers").stdout.splitlines()
+    longest = max(map(len, piped[2:]))
+    narrow = hpml("table", "toy.numbers", COLUMNS=str(longest - 1)).stdout.splitlines()
+    assert max(map(len, narrow[2:])) < longest
+    assert piped[2].split()[:2] == ["machine", "size"]
+    assert [line.split()[0] for line in narrow[2:4]] == ["machine", "size"]
+
+
+@pytest.mark.usefixtures("measured")
+def test_plot_writes_where_it_is_told_and_only_what_was_asked(
+    hpml: Hpml, write: Write, tmp_path: Path
+) -> None:
+    done = hpml("plot", "toy.freely", "--to", "new/b.svg")
+    assert (done.stdout, done.returncode) == ("new/b.svg\n", 0)
+    assert b"<svg" in (tmp_path / "new/b.svg").read_bytes()
+    for arguments, message in [
+        (
+            ("toy", "--to", "b.png"),
+            "--to b.png is one file, and 'toy' has 2 charts (toy.over_size,",
+        ),
+        (("toy.freely", "--to", "b.png", "--format", "pdf"), "--to b.png is not of --format pdf"),
+    ]:
+        refused = hpml("plot", *arguments)
+        assert (refused.returncode, message in refused.stderr) == (2, True)
+    assert not (tmp_path / "b.png").exists()
+    # a figure of another plugin has this plugin's name
+    write("other.py", DRAWN.replace("over_size", "toy"))
+    registry = "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
+    write("registry.yaml", registry + "  - {name: other, path: other.py}\n")
+    done = hpml("plot", "toy", "--to", "charts")
+    assert done.stdout.split() == ["charts/toy-over_size.png", "charts/toy-freely.png"]
+
+
+@pytest.mark.usefixtures("measured")
 def test_wrong_names_and_empty_results_are_one_line(hpml: Hpml) -> None:
     for arguments, message in [
         (("table", "toi"), "no figure or plugin with figures 'toi'; did you mean 'toy'?"),
