@@ -243,5 +243,5 @@ def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_
     assert adjusted.smallest_found < 0.02 < alone.smallest_found
     assert sum(adjusted.called) <= 0.03 * len(adjusted.called)
     names = [row["class"] for row in verdict_table(found)]
-    assert names[:2] == ["boost", "boost, by the reference"]
-    assert [row["class"] for row in coverage_table(found)] == ["boost", "sustained"]
+    assert "boost, by the reference" in names and "never throttled, by the reference" not in names
+    assert "boost, by the reference" not in [row["class"] for row in coverage_table(found)]
