@@ -72,6 +72,18 @@ class CardObservations:
     modest: Array
     family: Array
 
+    def chosen(self, entries: Array, value: Array) -> CardObservations:
+        """Of these entries, with other values.  value: of all entries."""
+        return CardObservations(
+            value[entries],
+            self.spot[entries],
+            self.member[entries],
+            self.pool[entries],
+            self.card[entries],
+            self.modest,
+            self.family,
+        )
+
     @functools.cached_property
     def means(self) -> _CardMeans:
         """The mean of each card in each spot."""
@@ -113,24 +125,26 @@ def estimate_members(observed: CardObservations, without: Collection[int] = ()) 
     pool_of[observed.member] = observed.pool
     kept = ~np.isin(observed.means.card, list(without))
     squares, repeats, own = _sum_squares(observed.means.compared(kept), members)
-    variance, freedom = np.full(members, UNKNOWN_CARDS**2), np.full(members, LEAST_WORTH)
-    known = np.zeros(members, bool)
     sample = np.divide(squares, repeats, out=np.zeros(members), where=repeats > 0)
+    variance = np.full(members, UNKNOWN_CARDS**2)
+    freedom = np.full(members, LEAST_WORTH)
+    known = np.zeros(members, bool)
+    has_own = own > 0
     family_of = observed.family[pool_of]
-    for pool in np.unique(pool_of[np.isin(family_of, family_of[own > 0])]).tolist():
+    for pool in np.unique(pool_of[np.isin(family_of, family_of[has_own])]).tolist():
         inside = pool_of == pool
-        told = inside & (own > 0)
-        modest = bool(observed.modest[pool])
+        told = inside & has_own
+        is_modest = bool(observed.modest[pool])
         cards = _cards_of(observed, kept, [pool])
+        are_few = cards < ENOUGH_CARDS
         family = observed.family == observed.family[pool]
-        told_by_all = family[pool_of] & (own > 0)
-        if cards < ENOUGH_CARDS and told_by_all.sum() > told.sum():
-            told, modest = told_by_all, True
+        told_by_all = family[pool_of] & has_own
+        if are_few and told_by_all.sum() > told.sum():
+            told, is_modest = told_by_all, True
             cards = _cards_of(observed, kept, np.flatnonzero(family).tolist())
-        prior, worth = _fit_class(sample[told], own[told], cards, modest=modest)
-        borrowed = np.where(
-            own[inside] > 0, prior, prior if cards >= ENOUGH_CARDS else max(prior, UNKNOWN_CARDS**2)
-        )
+        prior, worth = _fit_class(sample[told], own[told], cards, modest=is_modest)
+        for_others = max(prior, UNKNOWN_CARDS**2) if are_few else prior
+        borrowed = np.where(has_own[inside], prior, for_others)
         freedom[inside] = worth + own[inside]
         variance[inside] = (worth * borrowed + own[inside] * sample[inside]) / freedom[inside]
         known[inside] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from hpml_plugins.analysis.cards import CardObservations, estimate_members
-from hpml_plugins.analysis.measured import EXACT, Adjusted, MeasuredValue, Values
+from hpml_plugins.analysis.measured import EXACT, Adjusted, MeasuredValue, TypeReference, Values
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
 from hpml_plugins.analysis.reference import Pair, References, fit_coefficient
@@ -27,6 +28,8 @@ from hpml_plugins.analysis.variance import (
 
 if TYPE_CHECKING:
     from hpml_plugins.model.record import Record
+
+_Array = np.ndarray[Any, Any]
 
 #: How many readings of a point say how far it moves: the newest.
 RECENT = 50
@@ -119,47 +122,54 @@ def adjusted_spreads(
     cards = observed.cards
     recent = [each for line in observed.lines for each in line[-RECENT:]]
     known = np.array([math.nan if each.reference is None else each.reference for each in recent])
-    coefficients = np.full(len(known), math.nan)
     told = np.isfinite(known) & ~np.isin(cards.card, list(without))
-    for pool in np.unique(cards.pool[told]).tolist():
-        inside = cards.pool == pool
-        found = fit_coefficient(_card_pairs(cards, known, told & inside))
-        if found and found.narrows:
-            coefficients[inside] = found.value
+    coefficients = _fit_coefficients(cards, known, told)
     adjusted = told & np.isfinite(coefficients)
     if not adjusted.any():
         return {}
-    part = CardObservations(
-        (cards.value - coefficients * known)[adjusted],
-        cards.spot[adjusted],
-        cards.member[adjusted],
-        cards.pool[adjusted],
-        cards.card[adjusted],
-        cards.modest,
-        cards.family,
-    )
-    members = estimate_members(part)
+    members = estimate_members(cards.chosen(adjusted, cards.value - coefficients * known))
+    of_type = functools.cache(references.of_type)
     made: dict[int, Adjusted] = {}
     first = 0
-    for number, line in enumerate(observed.lines):
+    for number, (line, spread) in enumerate(zip(observed.lines, spreads, strict=True)):
         coefficient, member = float(coefficients[first]), int(cards.member[first])
         first += len(line[-RECENT:])
-        if math.isnan(coefficient) or member >= len(members.known) or not members.known[member]:
+        is_known = member < len(members.known) and members.known[member]
+        if math.isnan(coefficient) or not is_known:
             continue
-        variance, spread = float(members.variance[member]), spreads[number]
-        if spread.same_card < spread.any_card:  # else it was borrowed from the cards
-            variance = max(variance, spread.same_card)
-        of_type = references.of_type(line[0].hardware, line[0].physics)
-        if of_type is not None:
-            of_type = of_type._replace(mean=_signed(line[0], of_type.mean))
-        freedom = float(members.freedom[member])
-        made[number] = Adjusted(coefficient, variance, freedom, of_type)
+        made[number] = Adjusted(
+            coefficient,
+            _without_factor(spread, float(members.variance[member])),
+            float(members.freedom[member]),
+            _signed_type(line[0], of_type(line[0].hardware, line[0].physics)),
+        )
     return made
 
 
-def _card_pairs(
-    cards: CardObservations, references: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any]
-) -> list[Pair]:
+def _fit_coefficients(cards: CardObservations, references: _Array, told: _Array) -> _Array:
+    """β of each observation's class, NaN where there is none or it narrows no interval.  told:
+    which observations tell it."""
+    found = np.full(len(references), math.nan)
+    for pool in np.unique(cards.pool[told]):
+        inside = cards.pool == pool
+        coefficient = fit_coefficient(_card_pairs(cards, references, told & inside))
+        if coefficient and coefficient.narrows:
+            found[inside] = coefficient.value
+    return found
+
+
+def _without_factor(spread: Spread, variance: float) -> float:
+    """The variance of a run on any card, without the card's factor."""
+    # else the variance on the same card was borrowed from the cards
+    is_own = spread.same_card < spread.any_card
+    return max(variance, spread.same_card) if is_own else variance
+
+
+def _signed_type(reading: MeasuredValue, of_type: TypeReference | None) -> TypeReference | None:
+    return of_type and of_type._replace(mean=_signed(reading, of_type.mean))
+
+
+def _card_pairs(cards: CardObservations, references: _Array, chosen: _Array) -> list[Pair]:
     """The mean of each card in each spot, with that of its references."""
     found: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for number in np.flatnonzero(chosen).tolist():

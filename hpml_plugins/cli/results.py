@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpml_plugins.cli import Settings, choose_results
+from hpml_plugins.cli import Settings, choose_results, read_results
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.terminal import say, warn
 
@@ -33,9 +33,11 @@ _PICTURES = ("svg", "png", "pdf")
 _RESULTS = click.option(
     "--results",
     type=click.Path(path_type=Path),
-    callback=choose_results,
-    help="Folder of results.  [default: results_dir of asv.conf.json]",
+    callback=read_results,
+    metavar="DIR|FILE.jsonl",
+    help="Results, or a file of hpml run --record.  [default: results_dir of asv.conf.json]",
 )
+_NAME = click.argument("name", metavar="NAME|FILE.py")
 _FORMAT = click.option(
     "--format",
     "form",
@@ -54,7 +56,7 @@ _BRANCH = click.option(
 
 
 @click.command()
-@click.argument("name")
+@_NAME
 @_FORMAT
 @_BRANCH
 @_RESULTS
@@ -62,8 +64,9 @@ _BRANCH = click.option(
 def table(settings: Settings, name: str, form: str, branch: str | None, results: Path) -> int:
     """Print the tables of plugin NAME.
 
-    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest
-    Records.
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. FILE.py is a plugin that need not be in
+    the registry; its values are those of FILE.jsonl, which `hpml run FILE.py --record` writes, if
+    that is there. Otherwise the values are those of the newest Records.
     """
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
@@ -87,7 +90,7 @@ def table(settings: Settings, name: str, form: str, branch: str | None, results:
 
 
 @click.command()
-@click.argument("name")
+@_NAME
 @click.option(
     "--format",
     "form",
@@ -114,8 +117,9 @@ def plot(
 ) -> int:
     """Write the charts of plugin NAME as files.
 
-    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest
-    Records.
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. FILE.py is a plugin that need not be in
+    the registry; its values are those of FILE.jsonl, which `hpml run FILE.py --record` writes, if
+    that is there. Otherwise the values are those of the newest Records.
     """
     from hpml_plugins.report.figures import render
 
@@ -415,7 +419,12 @@ def _show_changes(planned: Merge) -> None:
 )
 @click.option("--all", "several", is_flag=True, help="Retract several Records at once.")
 @click.option("--dry-run", is_flag=True, help="List what would be retracted; write nothing.")
-@_RESULTS
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    callback=choose_results,
+    help="Folder of results.  [default: results_dir of asv.conf.json]",
+)
 def retract(
     name: str,
     commit: str,
@@ -575,12 +584,18 @@ def _find_drawables(
     has been measured for them yet.
     """
     from hpml_plugins.host import make_host
-    from hpml_plugins.registry import read_registry
+    from hpml_plugins.registry import read_registry, registry_with
     from hpml_plugins.report.drawing import draw_all, figure_names
     from hpml_plugins.report.reading import read_history
     from hpml_plugins.store import describe_outside
 
-    host = make_host(read_registry(settings.registry))
+    asked = name
+    if name.endswith(".py"):
+        registry, entry = registry_with(Path(name), settings.registry)
+        name = entry.name
+    else:
+        registry = read_registry(settings.registry)
+    host = make_host(registry)
     chosen = _find_plugins(host, name)
     _, order = _find_order(settings, results, branch)
     history = read_history(results, host, {}, order, {}, warn)
@@ -604,8 +619,9 @@ def _find_drawables(
         if drawable.error:
             raise drawable.error
     if not any(len(drawable.table) for drawable in found):
+        measure = f"hpml run {asked} --record" if asked.endswith(".py") else "asv run"
         raise UsageError(
-            f"nothing measured for {name!r} under {results}; run `asv run`, or name the folder:"
+            f"nothing measured for {name!r} under {results}; run `{measure}`, or name the folder:"
             " --results"
         )
     yield from (drawable for drawable in found if len(drawable.table))

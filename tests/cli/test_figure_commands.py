@@ -41,6 +41,45 @@ def test_plot_writes_the_charts(hpml: Hpml, tmp_path: Path) -> None:
     assert all((tmp_path / path).read_bytes().startswith(b"%PDF") for path in done.stdout.split())
 
 
+@pytest.fixture
+def file_alone(write: Write, hpml: Hpml) -> Path:
+    """A plugin's file without a project, measured once."""
+    file = write("alone.py", DRAWN)
+    done = hpml("run", "alone.py", "--budget", "0.05", "--rounds", "1", "--record")
+    assert done.returncode == 0, done.stderr
+    return file
+
+
+@pytest.mark.usefixtures("file_alone")
+def test_a_file_s_own_tables_and_charts_are_there_before_any_project(
+    hpml: Hpml, tmp_path: Path
+) -> None:
+    assert {path.name for path in tmp_path.iterdir()} >= {"alone.py", "alone.jsonl"}
+    for words in (("alone.py",), ("alone.py", "--results", "alone.jsonl")):
+        tables = hpml("table", *words)
+        assert tables.returncode == 0, tables.stderr
+        assert "Time against size" in tables.stdout and "The numbers" in tables.stdout
+    done = hpml("plot", "alone.py", "--format", "svg", "--to", "charts")
+    assert done.stdout.split() == ["charts/alone-over_size.svg", "charts/alone-freely.svg"]
+    (tmp_path / "alone.jsonl").unlink()
+    nothing = hpml("table", "alone.py")
+    assert "run `hpml run alone.py --record`" in nothing.stderr
+    assert (nothing.returncode, len(nothing.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.usefixtures("file_alone")
+def test_a_file_s_site_is_there_before_any_project(hpml: Hpml, tmp_path: Path) -> None:
+    again = hpml("run", "alone.py", "--budget", "0.05", "--rounds", "1", "--record")
+    assert again.returncode == 0, again.stderr
+    done = hpml("preview", "alone.py", "--to", "site")
+    assert done.returncode == 0, done.stderr
+    assert "Time against size" in (tmp_path / "site" / "plugin-alone.html").read_text()
+    assert "2 commits" in (tmp_path / "site" / "index.html").read_text()  # one for each run
+    missing = hpml("preview", "alone.py", "--results", "other.jsonl")
+    assert missing.returncode == 2
+    assert "measure first: hpml run alone.py --record" in missing.stderr
+
+
 @pytest.mark.usefixtures("measured")
 def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(hpml: Hpml) -> None:
     piped = hpml("table", "toy.numbers").stdout.splitlines()
