@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,6 +28,8 @@ from hpml_plugins.analysis.variance import (
 
 if TYPE_CHECKING:
     from hpml_plugins.model.record import Record
+
+_Array = np.ndarray[Any, Any]
 
 #: How many readings of a point say how far it moves: the newest.
 RECENT = 50
@@ -72,7 +75,7 @@ def fill_in_spreads(points: Iterable[Readings], references: References | None = 
 
     See `hpml_plugins.analysis.variance` and `hpml_plugins.analysis.cards` for the estimators.
     """
-    observed = observe(_with_references(points, references) if references else points)
+    observed = observe(with_references(points, references) if references else points)
     if observed is None:
         return
     same = estimate_runs(observed.observations)
@@ -81,10 +84,12 @@ def fill_in_spreads(points: Iterable[Readings], references: References | None = 
         for reading in readings:
             reading.spread = spread
     if references:
-        _fill_in_adjusted(observed, references)
+        for number, adjusted in adjusted_spreads(observed, references, spreads).items():
+            for reading in observed.lines[number]:
+                reading.adjusted = adjusted
 
 
-def _with_references(points: Iterable[Readings], references: References) -> Iterator[Readings]:
+def with_references(points: Iterable[Readings], references: References) -> Iterator[Readings]:
     """The points, of which each reading knows the reference step of its class and visit.
 
     Those of the reference itself know none: what is regressed on itself tells nothing.
@@ -103,56 +108,68 @@ def _signed(reading: MeasuredValue, logarithm: float) -> float:
     return -logarithm if reading.direction == "higher" else logarithm
 
 
-def _fill_in_adjusted(observed: ObservedReadings, references: References) -> None:
-    """The spread between cards of each reading without the card's factor, of classes whose
-    intervals it narrows."""
+def adjusted_spreads(
+    observed: ObservedReadings,
+    references: References,
+    spreads: Sequence[Spread],
+    without: Collection[int] = (),
+) -> dict[int, Adjusted]:
+    """By the number of a line how it moves from card to card without the card's factor; only lines
+    of classes whose intervals it narrows.
+
+    spreads: of each line.  without: numbers of cards that are left out.
+    """
+    cards = observed.cards
     recent = [each for line in observed.lines for each in line[-RECENT:]]
     known = np.array([math.nan if each.reference is None else each.reference for each in recent])
-    coefficients = np.full(len(known), math.nan)
-    pools = observed.cards.pool
-    for pool in np.unique(pools[np.isfinite(known)]).tolist():
-        inside = np.isfinite(known) & (pools == pool)
-        found = fit_coefficient(_card_pairs(observed.cards, known, inside))
-        if found and found.narrows:
-            coefficients[inside] = found.value
-    adjusted = np.isfinite(coefficients)
+    told = np.isfinite(known) & ~np.isin(cards.card, list(without))
+    coefficients = _fit_coefficients(cards, known, told)
+    adjusted = told & np.isfinite(coefficients)
     if not adjusted.any():
-        return
-    cards = observed.cards
-    part = CardObservations(
-        (cards.value - coefficients * known)[adjusted],
-        cards.spot[adjusted],
-        cards.member[adjusted],
-        cards.pool[adjusted],
-        cards.card[adjusted],
-        cards.modest,
-    )
-    members = estimate_members(part)
-    types: dict[tuple[str, Physics], TypeReference | None] = {}
-    line_of = np.repeat(
-        np.arange(len(observed.lines)), [len(line[-RECENT:]) for line in observed.lines]
-    )
-    for number in np.flatnonzero(adjusted).tolist():
-        reading, member = recent[number], int(cards.member[number])
-        kind = reading.hardware, reading.physics
-        if kind not in types:
-            types[kind] = references.of_type(*kind)
-        of_type = types[kind]
-        if of_type is not None:
-            of_type = of_type._replace(mean=_signed(reading, of_type.mean))
-        variance, freedom = float(members.variance[member]), float(members.freedom[member])
-        if reading.spread and members.known[member]:
-            same, any_card = reading.spread.same_card, reading.spread.any_card
-            # else it was borrowed from the cards
-            variance = max(variance, same) if same < any_card else variance
-            told = Adjusted(float(coefficients[number]), variance, freedom, of_type)
-            for each in observed.lines[line_of[number]]:
-                each.adjusted = told
+        return {}
+    members = estimate_members(cards.chosen(adjusted, cards.value - coefficients * known))
+    of_type = functools.cache(references.of_type)
+    made: dict[int, Adjusted] = {}
+    first = 0
+    for number, (line, spread) in enumerate(zip(observed.lines, spreads, strict=True)):
+        coefficient, member = float(coefficients[first]), int(cards.member[first])
+        first += len(line[-RECENT:])
+        is_known = member < len(members.known) and members.known[member]
+        if math.isnan(coefficient) or not is_known:
+            continue
+        made[number] = Adjusted(
+            coefficient,
+            _without_factor(spread, float(members.variance[member])),
+            float(members.freedom[member]),
+            _signed_type(line[0], of_type(line[0].hardware, line[0].physics)),
+        )
+    return made
 
 
-def _card_pairs(
-    cards: CardObservations, references: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any]
-) -> list[Pair]:
+def _fit_coefficients(cards: CardObservations, references: _Array, told: _Array) -> _Array:
+    """β of each observation's class, NaN where there is none or it narrows no interval.  told:
+    which observations tell it."""
+    found = np.full(len(references), math.nan)
+    for pool in np.unique(cards.pool[told]):
+        inside = cards.pool == pool
+        coefficient = fit_coefficient(_card_pairs(cards, references, told & inside))
+        if coefficient and coefficient.narrows:
+            found[inside] = coefficient.value
+    return found
+
+
+def _without_factor(spread: Spread, variance: float) -> float:
+    """The variance of a run on any card, without the card's factor."""
+    # else the variance on the same card was borrowed from the cards
+    is_own = spread.same_card < spread.any_card
+    return max(variance, spread.same_card) if is_own else variance
+
+
+def _signed_type(reading: MeasuredValue, of_type: TypeReference | None) -> TypeReference | None:
+    return of_type and of_type._replace(mean=_signed(reading, of_type.mean))
+
+
+def _card_pairs(cards: CardObservations, references: _Array, chosen: _Array) -> list[Pair]:
     """The mean of each card in each spot, with that of its references."""
     found: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for number in np.flatnonzero(chosen).tolist():
@@ -212,9 +229,11 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
         column.astype(np.int64) for column in columns
     )
     modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools.known])
+    classes = _Numbers()
+    family = np.array([classes[pool[:-1]] for pool in pools.known])
     return ObservedReadings(
         Observations(values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run),
-        CardObservations(values, spot_number, member_number, pool_number, card, modest),
+        CardObservations(values, spot_number, member_number, pool_number, card, modest, family),
         lines,
         list(cards.known),
     )
@@ -238,19 +257,25 @@ def _split(readings: Sequence[MeasuredValue]) -> Iterator[list[MeasuredValue]]:
 def member_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
     """What shares one variance between cards; see `hpml_plugins.analysis.cards`.
 
-    The benchmark, for what a GPU computes; where the host takes part, or nothing was timed, each
-    metric of each point.
+    The benchmark on a type of hardware, for what a GPU computes; where the host takes part, or
+    nothing was timed, each metric of each point.
     """
     physics = reading.physics
-    own = place if physics in HOST_TAKES_PART or physics is Physics.DERIVED else (place.benchmark,)
-    return (*_class_of(reading), *own)
+    if physics in HOST_TAKES_PART or physics is Physics.DERIVED:
+        return (*_class_of(reading), *place)
+    return (*_class_of(reading), place.benchmark, reading.hardware)
 
 
 def _pool_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
-    """What members borrow from: their class. What was not timed has no physics in common but its
-    metric's."""
-    own = (place.benchmark, place.metric) if reading.physics is Physics.DERIVED else ()
-    return (*_class_of(reading), *own)
+    """What members borrow from: their class on their type of hardware; the last is the type.
+
+    Where the host takes part the type is left out. What was not timed has no physics in common but
+    its metric's.
+    """
+    if reading.physics is Physics.DERIVED:
+        return (*_class_of(reading), place.benchmark, place.metric, "")
+    hardware = "" if reading.physics in HOST_TAKES_PART else reading.hardware
+    return (*_class_of(reading), hardware)
 
 
 def _class_of(reading: MeasuredValue) -> tuple[str, str]:
@@ -303,7 +328,7 @@ class Variability:
         """Of a metric of a Record, with its spread."""
         found, place = MeasuredValue.of(record, name), Place(record.benchmark, record.point, name)
         if self._references:
-            list(_with_references([(place, [found])], self._references))
+            list(with_references([(place, [found])], self._references))
         for each in filter(None, (found, found.boosted)):
             if known := self._known.get((record.machine, place, each.kind)):
                 each.spread, each.scatter, each.adjusted = (

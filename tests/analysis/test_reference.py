@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from backtest import coverage_table, measured_points, verdict_table
 from records import Given, a_record
 
+from hpml_plugins.analysis.backtest import BackTest
+from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.reference import BENCHMARK, Pair, References, fit_coefficient, visit_of
-from hpml_plugins.analysis.sides import boosted, side_values
+from hpml_plugins.analysis.sides import MeasuredRun, boosted, side_values
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model.record import MetricSamples, Record
@@ -93,9 +96,8 @@ def measured(cards: int, *, referenced: bool, seed: int = 3, own: float = 0.0005
     return made
 
 
-class _Run:
-    def __init__(self, known: Variability, record: Record) -> None:
-        self.code, self.age, self.values = "code", (record.started,), known.values(record)
+def run_of(known: Variability, record: Record) -> MeasuredRun:
+    return MeasuredRun("code", (record.started,), known.values(record))
 
 
 def compare(
@@ -103,7 +105,7 @@ def compare(
 ) -> Difference:
     """Boost against boost."""
     known = Variability(made)
-    of_a, of_b = (side_values([_Run(known, each) for each in side]) for side in (a, b))
+    of_a, of_b = (side_values([run_of(known, each) for each in side]) for side in (a, b))
     (found,) = compare_values([(boosted(of_a), boosted(of_b), name)])
     return found
 
@@ -227,3 +229,18 @@ def test_two_cards_tell_no_coefficient() -> None:
     assert (
         fit_coefficient([each._replace(reference=1.0) for each in pairs(1.0, 0.0, cards=5)]) is None
     )
+
+
+def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_them() -> None:
+    made = measured(8, referenced=True)
+    plain = BackTest(measured_points(made))
+    found = BackTest(measured_points(made), References.of(made))
+    assert plain.adjusted == {}
+    assert set(found.adjusted) == {Physics.BOOST, Physics.SUSTAINED}
+    alone, adjusted = plain.results[Physics.BOOST], found.adjusted[Physics.BOOST]
+    assert len(adjusted.called) == len(TYPES) * 8 * 7 * 4  # all but those of the reference itself
+    assert adjusted.smallest_found < 0.02 < alone.smallest_found
+    assert sum(adjusted.called) <= 0.03 * len(adjusted.called)
+    names = [row["class"] for row in verdict_table(found)]
+    assert "boost, by the reference" in names and "never throttled, by the reference" not in names
+    assert "boost, by the reference" not in [row["class"] for row in coverage_table(found)]
