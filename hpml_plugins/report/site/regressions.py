@@ -38,7 +38,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
 from hpml_plugins.report.site.nodes import Gaps
-from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
+from hpml_plugins.report.site.page import day, graph_link, point_link, write_page
 from hpml_plugins.terminal import printable
 
 #: Smallest part of the level that counts.
@@ -613,7 +613,7 @@ def write_regressions(
     totals = {kind: len(found) for kind, found in shifts.items()}
     write_page(
         html_dir,
-        "regressions.html",
+        "changes.html",
         project=project,
         shown=shown,
         totals=totals,
@@ -664,7 +664,7 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
         "steps": describe_steps(change, history),
         "verdict": change.verdict,
         "differences": "; ".join(map(str, differences(*records))) if len(records) == 2 else "",
-        "link": history_link(metric.name, series.label),
+        "link": point_link(metric.benchmark.name, metric.metric, series.label),
         "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
         "identity": [
             metric.name,
@@ -779,7 +779,7 @@ def write_feed(
                 title, texts["link"], each["date"], list(map(printable, each["identity"])), text
             )
         for gap in gaps:
-            machine, link = printable(gap.name), f"nodes.html#{gap.anchor}"
+            machine, link = printable(gap.name), f"evidence.html#{gap.anchor}"
             since = {"": gap.last} if gap.stale else {}
             since |= {
                 of: max(date for _, _, date, _ in points) for of, points in gap.dropped.items()
@@ -802,7 +802,7 @@ def write_feed(
                 machine = printable(count.machine)
                 yield entry(
                     f"{machine}: {count.wording}",
-                    "regressions.html",
+                    "changes.html",
                     count.last,
                     ["not judged", machine],
                 )

@@ -69,9 +69,9 @@ def _entries(
     for page in plugins:
         plugin = page.plugin.entry.name
         about = " ".join(f"{each.name} {each.description}" for each in page.plugin.declared)
-        yield "plugin", plugin, about, page.address
-        for figure in (shown.drawable.figure for shown in page.figures):
-            yield "chart", figure.title, plugin, f"{page.address}#{figure.name}"
+        yield "plugin", plugin, about, f"workloads.html#{plugin}"
+        for shown in page.figures:
+            yield "chart", shown.drawable.figure.title, plugin, shown.address
     for column in matrix.columns:
         label = column.hardware.label
         yield (
@@ -84,4 +84,4 @@ def _entries(
         facts = " ".join(
             value for name, value in node.facts if name in ("gpu", "cpu", "arch", "os")
         )
-        yield "machine", node.name, facts, f"nodes.html#{node.anchor}"
+        yield "machine", node.name, facts, f"evidence.html#{node.anchor}"
