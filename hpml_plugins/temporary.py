@@ -1,4 +1,5 @@
-"""Temporary folders that SIGTERM and SIGHUP remove too, which by default run nothing at exit."""
+"""Temporary folders that SIGTERM and SIGHUP remove too, which by default run nothing at exit; and
+the user's cache."""
 
 from __future__ import annotations
 
@@ -32,6 +33,18 @@ def temporary_folder(prefix: str, parent: Path | str | None = None) -> Iterator[
     finally:
         if _makers.pop(folder, 0) == os.getpid():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def user_cache() -> Path:
+    """The user's cache by the XDG rules: nothing is lost with it but time."""
+    base = os.environ.get("XDG_CACHE_HOME", "")  # counts as not set where it is not absolute
+    return (Path(base) if Path(base).is_absolute() else absolute("~/.cache")) / "hpml"
+
+
+def absolute(path: str) -> Path:
+    """The absolute path, `~` resolved. For a user without a home `~` stays, and nothing is found
+    there."""
+    return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111  (Path.expanduser raises)
 
 
 def _remove_when_terminated() -> None:

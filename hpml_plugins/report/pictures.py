@@ -58,6 +58,14 @@ def checked_picture(picture: bytes, form: str) -> bytes:
         if not picture.startswith(_BEGINNINGS[form]):
             raise HpmlError(f"the picture is not {form.upper()}")
         return picture
+    ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("xlink", _XLINK)
+    root = checked_svg(picture)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def checked_svg(picture: bytes) -> ElementTree.Element:
+    """The root of an SVG, without its metadata. Raises HpmlError as `checked_picture` does."""
     if b"<!ENTITY" in picture:
         raise HpmlError("the picture declares entities")
     try:
@@ -70,9 +78,7 @@ def checked_picture(picture: bytes, form: str) -> bytes:
         root.remove(child)
     for element in root.iter():
         _check(element)
-    ElementTree.register_namespace("", _SVG)
-    ElementTree.register_namespace("xlink", _XLINK)
-    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
+    return root
 
 
 def _check(element: ElementTree.Element) -> None:

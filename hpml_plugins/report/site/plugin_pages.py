@@ -4,12 +4,13 @@ whose Records it shows."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.errors import HpmlError, describe, needs_extra
+from markupsafe import Markup
+
+from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.host import LoadedPlugin
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.site_page import Link
@@ -17,6 +18,7 @@ from hpml_plugins.report.drawing import DrawnPlugin
 from hpml_plugins.report.figures import Drawable, naming, render
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.chart_svg import chart_svg, vega_library
 from hpml_plugins.report.site.page import workload_address, write_data, write_page
 from hpml_plugins.report.summaries import summarise
 from hpml_plugins.report.tables import as_csv
@@ -36,12 +38,15 @@ RowLinks = Callable[[Drawable], Sequence[Sequence[Link]]]
 class ShownFigure:
     """A figure on its page.
 
-    chart, picture, csv: addresses, or empty.  summary: what a chart says.  links: of each row, to
-    the Records that it rests on.  benchmark: on whose page it stands.
+    svg: the drawn chart, as it stands in a page.  chart: address of its specification, for readers
+    who explore it.  picture, csv: addresses.  All are empty where there is none.  summary: what a
+    chart says.  links: of each row, to the Records that it rests on.  benchmark: on whose page it
+    stands.
     """
 
     drawable: Drawable
     csv: str = ""
+    svg: Markup = Markup("")  # noqa: RUF009  (immutable)
     chart: str = ""
     summary: str = ""
     picture: str = ""
@@ -85,18 +90,13 @@ def write_plugin_pages(
 
     records: of each machine and point the current one.  row_links: finds the Records of rows.
     """
-    with needs_extra("publish"):
-        import vl_convert
-
     problems: list[str] = []
-    with ThreadPoolExecutor(1) as pool:  # bundling takes 1.5 s without holding Python's lock
-        library = pool.submit(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;")
-        pages = [_page(each, records, html_dir, problems, row_links) for each in drawn]
-        for page in pages:
-            old = f"plugin-{page.plugin.entry.name}.html"
-            write_page(html_dir, "moved.html", old, project=project, **_old_page(page))
+    pages = [_page(each, records, html_dir, problems, row_links) for each in drawn]
+    for page in pages:
+        old = f"plugin-{page.plugin.entry.name}.html"
+        write_page(html_dir, "moved.html", old, project=project, **_old_page(page))
     (html_dir / LIBRARY).parent.mkdir(exist_ok=True)
-    (html_dir / LIBRARY).write_text(library.result(), encoding="utf-8")
+    (html_dir / LIBRARY).write_bytes(vega_library())
     return pages, problems
 
 
@@ -200,10 +200,12 @@ def _shown(drawable: Drawable, html_dir: Path, row_links: RowLinks | None) -> Sh
     try:
         if row_links:
             shown = replace(shown, links=_links(drawable, row_links))
-        if figure.chart is not None:
+        if (specification := drawable.chart) is not None:
             with naming(drawable):
-                write_data(html_dir, chart, drawable.chart)
-                return replace(shown, chart=chart, summary=summarise(figure.chart, table))
+                svg = chart_svg(specification, f"{drawable.plugin}-{figure.name}")
+                write_data(html_dir, chart, specification)
+                summary = summarise(figure.chart, table)
+                return replace(shown, svg=svg, chart=chart, summary=summary)
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)
             return replace(shown, picture=picture)

@@ -1,66 +1,58 @@
-// Draws the charts of a plugin's page when they come into view: each is a Vega-Lite specification with its data.
-// The page's policy allows no eval: `ast` has expressions interpreted.
+// Charts stand in the pages as SVG. A reader who explores one gets it drawn by Vega, which is loaded then: each is a
+// Vega-Lite specification with its data. The page's policy allows no eval: `ast` has expressions interpreted.
 "use strict";
 (() => {
-    const dark = matchMedia("(prefers-color-scheme: dark)");
     const options = {
         ast: true, renderer: "svg", actions: false, defaultStyle: false, tooltip: { disableDefaultStyle: true, theme: "site" },
     };
-    const specifications = new Map();
-    const drawn = new Map();
+
+    function loadVega() {
+        return window.vegaEmbed ? Promise.resolve() : new Promise((resolve, reject) => {
+            const script = document.createElement("script");
+            script.src = "vendor/vega.js";
+            script.onload = resolve;
+            script.onerror = () => reject(new Error("vendor/vega.js could not be loaded"));
+            document.head.append(script);
+        });
+    }
 
     // The specification's ink is for a light page.
     function inked(specification) {
-        const copy = structuredClone(specification);
-        const [from, to] = [copy.config.text.color, getComputedStyle(document.body).color];
-        for (const part of Object.values(copy.config)) {
-            for (const [name, value] of Object.entries(part)) {
-                if (value === from) part[name] = to;
-            }
-        }
-        return copy;
+        const [from, to] = [specification.config.text.color, getComputedStyle(document.body).color];
+        return JSON.parse(JSON.stringify(specification).replaceAll(`"${from}"`, `"${to}"`));
     }
 
-    async function draw(place) {
+    async function explore(chart, button) {
+        const place = chart.querySelector("[role=img]");
+        button.disabled = true;
         try {
-            if (!specifications.has(place)) {
-                specifications.set(place, await hpml.read(place.dataset.chart));
-            }
-            drawn.get(place)?.finalize();
-            drawn.set(place, await vegaEmbed(place, inked(specifications.get(place)), options));
+            const [specification] = await Promise.all([hpml.read(chart.dataset.chart), loadVega()]);
+            await vegaEmbed(place, inked(specification), options);
             place.querySelector("svg").setAttribute("aria-hidden", "true"); // `place` is one picture, with a description
-            place.dataset.drawn = "";
+            chart.dataset.explored = "";
+            button.hidden = true;
         } catch (error) {
-            place.textContent = `The chart cannot be drawn (${error.message}); its numbers are in the table below.`;
-            console.error(error);
+            button.disabled = false;
+            button.textContent = `Explore again (${error.message})`;
         }
     }
 
-    async function save(link) {
-        const place = document.getElementById(link.dataset.save);
-        if (!drawn.has(place)) await draw(place);
-        const picture = await drawn.get(place).view.toSVG();
+    function save(chart) {
+        const picture = chart.querySelector("svg").cloneNode(true);
+        picture.removeAttribute("aria-hidden");
+        picture.setAttribute("color", "#1a1d21");
+        picture.setAttribute("font-family", "sans-serif");
         const download = document.createElement("a");
-        download.href = URL.createObjectURL(new Blob([picture], { type: "image/svg+xml" }));
-        download.download = `${place.id}.svg`;
+        download.href = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(picture)], { type: "image/svg+xml" }));
+        download.download = `${chart.id}.svg`;
         download.click();
         URL.revokeObjectURL(download.href);
     }
 
-    const seen = new IntersectionObserver((entries) => {
-        for (const entry of entries.filter((each) => each.isIntersecting)) {
-            seen.unobserve(entry.target);
-            draw(entry.target);
-        }
-    }, { rootMargin: "400px" });
-    for (const place of document.querySelectorAll(".vega")) {
-        place.hidden = false;
-        place.closest("section").querySelector("details")?.removeAttribute("open"); // the chart shows what the table says
-        seen.observe(place);
+    for (const chart of document.querySelectorAll(".vega")) {
+        chart.querySelector("figcaption").hidden = false;
+        const [exploring, saving] = chart.querySelectorAll("button");
+        exploring.addEventListener("click", () => explore(chart, exploring));
+        saving.addEventListener("click", () => save(chart));
     }
-    for (const link of document.querySelectorAll("[data-save]")) {
-        link.hidden = false;
-        link.addEventListener("click", () => save(link));
-    }
-    dark.addEventListener("change", () => [...drawn.keys()].forEach(draw));
 })();
