@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from fill_docs import ROOT, filled, quotable
+from hpml_plugins.report.site.history import write_history
 
 from hpml_plugins.model.formatting import format_point, times
 from hpml_plugins.plugins.course.origins import RecordLink
 from hpml_plugins.plugins.course.questions import FOLDER
 from hpml_plugins.plugins.course.quotes import Quote, fill
-from hpml_plugins.report.site.history import write_history
 from hpml_plugins.store import read_records
 
 #: Numbers of the question pages without a Record: (quote, its options) → why.

@@ -214,10 +214,11 @@ def write_pages(
     commits: dict[str, int] | None = None,
 ) -> None:
     """What pages read and write of a folder of results."""
+    from hpml_plugins.report.site.history import write_history
+
     from hpml_plugins.report.reading import read_history
     from hpml_plugins.report.site.evidence import find_evidence
     from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
-    from hpml_plugins.report.site.history import write_history
     from hpml_plugins.report.site.nodes import ENOUGH_PASSES, find_gaps, find_nodes
     from hpml_plugins.report.site.page import write_page
 

@@ -24,7 +24,8 @@ Cells = frozenset[tuple[str, str]]
 class RecordLink(NamedTuple):
     """What leads to a Record: a point and a metric of it, as the page of its benchmark has them.
 
-    metric: as Records name it.  label: of the point.  commit: shortened.  told: machine, commit, and the
+    metric: as Records name it.  label: of the point.  commit: shortened.
+     told: machine, commit, and the
     metric's value.
     """
 

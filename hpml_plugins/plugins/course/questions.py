@@ -124,9 +124,7 @@ def _linked(
     answer = quotable.answer(quote)
     if quote.kind == "figure":
         return f"\n\nchart-of:{quote.name}\n\n"
-    figure = (
-        shown[quote.name][1].address if quote.name in shown else ""
-    )
+    figure = shown[quote.name][1].address if quote.name in shown else ""
     if quote.kind == "table" and figure:
         return f"{_with_records(answer)}\n[The whole table, and its chart]({figure})\n"
     if answer.links and answer.links[0]:

@@ -156,7 +156,10 @@ class Quotable:
                 quote.where,
             )
         at = outcome.commit[:8] or "unknown"
-        return Answer(texts[show], [[RecordLink(metric.benchmark.name, metric.metric, label, at, f"{machine} at {at}")]])
+        return Answer(
+            texts[show],
+            [[RecordLink(metric.benchmark.name, metric.metric, label, at, f"{machine} at {at}")]],
+        )
 
     def _metric(self, quote: Quote) -> TrackedMetric:
         known = {
@@ -315,7 +318,9 @@ class Quotable:
     def _benchmark(self, quote: Quote) -> Answer:
         names = [each.name for each in self.history.benchmarks]
         if quote.name not in names:
-            raise HpmlError(f"no benchmark {quote.name!r}; {nearest(quote.name, names)}", quote.where)
+            raise HpmlError(
+                f"no benchmark {quote.name!r}; {nearest(quote.name, names)}", quote.where
+            )
         return Answer(f"`{quote.name}`", [[RecordLink(quote.name, "", "", "", "")]])
 
 

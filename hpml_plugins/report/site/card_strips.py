@@ -1,5 +1,5 @@
-"""A picture of one row of a table: a line for each card, a dot for each Record, the interval for the
-next card, and the published peak."""
+"""A picture of one row of a table: a line for each card, a dot for each Record, the interval for
+the next card, and the published peak."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def draw(strips: Sequence[TypeStrip], unit: str) -> Markup:
     if hidden:
         parts.append(svg.text(LEFT, TOP - 8, f"{hidden} more cards"))
     about = "One line per card, one dot per Record"
-    return Markup(svg.picture(parts, WIDTH, floor + BOTTOM, "strip", about))  # noqa: S704
+    return Markup(svg.picture(parts, WIDTH, floor + BOTTOM, "strip", about))
 
 
 def _smallest(item: tuple[str, Sequence[MeasuredValue]]) -> float:

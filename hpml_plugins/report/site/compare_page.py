@@ -82,7 +82,9 @@ def write_compare_page(
     ]
     shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # of an earlier publish
     reach = reach_of(verdicts)
-    fragments = {each: verdict_fragments(rows, of_base, reach) for each, of_base in verdicts.items()}
+    fragments = {
+        each: verdict_fragments(rows, of_base, reach) for each, of_base in verdicts.items()
+    }
     for each, of_base in fragments.items():
         write_data(html_dir, f"{FOLDER}/verdicts-{each}.js", of_base)
     for number, row in enumerate(rows):
@@ -100,7 +102,9 @@ def write_compare_page(
         columns=columns,
         base=base,
         sections=sections,
-        cells=[{number: show_cell(row, cell) for number, cell in row.cells.items()} for row in rows],
+        cells=[
+            {number: show_cell(row, cell) for number, cell in row.cells.items()} for row in rows
+        ],
         fragments=fragments.get(base, {}),
         describe=describe,
         reach=formatting.times(reach),

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -86,12 +85,10 @@ def draw(
         parts.append(f'<g class="{line.colour}" data-line="{Markup.escape(line.name)}">')
         parts += _line(line, x, y, floor, step, axis)
         parts.append("</g>")
-    return Markup(svg.picture(parts, WIDTH, HEIGHT, "history", about))  # noqa: S704
+    return Markup(svg.picture(parts, WIDTH, HEIGHT, "history", about))
 
 
-def _labels(
-    labels: Sequence[tuple[float, str, str]], x: svg.Scale, floor: float
-) -> Iterator[str]:
+def _labels(labels: Sequence[tuple[float, str, str]], x: svg.Scale, floor: float) -> Iterator[str]:
     step = math.ceil(len(labels) / MOST_LABELS) or 1
     for place, text, second in labels[::step]:
         yield svg.line(x(place), floor, x(place), floor + 5, "axis")
@@ -119,10 +116,12 @@ def _line(
 
 def level_corners(levels: Sequence[tuple[float, float, float, float]]) -> list[tuple[float, float]]:
     """The corners of a line of levels, each (first x, last x, value there, value here)."""
-    corners = []
+    corners: list[tuple[float, float]] = []
     for first, last, begin, end in levels:
-        corners += [(first, begin), (last, end)]
-    return [corner for corner, after in pairwise([*corners, None]) if corner != after]  # type: ignore[list-item]
+        corners += (
+            [(first, begin)] if (first, begin) == (last, end) else [(first, begin), (last, end)]
+        )
+    return corners
 
 
 def dot_title(name: str, value: float, unit: str, *facts: str) -> str:

@@ -3,11 +3,13 @@ shown as text."""
 
 from __future__ import annotations
 
+import base64
 import datetime
 import functools
 import hashlib
 import re
 import shlex
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,13 +38,24 @@ POLICY = (
 #: Of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
 
+#: Data of a script that are longer are deflated, B.
+LEAST_PACKED = 4096
+
 #: (label, words that a search finds it by, address)
 NavigationEntry = tuple[str, str, str]
 #: Ours, in the order of the navigation.
 PAGES: tuple[NavigationEntry, ...] = (
     ("Compare", "first page: which GPU for what, how close to its limit", "index.html"),
-    ("Changes", "what got worse or better: regressions, improvements, by code or by circumstances", "changes.html"),
-    ("Workloads", "every benchmark: values, history, cards, Records, charts of plugins", "workloads.html"),
+    (
+        "Changes",
+        "what got worse or better: regressions, improvements, by code or by circumstances",
+        "changes.html",
+    ),
+    (
+        "Workloads",
+        "every benchmark: values, history, cards, Records, charts of plugins",
+        "workloads.html",
+    ),
     ("Evidence", "machines, nodes, cards, coverage, skipped, failed, error rates", "evidence.html"),
 )
 #: asv's own pages, below every page of ours.
@@ -83,11 +96,17 @@ def fill_text(template: str, here: str, **values: Any) -> str:
 
 
 def write_data(html_dir: Path, address: str, value: Any) -> None:
-    """Write what `hpml.read(address)` of `data.js` gives to a page's script."""
+    """Write what `hpml.read(address)` of `data.js` gives to a page's script; deflated where that
+    saves much."""
     path = html_dir / address
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = unturned(hide_homes(msgspec.json.encode(value).decode()))
-    path.write_bytes(b"hpml.put(%b,%b)" % (msgspec.json.encode(address), data.encode()))
+    data = unturned(hide_homes(msgspec.json.encode(value).decode())).encode()
+    call = b"hpml.put(%b,%b)"
+    if len(data) > LEAST_PACKED:
+        packer = zlib.compressobj(3, wbits=-zlib.MAX_WBITS)
+        packed = base64.b64encode(packer.compress(data) + packer.flush())
+        call, data = b"hpml.unpack(%b,%b)", b'"%b"' % packed
+    path.write_bytes(call % (msgspec.json.encode(address), data))
 
 
 @functools.cache

@@ -1,5 +1,5 @@
-"""The figures of plugins as pages show them, charts and their tables, each on the page of a benchmark
-whose Records it shows."""
+"""The figures of plugins as pages show them, charts and their tables, each on the page of a
+benchmark whose Records it shows."""
 
 from __future__ import annotations
 
@@ -139,7 +139,11 @@ def _old_page(page: PluginPage) -> dict[str, Any]:
         (figure.drawable.figure.name, "", figure.drawable.figure.title, figure.address)
         for figure in page.figures
     ]
-    to = workload_address(names[0]) if len(names) == 1 else f"workloads.html#{page.plugin.entry.name}"
+    to = (
+        workload_address(names[0])
+        if len(names) == 1
+        else f"workloads.html#{page.plugin.entry.name}"
+    )
     return {"title": page.plugin.entry.name, "to": to, "links": links}
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from markupsafe import Markup
 from packaging.version import InvalidVersion, Version
@@ -19,7 +19,13 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card
 from hpml_plugins.model.record import STACK
 from hpml_plugins.report.charts import look
-from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric
+from hpml_plugins.report.reading import (
+    History,
+    Machine,
+    Outcome,
+    TrackedBenchmark,
+    TrackedMetric,
+)
 from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site import history_chart, svg
 from hpml_plugins.report.site.card_strips import draw as draw_cards
@@ -40,6 +46,9 @@ BUSY = "judged with a wider interval: other processes used the CPUs meanwhile"
 MOST_RECORDS = 60
 #: `MeasuredSeries.place` → the series.
 SeriesByPlace = Mapping[tuple[str, str, str, str], MeasuredSeries]
+#: Characters that are shown of why a point failed; its Record has the rest.
+MOST_REASON = 200
+_Item = TypeVar("_Item")
 _MINUTE = "%Y-%m-%d %H:%M"
 
 
@@ -66,14 +75,13 @@ class _MachineLine:
 
 @dataclass(frozen=True)
 class PointDetails:
-    """A point of a metric, and where it stands in the site.  records: None where none is stored."""
+    """A point of a metric, and where it stands in the site."""
 
     history: History
     row: TaskRow
     columns: Sequence[TypeColumn]
     series: SeriesByPlace
     commit_url: str = ""
-    records: StoredRecords | None = None
 
     @property
     def metric(self) -> TrackedMetric:
@@ -90,18 +98,17 @@ class PointDetails:
             if (line := self._line(machine, branch))
         ]
         strips = find_strips(self.row, self.columns)
+        of_gpus = {column.label for column in self.columns if column.count}
+        split = _gpus_apart(strips, [each.name in of_gpus for each in strips])
         return fill(
             "point.html",
             strips=strips,
-            cards_picture=draw_cards(strips, metric.unit) if strips else "",
+            cards_pictures=[draw_cards(alike, metric.unit) for alike in split],
             facts=self._facts(lines),
             charts=list(self._charts(lines)),
             legend=_legend(lines),
             newest=[row for line in lines if (row := self._newest(line))],
             changes=list(self._changes(lines)),
-            listed=self._listed(),
-            retracted=list(self._retracted()),
-            records=self.records,
             commands=self._commands(),
             terms=metric.benchmark.explain(label),
             graph=graph_link(metric.name, _selection(metric, label)) if lines else "",
@@ -187,41 +194,57 @@ class PointDetails:
         if len(stacks) > 1:
             names = [_stack_name(name)[1:] for name in stacks]
             labels = [(float(place), *name) for place, name in enumerate(names)]
-            yield "stack", self._chart(lines, lambda each: float(stacks.index(each.environment)), labels)
+            yield (
+                "stack",
+                self._chart(lines, lambda each: float(stacks.index(each.environment)), labels),
+            )
 
     def _chart(
         self,
         lines: Sequence[_MachineLine],
-        place: Any,
+        place: Callable[[Outcome], float],
         labels: Sequence[tuple[float, str, str]],
         places: Mapping[int, float] | None = None,
     ) -> Markup:
-        """One chart.  place: of an outcome on the axis.  places: of revisions, where the axis is of
-        commits: levels and changes are drawn there."""
-        unit, drawn = self.metric.unit, []
-        for number, line in enumerate(lines):
-            name = _name(line, lines)
-            hardware = line.machine.hardware
-            dots = [
-                Dot(
-                    place(each.outcome),
-                    each.value.value,
-                    each.value.estimate.low if each.counts else None,
-                    each.value.estimate.high if each.counts else None,
-                    self._title(name, each),
-                    " ".join(filter(None, ["apart" if each.why else "", "" if each.counts else "other"])),
-                )
-                for each in line.readings
-            ]
-            dash = svg.DASHES[number % len(svg.DASHES)] if line.branch else ""
-            levels, marks = self._levels(line, places) if places else ([], [])
-            missed = [(place(each), f"{name}: {each.status}, {each.reason[:200]}") for each in line.missed]
-            shape = look(hardware.name, hardware.count).marker
-            drawn.append(
-                Line(name, colour_class(hardware), shape, dash, dots, levels, marks, missed)
-            )
+        """A chart of the GPUs, and one of the CPUs.  place: of an outcome on the axis.  places: of
+        revisions, where the axis is of commits: levels and changes are drawn there."""
         title = f"{self.metric.title} {self.row.point}".strip()
-        return history_chart.draw(drawn, labels, unit, f"History of {title}: a dot for each Record")
+        about = f"History of {title}: a dot for each Record"
+        drawn = [
+            self._drawn(line, number, lines, place, places) for number, line in enumerate(lines)
+        ]
+        split = _gpus_apart(drawn, [line.machine.hardware.kind == 0 for line in lines])
+        charts = [history_chart.draw(alike, labels, self.metric.unit, about) for alike in split]
+        return Markup("").join(charts)
+
+    def _drawn(
+        self,
+        line: _MachineLine,
+        number: int,
+        lines: Sequence[_MachineLine],
+        place: Callable[[Outcome], float],
+        places: Mapping[int, float] | None,
+    ) -> Line:
+        name, hardware = _name(line, lines), line.machine.hardware
+        dots = [
+            Dot(
+                place(each.outcome),
+                each.value.value,
+                each.value.estimate.low if each.counts else None,
+                each.value.estimate.high if each.counts else None,
+                self._title(name, each),
+                f"{'apart ' if each.why else ''}{'' if each.counts else 'other'}",
+            )
+            for each in line.readings
+        ]
+        dash = svg.DASHES[number % len(svg.DASHES)] if line.branch else ""
+        levels, marks = self._levels(line, places) if places else ([], [])
+        missed = [
+            (place(each), f"{name}: {each.status}, {each.reason[:MOST_REASON]}")
+            for each in line.missed
+        ]
+        shape = look(hardware.name, hardware.count).marker
+        return Line(name, colour_class(hardware), shape, dash, dots, levels, marks, missed)
 
     def _title(self, name: str, each: _Reading) -> str:
         outcome, unit = each.outcome, self.metric.unit
@@ -275,9 +298,7 @@ class PointDetails:
 
     def _changes(self, lines: Sequence[_MachineLine]) -> Iterator[dict[str, Any]]:
         """The changes of level, the newest first."""
-        found = [
-            (change, line) for line in lines if line.series for change in line.series.changes
-        ]
+        found = [(change, line) for line in lines if line.series for change in line.series.changes]
         for change, line in sorted(found, key=lambda each: -each[0].first):
             column = self.history.columns[change.first]
             yield {
@@ -289,41 +310,6 @@ class PointDetails:
                 "before": formatting.quantity(change.before, self.metric.unit),
                 "after": formatting.quantity(change.after, self.metric.unit),
             }
-
-    def _listed(self) -> list[dict[str, Any]]:
-        """The newest Records, also those without a number of this metric."""
-        metric, label = self.metric, self.row.point
-        stored = [
-            (each, machine)
-            for machine in self.history.machines
-            for each in metric.benchmark.index.stored((label, machine.name))
-            if each.status not in ("skipped", "retracted")
-        ]
-        stored.sort(key=lambda each: -each[0].started)
-        return [self._record(each, machine) for each, machine in stored[:MOST_RECORDS]]
-
-    def _record(self, outcome: Outcome, machine: Machine) -> dict[str, Any]:
-        value = outcome.readings.get(self.metric.metric)
-        text = formatting.estimate(value.own, self.metric.unit) if value else ""
-        conditions = self.records.conditions.get(outcome.started, []) if self.records else []
-        return {
-            "started": day(1000 * outcome.started, _MINUTE),
-            "machine": machine.name,
-            "card": spell_card(value.card) if value else "",
-            "commit": outcome.commit,
-            "published": outcome.revision in self.history.columns,
-            "value": text or ("failed" if outcome.status == "failed" else "–"),
-            "samples": value.count if value else "",
-            "regime": value.regime if value else "",
-            "told": "; ".join(filter(None, [outcome.reason, *conditions, *outcome.warnings])),
-        }
-
-    def _retracted(self) -> Iterator[tuple[str, str, str]]:
-        """(commit, machine, reason) of each retracted Record."""
-        for machine in self.history.machines:
-            for each in self.metric.benchmark.index.stored((self.row.point, machine.name)):
-                if each.status == "retracted":
-                    yield each.commit, machine.name, each.reason
 
     def _commands(self) -> list[tuple[str, str]]:
         """(what it measures, command): by `hpml run` the benchmark as it is now, by asv as it was
@@ -346,6 +332,73 @@ class PointDetails:
         return commands
 
 
+def list_records(
+    history: History,
+    benchmark: TrackedBenchmark,
+    label: str,
+    stored: StoredRecords | None,
+    commit_url: str,
+) -> str:
+    """The newest Records of a point with all their metrics, and those that were retracted, as a
+    piece of the page.  stored: where they can be had; None where no file has them."""
+    found = [
+        (each, machine)
+        for machine in history.machines
+        for each in benchmark.index.stored((label, machine.name))
+        if each.status != "skipped"
+    ]
+    found.sort(key=lambda each: -each[0].started)
+    units = {
+        each.metric: each.unit for each in history.metrics.values() if each.benchmark is benchmark
+    }
+    listed = [each for each in found if each[0].status != "retracted"]
+    retracted = [
+        (each.commit, machine.name, each.reason)
+        for each, machine in found
+        if each.status == "retracted"
+    ]
+    return fill(
+        "records.html",
+        listed=[_record(history, *each, units, stored) for each in listed[:MOST_RECORDS]],
+        count=len(listed),
+        retracted=retracted,
+        stored=stored,
+        commit_url=commit_url,
+    )
+
+
+def _record(
+    history: History,
+    outcome: Outcome,
+    machine: Machine,
+    units: Mapping[str, str],
+    stored: StoredRecords | None,
+) -> dict[str, Any]:
+    values = {name: each for name, each in outcome.readings.items() if name in units}
+    conditions = stored.conditions.get(outcome.started, []) if stored else []
+    first = next(iter(values.values()), None)
+    told = [f"{name} {formatting.estimate(each.own, units[name])}" for name, each in values.items()]
+    return {
+        "started": day(1000 * outcome.started, _MINUTE),
+        "machine": machine.name,
+        "card": spell_card(first.card) if first and first.card else "",
+        "commit": outcome.commit,
+        "published": outcome.revision in history.columns,
+        "values": "; ".join(told) or str(outcome.status),
+        "samples": first.count if first else "",
+        "told": "; ".join(filter(None, [outcome.reason, *conditions, *outcome.warnings])),
+    }
+
+
+def _gpus_apart(items: Sequence[_Item], of_gpu: Sequence[bool]) -> list[list[_Item]]:
+    """Those of GPUs, and the others: an axis down to CPUs would hide what GPUs differ by."""
+    apart = [
+        [item for item, flag in zip(items, of_gpu, strict=True) if flag is wanted]
+        for wanted in (True, False)
+    ]
+    return [alike for alike in apart if alike]
+
+
 def _selection(metric: TrackedMetric, label: str) -> dict[str, str]:
     return {f"p-{name}": text for name, text in metric.benchmark.points[label].items()}
 
@@ -363,7 +416,9 @@ def _legend(lines: Sequence[_MachineLine]) -> list[dict[str, str]]:
         {
             "name": _name(line, lines),
             "colour": colour_class(line.machine.hardware),
-            "shape": svg.MARKERS[look(line.machine.hardware.name, line.machine.hardware.count).marker],
+            "shape": svg.MARKERS[
+                look(line.machine.hardware.name, line.machine.hardware.count).marker
+            ],
         }
         for line in lines
     ]

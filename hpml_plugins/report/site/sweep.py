@@ -1,5 +1,5 @@
-"""The sweep of a workload: its headline over a parameter, a line for each GPU type and choice of the
-other parameters."""
+"""The sweep of a workload: its headline over a parameter, a line for each GPU type and choice of
+the other parameters."""
 
 from __future__ import annotations
 
@@ -140,4 +140,4 @@ def _draw(
             parts.append(svg.text(WIDTH - RIGHT + 24, label, name[:34], "legend"))
         parts.append("</g>")
     about = f"{lead.metric.title} over {swept}"
-    return Markup(svg.picture(parts, WIDTH, HEIGHT, "history", about))  # noqa: S704
+    return Markup(svg.picture(parts, WIDTH, HEIGHT, "history", about))

@@ -1,5 +1,5 @@
-"""One page for each benchmark: the answer as a sentence, value and share of the peak per GPU type, the
-sweep, cards and history of its leading point, all its points, and the figures of its plugin.
+"""One page for each benchmark: the answer as a sentence, value and share of the peak per GPU type,
+the sweep, cards and history of its leading point, all its points, and its plugin's figures.
 
 The page's script reads `workload/NAME/N.js`, what is known of the N-th point, when a reader opens
 it; the leading point stands in the page.
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.analysis.verdicts import Difference
-from hpml_plugins.model import formatting
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site import sweep
 from hpml_plugins.report.site.answers import answer_of_workload
@@ -30,7 +29,7 @@ from hpml_plugins.report.site.page import (
     write_page,
 )
 from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
-from hpml_plugins.report.site.point_details import PointDetails, SeriesByPlace
+from hpml_plugins.report.site.point_details import PointDetails, SeriesByPlace, list_records
 from hpml_plugins.report.site.task_table import (
     TypeColumn,
     choose_pair,
@@ -106,9 +105,7 @@ def find_workloads(
             for row in rows_of_metric(group, history, matrix)
         ]
         numbers = [
-            column.number
-            for column in every
-            if any(column.number in row.cells for row in rows)
+            column.number for column in every if any(column.number in row.cells for row in rows)
         ][:MOST_TYPES]
         rows = within(rows, numbers)
         pair = choose_pair(rows, numbers)
@@ -159,8 +156,10 @@ def write_workloads(
         for figure in page.figures:
             shown.setdefault(figure.benchmark, []).append((page, figure))
     for workload in workloads:
-        found = list(_details(workload, history, series, records, commit_url))
-        addresses = _write_points(workload, found, html_dir)
+        found = list(_details(workload, history, series, commit_url))
+        of_points = _records(workload, history, records, commit_url)
+        addresses = _write_points(workload, found, of_points, html_dir)
+        lead = workload.lead
         plugin = of_plugin.get(workload.benchmark.plugin)
         write_page(
             html_dir,
@@ -172,8 +171,8 @@ def write_workloads(
             cells=[_cells(row) for row in workload.rows],
             verdicts=_verdicts(workload),
             addresses=addresses,
-            lead=found[workload.lead] if workload.lead is not None else "",
-            sweep=sweep.draw_sweep(workload.rows, workload.lead, workload.columns),
+            lead="" if lead is None else found[lead] + of_points[workload.rows[lead].point],
+            sweep=sweep.draw_sweep(workload.rows, lead, workload.columns),
             reasons=_reasons(history, workload.benchmark),
             figures=shown.get(workload.benchmark.name, ()),
             problem=plugin.problem if plugin else "",
@@ -201,27 +200,38 @@ def _anchor(row: TaskRow) -> str:
 
 
 def _details(
-    workload: Workload,
-    history: History,
-    series: SeriesByPlace,
-    records: Addresses,
-    commit_url: str,
+    workload: Workload, history: History, series: SeriesByPlace, commit_url: str
 ) -> Iterator[str]:
     """What is known of each row, as a piece of the page."""
     for row in workload.rows:
-        of_point = records.get((workload.benchmark.name, row.point))
-        yield PointDetails(history, row, workload.columns, series, commit_url, of_point).fill()
+        yield PointDetails(history, row, workload.columns, series, commit_url).fill()
 
 
-def _write_points(workload: Workload, details: Sequence[str], html_dir: Path) -> list[str]:
-    """Write a file for each point, with all its metrics; returns the address for each row."""
+def _records(
+    workload: Workload, history: History, records: Addresses, commit_url: str
+) -> dict[str, str]:
+    """The Records of each point, as a piece of the page."""
+    benchmark = workload.benchmark
+    return {
+        label: list_records(
+            history, benchmark, label, records.get((benchmark.name, label)), commit_url
+        )
+        for label in dict.fromkeys(row.point for row in workload.rows)
+    }
+
+
+def _write_points(
+    workload: Workload, details: Sequence[str], records: Mapping[str, str], html_dir: Path
+) -> list[str]:
+    """Write a file for each point: what is known of each of its rows, and its Records, which are
+    those of all rows; returns the address for each row."""
     folder = f"{FOLDER}/{workload.address.removeprefix('workload-').removesuffix('.html')}"
-    points: dict[str, dict[str, str]] = {}
-    for row, found in zip(workload.rows, details, strict=True):
-        points.setdefault(row.point, {})[_anchor(row)] = found
+    points: dict[str, dict[str, str]] = {label: {"": found} for label, found in records.items()}
+    for row, piece in zip(workload.rows, details, strict=True):
+        points[row.point][_anchor(row)] = piece
     addresses = {label: f"{folder}/{number}.js" for number, label in enumerate(points)}
-    for label, found in points.items():
-        write_data(html_dir, addresses[label], found)
+    for label, pieces in points.items():
+        write_data(html_dir, addresses[label], pieces)
     return [addresses[row.point] for row in workload.rows]
 
 
@@ -256,8 +266,12 @@ def _reasons(history: History, benchmark: TrackedBenchmark) -> list[tuple[str, i
 def _old_history(history: History) -> dict[str, Any]:
     """Where the addresses of the earlier page of histories lead."""
     links = [
-        (each.name, f"{each.benchmark.name}.{each.metric}", each.title,
-         point_link(each.benchmark.name, each.metric))
+        (
+            each.name,
+            f"{each.benchmark.name}.{each.metric}",
+            each.title,
+            point_link(each.benchmark.name, each.metric),
+        )
         for each in history.measured
     ]
     return {"title": "History", "to": "workloads.html", "links": links}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import http.server
 import json
 import shutil
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -131,9 +133,11 @@ def _watch(site: Site) -> None:
 
 def read_data(html_dir: Path, address: str) -> Any:
     """What a page's script reads at this address: the file is a call of hpml.put with the address
-    and the value."""
-    found = json.loads(
-        "[" + (html_dir / address).read_text().removeprefix("hpml.put(").removesuffix(")") + "]"
-    )
-    assert found[0] == address
-    return found[1]
+    and the value, or of hpml.unpack with the deflated value."""
+    call, _, arguments = (html_dir / address).read_text().partition("(")
+    told, value = json.loads(f"[{arguments.removesuffix(')')}]")
+    assert told == address
+    if call == "hpml.put":
+        return value
+    assert call == "hpml.unpack"
+    return json.loads(zlib.decompress(base64.b64decode(value), -zlib.MAX_WBITS))

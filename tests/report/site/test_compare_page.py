@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from browsing import Site, read_data, served
+from hpml_plugins.report.site.history import write_history
 from msgspec.structs import replace
 from site_history import (
     A100,
@@ -36,7 +37,6 @@ from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.answers import can_i_trust, has_it_slowed, how_close, which_gpu
 from hpml_plugins.report.site.gpu_types import Costs, Matrix, build
-from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
 from hpml_plugins.report.site.regressions import Judged, Shift, find_suspected, write_feed
 from hpml_plugins.report.site.tasks import Regime, TaskRow, find_rows, judge_rows

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from browsing import Site, read_data, served
+from hpml_plugins.report.site.history import write_history
 from msgspec.structs import replace
 from records import a_record
 from site_history import H200, Project
@@ -22,7 +23,6 @@ from hpml_plugins.cli.run import _tasks, command
 from hpml_plugins.model import formatting
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record
 from hpml_plugins.report.reading import read_history
-from hpml_plugins.report.site.history import write_history
 from hpml_plugins.store import append_record, record_file
 
 AXE = ROOT / ".tools" / "axe.min.js"

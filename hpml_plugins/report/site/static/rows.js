@@ -24,16 +24,18 @@
             }
             return;
         }
-        const drawer = document.createElement("tr"), place = document.createElement("td");
+        const drawer = document.createElement("tr"), cell = document.createElement("td");
+        const place = document.createElement("div");
         drawer.className = "drawer";
-        place.colSpan = row.children.length;
+        cell.colSpan = row.children.length;
         place.textContent = "…";
-        drawer.append(place);
+        cell.append(place);
+        drawer.append(cell);
         row.after(drawer);
         link?.setAttribute("aria-expanded", "true");
         try {
             const points = await hpml.read(row.dataset.file ?? "");
-            place.innerHTML = points[row.id];
+            place.innerHTML = points[row.id] + points[""];
             prepare(place);
         } catch {
             place.textContent = `${row.dataset.file} could not be loaded.`;
