@@ -142,9 +142,9 @@ class TrackedBenchmark:
 
     name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of
     others do not count. first_metric: of its metrics, as Records name it.  needs_gpu: true also
-    where it is not known.  terms: see `Benchmark.terms`. points: label, as `format_point` spells it → parameter
-    → Python's repr, as asv spells it; those declared, in asv's order, then others that Records
-    have.  declared: the labels of the former.  index: what is stored of each place, (label,
+    where it is not known.  terms: see `Benchmark.terms`. points: label, as `format_point` spells it
+    → parameter → Python's repr, as asv spells it; those declared, in asv's order, then others that
+    Records have.  declared: the labels of the former.  index: what is stored of each place, (label,
     machine).  current: place → the stored Record that stands for it, whole.
     """
 

@@ -214,7 +214,7 @@ def write_pages(
     commits: dict[str, int] | None = None,
 ) -> None:
     """What pages read and write of a folder of results."""
-    from hpml_plugins.report.site.history import write_history
+    from workload_pages import write_points
 
     from hpml_plugins.report.reading import read_history
     from hpml_plugins.report.site.evidence import find_evidence
@@ -232,11 +232,11 @@ def write_pages(
     history.current()
     matrix = build(history, Costs({}))
     write_gpu_types(matrix, judge(matrix), html, project)
-    write_history(history, [], html, project)
+    write_points(history, html)
     machines = find_nodes(history)
     write_page(
         html,
-        "nodes.html",
+        "evidence.html",
         machines=machines,
         gaps=find_gaps(history, machines),
         enough_passes=ENOUGH_PASSES,

@@ -15,6 +15,8 @@ from hpml_plugins.report.site.tasks import TaskRow
 
 #: Regressions that are named.
 MOST_SHIFTS = 2
+#: Types that the answer of a workload names.
+MOST_TYPES = 4
 
 
 class Answer(NamedTuple):
@@ -135,10 +137,13 @@ def answer_of_workload(
     """
     labels = {column.number: column.label for column in columns}
     told = []
-    for number, cell in row.cells.items():
+    for number, cell in list(row.cells.items())[:MOST_TYPES]:
         text = formatting.estimate(cell.number.estimate, row.metric.unit)
         of_peak = f", {100 * cell.share:.0f} % of the published peak" if cell.share else ""
         told.append(f"{labels[number]}: {text}{of_peak}")
+    more = len(row.cells) - len(told)
+    if more:
+        told.append(f"{counted(more, 'further type')} below")
     point = f" at {row.point}" if row.point else ""
     strong = f"{row.metric.title}{point}: {'; '.join(told)}."
     if len(row.cells) == 1:
@@ -147,9 +152,15 @@ def answer_of_workload(
         return strong, "No two types have measured this alike."
     compared = [
         f"{labels[number]} is {_in_words(found, labels[base])}"
-        for number, found in verdicts.items()
+        for number, found in sorted(verdicts.items(), key=lambda each: _distance(each[1]))
     ]
-    return strong, f"{'; '.join(compared)}."
+    return strong, f"{'; '.join(compared[:MOST_TYPES])}."
+
+
+def _distance(found: Difference) -> float:
+    """For sorting: verdicts first, the largest ratio first."""
+    ratio = found.ratio or 1.0
+    return -max(ratio, 1 / ratio) if found.verdict in ("BETTER", "WORSE") else 0.0
 
 
 def _in_words(found: Difference, base: str) -> str:

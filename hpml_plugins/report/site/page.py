@@ -125,6 +125,7 @@ def _templates() -> Environment:
         formatted,
         graph_link,
         point_link,
+        quote_fragment,
         navigation,
         numeric,
         reported,
@@ -161,8 +162,13 @@ def point_anchor(metric: str, point: str) -> str:
 def point_link(benchmark: str, metric: str = "", point: str = "") -> str:
     """The address of a benchmark, of a metric of it, or of a point.  metric: as Records name it.
     point: as `format_point` spells it."""
-    place = quote(point_anchor(metric, point), safe="-_.!~*'()?&=,:/")
+    place = quote_fragment(point_anchor(metric, point))
     return workload_address(benchmark) + (f"#{place}" if metric else "")
+
+
+def quote_fragment(anchor: str) -> str:
+    """An id as an address has it behind "#"."""
+    return quote(anchor, safe="-_.!~*'()?&=,:/")
 
 
 def run_command(benchmark: TrackedBenchmark, point: str) -> str:

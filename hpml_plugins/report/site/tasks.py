@@ -163,8 +163,8 @@ def _at(value: MeasuredValue, regime: Regime) -> MeasuredValue:
 
 
 def rows_of_metric(group: Group, history: History, matrix: Matrix) -> list[TaskRow]:
-    """Every point of a metric that was measured or failed somewhere; one that a GPU throttles at has
-    a row for each regime."""
+    """Every point of a metric that was measured or failed somewhere; one that a GPU throttles at
+    has a row for each regime."""
     metric, found = group.metric, []
     for row in group.rows:
         regime: Regime = "boost" if row.regime else "settled"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import http.server
-import json
 import shutil
 import threading
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +14,7 @@ from typing import Any
 
 import pytest
 from support import unavailable
+from workload_pages import read_data as read_data
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -129,15 +127,3 @@ def _watch(site: Site) -> None:
         "dialog",
         lambda dialog: (site.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()),
     )
-
-
-def read_data(html_dir: Path, address: str) -> Any:
-    """What a page's script reads at this address: the file is a call of hpml.put with the address
-    and the value, or of hpml.unpack with the deflated value."""
-    call, _, arguments = (html_dir / address).read_text().partition("(")
-    told, value = json.loads(f"[{arguments.removesuffix(')')}]")
-    assert told == address
-    if call == "hpml.put":
-        return value
-    assert call == "hpml.unpack"
-    return json.loads(zlib.decompress(base64.b64decode(value), -zlib.MAX_WBITS))

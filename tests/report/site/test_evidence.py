@@ -63,7 +63,7 @@ def measure(results: Path, cards: int) -> None:
 def page_of(results: Path) -> str:
     """The page, as words."""
     evidence = find_evidence(read(results, DECLARED, {COMMIT: 0.0}))
-    page = fill("nodes.html", machines=[], gaps=[], evidence=evidence, project="p")
+    page = fill("evidence.html", machines=[], gaps=[], evidence=evidence, project="p")
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 

@@ -41,7 +41,7 @@ def covered(results: Path, *records: Record) -> tuple[Coverage, str]:
     for each in records:
         append_record(record_file(results, each.machine, each.commit), each)
     found = find_nodes(read(results, BENCHMARKS))
-    page = fill("nodes.html", machines=found, gaps=[], evidence=[], project="p")
+    page = fill("evidence.html", machines=found, gaps=[], evidence=[], project="p")
     return found[0].coverage[0], " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
