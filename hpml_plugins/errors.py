@@ -12,6 +12,7 @@ import textwrap
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from types import FrameType
 
 from hpml_plugins.terminal import one_line, printable
@@ -26,12 +27,43 @@ _HERE = os.path.dirname(__file__) + os.sep  # noqa: PTH120
 _LIBRARY = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
 
 
+class Failure(StrEnum):
+    """The kind of what made a point fail, which its reason says in words.
+
+    The values are stored: one is added, none is renamed.
+    """
+
+    NONE = ""
+    #: `bench.check` found a wrong result.
+    CHECK = "check"
+    #: `measure` raised.
+    ERROR = "error"
+    #: What `measure` returned or sent cannot be believed or stored.
+    RESULT = "result"
+    #: The process ended before it reported: by itself, or by a signal.
+    EXIT = "exit"
+    SIGNAL = "signal"
+    #: The point, or its ranks, took longer than they may.
+    TIMEOUT = "timeout"
+    #: More processes, or a longer message, than a point may have.
+    LIMIT = "limit"
+    #: The process that supervises the point's was killed or stopped.
+    SUPERVISOR = "supervisor"
+    #: Who watched the process ended it.
+    STOPPED = "stopped"
+    #: A card was lost, or its memory failed.
+    GPU = "gpu"
+
+
 class HpmlError(Exception):
     """Base of every error that is meant for a user.
 
     what: the fault and how to fix it, one line.  where: `file:line` or `file`, put in front; empty
     when there is none.
     """
+
+    #: Of a point whose `measure` raises it.
+    failure = Failure.ERROR
 
     def __init__(self, what: str, where: str = "") -> None:
         self.what = one_line(what if len(what) <= LONGEST_ERROR else f"{what[:LONGEST_ERROR]} …")
@@ -60,13 +92,19 @@ class UsageError(HpmlError):
 class ResultError(HpmlError):
     """What a measurement returned cannot be believed: no such metric, not finite, wrong unit."""
 
+    failure = Failure.RESULT
+
 
 class CheckFailed(HpmlError):
     """`bench.check` found a wrong result; no number of this point counts."""
 
+    failure = Failure.CHECK
+
 
 class TimedOut(HpmlError):
     """A part of a point took longer than it may."""
+
+    failure = Failure.TIMEOUT
 
 
 class Skipped(HpmlError):

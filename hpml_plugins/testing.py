@@ -71,7 +71,9 @@ def pytest_addoption(parser: Any) -> None:
     group = parser.getgroup("hpml", "benchmarks of hpml-plugins (fixture bench)")
     group.addoption("--hpml-plugin", help="The plugin that hpml_finding checks.")
     group.addoption(
-        "--hpml-save", action="store_true", help="Store what bench measures under results/."
+        "--hpml-save",
+        action="store_true",
+        help="Store what bench measures in the folder of results.",
     )
     group.addoption(
         "--hpml-fail",
@@ -82,7 +84,7 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption(
         "--hpml-results",
         metavar="DIR",
-        help="The folder of results; default: results in the root folder.",
+        help="The folder of results; default: results_dir of asv.conf.json, else results.",
     )
 
 

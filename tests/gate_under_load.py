@@ -74,10 +74,10 @@ def make_repository(folder: Path, per_cent: int) -> OwnRepository:
     mine.write("steps/__init__.py", PACKAGE.format(per_cent=0))
     mine.commit("first")
     mine.hpml("init")
-    mine.write("hpml_benchmarks/steps_time.py", PLUGIN)
+    mine.write("benchmarks/hpml/steps_time.py", PLUGIN)
     mine.write(
         "registry.yaml",
-        "version: 1\nplugins:\n  - {name: steps, path: hpml_benchmarks/steps_time.py}\n",
+        "version: 1\nplugins:\n  - {name: steps, path: benchmarks/hpml/steps_time.py}\n",
     )
     mine.commit("hpml")
     mine.write("steps/__init__.py", PACKAGE.format(per_cent=per_cent) + "\n    # harmless\n")

@@ -1,4 +1,5 @@
-"""Records for tests, made in one place: what a test does not name has a plain value."""
+"""Records and measured values for tests, made in one place: what a test does not name has a plain
+value."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hpml_plugins import Benchmark, Record
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.model.record import MetricSamples
 
 #: What a metric is given as: its samples, several numbers, or one.
@@ -46,3 +49,17 @@ def samples_of(given: Given, unit: str, direction: Any) -> MetricSamples:
         return given
     numbers = list(given) if isinstance(given, Sequence) else [given]
     return MetricSamples(unit, direction, numbers)
+
+
+def a_value(number: float, card: str = "A", **facts: Any) -> MeasuredValue:
+    """What one run measured on a card: a time that never throttled.  facts: any of its fields."""
+    plain: dict[str, Any] = {
+        "low": None,
+        "high": None,
+        "count": 3,
+        "direction": "lower",
+        "physics": Physics.NEVER_THROTTLED,
+        "code": "c",
+        "started": 0.0,
+    }
+    return MeasuredValue(value=number, card=card, **{**plain, **facts})

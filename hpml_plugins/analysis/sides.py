@@ -1,13 +1,22 @@
-"""Which Records stand for the two sides of a comparison: all of one code, on all cards that
-measured it."""
+"""The two sides of a comparison of one point: which Records stand for each, and their values.
+
+`hpml compare` and the pages choose the sides here, by the same steps.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values, mean_over_cards
+from hpml_plugins.analysis.physics import Physics
+
+#: The regime that is compared beside the settled one.
+BOOST = "boost"
+
+#: The values of A and of B.
+ValuesOfSides = tuple[Values, Values]
 
 
 class Run(Protocol):
@@ -30,35 +39,76 @@ class Run(Protocol):
 Measured = TypeVar("Measured", bound=Run)
 
 
-@dataclass(frozen=True)
-class ChosenRuns(Generic[Measured]):
-    """The runs of both sides, at least one each. across: whether no code was measured on both."""
+class PointSides(Generic[Measured]):
+    """The runs of a point that stand for each side: all of one code.
 
-    a: list[Measured]
-    b: list[Measured]
-    across: bool
-
-
-def choose_sides(
-    a: Sequence[Measured], b: Sequence[Measured], *, common: bool
-) -> ChosenRuns[Measured]:
-    """The runs of a point that stand for each side.
-
-    a, b: all runs of one point, at least one each.  common: whether the sides are types of
-    hardware, which are compared at the newest code that both measured; else, and where there is
-    none, each side's newest code stands for it.
+    a, b: at least one each.  across: whether the sides are types of hardware and no code was
+    measured on both.
     """
-    codes = {run.code for run in a} & {run.code for run in b} if common else set()
-    if codes:
-        code = max(codes, key=lambda each: min(_newest(a, each), _newest(b, each)))
-        return ChosenRuns(_of_code(a, code), _of_code(b, code), across=False)
-    newest = (max(side, key=lambda run: run.age).code for side in (a, b))
-    of_a, of_b = (_of_code(side, code) for side, code in zip((a, b), newest, strict=True))
-    return ChosenRuns(of_a, of_b, across=common)
+
+    def __init__(self, a: Sequence[Measured], b: Sequence[Measured], *, common: bool) -> None:
+        """a, b: all runs of one point, at least one each.
+
+        common: whether the sides are types of hardware, which are compared at the newest code that
+        both measured; else, and where there is none, each side's newest code stands for it.
+        """
+        shared = {run.code for run in a} & {run.code for run in b} if common else set()
+        if shared:
+            code_of_a = max(shared, key=lambda code: min(_newest(a, code), _newest(b, code)))
+            code_of_b = code_of_a
+        else:
+            code_of_a, code_of_b = newest_run(a).code, newest_run(b).code
+        self.a = _of_code(a, code_of_a)
+        self.b = _of_code(b, code_of_b)
+        self.across = common and not shared
+
+    @functools.cached_property
+    def settled(self) -> ValuesOfSides:
+        """The values of both sides."""
+        return side_values(self.a), side_values(self.b)
+
+    @functools.cached_property
+    def at_boost(self) -> ValuesOfSides:
+        """The same in the regime boost."""
+        of_a, of_b = self.settled
+        return boosted(of_a), boosted(of_b)
+
+    def compared(self, metric: str, regime: str, shown: ValuesOfSides) -> ValuesOfSides:
+        """The values by which a metric is compared in a regime.
+
+        shown: those of each side's newest code, which are taken where the runs that stand for the
+        sides do not tell the metric in this regime.
+        """
+        found = self.at_boost if regime == BOOST else self.settled
+        if all(metric in values and _tells(values[metric], regime) for values in found):
+            return found
+        of_a, of_b = shown
+        return (boosted(of_a), boosted(of_b)) if regime == BOOST else shown
+
+
+def boosted(values: Values) -> Values:
+    """The values of one side, those in the regime boost in the place of settled ones."""
+    return {name: at_boost(value) for name, value in values.items()}
+
+
+def at_boost(value: MeasuredValue) -> MeasuredValue:
+    """The value in the regime boost. A step that the GPU never throttled has one rate, which is
+    both."""
+    return value.boosted or value
+
+
+def _tells(value: MeasuredValue, regime: str) -> bool:
+    """Whether it is a value of this regime: a sample of a card that throttled is not of boost."""
+    return regime != BOOST or value.physics is not Physics.THROTTLED
+
+
+def newest_run(runs: Sequence[Measured]) -> Measured:
+    """The run that is highest in age."""
+    return max(runs, key=lambda run: run.age)
 
 
 def _newest(runs: Sequence[Measured], code: str) -> tuple[bool | int | float, ...]:
-    return max(run.age for run in runs if run.code == code)
+    return newest_run(_of_code(runs, code)).age
 
 
 def _of_code(runs: Sequence[Measured], code: str) -> list[Measured]:
@@ -67,8 +117,7 @@ def _of_code(runs: Sequence[Measured], code: str) -> list[Measured]:
 
 def side_values(runs: Sequence[Run]) -> dict[str, MeasuredValue]:
     """Of each metric that the newest run has the mean over the cards of all runs."""
-    newest = max(runs, key=lambda run: run.age)
     return {
         name: mean_over_cards([run.values[name] for run in runs if name in run.values])
-        for name in newest.values
+        for name in newest_run(runs).values
     }

@@ -171,11 +171,6 @@ def _hypothesis(of_a: Values, of_b: Values, name: str) -> object:
     return (id(of_a), id(of_b), a.physics, b.physics, *timings)
 
 
-def boosted(values: Values) -> Values:
-    """The values of one side, those in the regime boost in the place of settled ones."""
-    return {name: value.boosted or value for name, value in values.items()}
-
-
 def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     a, b = of_a[name], of_b[name]
     direction = common_direction(a, b)

@@ -1,7 +1,7 @@
 """The asv plugin, named in asv.conf.json as ".hpml_plugins.asv": an Environment, our pages, and
 `patches`."""
 
-from hpml_plugins.asv.configuration import PLUGIN, read_configuration
+from hpml_plugins.asv.configuration import PLUGIN, plugins_folder, read_configuration
 from hpml_plugins.asv.driver import run_point
 from hpml_plugins.asv.environment import NodeEnvironment, own_requirements
 from hpml_plugins.asv.patches import apply

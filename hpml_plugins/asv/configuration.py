@@ -14,6 +14,8 @@ NAME = "asv.conf.json"
 #: As `plugins` has to name us: asv imports only names with a dot in front, and ignores others
 #: without a word.
 PLUGIN = ".hpml_plugins.asv"
+#: The folder of plugins below that of asv's benchmarks.
+PLUGINS = "hpml"
 
 
 class _Used(msgspec.Struct):
@@ -30,7 +32,8 @@ def read_configuration(path: Path) -> Config:
     """asv's own reading of the file. Raises UsageError with the file's name when it is missing or
     does not hold."""
     if not path.is_file():
-        raise UsageError("no such file; run this in the project's folder", str(path))
+        what = "no such file; run this in the project's folder, or make one: hpml init"
+        raise UsageError(what, str(path))
     try:
         conf = Config.load(str(path))
         # halves of characters cannot be written
@@ -51,6 +54,13 @@ def read_configuration(path: Path) -> Config:
             str(path),
         )
     return conf
+
+
+def plugins_folder(project: Path) -> Path:
+    """Where a project's own plugins go: beside its asv benchmarks, in a folder that neither asv nor
+    a build tool takes for a package. Without asv.conf.json: the project's folder."""
+    file = project / NAME
+    return project / read_configuration(file).benchmark_dir / PLUGINS if file.is_file() else project
 
 
 def find_history(folder: Path) -> tuple[Path, list[str]]:

@@ -17,7 +17,7 @@ from hpml_plugins.asv.run import Prepared, Task, take_record
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.run import measure_rounds
-from hpml_plugins.suite.functions import UNWRITABLE, skip_point
+from hpml_plugins.suite.points import UNWRITABLE, skip_point
 from hpml_plugins.temporary import temporary_folder
 
 #: asv's word for the path of a profile where there is to be none.

@@ -22,10 +22,10 @@ from asv.console import log
 from packaging.requirements import Requirement
 
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.isolation import parent_death
+from hpml_plugins.isolation import leftovers
 from hpml_plugins.measure import torch_build
 from hpml_plugins.model.record import STACK
-from hpml_plugins.suite.declaration import MACHINE_VARIABLE, PACKAGE_VARIABLE, RESULTS_VARIABLE
+from hpml_plugins.suite.points import MACHINE_VARIABLE, PACKAGE_VARIABLE, RESULTS_VARIABLE
 
 _BUILD = (
     "python -m pip wheel --no-deps --no-build-isolation --no-index -q -w {build_cache_dir}"
@@ -251,5 +251,5 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         log.debug(f"Running '{' '.join(args)}' in {self.name}")
         # -P keeps the launcher's own folder off the path; asv killed outright would leave its fork
         # server for ever
-        launcher = [self.python_executable, "-P", parent_death.__file__, str(os.getpid())]
+        launcher = [self.python_executable, "-P", leftovers.__file__, str(os.getpid())]
         return util.check_output([*launcher, *args], env=env, **kwargs)

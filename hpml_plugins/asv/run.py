@@ -22,10 +22,9 @@ from asv.machine import MachineCollection
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.isolation import end_leftovers
-from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.benchmark import REFERENCE, Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.reference import REFERENCE
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.node import detect_node, machine_name, pin_devices, unmet
 from hpml_plugins.registry import read_registry
@@ -48,7 +47,7 @@ from hpml_plugins.store import (
 )
 from hpml_plugins.store.files import read_object, spell_json
 from hpml_plugins.store.projection import MACHINE
-from hpml_plugins.suite.declaration import (
+from hpml_plugins.suite.points import (
     MACHINE_VARIABLE,
     PROFILE_VARIABLE,
     SHARD_VARIABLE,

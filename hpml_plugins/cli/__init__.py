@@ -79,6 +79,19 @@ class Settings:
     registry: Path
     debug: bool = False
 
+    @property
+    def results(self) -> Path:
+        """The folder of the project's results."""
+        from hpml_plugins.store.files import results_folder
+
+        return results_folder(self.registry.parent)
+
+
+def choose_results(context: click.Context, _: click.Parameter, named: Path | None) -> Path:
+    """The folder of results that an option names, else the project's."""
+    settings: Settings = context.obj
+    return named or settings.results
+
 
 class Positive(click.FloatRange):
     """A positive number up to a maximum (default: the longest time, s); never NaN, which click

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import Settings, choose_results
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.terminal import say, warn
 
@@ -31,9 +31,8 @@ MOST_SHOWN = 20
 _RESULTS = click.option(
     "--results",
     type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Folder of results.",
+    callback=choose_results,
+    help="Folder of results.  [default: results_dir of asv.conf.json]",
 )
 _FORMAT = click.option(
     "--format",
@@ -307,9 +306,8 @@ def export(file: Path, results: Path) -> int:
 @click.option(
     "--into",
     type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Where to merge them.",
+    callback=choose_results,
+    help="Where to merge them.  [default: results_dir of asv.conf.json]",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask before points that are stored here change.")

@@ -37,8 +37,7 @@ from hpml_plugins.run import (
     rounds_of,
 )
 from hpml_plugins.store import append_record, past_rounds
-from hpml_plugins.suite.declaration import declare
-from hpml_plugins.suite.functions import record_of
+from hpml_plugins.suite.points import declare, record_of
 from hpml_plugins.terminal import printable_json, say, warn
 
 #: Exit status where the limit left no time for some points.
@@ -111,7 +110,7 @@ def command(
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
-    results = settings.registry.parent / "results"
+    results = settings.results
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     report = RunReport(times, past_rounds(results, machine), limit)
     measurable = [

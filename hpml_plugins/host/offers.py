@@ -14,8 +14,8 @@ import msgspec
 
 from hpml_plugins.errors import HpmlError, explain
 from hpml_plugins.host.loading import LoadedPlugin, load_plugin
+from hpml_plugins.model.checking import check_value
 from hpml_plugins.model.data_source import LoadableData
-from hpml_plugins.model.declaring import check_value
 from hpml_plugins.registry import PluginSource
 
 

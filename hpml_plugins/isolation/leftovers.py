@@ -1,14 +1,22 @@
-"""Processes that a killed run has left, found by a mark that all that a point starts inherits.
+"""No process outlives its run: one that ends with its parent, and the processes that a killed run
+has left all the same.
 
-A supervisor ends them when its run is gone (`process`); they are left only where it was killed too.
+The latter are found by a mark that all that a point starts inherits. A supervisor ends them when
+its run is gone (`process`); they are left only where it was killed too.
+
+Run as a script, it starts another one that ends with its parent: `leftovers.py PARENT SCRIPT [ARG
+...]`. Needs nothing but Python.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import re
+import runpy
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +24,20 @@ from pathlib import Path
 MARK = "HPML_POINT_OF"
 _PLACE = re.compile(rf"{MARK}=(\d+)/(\d+)/(\d+)".encode())
 _mapping: list[mmap.mmap] = []
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """Let the kernel kill this process when its parent dies, however that dies. Linux only;
+    elsewhere nothing.
+
+    Forking clears it: each process asks for itself.  parent: who it should be; ends at once if it
+    already is not.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if parent is not None and os.getppid() != parent:
+            os._exit(1)
 
 
 def leave_mark(supervisor: int) -> None:
@@ -69,3 +91,9 @@ def _is_alive(namespace: str, process: str, start: str) -> bool:
     with suppress(OSError):
         return _identity(process) == f"{namespace}/{process}/{start}"
     return False
+
+
+if __name__ == "__main__":
+    end_with_parent(int(sys.argv[1]))
+    sys.argv = sys.argv[2:]
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,4 +1,5 @@
-"""Run a function in a process of its own, so that whatever it does ends in an outcome."""
+"""Run a function in a process of its own, so that whatever it does ends in an outcome, with the
+stack of where it hung or crashed."""
 
 from __future__ import annotations
 
@@ -25,12 +26,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from hpml_plugins import clocks
-from hpml_plugins.errors import environment_number
-from hpml_plugins.isolation.leftovers import leave_mark
-from hpml_plugins.isolation.parent_death import end_with_parent
-from hpml_plugins.isolation.stack import describe_stack, write_stack_before
-from hpml_plugins.model.failure import Failure
+from hpml_plugins.errors import Failure, environment_number, plugin_frame
+from hpml_plugins.isolation.leftovers import end_with_parent, leave_mark
 from hpml_plugins.temporary import temporary_folder
+from hpml_plugins.terminal import one_line
 
 if TYPE_CHECKING:
     import psutil
@@ -55,6 +54,9 @@ MOST_PROCESSES, LIMIT_VARIABLE = 2048, "HPML_PROCESS_LIMIT"
 GRACE, PATIENCE = 2.0, 20.0
 #: B of the longest message. Each has its length in front, in so many bytes.
 MOST_MESSAGE, _HEADER = 1 << 30, 8
+#: s from writing the stack until the process is ended, and the smallest share of the limit at which
+#: it is written.
+BEFORE_END, EARLIEST = 0.2, 0.8
 #: What the folder of the temporary files of a point is called.
 TEMPORARY = "hpml-point-"
 #: What ends a run: a terminal, a lost connection, Slurm.
@@ -425,3 +427,38 @@ def _tail(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
     output.seek(max(0, size - 4 * OUTPUT_TAIL))
     return _MODULES.sub(b"", output.read()).decode("utf-8", "replace").strip()
+
+
+def write_stack_before(limit: float, file: int) -> None:
+    """Write the stacks of all threads shortly before `limit` s have passed; an earlier call no
+    longer counts.
+
+    file: a descriptor that stays open. A timer and a handler in C: a thread that waits would keep
+    ranks from being forked, and a handler in Python would not run while a C function blocks. A
+    plugin that uses SIGALRM itself takes the timer away, and its stack is then not known.
+    """
+    faulthandler.register(signal.SIGALRM, file)
+    signal.setitimer(signal.ITIMER_REAL, max(0.01, EARLIEST * limit, limit - BEFORE_END))
+
+
+def describe_stack(text: str) -> str:
+    """`in all_reduce (distributed_c10d.py:3061) of step (mine.py:9)`: the innermost frame, and the
+    plugin's.
+
+    text: what a process printed; its last stack counts, of a crash that of the thread that crashed,
+    else of the main thread. Empty where there is none.
+    """
+    crash = (
+        text.rpartition("Fatal Python error")[2]
+        .partition("Current thread 0x")[2]
+        .partition("\n\n")[0]
+    )
+    # the last one that faulthandler writes
+    main_thread = text.rpartition("hread 0x")[2].partition("\n\n")[0]
+    frames = re.findall(r'^  File "(.*)", line (\d+) in (\S+)', crash or main_thread, re.MULTILINE)
+    if not frames:
+        return ""
+    own = plugin_frame([file for file, _, _ in reversed(frames)])
+    shown = [frames[0], *([frames[len(frames) - 1 - own]] if own is not None else [])]
+    places = (f"{name} ({Path(file).name}:{line})" for file, line, name in dict.fromkeys(shown))
+    return one_line(f"in {' of '.join(places)}")  # a plugin may print what looks like a stack

@@ -8,16 +8,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hpml_plugins.errors import CheckFailed, DefinitionError, ResultError, UsageError
-from hpml_plugins.measure.ranks.group import RankGroup
-from hpml_plugins.measure.ranks.member import Member
+from hpml_plugins.measure.ranks.group import Member, RankGroup
 from hpml_plugins.measure.sampling import remarks
 from hpml_plugins.measure.session import Progress, Session
+from hpml_plugins.model.checking import check_value
 from hpml_plugins.model.data_source import available_sources, why_no_data
-from hpml_plugins.model.declaring import check_value
 from hpml_plugins.model.record import Series
 from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.work import DeclaredWork
-from hpml_plugins.published import GpuType, find_gpu
 
 if TYPE_CHECKING:
     from hpml_plugins.measure.alternating import Alternating
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from hpml_plugins.measure.ranks.collective_timing import Over
     from hpml_plugins.measure.ranks.group import Backend, Launcher
     from hpml_plugins.model.program_output import ProgramOutput
+    from hpml_plugins.published import GpuType
 
 
 class Bench(Session):
@@ -229,7 +228,11 @@ class Bench(Session):
         """The published peaks of this node's GPU type; None without GPU, for an unknown card or
         unlike cards."""
         names = {gpu.name for gpu in self.node.gpus[: self.gpus or None]}
-        return find_gpu(names.pop()) if len(names) == 1 else None
+        if len(names) != 1:
+            return None
+        from hpml_plugins.published import find_gpu
+
+        return find_gpu(names.pop())
 
     def data(
         self, name: str, *, train: int | None = None, test: int | None = None, seed: int = 0

@@ -16,7 +16,7 @@ import itertools
 import multiprocessing
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection
 
 import msgspec
@@ -64,30 +64,26 @@ class Seen(msgspec.Struct):
     fault: str = ""
 
 
-class GpuMonitor:
-    """Watches these GPUs from its making until `finish`; nothing is started for none."""
+class GpuMonitor(AbstractContextManager["GpuMonitor"]):
+    """Watches these GPUs from its making until `finish`, or until its block ends."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
-        self._process = None
         self.telemetry = Telemetry(len(gpus))
-        if gpus:
-            self._pipe, theirs = multiprocessing.Pipe()
-            order = (gpus, self._pipe, theirs, self.telemetry)
-            self._process = multiprocessing.get_context("fork").Process(target=_watch, args=order)
-            self._process.start()
-            theirs.close()
+        self._pipe, theirs = multiprocessing.Pipe()
+        order = (gpus, self._pipe, theirs, self.telemetry)
+        self._process = multiprocessing.get_context("fork").Process(target=_watch, args=order)
+        self._process.start()
+        theirs.close()
 
     def check(self) -> str:
         """Why what is measured does not count, once that is known; empty before."""
         with suppress(OSError, EOFError):  # it died: `finish` says so
-            if self._process is not None and self._pipe.poll():
+            if self._pipe.poll():
                 return str(self._pipe.recv())
         return ""
 
     def finish(self) -> Seen:
         """What was seen."""
-        if self._process is None:
-            return Seen()
         try:
             self._pipe.send("finish")
             while self._pipe.poll(PATIENCE):
@@ -101,16 +97,11 @@ class GpuMonitor:
             return Seen(
                 warnings=["what the GPUs did is not known: the process that watched them died"]
             )
-        finally:
-            self.end()
 
-    def end(self) -> None:
-        """End the watching process, whatever it has seen."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._pipe.close()
-            self._process = None
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
 
 
 def _watch(

@@ -14,7 +14,6 @@ from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.units import unit
 from hpml_plugins.model.validation import is_unresolved
 from hpml_plugins.model.work import DeclaredWork, Limit
-from hpml_plugins.published import PRECISIONS
 
 #: A share of the published peak above which a number is doubted: peaks hold at the highest clock,
 #: and timers are noisy.
@@ -111,6 +110,8 @@ def impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Iter
     """A warning for each rate above the published peak of the point's GPUs."""
     if not bench.gpus or not (peaks := bench.peaks):
         return
+    from hpml_plugins.published import PRECISIONS  # only where there are GPUs
+
     limits = {
         of: (work, Limit(peaks.peak(work.dtype), peaks.bandwidth))
         for of, work in bench.collected.work.items()

@@ -5,29 +5,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from hpml_plugins import clocks
-from hpml_plugins.errors import CheckFailed, ResultError, Skipped, TimedOut, describe
+from hpml_plugins.errors import Failure, HpmlError, ResultError, Skipped, describe
 from hpml_plugins.isolation import Fault, ProcessOutcome, Send, run_isolated
 from hpml_plugins.measure.bench import Bench
-from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen
 from hpml_plugins.measure.libraries import describe_failure, end_compilers, package_versions
 from hpml_plugins.measure.metrics import impossible_rates, to_metrics
 from hpml_plugins.measure.sampling import SamplingPlan
 from hpml_plugins.measure.session import Progress
-from hpml_plugins.measure.telemetry import Telemetry
 from hpml_plugins.model.benchmark import Benchmark, Params
-from hpml_plugins.model.failure import Failure
-from hpml_plugins.model.node import Node
+from hpml_plugins.model.node import Gpu, Node
 from hpml_plugins.model.record import STACK, THROTTLED, MetricSamples, Record, Status
 from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.model.validation import abridge, bounded, cleaned
 from hpml_plugins.node import CpuWatch, gpus_used, pin_devices, unmet
+
+if TYPE_CHECKING:
+    from hpml_plugins.measure.gpu_monitor import GpuMonitor, Seen
+    from hpml_plugins.measure.telemetry import Telemetry
 
 _DECODER = msgspec.json.Decoder(Record | tuple[str, float | None])
 #: What a Record is about, which those know who asked for it; and what the process of the point
@@ -107,29 +110,37 @@ def measure_point(
     limit = timeout or benchmark.timeout
     deadline = clock + limit
     watched = gpus_used(benchmark, params, context.node) if context.watch else 0
-    monitor = GpuMonitor(context.node.gpus[:watched])
-    try:
+    with _watch(context.node.gpus[:watched]) as monitor:
+        telemetry = monitor.telemetry if monitor else None
         outcome = run_isolated(
             lambda send: _measure_here(
-                benchmark, params, context, record, send, deadline, monitor.telemetry
+                benchmark, params, context, record, send, deadline, telemetry
             ),
             limit,
             on_message,
-            monitor.check,
+            monitor.check if monitor else lambda: "",
         )
         fault = _fault_of(outcome) or next(iter(unread), None) or _fault_of_answers(answers)
         measured = _failed(record, fault) if fault else answers[0]
         if outcome.left:
             measured.warnings.append("the benchmark left processes behind; they were ended")
-        measured = _with_what_was_seen(measured, monitor.finish())
-    finally:
-        monitor.end()
+        if monitor:
+            measured = _with_what_was_seen(measured, monitor.finish())
     output = outcome.output if measured.status == "failed" else ""
     conditions = measured.conditions | others.conditions()
     done = replace(
         measured, output=output, conditions=conditions, duration=clocks.monotonic() - clock
     )
     return _storable(done, record)
+
+
+def _watch(gpus: Sequence[Gpu]) -> AbstractContextManager[GpuMonitor | None]:
+    """What watches these GPUs; of none, nothing is started, and nothing imported."""
+    if not gpus:
+        return nullcontext()
+    from hpml_plugins.measure.gpu_monitor import GpuMonitor
+
+    return GpuMonitor(gpus)
 
 
 def _as_record(benchmark: Benchmark, asked: Record, sent: Record) -> Record:
@@ -193,7 +204,7 @@ def _measure_here(
     record: Record,
     send: Send,
     deadline: float,
-    telemetry: Telemetry,
+    telemetry: Telemetry | None,
 ) -> None:
     reordered = pin_devices(context.node, os.environ)
     bench = Bench(
@@ -221,7 +232,8 @@ def _measure_here(
     except Skipped as skipped:
         status, reason = "skipped", skipped.what
     except Exception as error:
-        failure, reason = _failure_of(error), describe_failure(error)
+        failure = error.failure if isinstance(error, HpmlError) else Failure.ERROR
+        reason = describe_failure(error)
     end_compilers()
     try:
         measured = replace(
@@ -238,16 +250,6 @@ def _measure_here(
     except Exception as error:
         message = encode(_failed(record, _unstorable(error)))
     send(message)
-
-
-def _failure_of(error: Exception) -> Failure:
-    """The kind of an exception that `measure` ended with."""
-    kinds = {
-        CheckFailed: Failure.CHECK,
-        TimedOut: Failure.TIMEOUT,
-        ResultError: Failure.RESULT,
-    }
-    return next((kind for each, kind in kinds.items() if isinstance(error, each)), Failure.ERROR)
 
 
 def _with_what_was_seen(record: Record, seen: Seen) -> Record:

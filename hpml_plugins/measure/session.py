@@ -14,7 +14,7 @@ from hpml_plugins import clocks
 from hpml_plugins.errors import Skipped
 from hpml_plugins.measure.sampling import SamplingPlan, remarks
 from hpml_plugins.model.benchmark import Params
-from hpml_plugins.model.declaring import check_value
+from hpml_plugins.model.checking import check_value
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Series
 from hpml_plugins.model.samples import Samples, as_number

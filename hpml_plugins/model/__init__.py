@@ -1,11 +1,13 @@
 """The words of the system, as values: Benchmark, Metric, Requires, Samples, Record, Node."""
 
+from typing import TYPE_CHECKING
+
+from hpml_plugins.errors import Failure
+from hpml_plugins.lazy import import_lazily
 from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
+from hpml_plugins.model.checking import check_fields
 from hpml_plugins.model.data_source import available_sources, use_sources, why_no_data
-from hpml_plugins.model.declaring import check_fields
-from hpml_plugins.model.failure import Failure
 from hpml_plugins.model.figure import Cell, Figure, Row, Table
-from hpml_plugins.model.finding import Finding
 from hpml_plugins.model.formatting import (
     counted,
     estimate,
@@ -20,4 +22,15 @@ from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.samples import Samples
-from hpml_plugins.model.site_page import Link, SearchEntry, SitePage
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.finding import Finding
+    from hpml_plugins.model.site_page import Link, SearchEntry, SitePage
+
+#: What neither a benchmark nor a measurement needs is imported at its first use.
+_LATER = {
+    ".finding": ("Finding",),
+    ".site_page": ("Link", "SearchEntry", "SitePage"),
+}
+
+__getattr__ = import_lazily(__name__, _LATER)

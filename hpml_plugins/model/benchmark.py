@@ -16,8 +16,15 @@ import msgspec
 from msgspec import Meta
 
 from hpml_plugins.errors import DefinitionError
-from hpml_plugins.model.bounds import LARGEST_INTEGER, MOST_ENTRIES, MOST_NAME, MOST_TEXT
-from hpml_plugins.model.declaring import check_fields, spell, takes
+from hpml_plugins.model.checking import (
+    LARGEST_INTEGER,
+    MOST_ENTRIES,
+    MOST_NAME,
+    MOST_TEXT,
+    check_fields,
+    spell,
+    takes,
+)
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.units import SIGNED, is_right_direction, may_be_negative, unit
 
@@ -29,6 +36,9 @@ Count = Annotated[int, Meta(ge=0, le=100_000)]
 Memory = Annotated[float, Meta(ge=0, le=1e18)]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+#: The benchmark that each visit to a GPU measures first: it tells how fast this card is in its type
+#: (`analysis.reference`), also where only other benchmarks that need a GPU were selected.
+REFERENCE = "reference"
 #: Points of a grid: asv writes each of them into each of its files.
 MOST_POINTS = 100_000
 

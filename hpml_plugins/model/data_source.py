@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 from hpml_plugins.errors import nearest
-from hpml_plugins.model.declaring import ask_reason
+from hpml_plugins.model.checking import ask_reason
 
 
 @runtime_checkable

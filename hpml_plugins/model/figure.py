@@ -11,7 +11,7 @@ import msgspec
 
 from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.benchmark import check_name
-from hpml_plugins.model.declaring import check_fields, takes
+from hpml_plugins.model.checking import check_fields, takes
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.units import unit
 

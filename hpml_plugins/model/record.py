@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from hpml_plugins.errors import Failure
 from hpml_plugins.model.benchmark import Direction, Params, Value
-from hpml_plugins.model.bounds import (
+from hpml_plugins.model.checking import (
     FEW,
     Amount,
     Amounts,
@@ -28,7 +29,6 @@ from hpml_plugins.model.bounds import (
     Texts,
     Words,
 )
-from hpml_plugins.model.failure import Failure
 from hpml_plugins.model.samples import Samples, as_number
 from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.work import DeclaredWork

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from hpml_plugins.model.failure import Failure
+from hpml_plugins.errors import Failure
 from hpml_plugins.model.record import MetricSamples, Record
 
 _DIGITS, _NUMBER = re.compile(r"[\d.]+"), re.compile(r"\d+(?:\.\d+)?")

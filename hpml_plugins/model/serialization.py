@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.model.failure import Failure
+from hpml_plugins.errors import Failure
 from hpml_plugins.model.record import SCHEMA, STACK, THROTTLED, Record
 from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.validation import check_record, check_schema, cleaned

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpml_plugins.model.declaring import check_fields
+from hpml_plugins.model.checking import check_fields
 
 #: What leads to a Record: (text, address, title).
 Link = tuple[str, str, str]

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hpml_plugins import clocks
-from hpml_plugins.model.bounds import (
+from hpml_plugins.model.checking import (
     LARGEST_INTEGER,
     MOST_ENTRIES,
     MOST_NAME,

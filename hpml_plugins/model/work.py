@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from hpml_plugins.model.bounds import Amount, Text
+from hpml_plugins.model.checking import Amount, Text
 
 
 class Limit(NamedTuple):

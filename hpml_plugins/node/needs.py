@@ -7,8 +7,8 @@ import importlib.util
 import shutil
 
 from hpml_plugins.model.benchmark import Benchmark, Params
+from hpml_plugins.model.checking import ask_reason
 from hpml_plugins.model.data_source import why_no_data
-from hpml_plugins.model.declaring import ask_reason
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.node import Node
 

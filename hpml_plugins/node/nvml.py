@@ -15,7 +15,6 @@ import msgspec
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.isolation import run_isolated
 from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser
-from hpml_plugins.published import full_name
 
 #: s that NVML has to answer before a machine counts as one without GPUs.
 PATIENCE = 60.0
@@ -145,6 +144,8 @@ class Card:
         return GpuHealth(self.gpu.name, corrected, uncorrected, bool(pending), bool(failed))
 
     def _facts(self) -> Gpu:
+        from hpml_plugins.published import full_name  # only where there are GPUs
+
         nvml, info = self._nvml, self._ask("GetMemoryInfo")
         memory = float(info.total) if info else 0.0
         ecc, mig = self._ask_board("GetEccMode"), self._ask_board("GetMigMode")

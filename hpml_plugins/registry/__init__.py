@@ -2,6 +2,7 @@
 
 from hpml_plugins.registry.lines import YamlLines, read_yaml
 from hpml_plugins.registry.reader import (
+    DEFAULT_PATH,
     EVERYTHING,
     PluginEntry,
     PluginSource,

@@ -131,7 +131,10 @@ def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        what = "no such file; run in the project's folder or name the file (--registry, --cluster)"
+        what = (
+            "no such file; run in the project's folder, name the file (--registry, --cluster), or"
+            " make a project of your repository: hpml init"
+        )
         raise RegistryError(what, str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError(f"cannot be read: {error}", str(path)) from None

@@ -10,9 +10,9 @@ from itertools import groupby
 from textwrap import wrap
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values, code_of
-from hpml_plugins.analysis.sides import choose_sides, side_values
+from hpml_plugins.analysis.sides import BOOST, PointSides, newest_run
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.analysis.verdicts import Difference, boosted, compare_values
+from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
@@ -152,32 +152,31 @@ def compare(
     asked: list[Compared] = []
     pairs: list[tuple[Values, Values, str]] = []
     for key in common:
-        sides = choose_sides(old[key], new[key], common=across)
-        one, other = (max(runs, key=lambda run: run.age).record for runs in (sides.a, sides.b))
-        of_a, of_b = side_values(sides.a), side_values(sides.b)
-        at_boost = boosted(of_a), boosted(of_b)
+        sides = PointSides(old[key], new[key], common=across)
+        one, other = newest_run(sides.a).record, newest_run(sides.b).record
         confounders = tuple(differences(one, other))
+        of_a, of_b = sides.settled
         for name in (name for name in of_a if name in of_b):
             if reason := _contradiction(one.metrics[name], other.metrics[name]):
                 refused.add(RefusedComparison(key[1], name, reason))
                 continue
-            unit = one.metrics[name].unit
             both_boosted = of_a[name].boosted and of_b[name].boosted
-            for regime in ("", *(["boost"] if both_boosted else [])):
-                values = at_boost if regime else (of_a, of_b)
+            for regime in ("", BOOST) if both_boosted else ("",):
+                values = sides.compared(name, regime, sides.settled)
                 pairs.append((*values, name))
                 asked.append(
                     Compared(
-                        *key[:2],
-                        format_point(one.params),
-                        name,
-                        unit,
-                        values[0][name],
-                        values[1][name],
-                        Difference("AMBIGUOUS"),
-                        confounders,
-                        regime,
-                        sides.across,
+                        machine=key[0],
+                        benchmark=key[1],
+                        point=format_point(one.params),
+                        metric=name,
+                        unit=one.metrics[name].unit,
+                        a=values[0][name],
+                        b=values[1][name],
+                        difference=Difference("AMBIGUOUS"),
+                        confounders=confounders,
+                        regime=regime,
+                        across=sides.across,
                     )
                 )
     judged = zip(asked, compare_values(pairs), strict=True)

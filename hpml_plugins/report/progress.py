@@ -12,8 +12,8 @@ from hpml_plugins import clocks
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.roof import Roof
 from hpml_plugins.node import describe_load
+from hpml_plugins.report.shares import Roof
 from hpml_plugins.report.tables import describe_points, spell_samples
 from hpml_plugins.run import Follower, Round, RoundTimes, Task, TimeLimit
 from hpml_plugins.terminal import one_line, warn

@@ -24,9 +24,9 @@ from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_inter
 from hpml_plugins.host import Host
 from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
 from hpml_plugins.model.record import Record, Status
-from hpml_plugins.model.roof import Roof
 from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
 from hpml_plugins.model.serialization import decode
+from hpml_plugins.report.shares import Roof
 from hpml_plugins.store import (
     CommitOrder,
     Index,

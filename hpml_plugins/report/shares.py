@@ -1,16 +1,17 @@
-"""How close a point comes to the limits of its device, from the work that its benchmark
-declared."""
+"""How close a point comes to the limits of its device, published and measured, from the work that
+its benchmark declared."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.roof import Roof
 from hpml_plugins.model.work import DeclaredWork, Limit
-from hpml_plugins.published import GpuType, find_gpu
+
+if TYPE_CHECKING:
+    from hpml_plugins.published import GpuType
 
 #: The columns that `shares` fills, in order.
 INTENSITY, OF_PEAK, OF_ROOF = "intensity", "of published peak", "of measured roof"
@@ -19,6 +20,24 @@ IN_CACHE = "fits in the cache"
 #: Shares from here on are the cache's: a measured roof is the best sample of another kernel, which
 #: a step in memory can exceed by a few percent.
 LEAST_IN_CACHE = 1.1
+
+
+class Roof:
+    """The measured roof of a machine: the highest rates in its Records of steps that were declared
+    to look for them."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._highest: dict[tuple[bool, str], float] = {}
+        for record in records:
+            for name, work in record.work.items():
+                if work.roof and (seconds := record.median(name)):
+                    for kind, amount in ((work.dtype, work.flop), ("bytes", work.bytes)):
+                        key, rate = (work.gpus > 0, kind), amount / seconds / max(1, work.gpus)
+                        self._highest[key] = max(self._highest.get(key, 0.0), rate)
+
+    def limit(self, work: DeclaredWork) -> Limit:
+        """That of the device that the work ran on."""
+        return Limit(*(self._highest.get((work.gpus > 0, kind)) for kind in (work.dtype, "bytes")))
 
 
 def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
@@ -100,6 +119,8 @@ def _published(record: Record, work: DeclaredWork) -> Limit:
 
 
 def _type_of(gpu: Mapping[str, Any]) -> GpuType | None:
+    from hpml_plugins.published import find_gpu  # only where there are GPUs
+
     memory = gpu.get("memory")
     return find_gpu(str(gpu.get("name")), memory if isinstance(memory, int | float) else 0)
 

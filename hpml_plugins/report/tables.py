@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from hpml_plugins.model.figure import Cell, Table
 from hpml_plugins.model.formatting import estimate, format_point, quantity
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.roof import Roof
-from hpml_plugins.report.shares import shares
+from hpml_plugins.report.shares import Roof, shares
 from hpml_plugins.terminal import printable
 
 if TYPE_CHECKING:

@@ -6,6 +6,14 @@ one round. It may import the host and what is below it; what it does is told to 
 prints. Start reading in `loop.py`.
 """
 
-from hpml_plugins.run.limit import LIMIT_VARIABLE, TimeLimit, limit_of_environment, parse_limit
 from hpml_plugins.run.loop import CAUTION, Follower, Task, measure_rounds, rounds_of
-from hpml_plugins.run.round_times import PastRound, Round, RoundTimes, read_past_rounds
+from hpml_plugins.run.times import (
+    LIMIT_VARIABLE,
+    PastRound,
+    Round,
+    RoundTimes,
+    TimeLimit,
+    limit_of_environment,
+    parse_limit,
+    read_past_rounds,
+)

@@ -13,12 +13,10 @@ from collections.abc import Callable, Sequence
 
 from hpml_plugins import clocks
 from hpml_plugins.host import Declared
-from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.benchmark import REFERENCE, Params
 from hpml_plugins.model.record import Record
-from hpml_plugins.model.reference import REFERENCE
 from hpml_plugins.model.rounds import combine, schedule
-from hpml_plugins.run.limit import TimeLimit
-from hpml_plugins.run.round_times import Round, RoundTimes
+from hpml_plugins.run.times import Round, RoundTimes, TimeLimit
 
 #: A point is begun where this many times the time that it is expected to take is left.
 CAUTION = 1.1

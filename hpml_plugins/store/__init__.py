@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         path_in,
         read_object,
         read_object_or_empty,
+        results_folder,
     )
     from hpml_plugins.store.history import (
         CommitOrder,
@@ -63,6 +64,7 @@ _NAMES = {
         "path_in",
         "read_object",
         "read_object_or_empty",
+        "results_folder",
     ),
     ".history": (
         "CommitOrder",

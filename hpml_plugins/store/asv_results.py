@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.bounds import LARGEST
+from hpml_plugins.model.checking import LARGEST
 from hpml_plugins.model.record import MetricSamples, Record, Status
 from hpml_plugins.store.declarations import Declaration, value_of
 from hpml_plugins.store.files import machine_folders, read_object

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
 
+#: The file that makes a folder a project of asv.
+CONFIGURATION = "asv.conf.json"
 _PARTIAL = ".partial"
 #: Takes what is left out of results, in words: a line that is no Record, a file that is no regular
 #: one.
@@ -77,6 +79,25 @@ def path_in(folder: Path, *names: str) -> Path:
             shown = repr(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…")
             raise HpmlError(f"{shown} cannot name a file or folder below {folder}")
     return folder.joinpath(*names)
+
+
+def results_folder(project: Path) -> Path:
+    """Where a project keeps its results: `results_dir` of its asv.conf.json, else `results`."""
+    try:
+        text = (project / CONFIGURATION).read_text(encoding="utf-8")
+        place = _parse_with_comments(text).get("results_dir")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        place = None  # whoever needs more of the file says what is wrong with it
+    return project / place if isinstance(place, str) and place else project / "results"
+
+
+def _parse_with_comments(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        import json5  # as asv does; comments are rare, and it is slow
+
+        return json5.loads(text)
 
 
 def machine_folder(results: Path, machine: str) -> Path:

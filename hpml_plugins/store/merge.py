@@ -23,7 +23,14 @@ from hpml_plugins.model.rounds import RunKey, are_disputed, join_rounds, run_key
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.store.asv_results import is_result_file, rows_without
 from hpml_plugins.store.declarations import DECLARATIONS, join_entries
-from hpml_plugins.store.files import atomic_write, open_result, path_in, read_object, spell_json
+from hpml_plugins.store.files import (
+    atomic_write,
+    open_result,
+    path_in,
+    read_object,
+    results_folder,
+    spell_json,
+)
 from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
 from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
 from hpml_plugins.store.records import MAX_LINE, MAX_RECORDS, RECORDS, decode_file, misplaced
@@ -33,12 +40,14 @@ _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
 
 
 def find_results(folder: Path) -> Path:
-    """The results folder that is meant: `results` in the folder, or the folder itself. Raises
-    UsageError for neither.
+    """The results folder that is meant: that of the project in the folder, or the folder itself.
+    Raises UsageError for neither.
 
     A project comes first: its published `html` has files of Records too.
     """
-    for found in (folder / "results", folder):
+    own = results_folder(folder)
+    inside = own.resolve().is_relative_to(folder.resolve())  # others chose its name
+    for found in (own, folder) if inside else (folder,):
         machines = any(found.glob(f"*/{MACHINE}")) or any(found.glob(f"*/{RECORDS}/*.jsonl"))
         if machines or (found / DECLARATIONS).is_file():
             return found

@@ -1,14 +1,23 @@
-"""What runs in asv's benchmark processes: the generated `track_` functions.
+"""What runs in asv's benchmark processes: the generated `track_` functions, and the points of ours
+that they measure.
 
 This package is imported there at the commit under test, so it must not import asv, and
-`track_functions` is kept compatible with suites that newer commits wrote.
+`track_functions` is kept compatible with suites that newer commits wrote. It is imported at its
+first use: `hpml run` measures points without asv.
 """
 
-from hpml_plugins.suite.declaration import (
+from typing import TYPE_CHECKING
+
+from hpml_plugins.lazy import import_lazily
+from hpml_plugins.suite.points import (
     ASV_ENVIRONMENTS_VARIABLE,
     ASV_RESULTS_VARIABLE,
     PROFILE_VARIABLE,
     REFUSAL_VARIABLE,
     SHARD_VARIABLE,
 )
-from hpml_plugins.suite.functions import track_functions
+
+if TYPE_CHECKING:
+    from hpml_plugins.suite.functions import track_functions
+
+__getattr__ = import_lazily(__name__, {".functions": ("track_functions",)})

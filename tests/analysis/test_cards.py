@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from records import a_value
 
 from hpml_plugins.analysis.backtest import (
     BackTest,
@@ -19,7 +20,6 @@ from hpml_plugins.analysis.backtest import (
     verdict_table,
 )
 from hpml_plugins.analysis.cards import CardObservations, MemberSpread, estimate_members
-from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import UNKNOWN_CARDS, Spread
 from hpml_plugins.analysis.verdicts import Difference, compare_values
@@ -195,18 +195,7 @@ def test_the_smallest_slow_down_found_is_the_first_that_is_called_worse(
     def verdict(slow_down: float) -> Difference:
         factor = 1 + slow_down if direction == "lower" else 1 / (1 + slow_down)
         one, slower = (
-            MeasuredValue(
-                value=value,
-                low=None,
-                high=None,
-                count=3,
-                direction=direction,
-                physics=Physics.STREAMING,
-                code="",
-                card=card,
-                started=0.0,
-                spread=spread,
-            )
+            a_value(value, card, direction=direction, spread=spread)
             for card, value in (("A", 1.0), ("B", other * factor))
         )
         (found,) = compare_values([({"": one}, {"": slower}, "")])

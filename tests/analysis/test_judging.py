@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from records import a_value
 
 from hpml_plugins.analysis.measured import EXACT, MeasuredValue, mean_over_cards
 from hpml_plugins.analysis.physics import Physics
@@ -15,7 +16,6 @@ from hpml_plugins.analysis.verdicts import (
     EXTREME,
     NOTHING_REPEATED,
     Difference,
-    boosted,
     compare_values,
 )
 from hpml_plugins.model.formatting import bounded_times
@@ -31,21 +31,8 @@ def value(
     spread: Spread | None = SPREAD,
     **changes: Any,
 ) -> MeasuredValue:
-    known: dict[str, Any] = {
-        "physics": Physics.NEVER_THROTTLED,
-        "code": "c",
-        "started": 0.0,
-        "low": None,
-        "high": None,
-    }
-    return MeasuredValue(
-        value=number,
-        count=3,
-        card=card,
-        direction=direction,
-        spread=spread if number > 0 else None,
-        **{**known, **changes},
-    )
+    spread = spread if number > 0 else None
+    return a_value(number, card, direction=direction, spread=spread, **changes)
 
 
 def compare(a: MeasuredValue, b: MeasuredValue) -> Difference:
@@ -201,14 +188,6 @@ def test_more_cards_a_side_narrow_the_interval_and_common_cards_are_compared_wit
     assert (paired.paired, paired.cards) == (True, (2, 2))
     assert paired.ratio == pytest.approx(1.1)  # although the means differ by the cards too
     assert math.log((paired.high or 0) / (paired.low or 1)) < widths[1] / 5
-
-
-def test_boost_stands_in_the_place_of_the_settled_value() -> None:
-    values = {"time": value(1.2, boosted=value(1.0)), "size": counted(3.0)}
-    assert {name: each.value for name, each in boosted(values).items()} == {
-        "time": 1.0,
-        "size": 3.0,
-    }
 
 
 @pytest.mark.parametrize(

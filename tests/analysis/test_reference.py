@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hpml_plugins.analysis.reference import BENCHMARK, Pair, References, fit_coefficient, visit_of
-from hpml_plugins.analysis.sides import side_values
+from hpml_plugins.analysis.sides import boosted, side_values
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.analysis.verdicts import Difference, boosted, compare_values
+from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model.record import MetricSamples, Record
 
 HOUR = 3600.0

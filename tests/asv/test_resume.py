@@ -20,7 +20,7 @@ from support import assert_nothing_lost
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.store import append_record, read_file
-from hpml_plugins.suite.functions import _stored
+from hpml_plugins.suite.points import _stored
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.registry import PluginSource, read_registry
-from hpml_plugins.suite.declaration import SUITE_VARIABLE, declare
 from hpml_plugins.suite.functions import track_functions
+from hpml_plugins.suite.points import SUITE_VARIABLE, declare
 
 PLUGIN = (
     TOY

@@ -20,7 +20,9 @@ def test_without_a_configuration_the_project_is_asked_for(
     done = hpml(command)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.endswith("asv.conf.json: no such file; run this in the project's folder")
+    assert line.endswith(
+        "asv.conf.json: no such file; run this in the project's folder, or make one: hpml init"
+    )
 
 
 @pytest.mark.parametrize(("text", "told"), [("{", "asv.conf.json"), ('{"version": 99}', "version")])

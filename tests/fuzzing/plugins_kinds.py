@@ -397,8 +397,8 @@ def _write_measure(random: Random) -> bytes:
 def _read_measure(data: bytes, folder: Path) -> str:
     from hpml_plugins import Benchmark, Metric
     from hpml_plugins.measure import Context, point
-    from hpml_plugins.model.roof import Roof
     from hpml_plugins.model.serialization import decode, encode
+    from hpml_plugins.report.shares import Roof
     from hpml_plugins.report.tables import describe_points
 
     # `measure` that never ends is ended by the point's time limit, with what it filled meanwhile.

@@ -82,7 +82,7 @@ def _read_text(data: bytes, folder: Path) -> str:
     from hpml_plugins.model.figure import Table
     from hpml_plugins.model.finding import Finding
     from hpml_plugins.model.formatting import format_point
-    from hpml_plugins.model.roof import Roof
+    from hpml_plugins.report.shares import Roof
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text, describe_points
     from hpml_plugins.terminal import one_line, printable, printable_json, say, warn
 

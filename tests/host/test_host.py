@@ -9,7 +9,7 @@ from support import TOY
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.host import Host, make_host
 from hpml_plugins.model.node import Node
-from hpml_plugins.suite.declaration import declare
+from hpml_plugins.suite.points import declare
 
 HostOf = Callable[..., Host]
 

@@ -24,7 +24,7 @@ from hpml_plugins.measure import Context, measure_point
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import unmet
 from hpml_plugins.registry import read_registry
-from hpml_plugins.suite.declaration import Suite, declare
+from hpml_plugins.suite.points import Suite, declare
 
 
 class Size(enum.IntEnum):

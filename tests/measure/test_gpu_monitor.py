@@ -150,9 +150,9 @@ def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(
 
 def test_it_watches_in_a_process_of_its_own_at_its_interval(nvml: Callable[..., None]) -> None:
     nvml(reasons=0x4)
-    monitor = GpuMonitor([CARD])
-    time.sleep(0.4)
-    seen = monitor.finish()
+    with GpuMonitor([CARD]) as monitor:
+        time.sleep(0.4)
+        seen = monitor.finish()
     assert 1 <= len(seen.series["gpu0"].columns["time"]) <= 0.4 / INTERVAL + 3
     assert seen.energy == 2.0  # 7,000 to 9,000 mJ
     assert seen.throttled == "power cap"
@@ -162,13 +162,11 @@ def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(
     nvml: Callable[..., None],
 ) -> None:
     nvml()
-    monitor = GpuMonitor([CARD])
-    assert monitor._process is not None
-    monitor._process.kill()
-    monitor._process.join()
-    assert monitor.finish().warnings == [
-        "what the GPUs did is not known: the process that watched them died"
-    ]
+    with GpuMonitor([CARD]) as monitor:
+        monitor._process.kill()
+        monitor._process.join()
+        seen = monitor.finish()
+    assert seen.warnings == ["what the GPUs did is not known: the process that watched them died"]
 
 
 def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]) -> None:
@@ -239,16 +237,15 @@ def test_a_card_that_does_not_count_is_asked_for_its_reasons(nvml: Callable[...,
 
 def test_a_forked_process_reads_what_the_watching_process_writes(nvml: Callable[..., None]) -> None:
     nvml(violations={0: 10**9})
-    monitor = GpuMonitor([CARD])
-    wait = time.monotonic() + 10
-    while monitor.telemetry.read() is None and time.monotonic() < wait:
-        time.sleep(0.01)
-    child = multiprocessing.get_context("fork").Process(
-        target=lambda: os._exit(0 if monitor.telemetry.read().throttled == 1.0 else 1)  # type: ignore[union-attr]
-    )
-    child.start()
-    child.join()
-    monitor.end()
+    with GpuMonitor([CARD]) as monitor:
+        wait = time.monotonic() + 10
+        while monitor.telemetry.read() is None and time.monotonic() < wait:
+            time.sleep(0.01)
+        child = multiprocessing.get_context("fork").Process(
+            target=lambda: os._exit(0 if monitor.telemetry.read().throttled == 1.0 else 1)  # type: ignore[union-attr]
+        )
+        child.start()
+        child.join()
     assert child.exitcode == 0
     assert monitor.telemetry.read(1) is None  # not watched
 
@@ -292,13 +289,6 @@ def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
     seen = sampler.finish()
     assert set(seen.series["gpu0"].columns["throttle_reasons"]) == {0.0}
     assert seen.throttled == "heat (hardware)"
-
-
-def test_a_point_without_gpu_has_no_process_that_watches() -> None:
-    monitor = GpuMonitor([])
-    assert monitor._process is None
-    assert monitor.finish().series == {}
-    assert monitor.telemetry.read() is None
 
 
 def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) -> None:

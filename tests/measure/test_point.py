@@ -17,9 +17,8 @@ import msgspec
 import pytest
 
 from hpml_plugins import Bench, Benchmark, Metric, Node, Record, Requires, Samples
-from hpml_plugins.errors import DefinitionError
+from hpml_plugins.errors import DefinitionError, Failure
 from hpml_plugins.measure import Context, measure_point
-from hpml_plugins.model.failure import Failure
 from hpml_plugins.model.serialization import decode, encode
 
 TIME = Metric("time", "s", "lower")

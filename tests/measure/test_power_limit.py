@@ -61,10 +61,9 @@ def limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def monitor(limit: Path) -> Iterator[GpuMonitor]:
     """What watches the card of a point."""
-    made = GpuMonitor([CARD])
-    _wait(lambda: made.telemetry.read() is not None)
-    yield made
-    made.end()
+    with GpuMonitor([CARD]) as made:
+        _wait(lambda: made.telemetry.read() is not None)
+        yield made
 
 
 def _wait(done: Callable[[], bool]) -> None:
@@ -125,14 +124,13 @@ def test_the_limit_of_a_card_that_others_use_is_left_alone(
     limit: Path, gpu_node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(QuietSampler, "users", 1.0)
-    monitor = GpuMonitor([CARD])
-    _wait(lambda: monitor.telemetry.read() is not None)
-    with (
-        pytest.raises(Skipped, match="another process is on the GPU"),
-        bench(monitor, gpu_node).power_limit(400),
-    ):
-        raise AssertionError("measured under another limit than asked for")
-    monitor.end()
+    with GpuMonitor([CARD]) as monitor:
+        _wait(lambda: monitor.telemetry.read() is not None)
+        with (
+            pytest.raises(Skipped, match="another process is on the GPU"),
+            bench(monitor, gpu_node).power_limit(400),
+        ):
+            raise AssertionError("measured under another limit than asked for")
     assert limit.read_text() == "700000"
 
 

@@ -17,9 +17,9 @@ import pytest
 from support import still_running
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record, Samples
+from hpml_plugins.errors import Failure
 from hpml_plugins.measure import Context, SamplingPlan, import_before_fork, measure_point
 from hpml_plugins.model.data_source import use_sources
-from hpml_plugins.model.failure import Failure
 
 TIME = Metric("time", "s", "lower")
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)

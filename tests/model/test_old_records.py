@@ -9,7 +9,7 @@ import hostile
 import pytest
 from support import ROOT
 
-from hpml_plugins.model.failure import Failure
+from hpml_plugins.errors import Failure
 from hpml_plugins.model.record import Record, Timer
 from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.registry import json_schema

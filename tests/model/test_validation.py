@@ -14,7 +14,7 @@ from support import ROOT
 
 from hpml_plugins.errors import DefinitionError, HpmlError
 from hpml_plugins.model import Benchmark, Metric, Record
-from hpml_plugins.model.bounds import MOST_TEXT
+from hpml_plugins.model.checking import MOST_TEXT
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.model.serialization import decode, encode
 from hpml_plugins.model.validation import abridge, bounded

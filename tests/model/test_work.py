@@ -6,9 +6,8 @@ from typing import Any
 
 from hpml_plugins import Record
 from hpml_plugins.model.record import MetricSamples
-from hpml_plugins.model.roof import Roof
 from hpml_plugins.model.work import DeclaredWork, Limit
-from hpml_plugins.report.shares import describe_shares, shares
+from hpml_plugins.report.shares import Roof, describe_shares, shares
 from hpml_plugins.report.tables import point_tables
 
 H200 = {"gpus": [{"name": "NVIDIA H200"}, {"name": "NVIDIA H200"}]}

@@ -25,7 +25,7 @@ from hpml_plugins.model import Gpu
 from hpml_plugins.node import detect_node, machine_name, pin_devices, read_gpus
 from hpml_plugins.node.detect import visible
 from hpml_plugins.node.nvml import open_cards
-from hpml_plugins.suite.declaration import MACHINE_VARIABLE, SUITE_VARIABLE
+from hpml_plugins.suite.points import MACHINE_VARIABLE, SUITE_VARIABLE
 
 A100 = "NVIDIA A100-SXM4-40GB"
 GIB = 2**30

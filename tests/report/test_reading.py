@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from records import a_record
+from records import a_record, a_value
 
-from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variability import Variability, with_intervals
 from hpml_plugins.analysis.variance import Spread
@@ -245,17 +244,8 @@ def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(
     levels = np.repeat([1.0, 1.3, 0.9], [40, 8, 30]) * (1 + noise * rng.standard_normal(78))
     levels[20] *= 1 + 8 * noise  # a busy machine
     spread = Spread(1e-4, 10.0, 1e-4, 10.0)
-    common = {
-        "low": None,
-        "high": None,
-        "count": 7,
-        "direction": "lower",
-        "physics": Physics.CPU,
-        "code": "c",
-    }
     readings = [
-        MeasuredValue(value=value, card="h", started=0.0, spread=spread, **common)
-        for value in levels.tolist()
+        a_value(value, "h", spread=spread, physics=Physics.CPU) for value in levels.tolist()
     ]
     steps = Readings(np.arange(100, 178), readings).find_levels().levels
     assert [(level.first, level.last) for level in steps] == [(100, 139), (140, 147), (148, 177)]

@@ -10,9 +10,8 @@ import pytest
 
 from hpml_plugins import clocks
 from hpml_plugins.host import Declared
-from hpml_plugins.model.benchmark import Metric
+from hpml_plugins.model.benchmark import REFERENCE, Metric
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.model.reference import REFERENCE
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.run import Follower, PastRound, Round, RoundTimes, Task, TimeLimit, measure_rounds
 

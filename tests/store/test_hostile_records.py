@@ -304,6 +304,7 @@ OWN = {
     "store/files.py": {
         "folder.joinpath(*names)",  # path_in itself
         "path.with_name(f'.{name}{ending}')",
+        "project / place",  # of the project's own asv.conf.json
     },
     "store/merge.py": {
         "source / place",  # a file that was found there

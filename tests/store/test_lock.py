@@ -20,7 +20,7 @@ from hpml_plugins.model.node import Node
 from hpml_plugins.registry import PluginSource, registry_of
 from hpml_plugins.report.progress import RunReport
 from hpml_plugins.store import Lock, Locked, lock_machine
-from hpml_plugins.suite.declaration import Suite
+from hpml_plugins.suite.points import Suite
 
 FORK = multiprocessing.get_context("fork")
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from hpml_plugins import clocks
 from hpml_plugins.measure.cpu_timer import affinity, no_garbage_collection, sample_wall_clock
 from hpml_plugins.measure.gpu_timer import STREAM_CHECKS, Cache, GpuTimer, Launch
-from hpml_plugins.measure.ranks.member import Member
+from hpml_plugins.measure.ranks.group import Member
 from hpml_plugins.measure.regimes import Regulator
 from hpml_plugins.measure.sampling import OTHER_STREAMS, SamplingPlan
 from hpml_plugins.model.samples import Samples

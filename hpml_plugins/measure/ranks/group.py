@@ -1,24 +1,28 @@
-"""A group of ranks: what every one of them gets, the files in which they answer, and how each
-ended."""
+"""A group of ranks: what every one of them gets, what they say to one another, the files in which
+they answer, and how each ended."""
 
 from __future__ import annotations
 
+import os
 import pickle
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hpml_plugins import clocks
 from hpml_plugins.errors import HpmlError, describe
 from hpml_plugins.measure.sampling import SamplingPlan
-from hpml_plugins.measure.session import Collected
-from hpml_plugins.measure.telemetry import Telemetry
+from hpml_plugins.measure.session import Collected, Session
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.data_source import LoadableData
 from hpml_plugins.model.node import Node
 from hpml_plugins.store import atomic_write
+
+if TYPE_CHECKING:
+    from hpml_plugins.measure.telemetry import Telemetry
 
 Backend = Literal["nccl", "gloo"]
 Launcher = Literal["torch", "mpi"]
@@ -91,3 +95,98 @@ class RankGroup:
                 f"the return value of the ranks' function cannot be pickled: {describe(error)}"
             ) from error
         atomic_write(self.file("result", index), content, durable=False)
+
+
+class Member:
+    """A process of a torch.distributed group that is up.
+
+    bench: the session of this rank.  index: 0 to count − 1.  local: the index among the ranks of
+    its node.  count: how many ranks.  backend: "nccl" or "gloo".  device: "cpu", or "cuda:" and the
+    local index.
+    """
+
+    def __init__(self, index: int, group: RankGroup, local: int, bench: Session) -> None:
+        self.bench = bench
+        self.index = index
+        self.local = local
+        self.count = group.count
+        self.backend = group.backend
+        self.device = bench.device = f"cuda:{local}" if group.gpus else "cpu"
+        self._group = group
+        self._torch: Any = None  # once connected
+        self._control: Any = None
+
+    def barrier(self) -> None:
+        """Wait until this rank's GPU is idle, and for all ranks."""
+        self.synchronize()
+        # Not dist.barrier: that goes to the GPU which the default group is bound to.
+        self._torch.distributed.all_reduce(self._torch.zeros(1), group=self._control)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, by rank, on every rank. value: anything that pickles."""
+        everyone: list[Any] = [None] * self.count
+        self._torch.distributed.all_gather_object(everyone, value, group=self._control)
+        return everyone
+
+    def share(self, value: Any = None) -> Any:
+        """Rank 0's value, on every rank; what the others pass does not matter."""
+        box = [value if self.index == 0 else None]
+        self._torch.distributed.broadcast_object_list(box, 0, group=self._control)
+        return box[0]
+
+    def share_numbers(self, numbers: list[float]) -> list[float]:
+        """Rank 0's numbers, on every rank; all pass as many. A tenth of what `share` costs."""
+        shared = self._torch.tensor(numbers, dtype=self._torch.float64)
+        self._torch.distributed.broadcast(shared, 0, group=self._control)
+        return list(shared.tolist())
+
+    def gather_numbers(self, numbers: list[float]) -> list[list[float]]:
+        """Every rank's numbers, by rank; all pass as many."""
+        own = self._torch.tensor(numbers, dtype=self._torch.float64)
+        everyone = [self._torch.empty_like(own) for _ in range(self.count)]
+        self._torch.distributed.all_gather(everyone, own, group=self._control)
+        return [list(each.tolist()) for each in everyone]
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """The process group: up inside, taken down after a function that returned. Who fails just
+        ends."""
+        import torch
+        import torch.distributed as dist
+
+        self._torch = torch
+        # Fair shares: as many threads as cores on each rank would have every one wait for the
+        # others'.
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // self._group.per_node))
+        card = None
+        if self.backend == "nccl":
+            card = torch.device(self.device)
+            torch.cuda.set_device(card)
+        # A file, not a port: nobody else can take it between choosing and using it. Over several
+        # nodes the launcher's.
+        meeting: dict[str, Any] = {"init_method": "env://"}
+        if self._group.nodes == 1:
+            meeting = {"store": dist.FileStore(str(Path(self._group.folder, "store")), self.count)}
+        dist.init_process_group(
+            self.backend,
+            **meeting,
+            rank=self.index,
+            world_size=self.count,
+            # ours must be first, to say who hangs
+            timeout=timedelta(seconds=self._group.end - clocks.wall_clock() + 60),
+            device_id=card,
+        )
+        # Decisions travel over the CPU, apart from the measured collectives.
+        self._control = (
+            dist.new_group(backend="gloo") if self.backend == "nccl" else dist.new_group()
+        )
+        yield
+        # what was measured stands, whether or not the others come to the end
+        with suppress(Exception):
+            self.barrier()
+            dist.destroy_process_group()
+
+    def synchronize(self) -> None:
+        """Wait until this rank's GPU is idle."""
+        if self.device != "cpu":
+            self._torch.cuda.synchronize()

@@ -23,8 +23,7 @@ from hpml_plugins import clocks
 from hpml_plugins.errors import CheckFailed, HpmlError, Skipped
 from hpml_plugins.isolation import end_with_parent, write_stack_before
 from hpml_plugins.measure.libraries import describe_failure, end_compilers
-from hpml_plugins.measure.ranks.group import RankGroup, RankResult
-from hpml_plugins.measure.ranks.member import Member
+from hpml_plugins.measure.ranks.group import Member, RankGroup, RankResult
 from hpml_plugins.measure.session import Progress
 from hpml_plugins.model.data_source import use_sources
 from hpml_plugins.store import atomic_write

@@ -18,9 +18,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hpml_plugins.analysis.measured import MeasuredValue, Values
-from hpml_plugins.analysis.sides import choose_sides, side_values
-from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, boosted, compare_values
+from hpml_plugins.analysis.measured import Values
+from hpml_plugins.analysis.sides import BOOST, PointSides, boosted, side_values
+from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.published import SPELLINGS, find_gpu
 from hpml_plugins.registry import read_yaml
@@ -36,8 +36,6 @@ PRECISION_NAMES = ("dtype", "precision", "bits")
 HEADLINE_UNITS = ("FLOP/s", "OP/s", "B/s", "1/s", "s")
 #: Beside the registry. No file, no prices.
 PRICES_FILE = "gpu-prices.yaml"
-#: The regime that has a row of its own.
-BOOST = "boost"
 #: Verdict on B against A → the letter of that on A against B.
 _OPPOSITE = {"BETTER": "w", "WORSE": "b"}
 #: Verdict → its letter.
@@ -186,22 +184,17 @@ def judge(matrix: Matrix) -> list[list[str]]:
     for first, second in itertools.combinations(range(count), 2):
         asked, pairs = [], []
         # all metrics of a point have the same runs
-        sides: dict[tuple[int, int, str], tuple[Values, Values]] = {}
+        sides: dict[tuple[int, int], PointSides[MeasuredRun]] = {}
         for n, (cells, name, regime) in enumerate(rows):
-            of_first, of_second = cells[first].runs, cells[second].runs
-            if not (cells[first].value and cells[second].value):
+            one, other = cells[first], cells[second]
+            if not (one.value and other.value):
                 continue
-            place = id(of_first), id(of_second), regime
+            place = id(one.runs), id(other.runs)
             if place not in sides:
-                chosen = choose_sides(of_first, of_second, common=True)
-                both = side_values(chosen.a), side_values(chosen.b)
-                sides[place] = (boosted(both[0]), boosted(both[1])) if regime else both
-            a, b = sides[place]
-            if not all(name in each and _is_of(each[name], regime) for each in (a, b)):
-                # not measured at the newest common code
-                a, b = cells[first].values, cells[second].values
+                sides[place] = PointSides(one.runs, other.runs, common=True)
+            values = sides[place].compared(name, regime, (one.values, other.values))
             asked.append(n)
-            pairs.append((a, b, name))
+            pairs.append((*values, name))
         for n, found in zip(asked, compare_values(pairs), strict=True):
             verdict = (
                 "d" if found.reason.startswith(DIFFERENT_PROBLEMS) else _LETTERS[found.verdict]
@@ -209,11 +202,6 @@ def judge(matrix: Matrix) -> list[list[str]]:
             letters[first][second][n] = ord(verdict)
             letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
     return [[each.decode() for each in line] for line in letters]
-
-
-def _is_of(value: MeasuredValue, regime: str) -> bool:
-    """Whether a value is of this regime, "" for any."""
-    return not regime or value.regime == regime
 
 
 def build(history: History, costs: Costs) -> Matrix:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpml_plugins.analysis.measured import MeasuredValue
-from hpml_plugins.analysis.sides import choose_sides, side_values
-from hpml_plugins.analysis.verdicts import Difference, boosted, compare_values
+from hpml_plugins.analysis.sides import BOOST, PointSides, at_boost
+from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.registry import TaskEntry
@@ -158,8 +158,7 @@ def _task_cell(
 
 
 def _at(value: MeasuredValue, regime: Regime) -> MeasuredValue:
-    """The value in a regime. A step that the GPU never throttled has one rate, which is both."""
-    return value.boosted or value if regime == "boost" else value
+    return at_boost(value) if regime == BOOST else value
 
 
 def rows_of_metric(group: Group, history: History, matrix: Matrix) -> list[TaskRow]:
@@ -231,16 +230,11 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, Diff
     for number, row in enumerate(rows):
         if row.source is None or base not in row.cells or other not in row.cells:
             continue
+        one, another = row.source.cells[base], row.source.cells[other]
+        sides = PointSides(one.runs, another.runs, common=True)
         name = row.metric.metric
-        cells = row.source.cells
-        chosen = choose_sides(cells[base].runs, cells[other].runs, common=True)
-        of_base, of_other = side_values(chosen.a), side_values(chosen.b)
-        if name not in of_base or name not in of_other:
-            of_base, of_other = dict(cells[base].values), dict(cells[other].values)
-        if row.regime == "boost":
-            pairs.append((boosted(of_base), boosted(of_other), name))
-        else:
-            pairs.append((of_base, of_other, name))
+        values = sides.compared(name, row.regime, (one.values, another.values))
+        pairs.append((*values, name))
         numbers.append(number)
     return dict(zip(numbers, compare_values(pairs), strict=True))
 

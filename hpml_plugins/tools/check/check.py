@@ -17,6 +17,7 @@ from hpml_plugins.host import GROUP, locate, make_host
 from hpml_plugins.model import Finding
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginSource, plugin_name, read_registry
+from hpml_plugins.store import results_folder
 from hpml_plugins.terminal import one_line
 from hpml_plugins.tools.check.judging import (
     MOST_POINTS,
@@ -88,7 +89,7 @@ def check(
     if loads[0].error:
         return
     yield from judge_names(loads[0], _names_of_others(plugin))
-    yield from judge_definition(loads[0], Path(plugin.folder, "results"))
+    yield from judge_definition(loads[0], results_folder(Path(plugin.folder)))
     simulated = {} if detect_node().gpus else {"NUMBA_ENABLE_CUDASIM": "1"}
     options = [str(limit), *([] if most is None else [str(most)])]
     code, output, errors = _run(

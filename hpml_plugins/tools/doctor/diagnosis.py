@@ -6,6 +6,7 @@ only a finding.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import os
@@ -28,7 +29,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import make_host
 from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
 from hpml_plugins.node import GLANCE, CpuWatch, describe_load, detect_node, machine_name, read_state
-from hpml_plugins.registry import read_registry
+from hpml_plugins.registry import DEFAULT_PATH, read_registry
 
 #: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default:
 #: import it.
@@ -87,8 +88,19 @@ for name, code in json.loads(sys.argv[1]):
     print(json.dumps(line), file=out, flush=True)
 os._exit(0)  # what the libraries do at exit takes time
 """
-#: Measuring does not need it, and a bundle does not carry it.
-_ONLY_TO_PUBLISH = "matplotlib"
+#: Libraries that the core does without → the extra of pyproject.toml that brings them.
+OPTIONAL = {
+    "torch": "benchmarks",
+    "torchvision": "benchmarks",
+    "numba": "benchmarks",
+    "numba.cuda": "benchmarks",
+    "fvcore": "benchmarks",
+    "matplotlib": "publish",
+}
+_NEEDED_BY = {
+    "benchmarks": "benchmarks that use it are skipped",
+    "publish": "only asv publish and hpml plot need it",
+}
 _TIMEOUT = 120.0
 #: The oldest compute capability that CUDA 13 builds for. Which builds of torch have older ones is
 #: in PyTorch's RELEASE.md, CUDA support matrix, and in pytorch/pytorch issues 172352 and 190385.
@@ -134,7 +146,8 @@ def diagnose(registry: Path) -> Iterator[Finding]:
     node = detect_node()
     groups = [list(group) for group in _GROUPS]
     if node.gpus:
-        groups[0].append("torch on GPU")
+        if _is_installed("torch"):
+            groups[0].append("torch on GPU")
         groups[1].insert(1, "numba.cuda")
     yield from _gpu(node)
     yield from _registry(registry)
@@ -161,7 +174,10 @@ def diagnose(registry: Path) -> Iterator[Finding]:
 def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, Any]]]:
     """A finding for each library, as it comes, and facts of it. One that crashes or hangs costs
     only itself."""
-    left = list(names)
+    missing = [name for name in names if name in OPTIONAL and not _is_installed(name)]
+    for name in missing:
+        yield _not_installed(name), {}
+    left = [name for name in names if name not in missing]
     while left:
         codes = [
             (name, _LIBRARIES.get(name, (f"import {name}; what = {name}.__version__",))[0])
@@ -199,14 +215,25 @@ def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, A
 
 def failed_library(name: str, reason: str) -> Finding:
     """The finding for a library that does not import."""
-    if name == _ONLY_TO_PUBLISH and "No module named" in reason:
-        fix = "pip install 'hpml-plugins[publish]'"
-        return Finding(name, "missing", "not installed (only publishing needs it)", fix)
     fix = _LIBRARIES[name][1] if name in _LIBRARIES else f"pip install {name}"
     return Finding(name, "broken", reason, fix)
 
 
+def _is_installed(name: str) -> bool:
+    return importlib.util.find_spec(name.replace(".", "_")) is not None
+
+
+def _not_installed(name: str) -> Finding:
+    extra = OPTIONAL[name]
+    what = f"not installed, optional: {_NEEDED_BY[extra]}"
+    return Finding(name, "missing", what, f"pip install 'hpml-plugins[{extra}]'")
+
+
 def _registry(path: Path) -> Iterator[Finding]:
+    if path == DEFAULT_PATH and not path.exists():
+        what = f"no {path}: this folder is no project of hpml-plugins"
+        yield Finding("registry", "missing", what, "hpml init makes one in a git repository")
+        return
     try:
         host = make_host(read_registry(path))
     except HpmlError as error:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
+import shlex
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from packaging.requirements import InvalidRequirement, Requirement
 
 from hpml_plugins import __version__
-from hpml_plugins.asv import PLUGIN, read_configuration
+from hpml_plugins.asv import PLUGIN, plugins_folder, read_configuration
 from hpml_plugins.errors import HpmlError, UsageError
+from hpml_plugins.model import counted
 from hpml_plugins.store import atomic_write
 from hpml_plugins.terminal import printable, say, warn
 from hpml_plugins.tools.git import run_git
@@ -23,7 +29,16 @@ from hpml_plugins.tools.git import run_git
 BUILDS = ("pyproject.toml", "setup.py", "setup.cfg")
 #: Folders with an `__init__.py` that are not what users import.
 NOT_PACKAGES = ("tests", "test", "docs", "benchmarks", "examples", "scripts")
-PLUGINS, CONFIGURATION = "hpml_benchmarks", "asv.conf.json"
+CONFIGURATION = "asv.conf.json"
+#: Names of packages that compute on GPUs.
+_GPU_PACKAGES = re.compile(
+    r"\b(torch|jax|tensorflow|cupy|triton|pycuda|numba-cuda|cuda|nvidia|onnxruntime-gpu)\b"
+)
+#: Where the gate runs: service → its text for a node with GPUs, and without.
+RUNNERS = {
+    "github": ("[self-hosted, gpu]", "ubuntu-latest"),
+    "gitlab": ("tags: [gpu]", "tags: []"),
+}
 #: The service → its file, and one to include where that exists.
 CI = {
     "github": (".github/workflows/hpml.yml", ".github/workflows/hpml-gate.yml"),
@@ -39,12 +54,9 @@ def find_package(folder: Path) -> tuple[str, str] | None:
     """
     if not any((folder / name).is_file() for name in BUILDS):
         return None
-    try:
-        named = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-            "name"
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
-        named = folder.name
+    project = read_pyproject(folder)
+    poetry = _table(_table(project, "tool"), "poetry")
+    named = _table(project, "project").get("name") or poetry.get("name") or folder.name
     wanted = re.sub(r"[-_.]+", "_", str(named)).lower()
     found = []
     for source in ("", "src", "python"):
@@ -59,6 +71,51 @@ def find_package(folder: Path) -> tuple[str, str] | None:
         ]
         found += [(name.lower() != wanted, name, source) for name in names]
     return (min(found)[1], min(found)[2]) if found else None
+
+
+def read_pyproject(folder: Path) -> dict[str, Any]:
+    """pyproject.toml; empty where there is none, or none that can be read."""
+    try:
+        return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def needed_packages(folder: Path) -> list[Requirement]:
+    """What the package in a folder is built with, and what it requires on this platform."""
+    project = read_pyproject(folder)
+    stated = _table(project, "build-system").get("requires", [])
+    stated = [*stated, *_table(project, "project").get("dependencies", [])]
+    found = []
+    for text in stated:
+        with suppress(InvalidRequirement, TypeError):
+            found.append(Requirement(text))
+    return [each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
+
+
+def missing_packages(folder: Path) -> list[str]:
+    """Those that this Python does not have, as pip takes them."""
+    found = []
+    for each in needed_packages(folder):
+        try:
+            importlib.metadata.version(each.name)
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"{each.name}{each.specifier}")
+    return found
+
+
+def is_for_gpus(folder: Path) -> bool:
+    """Whether the repository's code asks for a GPU: by what it requires, or by CUDA sources."""
+    project = read_pyproject(folder)
+    optional = _table(_table(project, "project"), "optional-dependencies").values()
+    poetry = _table(_table(_table(project, "tool"), "poetry"), "dependencies")
+    stated = [*map(str, needed_packages(folder)), *map(str, optional), *poetry]
+    return bool(_git(folder, "ls-files", "*.cu", "*.cuh")) or any(map(_GPU_PACKAGES.search, stated))
+
+
+def _table(parent: dict[str, Any], name: str) -> dict[str, Any]:
+    found = parent.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass
@@ -95,12 +152,16 @@ class Writer:
         if missing:
             before = text if not text or text.endswith("\n") else f"{text}\n"
             atomic_write(file, os.fsencode(before + "".join(f"{line}\n" for line in missing)))
-            self.wrote.append(f"{place}: {' '.join(missing)}")
+            self.wrote.append(f"{place}: {counted(len(missing), 'line')}")
 
 
-def make_configuration(folder: Path, top: Path, *, package: bool, html: str) -> dict[str, object]:
+def make_configuration(folder: Path, top: Path, *, package: bool) -> dict[str, object]:
     """A new asv.conf.json. top: the repository's folder.  package: whether commits have one that
-    pip builds."""
+    pip builds.
+
+    Of what it names, nothing lies beside the package but `benchmarks`: setuptools takes any other
+    folder for a second package, and refuses to build.
+    """
     branch = _git(folder, "symbolic-ref", "--short", "--quiet", "HEAD")
     below = folder.relative_to(top).as_posix()
     nothing: list[str] = []
@@ -120,8 +181,8 @@ def make_configuration(folder: Path, top: Path, *, package: bool, html: str) -> 
         "launch_method": "forkserver",
         "benchmark_dir": "benchmarks",
         "env_dir": ".asv/env",
-        "results_dir": "results",
-        "html_dir": html,
+        "results_dir": "benchmarks/results",
+        "html_dir": ".asv/html",
         "build_cache_size": 8,
     }
 
@@ -176,16 +237,20 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[Writer, str]:
         writer.wrote.append(f"{CONFIGURATION}: the plugin {PLUGIN}; all else is as it was")
     elif before:
         writer.left.append(f"{CONFIGURATION} is there already")
-    else:  # asv publish deletes html_dir before it writes it
-        html = "html" if not (folder / "html").exists() else ".asv/html"
-        made = make_configuration(folder, top, package=package is not None, html=html)
+    else:
+        made = make_configuration(folder, top, package=package is not None)
         writer.write(CONFIGURATION, json.dumps(made, indent=4) + "\n")
     conf = read_configuration(existing)
     plugin = "import_time" if package else "export_time"
     name, source = package or ("", "")
-    path = f"{PLUGINS}/{plugin}.py"
-    writer.fill(path, f"{plugin}.py.jinja", package=name, source=f' / "{source}"' if source else "")
-    writer.fill("registry.yaml", "registry.yaml.jinja", plugin=plugin, path=path)
+    path = (plugins_folder(folder) / f"{plugin}.py").relative_to(folder)
+    values = {
+        "package": name,
+        "source": f' / "{source}"' if source else "",
+        "up": ".parent" * len(path.parts),
+    }
+    writer.fill(path.as_posix(), f"{plugin}.py.jinja", **values)
+    writer.fill("registry.yaml", "registry.yaml.jinja", plugin=plugin, path=path.as_posix())
     _write_suite(writer, Path(conf.benchmark_dir))
     ignored = [
         f"/{Path(part).as_posix()}/"
@@ -217,11 +282,24 @@ def _write_ci(writer: Writer, top: Path, ci: str) -> None:
         folder = yaml_text(writer.folder.relative_to(top).as_posix())
         if ci == "github":  # which fills in expressions in every text
             folder = folder.replace("${{", "${{ '${{' }}")
-        service.fill(place, f"{ci}.yml.jinja", folder=folder, version=__version__)
+        runner = RUNNERS[ci][not is_for_gpus(writer.folder)]
+        values = {"folder": folder, "version": __version__, "runner": runner}
+        service.fill(place, f"{ci}.yml.jinja", **values, installs=_installs(writer.folder))
+        if runner == RUNNERS[ci][1]:
+            service.wrote[-1] += " (on a runner without a GPU: nothing here asks for one)"
         if place == CI["gitlab"][1]:
             service.wrote[-1] += f"; add to {CI['gitlab'][0]}: include: {{local: {place}}}"
     writer.wrote += service.wrote
     writer.left += service.left
+
+
+def _installs(folder: Path) -> str:
+    """The words of pip that install the package's requirements, and what builds it; empty without a
+    package."""
+    if not find_package(folder):
+        return ""
+    builds = _table(read_pyproject(folder), "build-system").get("requires", [])
+    return shlex.join([".", *(str(each) for each in builds if "${{" not in str(each))])
 
 
 def yaml_text(text: str) -> str:
@@ -287,6 +365,10 @@ def command(ci: str | None) -> int:
         say("", "next, once there is a commit:")
     else:
         say("", "next:")
+    if missing := missing_packages(folder):
+        say(
+            f"  pip install {shlex.join(missing)}  # the package is built with these, or needs them"
+        )
     say(
         f"  hpml run {plugin:18}  # measures it now",
         f"  {'asv run':27}  # measures the newest commit; then asv publish",

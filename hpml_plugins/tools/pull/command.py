@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from hpml_plugins.asv import facets
-from hpml_plugins.cli import Positive
+from hpml_plugins.cli import Positive, choose_results
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import Node
 from hpml_plugins.store import (
@@ -163,9 +163,8 @@ def limited_time(seconds: float, address: str) -> Iterator[None]:
 @click.option(
     "--into",
     type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Where to merge them.",
+    callback=choose_results,
+    help="Where to merge them.  [default: results_dir of asv.conf.json]",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 @click.option(

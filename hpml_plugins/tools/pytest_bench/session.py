@@ -42,6 +42,7 @@ from hpml_plugins.store import (
     machine_folder,
     read_records,
     record_file,
+    results_folder,
     save_declarations,
     why_git_refuses,
 )
@@ -79,7 +80,8 @@ class BenchSession:
     def of(cls, config: Any) -> BenchSession:
         """By pytest's options."""
         root = Path(config.rootpath)
-        results = root / (config.getoption("--hpml-results") or "results")
+        named = config.getoption("--hpml-results")
+        results = root / named if named else results_folder(root)
         return cls(root, results, config.getoption("--hpml-save"), config.getoption("--hpml-fail"))
 
     @cached_property

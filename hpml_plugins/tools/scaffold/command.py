@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hpml_plugins import __version__
+from hpml_plugins.asv import plugins_folder
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import RegistryError, UsageError
+from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.store import atomic_write
 from hpml_plugins.terminal import say
@@ -26,7 +29,8 @@ _PACKAGE = {
 
 
 def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
-    """Write the plugin into a folder; returns its file or its package's folder.
+    """Write the plugin into a folder; returns its file or its package's folder. It measures with
+    torch where that is installed, else with NumPy.
 
     Raises UsageError for a name that no plugin can have, and where something is in the way: nothing
     is overwritten.
@@ -43,12 +47,33 @@ def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
     templates = Environment(
         loader=PackageLoader("hpml_plugins", "tools/scaffold"), undefined=StrictUndefined
     )
+    values = {"name": name, "hpml_version": __version__, "torch": bool(find_spec("torch"))}
     for place, template in files.items():
         file = target / place.format(name=name) if place else target
         file.parent.mkdir(parents=True, exist_ok=True)
-        text = templates.get_template(template).render(name=name, hpml_version=__version__)
+        text = templates.get_template(template).render(**values)
         file.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     return target
+
+
+def refuse_taken(name: str, registry: Path, *, single_file: bool) -> None:
+    """Raise UsageError where a plugin or benchmark of the registry, or an installed package, has
+    this name already."""
+    if not single_file and find_spec(f"hpml_{name}"):
+        raise UsageError(f"a package hpml_{name} is installed already; choose another name")
+    if not registry.is_file():
+        return
+    read = read_registry(registry)
+    for entry in read.plugins:
+        if entry.name == name:
+            where = read.at(name)
+            raise UsageError(f"the plugin {name!r} is there already; choose another name", where)
+    for benchmark in make_host(read).benchmarks():
+        if benchmark.name == name:
+            raise UsageError(
+                f"the plugin {benchmark.plugin.name!r} has a benchmark {name!r} already; choose"
+                " another name"
+            )
 
 
 def register(registry: Path, line: str) -> None:
@@ -77,19 +102,29 @@ def register(registry: Path, line: str) -> None:
 @click.argument("name")
 @click.option("--single-file", is_flag=True, help="One file instead of a package.")
 @click.option(
-    "--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Where to write it."
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Where to write it.  [default: a file beside the asv benchmarks, a package here]",
 )
 @click.option("--register", "registering", is_flag=True, help="Add its line to the registry.")
 @click.pass_obj
 def command(
-    settings: Settings, name: str, single_file: bool, folder: Path, registering: bool
+    settings: Settings, name: str, single_file: bool, folder: Path | None, registering: bool
 ) -> int:
     """Write a working plugin NAME to start from.
 
-    It is a package with an entry point, a test and a README, or a single file.
+    It is a package with an entry point, a test and a README, or a single file. It measures with
+    torch where that is installed, else with NumPy. A name that exists is refused.
     """
+    project = settings.registry.parent
+    if registering:
+        read_registry(settings.registry)  # before anything is written
+    refuse_taken(name, settings.registry, single_file=single_file)
+    if folder is None:
+        folder = plugins_folder(project) if single_file else Path()
     written = write_plugin(name, folder, single_file=single_file)
-    source = os.path.relpath(written, settings.registry.parent)
+    source = os.path.relpath(written, project)
     line = (
         f"- {{name: {name}, path: {source}}}"
         if single_file
@@ -98,8 +133,16 @@ def command(
     say(f"wrote {written}")
     if registering:
         register(settings.registry, line)
-    say(f"{'is' if registering else 'add'} in {settings.registry}:  {line}")
     if not single_file:
         say(f"install it:  pip install --no-deps --no-build-isolation -e {written}")
-    say(f"then:  hpml check {name};  hpml run {name};  asv run --bench {name};  asv publish")
+    if registering:
+        say(f"added to {settings.registry}:  {line}")
+        say(f"then:  hpml check {name};  hpml run {name};  asv run --bench {name};  asv publish")
+        return 0
+    if single_file:
+        say(f"measure it now:  hpml run {written}")
+    if settings.registry.is_file():
+        say(f"for asv run, add to {settings.registry}:  {line}")
+    else:
+        say("for asv run, it needs a project: hpml init in a git repository makes one")
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from records import a_value
 
 from hpml_plugins.analysis.measured import EXACT, MeasuredValue
 from hpml_plugins.analysis.physics import Physics
@@ -50,18 +51,7 @@ SPREAD = Spread(0.01**2, 20.0, 0.03**2, 5.0)
 
 
 def reading(value: float, card: str = "A", spread: Spread | None = SPREAD) -> MeasuredValue:
-    return MeasuredValue(
-        value=value,
-        low=value,
-        high=value,
-        count=7,
-        direction="lower",
-        physics=Physics.NEVER_THROTTLED,
-        code="code",
-        card=card,
-        started=0.0,
-        spread=spread,
-    )
+    return a_value(value, card, spread=spread)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from support import ROOT
 
 from hpml_plugins.model import Gpu, Node
 from hpml_plugins.model.node import GpuHealth, GpuUser
 from hpml_plugins.tools.doctor.diagnosis import (
+    OPTIONAL,
     TorchFacts,
     check_libraries,
     counters_refused,
@@ -131,13 +135,31 @@ def test_root_is_never_refused_the_counters(monkeypatch: pytest.MonkeyPatch) -> 
         assert counters_refused() is refused
 
 
-def test_what_only_publishing_needs_is_missing_and_what_measuring_needs_is_broken() -> None:
-    absent = "ModuleNotFoundError: No module named 'x'"
-    assert [failed_library(name, absent).state for name in ("matplotlib", "fvcore")] == [
-        "missing",
-        "broken",
-    ]
-    assert failed_library("matplotlib", "ImportError: libfreetype").state == "broken"
+def test_an_optional_library_that_is_not_installed_is_missing_and_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = [finding for finding, _ in check_libraries(list(OPTIONAL))]
+    assert {finding.state for finding in found} == {"missing"}
+    assert {finding.subject: finding.fix for finding in found} == {
+        name: f"pip install 'hpml-plugins[{extra}]'" for name, extra in OPTIONAL.items()
+    }
+
+
+def test_the_extras_bring_the_optional_libraries() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    brought = {
+        extra: {Requirement(text).name for text in project["optional-dependencies"][extra]}
+        for extra in set(OPTIONAL.values())
+    }
+    assert all(name.replace(".", "-") in brought[extra] for name, extra in OPTIONAL.items())
+    needed = {Requirement(text).name for text in project["dependencies"]}
+    assert needed.isdisjoint(OPTIONAL)
+
+
+def test_an_installed_library_that_does_not_import_is_broken() -> None:
+    finding = failed_library("matplotlib", "ImportError: libfreetype")
+    assert (finding.state, finding.fix) == ("broken", "pip install matplotlib")
 
 
 def test_a_library_that_raises_or_crashes_is_a_finding_and_the_others_are_checked(

@@ -61,11 +61,11 @@ def test_a_second_init_writes_nothing_and_names_what_is_there(
     assert done.stdout.splitlines()[0].startswith("wrote ")
     assert "next, once there is a commit:" in done.stdout and "hpml run import_time" in done.stdout
     written = files(tmp_path)
-    assert '"package": ["my_lib"]' in written["hpml_benchmarks/import_time.py"].decode()
-    assert '.parent.parent / "src")' in written["hpml_benchmarks/import_time.py"].decode()
+    assert '"package": ["my_lib"]' in written["benchmarks/hpml/import_time.py"].decode()
+    assert '.parent.parent / "src")' in written["benchmarks/hpml/import_time.py"].decode()
     assert written["benchmarks/__init__.py"] == (ROOT / "benchmarks" / "__init__.py").read_bytes()
     assert [plugin.path for plugin in read_registry(tmp_path / "registry.yaml").plugins] == [
-        "hpml_benchmarks/import_time.py"
+        "benchmarks/hpml/import_time.py"
     ]
     again = hpml("init", "--ci", "github")
     assert again.returncode == 0 and "wrote" not in again.stdout

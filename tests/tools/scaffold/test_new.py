@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from repositories import make_repository
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.registry import read_registry
@@ -38,8 +39,50 @@ def test_a_new_file_is_registered_and_its_benchmark_is_there(hpml: Hpml, tmp_pat
     ]
     assert "row_sum" in hpml("list").stdout
     again = hpml("new", "row_sum", "--single-file")
-    assert (again.returncode, "row_sum.py already exists" in again.stderr) == (2, True)
+    assert (again.returncode, "'row_sum' is there already" in again.stderr) == (2, True)
     assert hpml("new", "Row-Sum").returncode == 2
+
+
+def test_without_torch_it_measures_with_numpy(
+    hpml: Hpml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpml_plugins.tools.scaffold.command.find_spec", lambda name: None)
+    file = write_plugin("row_sum", tmp_path, single_file=True)
+    assert "torch" not in file.read_text()
+    done = hpml("check", str(file))
+    assert done.returncode == 0, done.stdout
+    package = write_plugin("col_sum", tmp_path, single_file=False)
+    assert "torch" not in (package / "pyproject.toml").read_text()
+
+
+def test_a_name_that_exists_is_refused_and_nothing_is_written(hpml: Hpml, tmp_path: Path) -> None:
+    (tmp_path / "registry.yaml").write_text("version: 1\nplugins: []\n")
+    assert hpml("new", "first", "--single-file", "--register").returncode == 0
+    (tmp_path / "first.py").write_text(
+        (tmp_path / "first.py").read_text().replace('"first"', '"x"')
+    )
+    before = sorted(tmp_path.rglob("*.py"))
+    for words, told in (
+        (("first", "--single-file"), "registry.yaml:4: the plugin 'first' is there already"),
+        (("x", "--single-file"), "the plugin 'first' has a benchmark 'x' already"),
+        (("plugins",), "a package hpml_plugins is installed already"),
+        (("other", "--register"), "nowhere.yaml: no such file"),
+    ):
+        registry = ("--registry", "nowhere.yaml") if "nowhere" in told else ()
+        done = hpml(*registry, "new", *words)
+        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert sorted(tmp_path.rglob("*.py")) == before
+
+
+def test_a_file_goes_beside_the_asv_benchmarks_as_the_first_one_of_init_does(
+    hpml: Hpml, tmp_path: Path
+) -> None:
+    make_repository(tmp_path)
+    assert hpml("init").returncode == 0
+    assert hpml("new", "row_sum", "--single-file", "--register").returncode == 0
+    paths = [entry.path for entry in read_registry(tmp_path / "registry.yaml").plugins]
+    assert paths == ["benchmarks/hpml/export_time.py", "benchmarks/hpml/row_sum.py"]
 
 
 def test_a_minimal_plugin_is_twenty_lines_or_fewer_and_a_new_file_is_short(tmp_path: Path) -> None:

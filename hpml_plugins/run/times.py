@@ -1,17 +1,22 @@
-"""How long the rounds of a run take: predicted from earlier Records, corrected by what the run has
-shown so far."""
+"""The time of a run: how long its rounds take, predicted from earlier Records and corrected by what
+the run has shown so far; and the limit that it may have (`hpml run --limit 9min`, HPML_LIMIT=9min
+for `asv run`)."""
 
 from __future__ import annotations
 
+import os
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from hpml_plugins import clocks
+from hpml_plugins.errors import LONGEST, UsageError
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import point_key
 from hpml_plugins.store import decode_file, record_files
@@ -28,6 +33,9 @@ WEIGHT = 30.0
 SURPRISE = 4.0
 #: The ratio is not believed beyond these.
 LEAST_RATIO, MOST_RATIO = 0.2, 5.0
+LIMIT_VARIABLE = "HPML_LIMIT"
+_UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
+_SHAPE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
 class PastNode(msgspec.Struct):
@@ -185,3 +193,39 @@ class RoundTimes:
             return self._now[this.point] * LATER_SHARE
         alike = self._of_benchmark.get(this.benchmark, {}).get(min(this.number, 1))
         return statistics.median(alike) if alike else UNKNOWN
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """How long a run may take. seconds: from `started` on, s of the monotonic clock."""
+
+    seconds: float
+    started: float = field(default_factory=clocks.monotonic)
+
+    @property
+    def left(self) -> float:
+        """s that are left; below 0 where the limit has passed."""
+        return self.started + self.seconds - clocks.monotonic()
+
+    def __str__(self) -> str:
+        minutes, rest = divmod(self.seconds, 60)
+        return f"{minutes:g} min" if minutes and not rest else f"{self.seconds:g} s"
+
+
+def parse_limit(text: str, named: str) -> float:
+    """Seconds of `9min`, `540s`, `540` or `1.5h`.
+
+    named: what the text was given to, for the message. Raises UsageError for anything else.
+    """
+    found = _SHAPE.fullmatch(text.strip())
+    if found and found[2] in _UNITS:
+        seconds = float(found[1]) * _UNITS[found[2]]
+        if 0 < seconds <= LONGEST:
+            return seconds
+    raise UsageError(f"{named} is {text[:40]!r}, which is no time; write 9min, 540s or 1.5h")
+
+
+def limit_of_environment() -> TimeLimit | None:
+    """The limit that HPML_LIMIT gives a run which begins now; None where it is not set."""
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    return TimeLimit(parse_limit(text, LIMIT_VARIABLE)) if text else None

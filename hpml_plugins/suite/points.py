@@ -1,0 +1,254 @@
+"""The suite: every declared benchmark, written once by asv's own process and read by each benchmark
+process; and one round of one of its points, measured and stored."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hpml_plugins import store
+from hpml_plugins.errors import DefinitionError, HpmlError, Unwritable
+from hpml_plugins.host import Declared, Host, Offers, load_plugin, load_sources
+from hpml_plugins.measure import Context, SamplingPlan, measure_point, unmeasured
+from hpml_plugins.measure.session import Progress
+from hpml_plugins.model.benchmark import REFERENCE, Benchmark, Params
+from hpml_plugins.model.data_source import use_sources
+from hpml_plugins.model.node import Node
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.rounds import combine
+from hpml_plugins.model.serialization import encode, shorten
+from hpml_plugins.node import data_used
+from hpml_plugins.store import append_record, atomic_write, read_file, record_file
+
+#: Names the file of the suite to the benchmark processes.
+SUITE_VARIABLE = "HPML_SUITE"
+PROFILE_VARIABLE = "HPML_PROFILE"
+RESULTS_VARIABLE = "HPML_RESULTS"
+#: The digest of the commit's package, where that is another one than hpml-plugins; set by the
+#: environment `node`.
+PACKAGE_VARIABLE = "HPML_PACKAGE"
+MACHINE_VARIABLE = "HPML_MACHINE"
+#: "1/4": `asv run` measures the second of four shards of the benchmarks.  Unset: all of them.
+SHARD_VARIABLE = "HPML_SHARD"
+#: The file in which `asv run` leaves the reason where it is refused, for the job that started it.
+REFUSAL_VARIABLE = "HPML_REFUSAL"
+#: Results and environments in other folders than asv.conf.json says: for several runs side by side
+#: on one node.
+ASV_RESULTS_VARIABLE, ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_RESULTS", "HPML_ASV_ENVIRONMENTS"
+#: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then
+#: ends.
+UNWRITABLE = "unwritable"
+#: `hpml run` measures all points from one process; each of asv's measures one.
+_load_once = functools.cache(load_plugin)
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """All that the benchmark processes of one `asv` command share.
+
+    folder: of registry.yaml.  scratch: a folder that lives as long as the command.  keep: whether
+    to store Records. reuse: statuses whose stored Records are given instead of measuring again
+    (asv's --skip-existing and its kin). offers: the plugins' data sets (`host.Offers`), as plain
+    JSON: a commit may know another shape of it. unranked: asv's names of the metrics without a
+    direction. In `benchmarks` they have one: a commit from before there were such metrics reads the
+    suite too, and would refuse None.
+    """
+
+    run: str
+    machine: str
+    node: Node
+    folder: str
+    scratch: str
+    benchmarks: list[Declared]
+    keep: bool = True
+    reuse: list[str] = []
+    offers: dict[str, Any] = {}
+    unranked: list[str] = []
+
+    @property
+    def results(self) -> Path:
+        """asv's results folder."""
+        return Path(os.environ.get(RESULTS_VARIABLE) or store.results_folder(Path(self.folder)))
+
+
+def declare(
+    host: Host,
+    node: Node,
+    machine: str,
+    scratch: Path | str,
+    *,
+    keep: bool = True,
+    reuse: Sequence[str] = (),
+) -> Suite:
+    """The suite of a host."""
+    folder, offers = str(host.registry.folder), msgspec.to_builtins(host.offers)
+    benchmarks, unranked = [], []
+    for each in host.benchmarks():
+        metrics = [
+            dataclasses.replace(metric, direction=metric.direction or "lower")
+            for metric in each.metrics
+        ]
+        benchmarks.append(msgspec.structs.replace(each, metrics=metrics))
+        unranked += [
+            store.asv_name(each.name, metric.name)
+            for metric in each.metrics
+            if metric.direction is None
+        ]
+    run = uuid.uuid4().hex
+    return Suite(
+        run, machine, node, folder, str(scratch), benchmarks, keep, list(reuse), offers, unranked
+    )
+
+
+def record_of(
+    suite: Suite, declared: Declared, params: Params, progress: Progress | None = None
+) -> Record:
+    """The Record of this point, measured now.
+
+    One round is measured and stored. With --skip-existing a complete Record of an earlier run, of
+    this commit and environment, is given instead; one that was interrupted on this node gets
+    another round, and is given with it.
+    """
+    commit, environment = os.environ.get("ASV_COMMIT", ""), os.environ.get("ASV_ENV_NAME", "")
+    context = _context(suite, declared, commit, environment)
+    point = declared.key(params)
+    file = record_file(suite.results, suite.machine, commit)
+    # The reference tells of this visit to the card; an earlier one does not.
+    reuses = suite.reuse and declared.benchmark != REFERENCE
+    before = _stored(suite, file, point, environment) if reuses else None
+    if before and before.is_complete:
+        record = before
+    else:
+        again = replace(context, run=before.run) if before else context
+        record = shorten(_measure(suite, declared, params, again, progress))
+        _store(suite, file, record)
+        record = combine([before, record]) if before else record
+    scratch = _scratch(suite, commit, environment)
+    # for what asv's own process prints
+    atomic_write(scratch / f"{point}.json", encode(record), durable=False)
+    return record
+
+
+def skip_point(
+    suite: Suite,
+    declared: Declared,
+    params: Params,
+    reason: str,
+    commit: str = "",
+    environment: str = "",
+) -> Record:
+    """The Record of a point that this node lacks something for, stored without starting a process.
+
+    reason: see `Declared.unmet`.  With --skip-existing a stored one is given. Raises Unwritable
+    where it cannot be stored.
+    """
+    file = record_file(suite.results, suite.machine, commit)
+    before = _stored(suite, file, declared.key(params), environment) if suite.reuse else None
+    if before and before.is_complete:
+        return before
+    context = _context(suite, declared, commit, environment)
+    record = unmeasured(declared.benchmark, declared.version, params, context, "skipped", reason)
+    _store(suite, file, record)
+    return record
+
+
+def _scratch(suite: Suite, commit: str, environment: str) -> Path:
+    """The folder that the rounds of a commit's points share."""
+    return Path(suite.scratch, commit or "here", environment or "here")
+
+
+def _context(suite: Suite, declared: Declared, commit: str, environment: str) -> Context:
+    return Context(
+        plan=SamplingPlan().but(precision=declared.precision, budget=declared.budget),
+        rounds=declared.rounds,
+        node=suite.node,
+        plugin=declared.plugin.name,
+        machine=suite.machine,
+        commit=commit,
+        environment=environment,
+        run=suite.run,
+        scratch=_scratch(suite, commit, environment),
+    )
+
+
+def _store(suite: Suite, file: Path, record: Record) -> None:
+    """Append a Record where this run stores any. Raises Unwritable, and leaves the reason for asv's
+    own process."""
+    if not suite.keep:
+        return
+    try:
+        append_record(file, record)
+    except Unwritable as error:
+        Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
+        raise
+
+
+def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | None:
+    """The Record of an earlier run that stands for this point, or that this run completes; None for
+    a new one.
+
+    A retracted Record counts as not measured.
+    """
+    stored = [each for each in read_file(file) if each.status != "retracted"]
+    found = [each for each in stored if (each.point, each.environment) == (point, environment)]
+    if not found or found[-1].run == suite.run:
+        return None
+    if found[-1].is_complete:
+        return found[-1] if found[-1].status in suite.reuse else None
+    cards, boot = [gpu.get("uuid") for gpu in found[-1].gpus], found[-1].node.get("boot")
+    same_node = boot and boot == suite.node.boot and cards == [gpu.uuid for gpu in suite.node.gpus]
+    return found[-1] if same_node else None
+
+
+def _measure(
+    suite: Suite, declared: Declared, params: Params, context: Context, progress: Progress | None
+) -> Record:
+    folder = Path(suite.folder)
+    plugin = _load_once(declared.plugin, folder)
+    try:
+        if plugin.error:
+            raise plugin.error
+        benchmark = _at_this_commit(declared, plugin.benchmarks)
+    except HpmlError as error:
+        reason = f"not available at this commit: {error}"
+        return unmeasured(declared.benchmark, declared.version, params, context, "skipped", reason)
+    try:
+        offers = msgspec.convert(suite.offers, Offers)
+    except msgspec.ValidationError:
+        offers = Offers()  # of a newer suite, in another form
+    # a value may name a data set, and need not
+    named = [*data_used(benchmark, params), *map(str, params.values())]
+    package = os.environ.get(PACKAGE_VARIABLE)
+    with use_sources(load_sources(offers, folder, named, plugin)):
+        context = replace(
+            context, source={**plugin.source, **({"package": package} if package else {})}
+        )
+        return measure_point(
+            benchmark, params, context, progress=progress, timeout=declared.timeout
+        )
+
+
+def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Benchmark:
+    """The commit's own benchmark, where it is the declared one: same version, grid keys and
+    metrics."""
+    benchmark = next((each for each in offered if each.name == declared.benchmark), None)
+    if benchmark is None:
+        raise DefinitionError(f"its plugin offers no {declared.benchmark!r}", "")
+    if benchmark.version != declared.version:
+        raise DefinitionError(
+            f"it has version {benchmark.version}, the registry's is {declared.version}", ""
+        )
+    metrics = {metric.name for metric in benchmark.metrics}
+    if (
+        set(benchmark.grid) != set(declared.grid)
+        or not {metric.name for metric in declared.metrics} <= metrics
+    ):
+        raise DefinitionError("its parameters or metrics differ", "")
+    return benchmark
