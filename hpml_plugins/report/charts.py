@@ -13,7 +13,8 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -55,6 +56,9 @@ DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1])
 #: Pixels: of a single panel, of one beside another, of a legend, of a letter of its labels, of a
 #: row.
 WIDTH, PANEL, LEGEND, LETTER, ROW = 600, 310, 680, 6, 20
+#: CPUs are left out of a chart where they add more decades to an axis than this, and as a factor.
+MOST_ADDED: Final = 0.5
+MOST_STRETCHED: Final = 1.25
 #: Base of a logarithmic axis → whether it has a label and a clear line at `datum.value`, as a Vega
 #: expression.
 _LABELLED: Final = {
@@ -308,6 +312,7 @@ class ChartBuilder:
             "panel": self.panel,
             "across": self.across,
             "axes": [[axis.column, axis.title, axis.unit] for axis in self.axes],
+            "logarithmic": [axis.column for axis in self.axes if axis.log],
             "series": self.coloured,
             "others": [
                 name
@@ -568,27 +573,59 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
     return {**head, "data": {"values": rows}, "config": config(), **made}
 
 
+def without_cpus(chart: Chart, table: Table, cpus: Container[str]) -> Table:
+    """The table without the rows of CPUs, where these stretch a logarithmic axis so far that
+    differences of the GPUs cannot be seen; otherwise the table.
+
+    cpus: machines that have no GPU.
+    """
+    rows = list(table.rows())
+    of_gpus = [row for row in rows if row.get("machine") not in cpus]
+    logarithmic = chart.get("usermeta", {}).get("logarithmic", ())
+    for column in logarithmic:
+        wanted, whole = _decades(of_gpus, column), _decades(rows, column)
+        if of_gpus and whole > max(wanted + MOST_ADDED, wanted * MOST_STRETCHED):
+            return Table.of(of_gpus, table.units)
+    return table
+
+
+def _decades(rows: Iterable[Mapping[str, Cell]], column: str) -> float:
+    """How much of a logarithmic axis the numbers of a column need."""
+    numbers = [
+        cell for row in rows if isinstance(cell := row.get(column), int | float) and cell > 0
+    ]
+    return math.log10(max(numbers) / min(numbers)) if numbers else 0.0
+
+
 def _series_looks(
     rows: Iterable[Mapping[str, Cell]], columns: Columns, looks: Mapping[str, Look]
 ) -> tuple[list[str], list[str]]:
     """Colour and marker of each series that `columns` make of these rows; nothing where they name
     no GPU type.
 
-    A series has the colour of its GPU type; the first one of a type has the type's marker too,
-    further ones the next markers. A series of none, such as a published one, is grey.
+    A series has the colour and the marker of its GPU type, and one of none, such as a published
+    one, is grey. Where most types have several series, such as one for each format, a colour means
+    the format, on whichever type, and the marker the type. No two series look alike.
     """
-    found: dict[str, Look | None] = {}
+    found: dict[str, tuple[Look | None, str]] = {}
     for row in rows:
-        cells = (str(row.get(name)) for _, name, _ in _parsed(columns))
+        named = [name for _, name, _ in _parsed(columns)]
+        typed = next((name for name in named if str(row.get(name)) in looks), None)
+        variant = label_of({**row, typed: ""} if typed else row, columns)
         found.setdefault(
-            label_of(row, columns), next((looks[cell] for cell in cells if cell in looks), None)
+            label_of(row, columns), (looks[str(row[typed])] if typed else None, variant)
         )
     found.pop("", None)
-    if not any(found.values()):
+    types = Counter(of_type for of_type, _ in found.values() if of_type)
+    if not types:
         return [], []
+    variants = list(dict.fromkeys(variant for of_type, variant in found.values() if of_type))
+    by_variant = sum(count > 1 for count in types.values()) * 2 > len(types)
     drawn: list[Look] = []
-    for each in found.values():
-        colour, marker = each or (GREY, SHAPES[0])
+    for of_type, variant in found.values():
+        colour, marker = of_type or (GREY, SHAPES[0])
+        if by_variant and of_type:
+            colour = COLOURS[variants.index(variant) % len(COLOURS)]
         start = SHAPES.index(marker)
         free = (Look(colour, shape) for shape in SHAPES[start:] + SHAPES[:start])
         drawn.append(next((made for made in free if made not in drawn), Look(colour, marker)))

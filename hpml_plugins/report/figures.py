@@ -16,7 +16,7 @@ from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.model.figure import Chart, Figure, Table
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import Record, point_key
-from hpml_plugins.report.charts import COLOURS, Look, complete, look
+from hpml_plugins.report.charts import COLOURS, Look, complete, look, without_cpus
 from hpml_plugins.report.default_figures import default_figures
 
 #: Points at settled clocks that a note names.
@@ -52,10 +52,23 @@ class Drawable:
         return figure.chart is not None or figure.draw is not None or drawn_elsewhere
 
     @property
+    def drawn_table(self) -> Table:
+        """The rows that the chart shows: see `without_cpus`."""
+        cpus = {record.machine for record in self.records if not record.gpus}
+        return without_cpus(self.figure.chart or {}, self.table, cpus)
+
+    @property
     def chart(self) -> Chart | None:
-        """The figure's chart with the table, ready for Vega-Lite; None where it has none."""
-        chart = self.figure.chart
-        return None if chart is None else complete(chart, self.table, self.figure.title, self.looks)
+        """The figure's chart with its rows, ready for Vega-Lite; None where it has none."""
+        chart, title = self.figure.chart, self.figure.title
+        return None if chart is None else complete(chart, self.drawn_table, title, self.looks)
+
+    @property
+    def left_out(self) -> str:
+        """Which rows the chart does not show, in a sentence; empty where it shows all."""
+        missing = len(self.table) - len(self.drawn_table)
+        rows = "1 row of a CPU is" if missing == 1 else f"{missing} rows of CPUs are"
+        return f"{rows} in the table alone: the axis is the GPUs'." if missing else ""
 
 
 def collect(plugin: LoadedPlugin) -> list[Figure]:

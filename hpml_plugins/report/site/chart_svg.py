@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from hpml_plugins.errors import needs_extra
+from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.model.figure import Chart
 from hpml_plugins.report.charts import INK
 from hpml_plugins.report.pictures import checked_svg
@@ -57,19 +57,27 @@ def chart_svg(chart: Chart, name: str) -> Markup:
     spelled = json.dumps([_VERSION, _drawing_version(), chart], sort_keys=True)
     digest = hashlib.sha256(spelled.encode()).hexdigest()
     file = kept_file(f"{digest}.svg")
-    if file.exists():
-        os.utime(file)
-        drawn = file.read_bytes()
-    else:
-        drawn = _draw(chart)
-        keep(file, drawn)
-    # a plugin may write to the cache, too
+    if kept := read_kept(file):
+        with suppress(HpmlError):  # a plugin, or whoever, may have written something else there
+            return Markup(_named(checked_svg(kept), name))
+    drawn = _draw(chart)
+    keep(file, drawn)
     return Markup(_named(checked_svg(drawn), name))
 
 
 def kept_file(name: str) -> Path:
     """Where the cache has something that publishing made."""
     return user_cache() / "charts" / name
+
+
+def read_kept(file: Path) -> bytes:
+    """What the cache has; empty where it has nothing. It is kept for another season."""
+    try:
+        made = file.read_bytes()
+        os.utime(file)
+    except OSError:
+        return b""
+    return made
 
 
 def keep(file: Path, made: bytes) -> None:
@@ -90,9 +98,8 @@ def remove_unused(now: float) -> None:
 def vega_library() -> bytes:
     """Vega, Vega-Lite and vegaEmbed as one script, which takes 1.5 s to bundle."""
     file = kept_file(f"vega-{_drawing_version()}.js")
-    if file.exists():
-        os.utime(file)
-        return file.read_bytes()
+    if kept := read_kept(file):
+        return kept
     with needs_extra("publish"):
         import vl_convert
 
@@ -116,7 +123,7 @@ def _draw(chart: Chart) -> bytes:
     size = {name: root.get(name, "") for name in ("width", "height", "viewBox")}
     root.attrib.clear()
     root.attrib.update(size)
-    return ElementTree.tostring(root, encoding="utf-8")
+    return bytes(ElementTree.tostring(root, encoding="utf-8"))
 
 
 def _with_titles(part: Any) -> Any:
@@ -185,12 +192,16 @@ def _shows(element: ElementTree.Element) -> bool:
 
 
 def _named(root: ElementTree.Element, name: str) -> str:
-    """The picture's text, with identifiers that no other picture of the page has."""
+    """The picture's text, with identifiers that no other picture of the page has. vl-convert
+    numbers them through all charts that a process draws."""
+    identified = [element for element in root.iter() if element.get("id")]
+    names = {each.get("id"): f"{name}-{place}" for place, each in enumerate(identified)}
+    for element in identified:
+        element.set("id", names[element.get("id")])
     for element in root.iter():
-        if identifier := element.get("id"):
-            element.set("id", f"{name}-{identifier}")
         for attribute, value in element.attrib.items():
             if "url(#" in value:
-                element.set(attribute, _REFERENCE.sub(rf"url(#{name}-\1)", value))
+                spelled = _REFERENCE.sub(lambda found: f"url(#{names.get(found[1])})", value)
+                element.set(attribute, spelled)
     ElementTree.register_namespace("", _SVG.strip("{}"))
     return ElementTree.tostring(root, encoding="unicode")

@@ -3,6 +3,7 @@ benchmark whose Records it shows."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from hpml_plugins.report.drawing import DrawnPlugin
 from hpml_plugins.report.figures import Drawable, naming, render
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.chart_svg import chart_svg, vega_library
+from hpml_plugins.report.site.chart_svg import chart_svg, remove_unused, vega_library
 from hpml_plugins.report.site.page import workload_address, write_data, write_page
 from hpml_plugins.report.summaries import summarise
 from hpml_plugins.report.tables import as_csv
@@ -46,13 +47,13 @@ class ShownFigure:
 
     drawable: Drawable
     csv: str = ""
-    svg: Markup = Markup("")  # noqa: RUF009  (immutable)
     chart: str = ""
     summary: str = ""
     picture: str = ""
     problem: str = ""
     links: Sequence[Sequence[Link]] = ()
     benchmark: str = ""
+    svg: Markup = Markup("")  # noqa: RUF009  (immutable)
 
     @property
     def anchor(self) -> str:
@@ -97,6 +98,7 @@ def write_plugin_pages(
         write_page(html_dir, "moved.html", old, project=project, **_old_page(page))
     (html_dir / LIBRARY).parent.mkdir(exist_ok=True)
     (html_dir / LIBRARY).write_bytes(vega_library())
+    remove_unused(time.time())
     return pages, problems
 
 
@@ -204,11 +206,12 @@ def _shown(drawable: Drawable, html_dir: Path, row_links: RowLinks | None) -> Sh
     try:
         if row_links:
             shown = replace(shown, links=_links(drawable, row_links))
-        if (specification := drawable.chart) is not None:
+        if figure.chart and (specification := drawable.chart):
             with naming(drawable):
                 svg = chart_svg(specification, f"{drawable.plugin}-{figure.name}")
                 write_data(html_dir, chart, specification)
-                summary = summarise(figure.chart, table)
+                summary = summarise(figure.chart, drawable.drawn_table)
+                summary = " ".join(filter(None, (summary, drawable.left_out)))
                 return replace(shown, svg=svg, chart=chart, summary=summary)
         if drawn := render(drawable, "svg"):
             (html_dir / picture).write_bytes(drawn)

@@ -13,7 +13,7 @@ from hpml_plugins.model.site_page import SearchEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.gpu_types import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import navigation, write_data, write_page
+from hpml_plugins.report.site.page import navigation, point_link, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import PluginPage
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
@@ -38,7 +38,7 @@ def write_search(
 def index(entries: Iterable[SearchEntry], history: History) -> dict[str, Any]:
     """The index.
 
-    entries: what is not a benchmark.  benchmarks: [asv's name, title, plugin, which of `points`];
+    entries: what is not a benchmark.  benchmarks: [address, title, plugin, which of `points`];
     metrics of one benchmark have the same points, which are spelled once.
     """
     points: dict[tuple[str, ...], int] = {}
@@ -48,7 +48,12 @@ def index(entries: Iterable[SearchEntry], history: History) -> dict[str, Any]:
         known = {label for (label, _), line in benchmark.index.lines().items() if line}
         labels = tuple(label for label in benchmark.points if label and label in known)
         listed.append(
-            (metric.name, metric.title, benchmark.plugin, points.setdefault(labels, len(points)))
+            (
+                point_link(benchmark.name, metric.metric),
+                metric.title,
+                benchmark.plugin,
+                points.setdefault(labels, len(points)),
+            )
         )
     found = {"entries": list(entries), "points": list(points), "benchmarks": listed}
     if len(msgspec.json.encode(found)) > LARGEST:

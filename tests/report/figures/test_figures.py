@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from hpml_plugins.host import LoadedPlugin, load_plugin
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.published import gpu_types
 from hpml_plugins.registry import PluginEntry
-from hpml_plugins.report.charts import GREY, complete, look
+from hpml_plugins.report.charts import COLOURS, GREY, complete, look, without_cpus
 from hpml_plugins.report.figures import Drawable, collect, render, tabulate
 from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 from hpml_plugins.store import current_records
@@ -207,6 +208,41 @@ def test_a_gpu_type_looks_the_same_in_every_chart_whichever_others_there_are(loa
         look("NVIDIA L4").colour,
         GREY,
     ]
+
+
+def test_colours_mean_formats_where_a_gpu_type_has_several() -> None:
+    chart = line_chart(Axis("size", "size"), Axis("time", "time", "s"), ("machine", "format"))
+    rows = [
+        {"size": 1, "time": 1.0, "machine": machine, "format": form}
+        for machine in ("a", "b")
+        for form in ("fp8", "int8", "bfloat16")
+    ]
+    looks = {"a": look("NVIDIA H200"), "b": look("NVIDIA L4")}
+    (scales,) = {
+        json.dumps([layer["encoding"][name]["scale"] for name in ("color", "shape")])
+        for layer in complete(chart, Table.of(rows), looks=looks)["layer"]
+        if "shape" in layer["encoding"]
+    }
+    colours, shapes = (each["range"] for each in json.loads(scales))
+    assert colours == [*COLOURS[:3], *COLOURS[:3]]
+    assert shapes == [looks["a"].marker] * 3 + [looks["b"].marker] * 3
+
+
+def test_a_cpu_that_would_stretch_a_logarithmic_axis_is_in_the_table_alone() -> None:
+    chart = line_chart(
+        Axis("size", "size"), Axis("time", "time", "s", log=True), ("machine", "format")
+    )
+    rows = [
+        {"size": 1, "time": 1e-3, "machine": "gpu"},
+        {"size": 2, "time": 1.4e-3, "machine": "gpu"},
+        {"size": 1, "time": 1.0, "machine": "cpu"},
+    ]
+    far, near = Table.of(rows), Table.of([*rows[:2], {**rows[2], "time": 2e-3}])
+    assert list(without_cpus(chart, far, {"cpu"}).rows()) == rows[:2]
+    assert without_cpus(chart, near, {"cpu"}) is near
+    assert without_cpus(chart, far, {"cpu", "gpu"}) is far
+    plain = line_chart(Axis("size", "size"), Axis("time", "time", "s"), "machine")
+    assert without_cpus(plain, far, {"cpu"}) is far
 
 
 def test_a_figure_is_read_by_its_table_s_docstring_unless_it_has_a_caption() -> None:
@@ -459,18 +495,3 @@ def test_benchmarks_without_a_figure_have_a_default_one_for_each_metric(load: Lo
 
 def test_a_benchmark_with_a_figure_of_the_plugin_has_no_default_one(load: Load) -> None:
     assert [figure.name for figure in collect(load(DRAWN))] == ["over_size", "numbers", "freely"]
-
-
-def test_a_site_without_the_script_that_draws_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import vl_convert
-
-    from hpml_plugins.report.site.plugin_pages import write_plugin_pages
-
-    def fail(snippet: str) -> str:
-        raise ValueError("no bundle")
-
-    monkeypatch.setattr(vl_convert, "javascript_bundle", fail)
-    with pytest.raises(ValueError, match="no bundle"):
-        write_plugin_pages([], [], tmp_path, "p")

@@ -26,13 +26,12 @@
             return {kind: each[0], title: each[1], more: each[2], address: each[3]};
         });
         read.benchmarks.forEach(function (each) {
-            var address = 'history.html#' + encodeURIComponent(each[0]);
-            all.push({kind: 'benchmark', title: each[1], more: each[2], address: address});
+            all.push({kind: 'benchmark', title: each[1], more: each[2], address: each[0]});
         });
         read.benchmarks.forEach(function (each) {
-            var address = 'history.html#' + encodeURIComponent(each[0]) + '?';
             read.points[each[3]].forEach(function (point) {
-                all.push({kind: 'point', title: each[1] + ': ' + point, more: each[2], address: address + encodeURIComponent(point)});
+                var place = encodeURIComponent(point.replaceAll(', ', '&')).replace(/%(3D|26)/g, decodeURIComponent);
+                all.push({kind: 'point', title: each[1] + ': ' + point, more: each[2], address: each[0] + '?' + place});
             });
         });
         all.forEach(function (each) { each.text = (each.kind + ' ' + each.title + ' ' + each.more).toLowerCase(); });

@@ -1,0 +1,97 @@
+"""Charts as they stand in pages."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from hpml_plugins.model.figure import Chart, Table
+from hpml_plugins.report.charts import Axis, Rule, complete, line_chart
+from hpml_plugins.report.site.chart_svg import chart_svg, kept_file, remove_unused, vega_library
+
+vl_convert = pytest.importorskip("vl_convert")
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def chart(machine: str = "m") -> Chart:
+    rule = Rule("y", 3e-5, "published")
+    made = line_chart(Axis("size.B", "size", "B"), Axis("time", "time", "s"), "machine")
+    ruled = line_chart(Axis("size.B", "size", "B"), Axis("time", "time", "s"), rules=[rule])
+    table = Table({"size.B": [1, 2], "time": [1e-5, 3.5e-5], "machine": [machine] * 2})
+    return complete(ruled if machine == "ruled" else made, table)
+
+
+def titles(svg: str) -> list[str]:
+    return re.findall("<title>(.*?)</title>", svg)
+
+
+def test_marks_carry_the_values_of_their_tooltips_as_titles() -> None:
+    assert titles(chart_svg(chart(), "a")) == [
+        "machine: m · size: 1 B · time: 10 µs",
+        "machine: m · size: 2 B · time: 35 µs",
+    ]
+    assert "published" in titles(chart_svg(chart("ruled"), "a"))
+
+
+def test_a_drawn_chart_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = chart_svg(chart(), "a")
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", None)
+    assert chart_svg(chart(), "a") == first
+    with pytest.raises(TypeError):
+        chart_svg(chart("another"), "a")
+
+
+def test_identifiers_differ_between_the_charts_of_a_page() -> None:
+    one, other = chart_svg(chart(), "a"), chart_svg(chart(), "b")
+    assert re.findall(r'id="(.*?)"', one)
+    assert not {*re.findall(r'id="(.*?)"', one)} & {*re.findall(r'id="(.*?)"', other)}
+    assert {*re.findall(r"url\(#(.*?)\)", one)} <= {*re.findall(r'id="(.*?)"', one)}
+
+
+def test_a_chart_has_no_style_that_the_policy_of_pages_would_refuse() -> None:
+    svg = chart_svg(chart("<b>&amp;\u0022"), "a")
+    assert "style=" not in svg
+    assert "<b>" not in svg
+    assert "currentColor" in svg
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "<svg", "<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>"]
+)
+def test_a_damaged_chart_in_the_cache_is_drawn_again(damage: str) -> None:
+    first = chart_svg(chart(), "a")
+    (kept,) = kept_file("").glob("*.svg")
+    kept.write_text(damage)
+    assert chart_svg(chart(), "a") == first
+    assert kept.read_text() != damage
+
+
+def test_what_nobody_asked_for_in_a_season_is_removed() -> None:
+    chart_svg(chart(), "a")
+    (kept,) = kept_file("").glob("*.svg")
+    remove_unused(kept.stat().st_mtime + 89 * 86_400)
+    assert kept.exists()
+    os.utime(kept, (0, 0))
+    chart_svg(chart(), "a")  # asked for now
+    remove_unused(kept.stat().st_mtime + 89 * 86_400)
+    assert kept.exists()
+    remove_unused(kept.stat().st_mtime + 91 * 86_400)
+    assert not kept.exists()
+
+
+def test_a_site_without_the_script_that_explores_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(snippet: str) -> str:
+        raise ValueError("no bundle")
+
+    monkeypatch.setattr(vl_convert, "javascript_bundle", fail)
+    with pytest.raises(ValueError, match="no bundle"):
+        vega_library()
