@@ -504,7 +504,7 @@ def test_a_click_shows_every_card_and_another_one_folds_it(site: Site) -> None:
 
 def test_what_is_missing_is_on_the_page_of_nodes(site: Site) -> None:
     tab = site.open("index.html")
-    tab.get_by_role("link", name="Evidence").click()
+    tab.locator("main").get_by_role("link", name="Evidence").click()
     tab.wait_for_url("**/evidence.html#gaps")
     tab.locator("#gaps a", has_text="laptop").click()
     assert tab.locator(":target h2").inner_text() == "laptop"

@@ -15,7 +15,7 @@ def test_metrics_of_one_benchmark_share_their_points(add_result: AddResult, tmp_
     nan = float("nan")
     values = {
         "vector_add.track_time": [1.0, 2.0, 3.0, None],
-        "vector_add.track_bandwidth": [1.0, 2.0, 3.0, 4.0],
+        "workload-vector_add.html#bandwidth": [1.0, 2.0, 3.0, 4.0],
     }
     add_result(
         H200,
@@ -36,8 +36,8 @@ def test_metrics_of_one_benchmark_share_their_points(add_result: AddResult, tmp_
         "n=1000000, mode=plain",
         "n=1000000, mode=fast",
     ]
-    assert by_name["vector_add.track_time"] == ("vector_add · time", "numba_cuda", grid)
-    assert by_name["vector_add.track_bandwidth"][2] == grid
+    assert by_name["workload-vector_add.html#time"] == ("vector_add · time", "numba_cuda", grid)
+    assert by_name["workload-vector_add.html#bandwidth"][2] == grid
     assert by_name["resnet50.track_flop"] == ("resnet50 · flop", "fvcore", [])
     assert len(found["points"]) == 3  # of vector_add, of resnet50 (none), of foreign
 

@@ -119,7 +119,7 @@ def opened(tab: Any, anchor: str = "time?size=10") -> Any:
 
 
 def cells(place: Any, about: str) -> list[list[str]]:
-    rows = place.get_by_role("region", name=about, exact=True).locator("tbody tr")
+    rows = place.get_by_role("group", name=about, exact=True).locator("tbody tr")
     return [row.locator("th, td").all_inner_texts() for row in rows.all()]
 
 
