@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from hpml_plugins.model.record import Timer
+from hpml_plugins.model.samples import PERF
 from hpml_plugins.model.units import UNITS
 from hpml_plugins.published import find_gpu
 
@@ -36,6 +37,8 @@ class Physics(StrEnum):
     HOST_LINK = "host link"
     HOST_CLOCK = "host clock"
     CPU = "CPU"
+    #: Counted by the processor: hardly moves on one machine, also beside other programs.
+    INSTRUCTIONS = "instructions"
     #: Without a timer: ratios, errors, accuracies, what a program printed, hardware counters.
     DERIVED = "derived"
     #: The highest or lowest sample of a timing: one card's luck, not its rate; not judged.
@@ -56,7 +59,12 @@ ON_GPU = (
     Physics.LATENCY,
 )
 #: The classes that differ from host to host, not from card to card.
-HOST_TAKES_PART = (Physics.HOST_LINK, Physics.HOST_CLOCK, Physics.CPU)
+HOST_TAKES_PART = (
+    Physics.HOST_LINK,
+    Physics.HOST_CLOCK,
+    Physics.CPU,
+    Physics.INSTRUCTIONS,
+)
 #: s: a shorter call of a kernel is bound by its start and end.
 SHORT_CALL = 20e-6
 #: A kernel is bound by memory from this share of the published bandwidth on, and by nothing else
@@ -86,6 +94,8 @@ def physics_of(record: Record, name: str) -> Physics:
     metric = record.metrics[name]
     if metric.interval:
         return Physics.FOREIGN
+    if metric.info.get("source") == PERF:
+        return Physics.INSTRUCTIONS
     if not metric.timers:
         return Physics.COUNTED if _is_count(metric) else Physics.DERIVED
     if _is_extreme(metric):

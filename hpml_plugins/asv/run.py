@@ -31,8 +31,11 @@ from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.report.progress import RunReport
 from hpml_plugins.run import (
+    LIMIT_VARIABLE,
+    Pass,
     Round,
     RoundTimes,
+    TimeLimit,
     limit_of_environment,
     read_past_rounds,
     rounds_of,
@@ -85,7 +88,9 @@ class Prepared:
     scratch: its folder, where points leave their Records.  rounds: of each point, where that was
     asked.  attributes: of benchmarks, which asv was told to override, JSON.  left_out: the
     benchmarks none of whose points fitted into the limit.  lock: of the machine's folder;
-    None where nothing is stored.
+    None where nothing is stored.  passes: how often asv comes to each commit, where rounds of
+    several commits are interleaved; else 0.  done: of each commit and environment the next pass,
+    and what the passes before gave asv.
     """
 
     scratch: Path
@@ -97,6 +102,23 @@ class Prepared:
     attributes: str = "{}"
     left_out: set[str] = field(default_factory=set)
     lock: Lock | None = None
+    passes: int = 0
+    done: dict[tuple[str, str], tuple[Pass, dict[int, Any]]] = field(default_factory=dict)
+
+    def next_pass(self, commit: str, environment: str) -> tuple[Pass | None, dict[int, Any]]:
+        """The pass over a commit's points that begins now, and by number of the point what asv was
+        given in the passes before; None where all rounds are measured at once."""
+        if not self.passes:
+            return None, {}
+        before = self.done.get((commit, environment))
+        this = Pass(before[0].number + 1, before[0].measured) if before else Pass()
+        answers = before[1] if before else {}
+        self.done[commit, environment] = this, answers
+        return this, answers
+
+    def is_last_pass(self, commit: str, environment: str) -> bool:
+        """Whether asv does not come to the commit again."""
+        return not self.passes or self.done[commit, environment][0].number == self.passes - 1
 
     def check_lock(self) -> None:
         """Raise Locked where another process may write what this one does."""
@@ -138,9 +160,13 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(folder / MACHINE)))
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
-    report = RunReport(times, past_rounds(results, machine), limit)
+    verbose = bool(getattr(args, "verbose", False))
+    report = RunReport(times, past_rounds(results, machine), limit, verbose=verbose)
     attributes = dict(getattr(args, "attribute", None) or {})
     rounds = 1 if getattr(args, "quick", False) else attributes.get("rounds")
+    passes = 0
+    if getattr(args, "interleave_rounds", False):
+        passes = interleave(args, rounds, suite, limit)
     return Prepared(
         scratch,
         host,
@@ -149,7 +175,24 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
         rounds=rounds,
         attributes=json.dumps(attributes),
         lock=lock,
+        passes=passes,
     )
+
+
+def interleave(args: Any, rounds: Any, suite: Suite, limit: TimeLimit | None) -> int:
+    """Have asv come to each commit once for each round. Returns how often.
+
+    args: asv's arguments, whose attribute `rounds` says it.  Raises UsageError for a limit, within
+    which points are measured whole.
+    """
+    if limit:
+        raise UsageError(
+            f"--interleave-rounds measures no point whole before its last pass: leave it out, or"
+            f" {LIMIT_VARIABLE}={limit}"
+        )
+    passes = int(rounds or max((each.rounds for each in suite.benchmarks), default=1))
+    args.attribute = {**dict(args.attribute or {}), "rounds": passes}
+    return passes
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:

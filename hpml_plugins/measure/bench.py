@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from hpml_plugins.errors import CheckFailed, DefinitionError, ResultError, UsageError
 from hpml_plugins.measure.ranks.group import Member, RankGroup
-from hpml_plugins.measure.sampling import remarks
 from hpml_plugins.measure.session import Progress, Session
 from hpml_plugins.model.checking import check_value
 from hpml_plugins.model.data_source import available_sources, why_no_data
@@ -84,6 +83,18 @@ class Bench(Session):
         from hpml_plugins.measure.energy import measure_energy
 
         return measure_energy(self, step)
+
+    def instructions(self, step: Callable[[], object]) -> Samples | None:
+        """Samples of the instructions of one call of `step` on the CPU; None with a warning where
+        the system does not count them.
+
+        Those of user mode, of all threads of this process. Other programs on the machine do not
+        change them, so they tell of changes that a busy machine's times hide. The step must have
+        been called before, as by `time`.
+        """
+        from hpml_plugins.measure.instructions import INSTRUCTIONS, count_events
+
+        return count_events(self, step, INSTRUCTIONS)
 
     @contextmanager
     def power_limit(self, watts: float) -> Iterator[None]:
@@ -320,5 +331,5 @@ class Rank(Member):
             over=over,
         )
         if self.index == 0:
-            self.bench.collected.warnings += remarks(samples, plan, name)
+            self.bench.collected.remark(samples, plan, name)
         return samples

@@ -12,6 +12,7 @@ import msgspec
 from hpml_plugins.errors import DefinitionError
 from hpml_plugins.model.benchmark import check_name
 from hpml_plugins.model.checking import check_fields, takes
+from hpml_plugins.model.formatting import unquoted
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.units import unit
 
@@ -148,6 +149,18 @@ class Table:
         for row in self.rows():
             found.setdefault(tuple(row[name] for name in names), []).append(row)
         return found
+
+
+def told_apart(table: Table) -> Table:
+    """A table as it is shown, where `1` and `"1"` look alike: in a column that has other values
+    too, a text that reads as one of them stands in quotes."""
+    return Table({name: _told_apart(each) for name, each in table.columns.items()}, table.units)
+
+
+def _told_apart(cells: Sequence[Cell]) -> Sequence[Cell]:
+    if {*map(type, cells)} <= {str, type(None)} or str not in map(type, cells):
+        return cells
+    return [unquoted(repr(cell)) if isinstance(cell, str) else cell for cell in cells]
 
 
 def interval_columns(record: Record, metric: str) -> dict[str, Cell]:

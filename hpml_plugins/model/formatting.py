@@ -19,6 +19,11 @@ DIGITS: Final = 4
 WIDE, SKEWED = 10, 1.5
 MINUS: Final = "\u2212"
 
+#: What a text needs its quotes for: another value is spelled so, or a point with more parameters.
+_READS_OTHERWISE: Final = re.compile(
+    r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf|nan|true|false|none|['\"(\[{].*|.*, .*",
+    re.IGNORECASE | re.DOTALL,
+)
 #: A number with the prefix of a unit, or what stands between numbers.
 _PIECES: Final = re.compile(r"(\d+(?:\.\d+)?)((?:[KMGT]i?(?=B))?)|(\D+)")
 _SCALES: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
@@ -72,6 +77,11 @@ def split_estimate(text: str) -> tuple[str, str]:
     return value, f"({interval}" if sign else ""
 
 
+def half_width(share: float) -> str:
+    """Half the width of an interval as a share of the value: `± 8.3 %`; `± >100 %` beyond that."""
+    return f"± {_rounded_up(100 * share) if share <= 1 else '>100'} %"
+
+
 def _rounded_up(percent: float) -> str:
     """Two digits, from 10 on whole numbers; not below the number, but for errors of rounding."""
     if not percent:
@@ -101,6 +111,18 @@ def bounded_times(ratio: float, *, up: bool) -> str:
     return times(rounded / scale)
 
 
+def change(ratio: float, what: str) -> str:
+    """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only form of one in
+    commands.
+
+    what: the quantity, or the name of its metric.
+    """
+    percent = 100 * (ratio - 1)
+    digits = 0 if abs(percent) >= 10 else 1
+    rounded = f"{percent:+.{digits}f}".replace("-", MINUS)
+    return f"{times(ratio)}× the {what} ({rounded} %)"
+
+
 def _decimals_of_ratio(ratio: float) -> int:
     if ratio >= 100:
         return 0
@@ -115,7 +137,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def format_point(params: Mapping[str, object]) -> str:
-    """A point as text: `rows=4096, mode=fast`. Empty for a benchmark without parameters."""
+    """A point as text: `rows=4096, mode=fast`. Empty for a benchmark without parameters.
+
+    Different points of a benchmark differ in it: `x=1` is the number, `x='1'` the text.
+    """
     return format_point_texts({name: repr(value) for name, value in params.items()})
 
 
@@ -125,23 +150,27 @@ def format_point_texts(texts: Mapping[str, str]) -> str:
 
 
 def unquoted(value: str) -> str:
-    """Python's repr of a value without the quotes of a string."""
+    """Python's repr of a value, without the quotes of a text that cannot be taken for another
+    value."""
     if len(value) > 2 and value[0] == value[-1] and value[0] in "'\"":
-        return value[1:-1]
+        return value if _READS_OTHERWISE.fullmatch(value[1:-1]) else value[1:-1]
     return value
 
 
 def spell_choice(value: object) -> str:
     """A parameter's value as `-p` takes it and the registry has it: YAML's true, not Python's
-    True."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    True.
+
+    A text that reads as another value keeps its quotes: `-p "x='1'"` is not `-p x=1`.
+    """
+    return str(value).lower() if isinstance(value, bool) else unquoted(repr(value))
 
 
 def natural_key(value: object) -> list[tuple[bool, float, str]]:
     """For sorting values and points: numbers by size (`2` before `16`, `64KiB` before `1MiB`), the
-    rest as text."""
+    rest as text, whether in quotes or not."""
     found = []
-    for number, prefix, text in _PIECES.findall(str(value)):
+    for number, prefix, text in _PIECES.findall(str(value).replace("'", "")):
         scale = _SCALES.get(prefix[:1], 0) * math.log(1024 if prefix[1:] else 1000)
         found.append((not number, float(number or 0) * math.exp(scale), text))
     return found

@@ -22,6 +22,8 @@ FEWEST_TO_CORRELATE = 15
 #: Lags whose autocorrelation is computed one by one; and how many values make it worth to compute
 #: all others at once.
 NEAR_LAGS, MANY_VALUES = 64, 10_000
+#: The `source` in the info of what the processor's own counters count.
+PERF = "perf"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from hpml_plugins.errors import DefinitionError
-from hpml_plugins.model.figure import Cell, Chart, Table
+from hpml_plugins.model.figure import Cell, Chart, Table, told_apart
 from hpml_plugins.model.formatting import shown_unit
 from hpml_plugins.published import gpu_types
 
@@ -532,7 +532,7 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
             name: None if isinstance(cell, float) and not math.isfinite(cell) else cell
             for name, cell in row.items()
         }
-        for row in table.rows()
+        for row in told_apart(table).rows()
     ]
     drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
     inner = made.get("spec", made)

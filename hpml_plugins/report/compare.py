@@ -146,7 +146,7 @@ def compare(
     )
     refused = set(_changed_versions(first_old, first_new))
     common = sorted(
-        old.keys() & new.keys(),
+        _newest_versions(old, new),
         key=lambda key: (*key[:2], natural_key(format_point(first_old[key].params))),
     )
     asked: list[Compared] = []
@@ -217,6 +217,19 @@ def _runs_by_point(
 
     found = {key: of_node(index.on_line(key)) for key in index}
     return {key: list(map(run, reversed(records))) for key, records in found.items() if records}
+
+
+def _newest_versions(
+    old: Mapping[_Key, Sequence[_Run]], new: Mapping[_Key, Sequence[_Run]]
+) -> Iterable[_Key]:
+    """The points that both sides have; of one in several versions of its benchmark the version that
+    was measured last."""
+    found: dict[_Key, _Key] = {}
+    for key in sorted(
+        old.keys() & new.keys(), key=lambda key: max(old[key][0].age, new[key][0].age)
+    ):
+        found[*key[:2], format_point(old[key][0].record.params)] = key
+    return found.values()
 
 
 def _changed_versions(

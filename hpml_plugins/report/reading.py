@@ -11,7 +11,7 @@ import functools
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
-from hpml_plugins.model.formatting import format_point, format_point_texts, unquoted
+from hpml_plugins.model.formatting import format_point_texts, unquoted
 from hpml_plugins.model.record import Record, Status
 from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
 from hpml_plugins.model.serialization import decode
@@ -39,7 +39,7 @@ from hpml_plugins.store import (
     read_object_or_empty,
     record_files,
 )
-from hpml_plugins.store.asv_results import METRIC, import_results
+from hpml_plugins.store.asv_results import METRIC, Texts, import_results
 from hpml_plugins.store.declarations import Declaration, read_declarations
 from hpml_plugins.store.records import MAX_RECORDS, collector_paused
 
@@ -141,10 +141,11 @@ class TrackedBenchmark:
     """A benchmark, ours or of a plain asv project: its points, and what became of them.
 
     name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of
-    others do not count. first_metric: of its metrics, as Records name it.  needs_gpu: true also
-    where it is not known.  terms: see `Benchmark.terms`. points: label, as `format_point` spells it
-    → parameter → Python's repr, as asv spells it; those declared, in asv's order, then others that
-    Records have.  declared: the labels of the former.  index: what is stored of each place, (label,
+    others do not count. first_metric: of its metrics, as Records name it.  needs_gpu: true
+    also where it is not known.  terms: see `Benchmark.terms`.  parameters: as declared. points: label, as
+    `format_point` spells it, in which different points differ → parameter → Python's repr, as asv
+    spells it; those declared, in asv's order, then others that Records have.  declared: the labels
+    of the former.  index: what is stored of each place, (label,
     machine).  current: place → the stored Record that stands for it, whole.
     """
 
@@ -157,9 +158,17 @@ class TrackedBenchmark:
     description: str = ""
     needs_gpu: bool = True
     terms: Mapping[str, str] = field(default_factory=dict)
-    points: dict[str, dict[str, str]] = field(default_factory=dict)
+    parameters: Sequence[str] = ()
+    points: dict[str, Texts] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
+
+    def in_order(self, record: Record) -> Record:
+        """The Record with its parameters in the order in which they are declared now."""
+        known = {name: record.params[name] for name in self.parameters if name in record.params}
+        ordered = known | record.params
+        same = list(ordered) == list(record.params)
+        return record if same else msgspec.structs.replace(record, params=ordered)
 
     def explain(self, label: str) -> dict[str, str]:
         """The terms of a point: parameter or `parameter=value` → what it means."""
@@ -359,6 +368,7 @@ def _tracked_metrics(
             benchmarks[title] = TrackedBenchmark(
                 title, entry.plugin, heading, entry.version, Index(order), metric, *more
             )
+            benchmarks[title].parameters = entry.param_names
             benchmarks[title].points.update(points)
             benchmarks[title].declared.update(points)
         direction = entry.better or ""
@@ -393,7 +403,7 @@ def read_history(
     }
     last: dict[str, Record] = {}
     references = References()
-    for record, file, offsets in _stored(results, known, on_damage):
+    for record, texts, file, offsets in _stored(results, known, on_damage):
         references.add(record)
         outcome = _outcome(record, order.get(record.commit, -1), file, offsets)
         if file and (record.machine not in last or record.started >= last[record.machine].started):
@@ -401,7 +411,7 @@ def read_history(
         benchmark = benchmarks.get(record.benchmark)
         if benchmark and record.version == benchmark.version:
             _declare_directions(outcome, benchmark, directions)
-            _add(benchmark, outcome, record)
+            _add(benchmark, texts, outcome, benchmark.in_order(record))
     fill_in_spreads(_points(benchmarks.values()), references)
     published = {
         outcome.commit
@@ -433,12 +443,14 @@ def read_history(
     )
 
 
-def _add(benchmark: TrackedBenchmark, outcome: Outcome, record: Record) -> None:
+def _add(
+    benchmark: TrackedBenchmark, texts: Texts | None, outcome: Outcome, record: Record
+) -> None:
     """Keep what a Record gave among the others of its point, and the Record where it is the current
-    one."""
-    label = format_point(record.params)
-    if label not in benchmark.points:
-        benchmark.points[label] = {name: repr(value) for name, value in record.params.items()}
+    one.  texts: its point, where asv's file spells it."""
+    texts = texts or {name: repr(value) for name, value in record.params.items()}
+    label = format_point_texts(texts)
+    benchmark.points.setdefault(label, texts)
     place, index = (label, record.machine), benchmark.index
     index.add(place, outcome)
     if not outcome.file or record.status != "ok" or index.standing(outcome) is Standing.OUTSIDE:
@@ -460,16 +472,16 @@ def _declare_directions(
 
 def _stored(
     results: Path, declarations: Declarations, on_damage: Callable[[str], None]
-) -> Iterator[tuple[Record, str, tuple[int, ...]]]:
+) -> Iterator[tuple[Record, Texts | None, str, tuple[int, ...]]]:
     """Each Record, with the file and the offsets of the lines of its rounds; imported results have
-    no file."""
+    no file, but the point as asv spells it."""
     with collector_paused():
         for path in record_files(results, on_damage):
             for rounds in group_rounds(decode_file(path, decode, on_damage)):
                 record = combine([record for _, record in rounds])
-                yield record, str(path), tuple(offset for offset, _ in rounds)
-    for record in import_results(results, declarations):
-        yield record, "", ()
+                yield record, None, str(path), tuple(offset for offset, _ in rounds)
+    for record, texts in import_results(results, declarations):
+        yield record, texts, "", ()
 
 
 def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[Place, list[MeasuredValue]]]:
@@ -494,7 +506,7 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     )
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
-    reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
+    reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.remarks))
     code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
     commit = sys.intern(record.commit)

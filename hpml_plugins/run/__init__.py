@@ -6,9 +6,10 @@ one round. It may import the host and what is below it; what it does is told to 
 prints. Start reading in `loop.py`.
 """
 
-from hpml_plugins.run.loop import CAUTION, Follower, Task, measure_rounds, rounds_of
+from hpml_plugins.run.loop import CAUTION, Follower, Pass, Task, measure_rounds, rounds_of
 from hpml_plugins.run.times import (
     LIMIT_VARIABLE,
+    OutOfTime,
     PastRound,
     Round,
     RoundTimes,

@@ -5,24 +5,38 @@ Without a limit the rounds of all points are interleaved at random, so that slow
 machine fall on all of them. Within a limit the points come in their order, each with all its
 rounds: what was measured is whole, and what does not fit is left out by name. The reference comes
 first in either case.
+
+Where the rounds of several commits are interleaved (`asv run --interleave-rounds`), the loop of
+each commit is run once for each round, and goes on with what the passes before measured.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from hpml_plugins import clocks
 from hpml_plugins.host import Declared
 from hpml_plugins.model.benchmark import REFERENCE, Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import combine, schedule
-from hpml_plugins.run.times import Round, RoundTimes, TimeLimit
+from hpml_plugins.run.times import OutOfTime, Round, RoundTimes, TimeLimit
 
 #: A point is begun where this many times the time that it is expected to take is left.
 CAUTION = 1.1
 
 #: A point to measure: its benchmark, and its parameters.
 Task = tuple[Declared, Params]
+
+
+@dataclass
+class Pass:
+    """One pass over all points. number: of the round, from 0.  measured: of each point, what the
+    passes before measured; this one adds to it."""
+
+    number: int = 0
+    measured: list[list[Record | None]] = field(default_factory=list)
 
 
 class Follower:
@@ -60,17 +74,22 @@ def measure_rounds(
     measure: Callable[[int], Record | None],
     follower: Follower,
     limit: TimeLimit | None = None,
+    one_pass: Pass | None = None,
 ) -> list[Record | None]:
     """Measure the rounds of the points. Returns what the rounds of each gave, as one Record.
 
     A point that failed or was skipped has no further round. None where a commit gives no Record,
     and where a point did not fit into the limit.
 
-    run: the name of this run.  measure: measures a round of the point of this number.
+    run: the name of this run.  measure: measures a round of the point of this number. It raises
+    OutOfTime where the limit passes meanwhile: what is missing of the point is left out.  one_pass:
+    only one round of each, beside those of the passes before.
     """
     follower.begin()
-    loop = _Loop(tasks, run, measure, follower)
-    if limit is None:
+    loop = _Loop(tasks, run, measure, follower, one_pass.measured if one_pass else None)
+    if one_pass:
+        loop.measure_pass(one_pass.number, limit)
+    elif limit is None:
         loop.interleave()
     else:
         loop.fill(limit)
@@ -86,8 +105,10 @@ class _Loop:
         run: str,
         measure: Callable[[int], Record | None],
         follower: Follower,
+        measured: list[list[Record | None]] | None = None,
     ) -> None:
-        self.measured: list[list[Record | None]] = [[] for _ in tasks]
+        self.measured = [] if measured is None else measured
+        self.measured += [[] for _ in tasks[len(self.measured) :]]
         self._tasks = tasks
         self._run = run
         self._measure = measure
@@ -108,6 +129,15 @@ class _Loop:
             self._do(number, self._rounds[number][passes[number]])
             passes[number] += 1
 
+    def measure_pass(self, which: int, limit: TimeLimit | None) -> None:
+        """That round of all points that have it, and where it fits: of the reference, then of the
+        others in random order."""
+        others = list(self._others)
+        random.Random(f"{self._run} {which}").shuffle(others)
+        for number in [*self._references, *others]:
+            for this in self._rounds[number][which : which + 1]:
+                self._do_within(number, [this], limit)
+
     def fill(self, limit: TimeLimit) -> None:
         """Whole points in their order, as long as the next one fits.
 
@@ -115,23 +145,34 @@ class _Loop:
         """
         times = self._follower.times
         for number in [*self._references, *self._others]:
-            declared, params = self._tasks[number]
             rounds = self._rounds[number]
-            takes_time = not declared.why_unmet(params)
-            if takes_time and CAUTION * times.expect_all(rounds) > limit.left:
+            if not self._is_unmet(number) and CAUTION * times.expect_all(rounds) > limit.left:
                 self._leave_out(number, rounds)
                 continue
-            for place, this in enumerate(rounds):
-                # a point of which nothing was known may have taken longer than expected
-                if place and self._needed(number) and times.expect(this) > limit.left:
-                    self._leave_out(number, rounds[place:])
-                    break
+            self._do_within(number, rounds, limit)
+
+    def _do_within(self, number: int, rounds: Sequence[Round], limit: TimeLimit | None) -> None:
+        """Measure these rounds of a point. What the limit ends, or leaves no time for, is left
+        out."""
+        for place, this in enumerate(rounds):
+            takes_time = self._needed(number) and not self._is_unmet(number)
+            if limit and takes_time and self._follower.times.expect(this) > limit.left:
+                self._leave_out(number, rounds[place:])
+                return
+            try:
                 self._do(number, this)
+            except OutOfTime:
+                self._leave_out(number, rounds[place:])
+                return
 
     def _leave_out(self, number: int, rounds: Sequence[Round]) -> None:
         self._follower.leave_out(self._tasks[number], len(self.measured[number]))
         for this in rounds:
             self._follower.finish_round(this)
+
+    def _is_unmet(self, number: int) -> bool:
+        declared, params = self._tasks[number]
+        return bool(declared.why_unmet(params))
 
     def _needed(self, number: int) -> bool:
         done = self.measured[number]

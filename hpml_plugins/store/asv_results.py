@@ -21,6 +21,8 @@ from hpml_plugins.model.record import MetricSamples, Record, Status
 from hpml_plugins.store.declarations import Declaration, value_of
 from hpml_plugins.store.files import machine_folders, read_object
 
+#: Parameter → its value, as Python's repr.
+Texts = dict[str, str]
 #: The metric of an imported benchmark; asv's benchmarks have one number each.
 METRIC = "value"
 _REASONS = {
@@ -92,8 +94,11 @@ def rows_without(rows: Mapping[str, Any], ours: Container[str]) -> dict[str, Any
     return {name: row for name, row in rows.items() if name.partition(".track_")[0] not in ours}
 
 
-def import_results(results: Path, benchmarks: Mapping[str, Declaration]) -> Iterator[Record]:
-    """A Record for each point in asv's result files of the benchmarks that are not ours.
+def import_results(
+    results: Path, benchmarks: Mapping[str, Declaration]
+) -> Iterator[tuple[Record, Texts]]:
+    """A Record for each point in asv's result files of the benchmarks that are not ours, with the
+    point as asv spells it: only that tells None from the text "None".
 
     benchmarks: by asv's names. A file or a row that is not of asv's shape is passed over:
     asv names it when it reads the same folder. `MetricSamples.interval` is asv's own, of 99 %,
@@ -112,7 +117,9 @@ def import_results(results: Path, benchmarks: Mapping[str, Declaration]) -> Iter
                     yield from _records(file, foreign)
 
 
-def _records(file: ResultFile, foreign: Mapping[str, Declaration]) -> Iterator[Record]:
+def _records(
+    file: ResultFile, foreign: Mapping[str, Declaration]
+) -> Iterator[tuple[Record, Texts]]:
     for name in [name for name in foreign if file.results.get(name)]:
         # not of the shape that asv writes
         with suppress(TypeError, ValueError, IndexError, OverflowError, KeyError):
@@ -121,7 +128,7 @@ def _records(file: ResultFile, foreign: Mapping[str, Declaration]) -> Iterator[R
 
 def _points(
     name: str, declaration: Declaration, row: Mapping[str, Any], file: ResultFile
-) -> Iterator[Record]:
+) -> Iterator[tuple[Record, Texts]]:
     values = row["result"]
     grid = row.get("params") or []
     names = declaration.param_names
@@ -148,11 +155,12 @@ def _points(
             if samples
             else {}
         )
-        yield Record(
+        texts = {key: str(text) for key, text in zip(names, point, strict=True)}
+        record = Record(
             benchmark=name,
             plugin="",
             version=declaration.version if version is None else str(version),
-            params={key: value_of(str(text)) for key, text in zip(names, point, strict=True)},
+            params={key: value_of(text) for key, text in texts.items()},
             status=status,
             reason=_REASONS[status],
             metrics=measured,
@@ -161,6 +169,7 @@ def _points(
             commit=file.commit_hash,
             environment=file.env_name,
         )
+        yield record, texts
 
 
 def _is_measurement(value: Any) -> bool:

@@ -41,7 +41,6 @@ from hpml_plugins.model import (
     Cell,
     Row,
     estimate,
-    format_point,
     quantity,
     spell_choice,
     times,
@@ -204,9 +203,7 @@ class Quotable:
             )
             points += f"; {left_out}" if left_out and not found else ""
             error = HpmlError if found else NotMeasured
-            raise error(
-                f"{quote.name} machine={machine} {format_point(params)}: {points}", quote.where
-            )
+            raise error(f"{quote.name} machine={machine} {_joined(params)}: {points}", quote.where)
         return next(iter(found.items()))
 
     def _drawable(self, quote: Quote) -> Drawable:
@@ -235,7 +232,7 @@ class Quotable:
 
         found = table.filtered(matches)
         if not len(found):
-            raise NotMeasured(f"no row of {quote.name} has {format_point(wanted)}", quote.where)
+            raise NotMeasured(f"no row of {quote.name} has {_joined(wanted)}", quote.where)
         return found
 
     def _only(self, quote: Quote) -> tuple[Table, list[RecordLink]]:
@@ -342,6 +339,10 @@ def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list
             lambda row: {name: _in_percent(row[name]) for name in shares}, shares
         )
     return picked, list(chosen.values())
+
+
+def _joined(options: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={text}" for name, text in options.items())
 
 
 def _in_percent(share: Cell) -> Cell:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Requires, Samples
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Requires, Samples
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins.vecadd.vectors import (
     METRICS,
@@ -29,12 +29,13 @@ COMPILERS = ("g++", "c++", "clang++")
 FLAGS = ("-O3", "-std=c++17")
 
 
-def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples]:
+def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str, Samples | None]:
     """Time c = a + b of `millions` million float32 on the CPU; compiling, the first call and the
     check excluded."""
     require("implementation", implementation, IMPLEMENTATIONS)
     elements = millions * MILLION
     bench.work(bytes=bytes_moved(elements))
+    instructions = None
     if implementation == "cpp":
         time = _cpp(bench, elements)
     else:
@@ -46,7 +47,8 @@ def measure(bench: Bench, *, millions: int, implementation: str) -> Mapping[str,
         bench.check(is_sum(a, b, c), "sum differs from NumPy's")
         time = bench.time(lambda: add(a, b, c), device="cpu")
         time = time.note(threads=get_num_threads() if implementation == "parallel" else 1)
-    return {"time": time}
+        instructions = bench.instructions(lambda: add(a, b, c))
+    return {"time": time, "instructions": instructions}
 
 
 def addition(implementation: str) -> Any:
@@ -156,7 +158,10 @@ def inputs(i: Any, which: int, seed: int) -> Any:
 VECADD_CPU = Benchmark(
     "vecadd_cpu",
     measure,
-    metrics=METRICS,
+    metrics=(
+        *METRICS,
+        Metric("instructions", "1", "lower", "of one addition, in user mode; not of the program"),
+    ),
     grid={"millions": MILLIONS, "implementation": IMPLEMENTATIONS},
     requires=Requires(modules=("numba", "numpy")),
     description=(

@@ -108,7 +108,7 @@ def find_workloads(
             column.number for column in every if any(column.number in row.cells for row in rows)
         ][:MOST_TYPES]
         rows = within(rows, numbers)
-        pair = choose_pair(rows, numbers)
+        pair = choose_pair([row for row in rows if row.metric.direction], numbers)
         verdicts = {
             other: judge_rows(rows, pair[0], other)
             for other in numbers

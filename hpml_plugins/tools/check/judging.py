@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -256,14 +257,17 @@ def _measured(
     total = len(list(benchmark.points()))
     failed = [each for each in plain if each.status == "failed"]
     for each in failed:
-        point = " ".join(f"{key}={value}" for key, value in each.record.params.items())
+        point = " ".join(
+            f"{key}={spell_choice(value)}" for key, value in each.record.params.items()
+        )
         message = f"{point}: {each.record.reason}".removeprefix(": ")
         if each.relaxed:
             what = f"not tried: it wants a GPU, and without one {message}"
             yield Finding(benchmark.name, "not judged", what, "check on a GPU node")
         else:
             choices = "".join(
-                f" -p {key}={spell_choice(value)}" for key, value in each.record.params.items()
+                f" -p {shlex.quote(f'{key}={spell_choice(value)}')}"
+                for key, value in each.record.params.items()
             )
             fix = f"`hpml --debug run {name}{choices}` shows what the point printed"
             yield Finding(benchmark.name, "broken", message, fix)

@@ -15,7 +15,7 @@ def test_metrics_of_one_benchmark_share_their_points(add_result: AddResult, tmp_
     nan = float("nan")
     values = {
         "vector_add.track_time": [1.0, 2.0, 3.0, None],
-        "workload-vector_add.html#bandwidth": [1.0, 2.0, 3.0, 4.0],
+        "vector_add.track_bandwidth": [1.0, 2.0, 3.0, 4.0],
     }
     add_result(
         H200,
@@ -38,7 +38,7 @@ def test_metrics_of_one_benchmark_share_their_points(add_result: AddResult, tmp_
     ]
     assert by_name["workload-vector_add.html#time"] == ("vector_add · time", "numba_cuda", grid)
     assert by_name["workload-vector_add.html#bandwidth"][2] == grid
-    assert by_name["resnet50.track_flop"] == ("resnet50 · flop", "fvcore", [])
+    assert by_name["workload-resnet50.html#flop"] == ("resnet50 · flop", "fvcore", [])
     assert len(found["points"]) == 3  # of vector_add, of resnet50 (none), of foreign
 
 
