@@ -141,12 +141,11 @@ class TrackedBenchmark:
     """A benchmark, ours or of a plain asv project: its points, and what became of them.
 
     name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of
-    others do not count. first_metric: of its metrics, as Records name it.  needs_gpu: true
-    also where it is not known.  terms: see `Benchmark.terms`.  parameters: as declared. points: label, as
-    `format_point` spells it, in which different points differ → parameter → Python's repr, as asv
-    spells it; those declared, in asv's order, then others that Records have.  declared: the labels
-    of the former.  index: what is stored of each place, (label,
-    machine).  current: place → the stored Record that stands for it, whole.
+    others do not count. first_metric: of its metrics, as Records name it.  needs_gpu: true also
+    where it is not known.  terms: see `Benchmark.terms`.  parameters: as declared. points: label,
+    as `format_point` spells it, in which different points differ → parameter → Python's repr, as
+    asv spells it; those declared, in asv's order, then others that Records have.  declared: the
+    labels of the former.  index: what is stored of each place, (label, machine).  current: place → the stored Record that stands for it, whole.
     """
 
     name: str

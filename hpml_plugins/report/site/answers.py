@@ -147,7 +147,7 @@ def answer_of_workload(
     point = f" at {row.point}" if row.point else ""
     strong = f"{row.metric.title}{point}: {'; '.join(told)}."
     if not row.metric.direction:
-        return strong, "Neither more nor less is better, so nothing is ranked."
+        return strong, "Not ranked: it has no better direction."
     if len(row.cells) == 1:
         return strong, "No second type has measured this, so nothing is compared."
     if base is None or not verdicts:

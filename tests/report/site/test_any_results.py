@@ -72,7 +72,7 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
     assert [re.findall(r": ([\d.]+) points", each) for each in shown] == [
         ["1.500"],
         ["1.250"],
-        ["1.000"],
+        ["1"],
     ]
     index = json.loads((project.html / "index.json").read_text())
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
