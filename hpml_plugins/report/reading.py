@@ -145,7 +145,8 @@ class TrackedBenchmark:
     where it is not known.  terms: see `Benchmark.terms`.  parameters: as declared. points: label,
     as `format_point` spells it, in which different points differ → parameter → Python's repr, as
     asv spells it; those declared, in asv's order, then others that Records have.  declared: the
-    labels of the former.  index: what is stored of each place, (label, machine).  current: place → the stored Record that stands for it, whole.
+    labels of the former.  index: what is stored of each place, (label, machine).
+    current: place → the stored Record that stands for it, whole.
     """
 
     name: str
