@@ -3,16 +3,15 @@ comparison with the registry of its base."""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.registry import PluginEntry, Registry, read_registry
 from hpml_plugins.temporary import temporary_folder
+from hpml_plugins.tools.gate.budgets import DEFAULT_BUDGET, budgets_of
+from hpml_plugins.tools.git import run_git
 
-#: Slow-down that is allowed where nothing says another, %.
-DEFAULT_BUDGET = 5.0
 #: Settings of sampling, and whether a larger one measures less precisely.
 _SAMPLING = {"precision": True, "budget": False, "rounds": False}
 
@@ -23,13 +22,12 @@ def registry_of_base(registry: Registry, top: Path, base: str) -> Registry | Non
     top: of the checkout.
     """
     place = registry.path.resolve().relative_to(top.resolve()).as_posix()
-    words = ["git", "show", f"{base}:{place}"]
-    shown = subprocess.run(words, cwd=top, capture_output=True, check=False)
+    shown = run_git(top, "show", f"{base}:{place}")
     if shown.returncode:
         return None
     with temporary_folder("hpml-gate-") as folder:
         file = folder / registry.path.name
-        file.write_bytes(shown.stdout)
+        file.write_text(shown.stdout, encoding="utf-8", errors="surrogateescape")
         try:
             return read_registry(file)
         except HpmlError:
@@ -54,24 +52,13 @@ def find_loosened(base: Registry, head: Registry, profile: str) -> list[str]:
 
 
 def _budgets(before: PluginEntry, after: PluginEntry) -> Iterator[str]:
-    old, new = _by_metric(before), _by_metric(after)
+    old, new = budgets_of(before), budgets_of(after)
     for name in sorted(old.keys() | new.keys()):
         benchmark = name.partition(".")[0]
         was = old.get(name, old.get(benchmark, DEFAULT_BUDGET))
         now = new.get(name, new.get(benchmark, DEFAULT_BUDGET))
         if now > was:
             yield f"the allowed slow-down of {name} is raised from {was:g} to {now:g} %"
-
-
-def _by_metric(entry: PluginEntry) -> dict[str, float]:
-    """Benchmark or BENCHMARK.METRIC → its budget, %."""
-    found: dict[str, float] = {}
-    for benchmark, budgets in entry.gate.items():
-        if isinstance(budgets, Mapping):
-            found |= {f"{benchmark}.{metric}": value for metric, value in budgets.items()}
-        else:
-            found[benchmark] = budgets
-    return found
 
 
 def _sampling(before: PluginEntry, after: PluginEntry) -> Iterator[str]:

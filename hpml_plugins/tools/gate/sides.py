@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 import random
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -25,6 +23,7 @@ from hpml_plugins.report import RunReport
 from hpml_plugins.run import CAUTION, TimeLimit, rounds_of
 from hpml_plugins.terminal import warn
 from hpml_plugins.tools.gate.verdicts import FIRST_LOOK, Pair, looks
+from hpml_plugins.tools.git import git_answer
 
 BASE, HEAD = 0, 1
 SIDES = ("base", "head")
@@ -59,43 +58,32 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     untracked ones that git does not ignore, without the folder of results. Raises UsageError where
     there is nothing to compare.
     """
-    top = Path(_git(folder, "rev-parse", "--show-toplevel"))
-    head = _git(top, "rev-parse", "--verify", "-q", "HEAD", fault="nothing is committed here yet")
+    top = Path(git_answer(folder, "rev-parse", "--show-toplevel"))
+    head = git_answer(
+        top, "rev-parse", "--verify", "-q", "HEAD", fault="nothing is committed here yet"
+    )
     unknown = f"{base!r} is no branch, tag or commit here; git fetch gets those of a remote"
-    named = _git(
+    named = git_answer(
         top, "rev-parse", "--verify", "-q", "--end-of-options", f"{base}^{{commit}}", fault=unknown
     )
-    found = _git(
+    found = git_answer(
         top, "merge-base", head, named, fault=f"no commit of HEAD's history is in {base!r}"
     )
     kept = (folder / results).resolve()
     excluded = [f":(exclude,literal){kept.relative_to(top)}"] if kept.is_relative_to(top) else []
     with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
         index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
-        _git(top, "read-tree", "HEAD", **index)
-        _git(top, "add", "--all", "--", ".", *excluded, **index)
-        tree = _git(top, "write-tree", **index)
-    if uncommitted := tree != _git(top, "rev-parse", "HEAD^{tree}"):
+        git_answer(top, "read-tree", "HEAD", **index)
+        git_answer(top, "add", "--all", "--", ".", *excluded, **index)
+        tree = git_answer(top, "write-tree", **index)
+    if uncommitted := tree != git_answer(top, "rev-parse", "HEAD^{tree}"):
         who = ["-c", "user.name=hpml gate", "-c", "user.email=gate@localhost"]
-        head = _git(
+        head = git_answer(
             top, *who, "commit-tree", tree, "-p", head, "-m", "the work tree, for hpml gate"
         )
     if head == found:
         raise UsageError(f"{base!r} has all that is checked out here: there is nothing to compare")
     return Commits(found, head, uncommitted, top)
-
-
-def _git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
-    env = {**os.environ, **variables}
-    try:
-        done = subprocess.run(
-            ["git", *words], cwd=folder, env=env, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        raise UsageError("git is not installed; a gate compares commits") from None
-    if done.returncode:
-        raise UsageError(fault or f"git {words[0]}: {done.stderr.strip()}")
-    return done.stdout.strip()
 
 
 class OutOfTime(HpmlError):
