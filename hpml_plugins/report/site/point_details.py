@@ -190,14 +190,23 @@ class PointDetails:
             at = [low + share * (high - low) / 4 for share in range(5)]
             labels = [(when, day(1000 * when), "") for when in at]
             yield "date", self._chart(lines, lambda each: each.started, labels)
-        stacks = sorted({each.outcome.environment for each in every}, key=_stack_name)
+        of_stacks = [line for machine in history.machines if (line := self._by_stack(machine))]
+        environments = {each.outcome.environment for line in of_stacks for each in line.readings}
+        stacks = sorted(environments, key=_stack_name)
         if len(stacks) > 1:
-            names = [_stack_name(name)[1:] for name in stacks]
-            labels = [(float(place), *name) for place, name in enumerate(names)]
-            yield (
-                "stack",
-                self._chart(lines, lambda each: float(stacks.index(each.environment)), labels),
-            )
+            numbers = {name: float(place) for place, name in enumerate(stacks)}
+            names = [(numbers[name], *_stack_name(name)[1:]) for name in stacks]
+            yield "stack", self._chart(of_stacks, lambda each: numbers[each.environment], names)
+
+    def _by_stack(self, machine: Machine) -> _MachineLine | None:
+        """The newest reading of a machine with each software stack, also of those that no line of
+        commits has."""
+        metric, newest = self.metric, {}
+        for outcome in metric.benchmark.index.on_line((self.row.point, machine.name)):
+            value = outcome.readings.get(metric.metric)
+            if value and outcome.environment:
+                newest[outcome.environment] = _Reading(outcome, value, "", counts=True)
+        return _MachineLine(machine, "", list(newest.values())) if newest else None
 
     def _chart(
         self,
