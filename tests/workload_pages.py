@@ -15,7 +15,6 @@ from markupsafe import escape
 
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.gpu_types import Costs, build
-from hpml_plugins.report.site.newest_records import write_records
 from hpml_plugins.report.site.page import point_anchor, workload_address
 from hpml_plugins.report.site.regressions import MeasuredSeries
 from hpml_plugins.report.site.task_table import cards_of_machines
@@ -28,8 +27,7 @@ def write_points(
     """Write the page of each benchmark, and what its script reads."""
     found = find_workloads(history, build(history, Costs({})), [], cards_of_machines(history))
     placed = {each.place: each for each in series}
-    records = write_records(history, html_dir)
-    write_workloads(found, history, placed, [], records, html_dir, "p", commit_url)
+    write_workloads(found, history, placed, [], html_dir, "p", commit_url)
 
 
 def read_point(html_dir: Path, benchmark: str, metric: str, point: str = "") -> str:

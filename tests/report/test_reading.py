@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 from records import a_record, a_value
-from workload_pages import read_data, read_point, write_points
+from workload_pages import read_point, write_points
 
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variability import Variability, with_intervals
@@ -19,7 +19,6 @@ from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.report.reading import History, read_history, stored_lines
-from hpml_plugins.report.site import newest_records
 from hpml_plugins.report.site.plugin_pages import find_code_changes
 from hpml_plugins.report.site.regressions import Readings
 from hpml_plugins.store import append_record, current_records, read_records, record_file
@@ -174,20 +173,6 @@ def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> Non
         "size=30": "ok",
     }
     assert index.on_line(("size=20", "m"))[-1].reason == "no GPU free"
-
-
-def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
-    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(newest_records, "MOST_RECORDS", 2)
-    found = newest_records.write_records(history, tmp_path)
-    of_point = found["toy", "size=10"]
-    lines = read_data(tmp_path, of_point.address)
-    stored = [decode(line.encode()).started for line in lines]
-    assert stored == [99.0, 20.0]  # the one of 30 s was skipped
-    # size=20 was skipped
-    assert (of_point.count, set(found)) == (4, {("toy", "size=10"), ("toy", "size=30")})
-    assert list(stored_lines([])) == []
 
 
 def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model import formatting
-from hpml_plugins.model.differences import spell_card
+from hpml_plugins.model.differences import spell_card, unusual_conditions
 from hpml_plugins.model.record import STACK
 from hpml_plugins.report.charts import look
 from hpml_plugins.report.reading import (
@@ -25,13 +25,14 @@ from hpml_plugins.report.reading import (
     Outcome,
     TrackedBenchmark,
     TrackedMetric,
+    stored_record,
 )
 from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site import history_chart, svg
 from hpml_plugins.report.site.card_strips import draw as draw_cards
 from hpml_plugins.report.site.card_strips import find_strips
+from hpml_plugins.report.site.data_files import FOLDER, data_path
 from hpml_plugins.report.site.history_chart import Dot, Line, Mark
-from hpml_plugins.report.site.newest_records import StoredRecords
 from hpml_plugins.report.site.page import day, fill, graph_link, run_command
 from hpml_plugins.report.site.regressions import MeasuredSeries
 from hpml_plugins.report.site.task_table import TypeColumn, colour_class
@@ -345,11 +346,10 @@ def list_records(
     history: History,
     benchmark: TrackedBenchmark,
     label: str,
-    stored: StoredRecords | None,
     commit_url: str,
 ) -> str:
-    """The newest Records of a point with all their metrics, and those that were retracted, as a
-    piece of the page.  stored: where they can be had; None where no file has them."""
+    """The newest Records of a point with all their metrics, the files that have every sample, and
+    Records that were retracted, as a piece of the page."""
     found = [
         (each, machine)
         for machine in history.machines
@@ -368,10 +368,13 @@ def list_records(
     ]
     return fill(
         "records.html",
-        listed=[_record(history, *each, units, stored) for each in listed[:MOST_RECORDS]],
+        listed=[_record(history, *each, units) for each in listed[:MOST_RECORDS]],
         count=len(listed),
         retracted=retracted,
-        stored=stored,
+        files=[
+            (name, f"{FOLDER}/{data_path(name, benchmark.name)}")
+            for name in dict.fromkeys(machine.name for each, machine in found if each.file)
+        ],
         commit_url=commit_url,
     )
 
@@ -381,10 +384,9 @@ def _record(
     outcome: Outcome,
     machine: Machine,
     units: Mapping[str, str],
-    stored: StoredRecords | None,
 ) -> dict[str, Any]:
     values = {name: each for name, each in outcome.readings.items() if name in units}
-    conditions = stored.conditions.get(outcome.started, []) if stored else []
+    conditions = unusual_conditions(stored_record(outcome)) if outcome.file else []
     first = next(iter(values.values()), None)
     told = [f"{name} {formatting.estimate(each.own, units[name])}" for name, each in values.items()]
     return {

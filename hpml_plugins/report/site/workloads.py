@@ -20,7 +20,6 @@ from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site import sweep
 from hpml_plugins.report.site.answers import answer_of_workload
 from hpml_plugins.report.site.gpu_types import Matrix
-from hpml_plugins.report.site.newest_records import Addresses
 from hpml_plugins.report.site.page import (
     point_anchor,
     point_link,
@@ -139,15 +138,14 @@ def write_workloads(
     history: History,
     series: SeriesByPlace,
     plugins: Sequence[PluginPage],
-    records: Addresses,
     html_dir: Path,
     project: str,
     commit_url: str,
 ) -> None:
     """Write the pages, what their script reads, and their list.
 
-    series: those whose levels are drawn.  plugins: with their figures.  records: of each point, see
-    `write_records`.  commit_url: see `page.commit_links`.
+    series: those whose levels are drawn.  plugins: with their figures.  commit_url: see
+    `page.commit_links`.
     """
     shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # of an earlier publish
     shown: dict[str, list[tuple[PluginPage, ShownFigure]]] = {}
@@ -157,7 +155,7 @@ def write_workloads(
             shown.setdefault(figure.benchmark, []).append((page, figure))
     for workload in workloads:
         found = list(_details(workload, history, series, commit_url))
-        of_points = _records(workload, history, records, commit_url)
+        of_points = _records(workload, history, commit_url)
         addresses = _write_points(workload, found, of_points, html_dir)
         lead = workload.lead
         plugin = of_plugin.get(workload.benchmark.plugin)
@@ -207,17 +205,10 @@ def _details(
         yield PointDetails(history, row, workload.columns, series, commit_url).fill()
 
 
-def _records(
-    workload: Workload, history: History, records: Addresses, commit_url: str
-) -> dict[str, str]:
+def _records(workload: Workload, history: History, commit_url: str) -> dict[str, str]:
     """The Records of each point, as a piece of the page."""
-    benchmark = workload.benchmark
-    return {
-        label: list_records(
-            history, benchmark, label, records.get((benchmark.name, label)), commit_url
-        )
-        for label in dict.fromkeys(row.point for row in workload.rows)
-    }
+    labels = dict.fromkeys(row.point for row in workload.rows)
+    return {label: list_records(history, workload.benchmark, label, commit_url) for label in labels}
 
 
 def _write_points(

@@ -20,7 +20,6 @@ from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.manifest import write_manifest
-from hpml_plugins.report.site.newest_records import write_records
 from hpml_plugins.report.site.page import PAGES, add_to_navigation, commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import LIBRARY, find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.search import write_search
@@ -111,7 +110,6 @@ def _write(
         history,
         {each.place: each for each in series},
         pages,
-        write_records(history, html_dir),
         html_dir,
         project,
         commit_url,

@@ -1,6 +1,6 @@
 "use strict";
 // Rows that a reader opens: what is known of a point is loaded and shown below its row. An address with a point opens it.
-// Also a filter of rows, commands that are copied, Records that are saved, and lines of charts that are hidden.
+// Also a filter of rows, commands that are copied, and lines of charts that are hidden.
 (() => {
     /** @param {string} selector @param {ParentNode} [inside] */
     function all(selector, inside = document) {
@@ -45,7 +45,7 @@
     /** The buttons that need this script.
      * @param {ParentNode} place */
     function prepare(place) {
-        all("[data-copy], [data-records]", place).forEach((each) => { each.hidden = false; });
+        all("[data-copy]", place).forEach((each) => { each.hidden = false; });
     }
 
     /** Open the point that the address names. */
@@ -86,23 +86,10 @@
         setTimeout(() => { button.textContent = "Copy"; }, 2000);
     }
 
-    /** Save the Records of a point as they are stored.
-     * @param {HTMLElement} button */
-    async function save(button) {
-        const lines = await hpml.read(button.dataset.records ?? "");
-        const link = document.createElement("a");
-        link.href = URL.createObjectURL(new Blob([`${lines.join("\n")}\n`], { type: "application/x-ndjson" }));
-        link.download = "records.jsonl";
-        link.click();
-        URL.revokeObjectURL(link.href);
-    }
-
     document.addEventListener("click", (event) => {
         const target = /** @type {HTMLElement} */ (event.target);
         if (target.matches("[data-copy]")) {
             copy(target);
-        } else if (target.matches("[data-records]")) {
-            save(target);
         }
         const row = /** @type {HTMLElement | null} */ (target.closest("tr.row[data-file]"));
         if (row && !event.ctrlKey && !event.metaKey && !event.shiftKey && !getSelection()?.toString()) {
