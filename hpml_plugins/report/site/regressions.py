@@ -38,7 +38,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
 from hpml_plugins.report.site.nodes import Gaps
-from hpml_plugins.report.site.page import day, graph_link, point_link, write_page
+from hpml_plugins.report.site.page import day, graph_link, point_link
 from hpml_plugins.terminal import printable
 
 #: Smallest part of the level that counts.
@@ -586,43 +586,6 @@ def _verdict(old: float, new: float, direction: str) -> str:
 def _exceeds(old: float, new: float, scatter: float) -> bool:
     """Whether two levels differ by more than the threshold and the scatter around them."""
     return abs(new - old) > max(THRESHOLD * abs(old), scatter)
-
-
-def write_regressions(
-    shifts: Mapping[str, Sequence[Shift]],
-    left_out: Mapping[str, int],
-    series: Sequence[MeasuredSeries],
-    history: History,
-    gaps: Sequence[Gaps],
-    html_dir: Path,
-    project: str,
-    commit_url: str,
-) -> None:
-    """Write our page, with changes of every kind, and the Atom feed of the open regressions and of
-    what is missing.
-
-    left_out: see `find_suspected`.  series: those that were looked at.  commit_url: see
-    `page.commit_links`.
-    """
-    judged = count_judged(history, series)
-    shown = {
-        kind: [show_shift(each, history) for each in found[:LISTED]]
-        for kind, found in shifts.items()
-    }
-    write_feed(html_dir / "regressions.xml", shown["open regression"], project, gaps, judged)
-    totals = {kind: len(found) for kind, found in shifts.items()}
-    write_page(
-        html_dir,
-        "changes.html",
-        project=project,
-        shown=shown,
-        totals=totals,
-        looked=len(series),
-        judged=judged,
-        left_out=left_out,
-        commit_url=commit_url,
-        outside=history.left_out,
-    )
 
 
 def _where(series: MeasuredSeries) -> str:

@@ -15,6 +15,7 @@ from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import STATIC, finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
+from hpml_plugins.report.site.changes_page import write_changes
 from hpml_plugins.report.site.compare_page import write_compare_page
 from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import find_evidence
@@ -84,9 +85,7 @@ def _write(
     gaps = nodes.find_gaps(history, found)
     shifts, left_out = regressions.find_shifts(history, series, gaps)
     write_data_files(history, html_dir, project)
-    regressions.write_regressions(
-        shifts, left_out, series, history, gaps, html_dir, project, commit_url
-    )
+    write_changes(shifts, left_out, series, history, gaps, html_dir, project, commit_url)
     write_page(
         html_dir,
         "evidence.html",

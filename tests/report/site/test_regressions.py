@@ -40,12 +40,16 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     project.publish()
     assert not (project.html / "regressions.json").exists()
     page = (project.html / "changes.html").read_text()
-    assert "2 improvements" in page
-    text = page.partition("2 open regressions</h2>")[2].partition("</section>")[0]
-    assert text.count("% lower") == 1 and text.count("% higher") == 1
-    assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 2
+    assert "2 open regressions · " in page and "2 improvements" in page
+    code, text = (part.partition("</section>")[0] for part in page.split("<h2>")[1:])
+    assert "No change for which nothing but the commit differs." in code
+    assert text.count("▼ 50 % lower") + text.count("▼ 100 % higher") == 2
+    assert text.count("▲ ") == 2
+    assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 4
+    assert text.count('class="spark ') == 4
+    assert text.count("<small>at ") == 4
     assert project.commits[6][0][:8] in text
-    assert project.commits[5][0][:8] not in text  # surely one commit's
+    assert f"<code>{project.commits[5][0][:8]}" not in text  # surely one commit's
     feed = ET.parse(project.html / "regressions.xml").getroot()
     titles = [entry.findtext(f"{ATOM}title") or "" for entry in feed.iter(f"{ATOM}entry")]
     assert sorted(title.split(": ", 1)[1] for title in titles) == [
