@@ -217,6 +217,7 @@ def write_pages(
     from workload_pages import write_points
 
     from hpml_plugins.report.reading import read_history
+    from hpml_plugins.report.site.components import cover_types, fold_warnings
     from hpml_plugins.report.site.evidence import find_evidence
     from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
     from hpml_plugins.report.site.nodes import ENOUGH_PASSES, find_gaps, find_nodes
@@ -241,6 +242,10 @@ def write_pages(
         gaps=find_gaps(history, machines),
         enough_passes=ENOUGH_PASSES,
         evidence=find_evidence(history),
+        cards=[],
+        most_cards=9,
+        types=cover_types(machines),
+        warnings=fold_warnings(history),
         project=project,
     )
 

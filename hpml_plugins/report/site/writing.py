@@ -17,6 +17,7 @@ from hpml_plugins.report.site.asv_page import STATIC, finish_asv_page, name_mach
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes_page import write_changes
 from hpml_plugins.report.site.compare_page import write_compare_page
+from hpml_plugins.report.site.components import MOST_CARDS, cover_types, fold_warnings, read_cards
 from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
@@ -86,15 +87,6 @@ def _write(
     shifts, left_out = regressions.find_shifts(history, series, gaps)
     write_data_files(history, html_dir, project)
     write_changes(shifts, left_out, series, history, gaps, html_dir, project, commit_url)
-    write_page(
-        html_dir,
-        "evidence.html",
-        machines=found,
-        project=project,
-        gaps=gaps,
-        enough_passes=nodes.ENOUGH_PASSES,
-        evidence=find_evidence(history),
-    )
     current = history.current()
     tracing = next((page for page in further if page.row_links), None)
     trace, row_links = (tracing.trace, tracing.row_links) if tracing else (None, None)
@@ -112,6 +104,19 @@ def _write(
         html_dir,
         project,
         commit_url,
+    )
+    write_page(
+        html_dir,
+        "evidence.html",
+        machines=found,
+        project=project,
+        gaps=gaps,
+        enough_passes=nodes.ENOUGH_PASSES,
+        evidence=find_evidence(history),
+        cards=read_cards(workloads),
+        most_cards=MOST_CARDS,
+        types=cover_types(found),
+        warnings=fold_warnings(history),
     )
     for old, new in (("nodes", "evidence"), ("regressions", "changes")):
         write_page(

@@ -46,7 +46,7 @@ def test_five_questions_are_answered_within_three_clicks(
         )
         # Is this node normal?
         site.open("index.html")
-        tab.get_by_role("link", name="Evidence", exact=True).click()
+        tab.locator("nav").get_by_role("link", name="Evidence").click()
         tab.get_by_role("link", name="node1", exact=True).first.click()
         assert "#" in tab.url
         assert tab.get_by_role("heading", name="node1").is_visible()
