@@ -129,7 +129,7 @@ def _write(
             links=(),
         )
     site = Site(history, pages, html_dir, project, problems)
-    write_search(history, matrix, found, pages, write_pages(further, site), html_dir, project)
+    write_search(history, matrix, found, pages, rows, write_pages(further, site), html_dir, project)
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
     judged = regressions.count_judged(history, series)
     write_compare_page(history, matrix, rows, shifts, judged, gaps, html_dir, project)

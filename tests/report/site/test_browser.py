@@ -437,7 +437,13 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
     assert found("toy size=10") == ["toy · time: size=10 point", "toy · time: size=1000 point"]
     assert found("h200 gpu type") == ["NVIDIA H200 ×1 GPU type"]
     assert found("how long toys") == ["How long? question"]
-    assert found("no such thing") == []
+    assert found("zzzzzzzzzzzz") == []
+    # a benchmark by the GPU that has measured it, a synonym, a task, and a word with a wrong letter
+    assert found("bandwidth h200")[0] == "vector_add · bandwidth benchmark · numba_cuda"
+    assert "vector_add · time benchmark · numba_cuda" in found("latency vector_add")
+    assert found("bandwitdh benchmark")[0].startswith("vector_add · bandwidth")
+    near = tab.locator("#search-message").inner_text()
+    assert near == "No results for “bandwitdh benchmark”. Near it: “bandwidth benchmark”, 1 found."
     assert f"foreign.track_score: path={NASTY} point" in found("<script>")
     assert found("BANDWIDTH n=1000,") == [
         "vector_add · bandwidth: n=1000, mode=plain point",
