@@ -31,7 +31,7 @@ from hpml_plugins.tools.gate.sides import (
     BASE,
     HEAD,
     Commits,
-    OutOfTime,
+    LateBuild,
     PairLoop,
     Pairs,
     Sides,
@@ -149,7 +149,7 @@ def command(
             build_sides(conf, prepared, commits, bench, limit) as sides,
         ):
             loop, result = _measure(sides, commits, allowed, most, limit)
-    except OutOfTime as error:
+    except LateBuild as error:
         warn(f"not judged: {error}")
         return NOT_JUDGED
     words = ["hpml", "gate", base, *(word for name in bench for word in ("--bench", name))]

@@ -18,7 +18,7 @@ import msgspec
 from hpml_plugins.asv import Prepared, Task, narrow, run_point, take_record, tasks_of
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.isolation import end_leftovers
-from hpml_plugins.model import Record
+from hpml_plugins.model import Record, counted
 from hpml_plugins.report import RunReport
 from hpml_plugins.run import CAUTION, TimeLimit, rounds_of
 from hpml_plugins.terminal import warn
@@ -86,7 +86,7 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     return Commits(found, head, uncommitted, top)
 
 
-class OutOfTime(HpmlError):
+class LateBuild(HpmlError):
     """The limit has passed before anything was measured."""
 
 
@@ -139,7 +139,7 @@ def build_sides(
     """Build both commits and find the points to measure. bench: regular expressions, as of `asv run
     --bench`.  limit: of each step of a build too.
 
-    Raises HpmlError where a commit does not build, and where nothing is selected; OutOfTime where
+    Raises HpmlError where a commit does not build, and where nothing is selected; LateBuild where
     building takes all of the limit.
     """
     from asv.benchmarks import Benchmarks
@@ -168,7 +168,7 @@ def build_sides(
         )
     except ProcessError as error:
         if limit.left <= 0:
-            raise OutOfTime(f"the limit of {limit} ended while base and head were built") from None
+            raise LateBuild(f"the limit of {limit} ended while base and head were built") from None
         said = (error.stderr or error.stdout or str(error)).strip().splitlines()
         what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[
             len(environments)
@@ -184,6 +184,8 @@ def build_sides(
         ) from None
     except UserError as error:
         raise HpmlError(describe(error)) from None
+    if asvs := [name for name, entry in found.items() if "benchmark" not in entry]:
+        warn(f"{counted(len(asvs), 'benchmark')} of asv's own not gated; asv compare judges them")
     narrow(found, prepared.suite.benchmarks)
     prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
     if not prepared.tasks:
