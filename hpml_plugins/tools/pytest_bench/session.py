@@ -154,9 +154,6 @@ class BenchSession:
 
                 facts = {**facets(self.node, self.machine, {}), "version": 1}
                 atomic_write(file, json.dumps(facts, indent=4, sort_keys=True).encode())
-        from hpml_plugins.host import Declared
-        from hpml_plugins.registry import PluginEntry
-
         declared = Declared.of(benchmark, PluginEntry(PLUGIN))
         save_declarations(self.results, declared.entries())
 
