@@ -256,8 +256,8 @@ def card_of(record: Record) -> str:
 
 def hardware_of(record: Record) -> str:
     """The type of hardware that measured it: its GPUs, or its CPU."""
-    names = [str(gpu.get("name") or "") for gpu in record.gpus]
-    return " + ".join(sorted(names)) or str(record.node.get("cpu") or record.machine)
+    names = sorted(record.gpu_names)
+    return " + ".join(names) or str(record.node.get("cpu") or record.machine)
 
 
 def _variance_by_rounds(
