@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         read_records,
         record_file,
         record_files,
+        unpack_records,
     )
 
 _NAMES = {
@@ -91,6 +92,7 @@ _NAMES = {
         "read_records",
         "record_file",
         "record_files",
+        "unpack_records",
     ),
 }
 __all__ = [name for names in _NAMES.values() for name in names]
