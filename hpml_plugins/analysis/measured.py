@@ -268,12 +268,12 @@ def _variance_by_rounds(
     if len(rounds) < 2 or min(medians) <= 0:
         return None
     return (
-        variance_of_median(statistics.variance(map(math.log, medians)), len(medians)),
+        _variance_of_median(statistics.variance(map(math.log, medians)), len(medians)),
         len(medians) - 1,
     )
 
 
-def variance_of_median(variance: float, count: int) -> float:
+def _variance_of_median(variance: float, count: int) -> float:
     """The variance of the median of `count` normal values of this variance: near π/2 / (n + ½) of
     it, also for few."""
     return variance * math.pi / 2 / (count + 0.5)
