@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from packaging.requirements import InvalidRequirement, Requirement
 
 from hpml_plugins import __version__
@@ -24,6 +23,7 @@ from hpml_plugins.model import counted
 from hpml_plugins.store import atomic_write
 from hpml_plugins.terminal import printable, say, warn
 from hpml_plugins.tools.git import run_git
+from hpml_plugins.tools.templates import fill_template
 
 #: Files of which one says that pip can build a package here.
 BUILDS = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -139,10 +139,7 @@ class _Writer:
 
     def fill(self, place: str, template: str, **values: str) -> bool:
         """The same with a template of this package."""
-        made = Environment(
-            loader=PackageLoader("hpml_plugins", "tools/init"), undefined=StrictUndefined
-        )
-        return self.write(place, made.get_template(template).render(**values).rstrip("\n") + "\n")
+        return self.write(place, fill_template("init", template, **values))
 
     def append_lines(self, place: str, lines: list[str]) -> None:
         """Add lines that a text file does not have."""
