@@ -13,8 +13,10 @@ import os
 import re
 import subprocess
 import urllib.request
+import zlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.store import (
@@ -40,11 +42,13 @@ _SAFE = {
     "GIT_LFS_SKIP_SMUDGE": "1",
 }
 _NO_HOOKS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
+#: Where a site lists its files of Records.
+DATA_INDEX = "data/v1/index.json"
 #: Keys that a published site adds to asv's declarations.
 _OF_THE_SITE = ("hpml_machines", "hpml_selected")
 
 
-def is_site(address: str) -> bool:
+def _is_site(address: str) -> bool:
     """Whether it is the address of a site and not of a git repository."""
     return bool(re.match(r"https?://", address)) and not address.rstrip("/").endswith(".git")
 
@@ -52,17 +56,17 @@ def is_site(address: str) -> bool:
 def fetch_results(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """A folder of results with what is there. on_damage: is given what is left out. Raises
     HpmlError for nothing."""
-    if is_site(address):
-        return read_site(address.rstrip("/"), scratch, on_damage)
+    if _is_site(address):
+        return _read_site(address.rstrip("/"), scratch, on_damage)
     folder = Path(address)
     if folder.is_dir() and not (folder / "HEAD").is_file():  # which a bare repository has
         return find_results(folder)
-    return read_repository(
+    return _read_repository(
         str(folder.resolve()) if folder.exists() else address, scratch, on_damage
     )
 
 
-def read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
+def _read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """The files of `results` in the newest commit, written one by one: no checkout, so no filter
     and no hook runs."""
     clone, results = scratch / "clone", scratch / "cloned"
@@ -122,36 +126,29 @@ def _git(folder: Path, *words: str) -> bytes:
         raise HpmlError(f"git {words[0]}: {said[-1] if said else 'failed'}") from None
 
 
-def read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
+def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """The newest Records of each point that a published site offers, and what it declares, as a
     folder of results."""
     results = scratch / "site"
-    summary, index = (_object(address, name) for name in ("summary.json", "index.json"))
-    count = summary.get("record_files")
-    if not isinstance(count, int) or not 0 <= count <= MOST_FILES:
-        raise HpmlError("not a site that hpml-plugins published", address)
-    lines: dict[Path, list[str]] = {}
+    declarations, index = (_object(address, name) for name in ("index.json", DATA_INDEX))
+    files = index.get("files")
+    if index.get("version") != 1 or not isinstance(files, list) or len(files) > MOST_FILES:
+        raise HpmlError("not a site that this hpml-plugins can read", address)
+    lines: dict[Path, list[bytes]] = {}
     read = 0
-    for number in range(count):
-        name = f"records/{number}.js"
-        text = _get(address, name)
+    for file in files:
+        name = _data_file(address, file)
+        text = _unpacked(_get(address, name), f"{address}/{name}")
         read += len(text)
         if read > MOST_BYTES:
             raise HpmlError(
                 f"more than {MOST_BYTES / 1e9:g} GB of Records; clone its repository instead",
                 address,
             )
-        start, end = text.find(b"{"), text.rfind(b"}")
-        try:
-            shown = json.loads(text[start : end + 1])["records"]
-            offered = [line for each in shown for line in each["lines"]]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise HpmlError(
-                f"not a file of Records: {describe(error)}", f"{address}/{name}"
-            ) from None
-        for line in offered:
+        for line in text.splitlines():
             try:
-                place = _place(results, line)
+                record = decode(line)
+                place = record_file(results, record.machine, record.commit)
             except (ValueError, HpmlError, RecursionError) as error:
                 on_damage(f"{address}/{name}: not a Record ({describe(error)}); ignored")
             else:
@@ -160,8 +157,8 @@ def read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
         raise HpmlError("no Records there", address)
     for path, found in lines.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", errors="replace")
-    benchmarks = index.get("benchmarks")
+        path.write_bytes(b"".join(line + b"\n" for line in found))
+    benchmarks = declarations.get("benchmarks")
     declared = {
         name: {key: value for key, value in entry.items() if key not in _OF_THE_SITE}
         for name, entry in (benchmarks.items() if isinstance(benchmarks, dict) else ())
@@ -171,13 +168,28 @@ def read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     return results
 
 
-def _place(results: Path, line: Any) -> Path:
-    """Where a Record stands in a folder of results. Raises ValueError, HpmlError or RecursionError
-    for no Record."""
-    if not isinstance(line, str):
-        raise ValueError("not a line of text")
-    record = decode(line.encode())
-    return record_file(results, record.machine, record.commit)
+def _data_file(address: str, file: Any) -> str:
+    """Where a file of the index is. Raises HpmlError for what is no place below the index."""
+    path = file.get("path") if isinstance(file, dict) else None
+    if not isinstance(path, str):
+        raise HpmlError("a file without a path", f"{address}/{DATA_INDEX}")
+    below = path_in(Path(DATA_INDEX).parent, *path.split("/"))
+    return quote(below.as_posix())
+
+
+def _unpacked(packed: bytes, where: str) -> bytes:
+    """The lines of a compressed file. Raises HpmlError for one that is damaged, or larger than a
+    file of results may be."""
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)  # gzip
+    try:
+        text = unpacking.decompress(packed, MAX_FILE + 1)
+    except zlib.error as error:
+        raise HpmlError(f"not a file of Records: {describe(error)}", where) from None
+    if len(text) > MAX_FILE:
+        raise HpmlError(f"larger than {MAX_FILE / 1e6:,.0f} MB", where)
+    if not unpacking.eof:
+        raise HpmlError("not a file of Records: it ends too early", where)
+    return text
 
 
 def _object(address: str, name: str) -> dict[str, Any]:
