@@ -20,7 +20,7 @@ import msgspec
 import hpml_plugins
 from hpml_plugins.report.site.manifest import NAME as MANIFEST
 from hpml_plugins.report.site.manifest import Manifest, write_manifest
-from hpml_plugins.report.site.previous import previous_file, take_over
+from hpml_plugins.report.site.previous import previous_file, replaced_site, take_over
 from hpml_plugins.store import CommitOrder, ask_git
 
 #: In the published folder.
@@ -63,8 +63,12 @@ def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> 
     listed = ask_git(project, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
     top = Path(ask_git(project, "rev-parse", "--show-toplevel").strip())
     staged = Path(conf.html_dir).resolve().parent  # of the site that is being made
-    changed = [name for name in listed.split("\0") if name]
-    changed = [name for name in changed if not (top / name[3:]).is_relative_to(staged)]
+    apart = (staged, replaced_site() or staged, Path(conf.results_dir).resolve())
+    changed = [
+        name
+        for name in listed.split("\0")
+        if name and not any((top / name[3:]).is_relative_to(each) for each in apart)
+    ]
     settings = {name: str(value) for name, value in vars(conf).items() if name not in _PLACES}
     variables = {name: value for name, value in os.environ.items() if name.startswith("HPML_")}
     packages = [path for path in sys.path if path.endswith(_PACKAGES)]

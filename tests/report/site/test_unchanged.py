@@ -3,6 +3,7 @@ changed."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,12 @@ def test_the_digest_changes_with_all_that_pages_are_made_of(
     staged.mkdir(parents=True)
     (staged / "index.html").write_text("asv's")
     Path("ignored").write_text("1")
-    assert digest(conf) == first
+    site = Path("site").resolve()
+    site.mkdir()
+    (site / "badge.svg").write_text("of today")
+    with replacing(site):
+        assert digest(conf) == first
+    shutil.rmtree(site)
     found = {first}
 
     def differs() -> bool:
