@@ -14,9 +14,9 @@ from pathlib import Path
 import hpml_plugins
 from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
+from hpml_plugins.git import ask_git, tell_git
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.packages import NodeFacts
-from hpml_plugins.tools.git import run_git
 
 _HERE = Path(__file__).parent
 
@@ -111,41 +111,33 @@ class PackedHistory:
 def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
     """Pack these branches ("" and HEAD: the one checked out) and the tags. Raises UsageError when
     one is not there."""
-    if _ask(root, "rev-parse", "--git-dir") is None:
+    if not ask_git(root, "rev-parse", "--git-dir"):
         raise UsageError(
             "not a git repository; results name commits, and asv checks them out", str(root)
         )
-    if _ask(root, "rev-parse", "--is-shallow-repository") == "true":
+    if ask_git(root, "rev-parse", "--is-shallow-repository") == "true":
         raise UsageError("the repository is a shallow clone; run git fetch --unshallow", str(root))
-    own = _ask(root, "symbolic-ref", "--short", "HEAD") or "HEAD"
+    own = ask_git(root, "symbolic-ref", "--short", "HEAD") or "HEAD"
     names = tuple(dict.fromkeys(own if name in ("", "HEAD") else name for name in branches))
     for name in names:
-        if _ask(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}") is None:
+        if not ask_git(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}"):
             raise UsageError(
                 f"asv.conf.json names branch {name!r}, which is not here; git branch {name} COMMIT"
                 " creates it",
                 str(root),
             )
-    _ask(root, "bundle", "create", "-q", str(file), *names, "--tags", check=True)
-    commit = str(_ask(root, "rev-parse", f"refs/heads/{names[0]}", check=True))
+    tell_git(root, "bundle", "create", "-q", str(file), *names, "--tags")
+    commit = tell_git(root, "rev-parse", f"refs/heads/{names[0]}")
     warnings = []
-    if changed := (_ask(root, "status", "--porcelain", check=True) or "").splitlines():
+    if changed := tell_git(root, "status", "--porcelain").splitlines():
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         warnings.append(
             f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not"
             " travel"
         )
-    if _ask(root, "rev-parse", "HEAD") != commit:
+    if ask_git(root, "rev-parse", "HEAD") != commit:
         warnings.append(
             f"{names[0]} travels (asv.conf.json), not the commit that is checked out here"
         )
-    commits = int(_ask(root, "rev-list", "--count", commit, check=True) or 0)
+    commits = int(tell_git(root, "rev-list", "--count", commit))
     return PackedHistory(names, commit, commits, tuple(warnings))
-
-
-def _ask(root: Path, *args: str, check: bool = False) -> str | None:
-    """git's answer; None when it fails, or UsageError where it must not."""
-    done = run_git(root, *args)
-    if done.returncode and check:
-        raise UsageError(f"git {args[0]}: {done.stderr}", str(root))
-    return None if done.returncode else done.stdout.strip()

@@ -3,11 +3,11 @@ comparison with the registry of its base."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.git import run_git
 from hpml_plugins.registry import PluginEntry, Registry, read_registry
 from hpml_plugins.temporary import temporary_folder
 
@@ -23,8 +23,7 @@ def registry_of_base(registry: Registry, top: Path, base: str) -> Registry | Non
     top: of the checkout.
     """
     place = registry.path.resolve().relative_to(top.resolve()).as_posix()
-    words = ["git", "show", f"{base}:{place}"]
-    shown = subprocess.run(words, cwd=top, capture_output=True, check=False)
+    shown = run_git(top, "show", f"{base}:{place}")
     if shown.returncode:
         return None
     with temporary_folder("hpml-gate-") as folder:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 import random
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -19,6 +17,7 @@ import msgspec
 
 from hpml_plugins.asv import Prepared, Task, narrow, run_point, take_record, tasks_of
 from hpml_plugins.errors import HpmlError, UsageError, describe
+from hpml_plugins.git import tell_git
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model import Record
 from hpml_plugins.report import RunReport
@@ -59,43 +58,31 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     untracked ones that git does not ignore, without the folder of results. Raises UsageError where
     there is nothing to compare.
     """
-    top = Path(_git(folder, "rev-parse", "--show-toplevel"))
-    head = _git(top, "rev-parse", "--verify", "-q", "HEAD", fault="nothing is committed here yet")
+    top = Path(tell_git(folder, "rev-parse", "--show-toplevel"))
+    nothing = "nothing is committed here yet"
+    head = tell_git(top, "rev-parse", "--verify", "-q", "HEAD", fault=nothing)
     unknown = f"{base!r} is no branch, tag or commit here; git fetch gets those of a remote"
-    named = _git(
+    named = tell_git(
         top, "rev-parse", "--verify", "-q", "--end-of-options", f"{base}^{{commit}}", fault=unknown
     )
-    found = _git(
+    found = tell_git(
         top, "merge-base", head, named, fault=f"no commit of HEAD's history is in {base!r}"
     )
     kept = (folder / results).resolve()
     excluded = [f":(exclude,literal){kept.relative_to(top)}"] if kept.is_relative_to(top) else []
     with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
         index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
-        _git(top, "read-tree", "HEAD", **index)
-        _git(top, "add", "--all", "--", ".", *excluded, **index)
-        tree = _git(top, "write-tree", **index)
-    if uncommitted := tree != _git(top, "rev-parse", "HEAD^{tree}"):
+        tell_git(top, "read-tree", "HEAD", **index)
+        tell_git(top, "add", "--all", "--", ".", *excluded, **index)
+        tree = tell_git(top, "write-tree", **index)
+    if uncommitted := tree != tell_git(top, "rev-parse", "HEAD^{tree}"):
         who = ["-c", "user.name=hpml gate", "-c", "user.email=gate@localhost"]
-        head = _git(
+        head = tell_git(
             top, *who, "commit-tree", tree, "-p", head, "-m", "the work tree, for hpml gate"
         )
     if head == found:
         raise UsageError(f"{base!r} has all that is checked out here: there is nothing to compare")
     return Commits(found, head, uncommitted, top)
-
-
-def _git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
-    env = {**os.environ, **variables}
-    try:
-        done = subprocess.run(
-            ["git", *words], cwd=folder, env=env, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        raise UsageError("git is not installed; a gate compares commits") from None
-    if done.returncode:
-        raise UsageError(fault or f"git {words[0]}: {done.stderr.strip()}")
-    return done.stdout.strip()
 
 
 class OutOfTime(HpmlError):

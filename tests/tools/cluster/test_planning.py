@@ -55,7 +55,7 @@ def test_commits_are_the_newest_all_the_new_ones_or_a_range(
     assert wanted("NEW", []) == commits
     assert wanted("main~3..main~1", []) == commits[1:3]
     for wrong in ("nowhere", "--all"):
-        with pytest.raises(UsageError, match=f"--commits '{wrong}': git says"):
+        with pytest.raises(UsageError, match=f"--commits '{wrong}': git knows no such"):
             wanted(wrong, [])
 
 
