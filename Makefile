@@ -30,19 +30,16 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "make: no virtual environment could be made; on Debian: apt-get install python3-venv"; exit 2; }
 	@sed -n '/^uv==/,/[^\\]$$/p' constraints.txt >$(VENV)/uv.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/uv.txt
-	@echo "Installing the packages of constraints.txt into $(VENV): about 6.6 GB, which takes minutes."
-	$(UV_INSTALL) $(HASHES) --build-constraints constraints.txt -r constraints.txt
-	$(UV_INSTALL) --quiet --no-deps --no-build-isolation -e .
+	@echo "Installing 6.6 GB of packages into $(VENV): minutes, or seconds where uv has them in its cache."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/uv.txt
+	@$(UV_INSTALL) --quiet $(HASHES) --build-constraints constraints.txt -r constraints.txt
+	@$(UV_INSTALL) --quiet --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
 # A failed point must not keep the others from the page: publish first, fail afterwards.
 bench: $(STAMP)
-	$(BIN)/hpml machine
 	@HPML_PROFILE=$${HPML_PROFILE:-quick} $(BIN)/asv run; status=$$?; \
-		$(BIN)/asv publish && \
-		echo && echo "Look at it:  $(BIN)/asv preview --browser    (or serve html/ with any web server)" && \
-		exit $$status
+		echo; $(BIN)/asv publish && exit $$status
 
 lint: $(STAMP)
 	$(BIN)/ruff check --output-format concise .

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import backtest_levels
 import measurement_tables
+from backtest import coverage_table, measured_points, verdict_table
 
-from hpml_plugins.analysis.backtest import BackTest, coverage_table, points_of, verdict_table
+from hpml_plugins.analysis.backtest import BackTest
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.host import make_host
@@ -82,7 +83,7 @@ def schema(root: Path) -> tuple[Path, str, str]:
 def _back_tested(results: Path) -> dict[str, str]:
     """The tables by their names, as Markdown."""
     records = list(read_records(results))
-    found = BackTest(points_of(records)).results
+    found = BackTest(measured_points(records)).results
     tables = {
         name: as_markdown(Table.of(list(rows(found)))) for name, rows in BACK_TEST_TABLES.items()
     }

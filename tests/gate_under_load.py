@@ -27,7 +27,8 @@ from own_repository import OwnRepository
 
 from hpml_plugins.asv import prepare, read_configuration
 from hpml_plugins.run import TimeLimit
-from hpml_plugins.tools.gate.command import Budgets, undecided
+from hpml_plugins.tools.gate.budgets import Budgets
+from hpml_plugins.tools.gate.command import undecided
 from hpml_plugins.tools.gate.sides import PairLoop, build_sides, find_commits
 from hpml_plugins.tools.gate.verdicts import GatedPoint, GatedValue, judge, looks
 

@@ -21,13 +21,14 @@ def a_record(
     *,
     units: Mapping[str, str] = {},
     gpu: str = "",
+    card: str = "",
     **facts: Any,
 ) -> Record:
     """The Record of a point that was measured on the machine `m`.
 
     benchmark: a Benchmark gives version, units and directions.  metrics: those without a declared
     unit have that of `units`, else s, and the direction "lower".  gpu: the name of the node's one
-    card; "" for none.  facts: any fields of the Record.
+    card; "" for none.  card: its UUID.  facts: any fields of the Record.
     """
     declared = {}
     made: dict[str, Any] = {"benchmark": benchmark, "plugin": "toy", "version": "1", "params": {}}
@@ -39,7 +40,7 @@ def a_record(
         for name, given in metrics.items()
     }
     if gpu:
-        made["node"] = {"gpus": [{"name": gpu}]}
+        made["node"] = {"gpus": [{"name": gpu, "uuid": card} if card else {"name": gpu}]}
     return Record(**{"status": "ok", "machine": "m", **made, **facts})
 
 

@@ -4,6 +4,7 @@ differences."""
 from hpml_plugins.analysis.measured import MeasuredValue, Values, mean_over_cards
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.variance import p_value, student_quantile
 from hpml_plugins.analysis.verdicts import (
     ERROR_RATE,
     Difference,
@@ -23,4 +24,6 @@ __all__ = [
     "correct",
     "different_problems",
     "mean_over_cards",
+    "p_value",
+    "student_quantile",
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,18 +27,16 @@ from hpml_plugins.analysis.variance import Spread, estimate_runs, half_width
 from hpml_plugins.analysis.verdicts import MARGIN, Difference, compare_values
 
 if TYPE_CHECKING:
-    from hpml_plugins.model.record import Record
+    pass
 
 #: The classes that are tested: those whose values are timed.
 TESTED = (*ON_GPU, Physics.THROTTLED, *HOST_TAKES_PART)
-#: The slow-downs of which it is told how often they are found.
-PLANTED = (0.05, 0.10)
 #: The share of values or pairs that a half width or a smallest slow-down is of.
 FOUND = 0.95
 
 
 @dataclass(frozen=True)
-class Repeated:
+class _Repeated:
     """What several cards of one type of hardware measured by equal code. cards: of each its value,
     without a spread.
 
@@ -97,15 +95,7 @@ class MeasuredPoint(NamedTuple):
     values: Values
 
 
-def points_of(records: Iterable[Record]) -> Iterator[MeasuredPoint]:
-    """Of each Record that was measured."""
-    for record in records:
-        if record.status == "ok":
-            values = {name: MeasuredValue.of(record, name) for name in record.metrics}
-            yield MeasuredPoint(record.machine, record.benchmark, record.point, values)
-
-
-def timed_readings(measured: Iterable[MeasuredPoint]) -> list[Readings]:
+def _timed_readings(measured: Iterable[MeasuredPoint]) -> list[Readings]:
     """The timed values, one for each timing: its first metric stands for those that follow from
     it."""
     found: dict[tuple[str, Place], list[MeasuredValue]] = {}
@@ -123,7 +113,7 @@ def timed_readings(measured: Iterable[MeasuredPoint]) -> list[Readings]:
     return [(place, readings) for (_, place), readings in found.items()]
 
 
-def repeated_values(observed: ObservedReadings, places: Sequence[Place]) -> list[Repeated]:
+def _repeated_values(observed: ObservedReadings, places: Sequence[Place]) -> list[_Repeated]:
     """Every value of equal code on two cards of a type or more.  places: of each line."""
     found: dict[tuple[object, ...], list[tuple[int, MeasuredValue]]] = {}
     for number, (place, line) in enumerate(zip(places, observed.lines, strict=True)):
@@ -138,7 +128,7 @@ def repeated_values(observed: ObservedReadings, places: Sequence[Place]) -> list
         if len(by_card) > 1:
             number, first = members[-1]
             cards = {card: mean_over_cards(readings) for card, readings in by_card.items()}
-            made.append(Repeated(places[number], first.physics, number, cards))
+            made.append(_Repeated(places[number], first.physics, number, cards))
     return made
 
 
@@ -146,7 +136,7 @@ class BackTest:
     """The back-test of all that was measured.  results: by class, in the order of TESTED."""
 
     def __init__(self, measured: Iterable[MeasuredPoint]) -> None:
-        readings = timed_readings(measured)
+        readings = _timed_readings(measured)
         observed = observe(readings)
         self.results: dict[Physics, ClassResult] = {}
         if observed is None:
@@ -159,7 +149,7 @@ class BackTest:
         }
         places = [place_of[id(line[0])] for line in observed.lines]
         self._known: dict[frozenset[str], list[Spread]] = {}
-        self._repeated = repeated_values(observed, places)
+        self._repeated = _repeated_values(observed, places)
         for each in self._repeated:
             result = self.results.setdefault(each.physics, ClassResult(each.physics))
             result.cards |= each.cards.keys()
@@ -175,7 +165,7 @@ class BackTest:
             self._known[key] = self._observed.spreads(self._same, members)
         return self._known[key]
 
-    def _leave_one_out(self, each: Repeated, result: ClassResult) -> None:
+    def _leave_one_out(self, each: _Repeated, result: ClassResult) -> None:
         for card, value in each.cards.items():
             others = [other.cards[0].level for name, other in each.cards.items() if name != card]
             spread = self._without(card)[each.line]
@@ -187,7 +177,7 @@ class BackTest:
 
     def _compare_pairs(self) -> None:
         """Every two cards, in both orders, on all that both measured by equal code."""
-        shared: dict[tuple[str, str], list[Repeated]] = {}
+        shared: dict[tuple[str, str], list[_Repeated]] = {}
         for each in self._repeated:
             for pair in itertools.permutations(each.cards, 2):
                 shared.setdefault(pair, []).append(each)
@@ -229,39 +219,3 @@ def smallest_found(alone: Difference) -> float:
 def smallest_in_most(smallest: Sequence[float]) -> float:
     """The logarithm of the slow-down that FOUND of the pairs show.  smallest: of each pair."""
     return float(np.quantile(smallest, FOUND, method="higher"))
-
-
-def coverage_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, str]]:
-    """Of each class how often its intervals hold another card's value, and how wide they are."""
-    for physics in TESTED:
-        if result := results.get(physics):
-            yield {
-                "class": str(physics),
-                "cards": str(len(result.cards)),
-                "values left out": str(len(result.covered)),
-                "covered": f"{statistics.fmean(result.covered):.1%}",
-                "half width": f"{result.half_width:.2%}",
-                "half width that would hold 95 %": f"{result.empirical:.2%}",
-            }
-
-
-def verdict_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, str]]:
-    """Of each class how often equal code is called different, and how often a slow-down is
-    found."""
-    groups = {str(physics): [results[physics]] for physics in TESTED if physics in results}
-    groups["all classes of a GPU"] = [results[physics] for physics in ON_GPU if physics in results]
-    groups["all"] = list(results.values())
-    for name, members in groups.items():
-        if pairs := sum(len(each.called) for each in members):
-            row = {"class": name, "pairs of cards": str(pairs)}
-            row["called different, alone"] = (
-                f"{sum(sum(each.called) for each in members) / pairs:.2%}"
-            )
-            together = sum(sum(each.called_together) for each in members)
-            row["called different, corrected"] = f"{together / pairs:.2%}"
-            smallest = [size for each in members for size in each.smallest]
-            for planted in PLANTED:
-                found = sum(size < math.log1p(planted) for size in smallest)
-                row[f"{planted:.0%} found, alone"] = f"{found / pairs:.1%}"
-            row[f"found in {FOUND:.0%} of pairs"] = f"{math.expm1(smallest_in_most(smallest)):.1%}"
-            yield row

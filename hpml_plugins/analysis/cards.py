@@ -32,6 +32,7 @@ from hpml_plugins.analysis.variance import (
     FLOOR,
     UNKNOWN_CARDS,
     Array,
+    Estimated,
     fit_prior,
 )
 
@@ -67,7 +68,7 @@ class CardObservations:
     modest: Array
 
     @functools.cached_property
-    def means(self) -> CardMeans:
+    def means(self) -> _CardMeans:
         """The mean of each card in each spot."""
         columns = np.stack([self.spot, self.card, self.member, self.pool])
         each, place = np.unique(columns, axis=1, return_inverse=True)
@@ -75,10 +76,10 @@ class CardObservations:
         runs = np.bincount(place)
         mean = np.bincount(place, self.value) / runs
         within = np.bincount(place, (self.value - mean[place]) ** 2) / np.maximum(runs - 1, 1)
-        return CardMeans(mean, within * (1 - 1 / runs), *each)
+        return _CardMeans(mean, within * (1 - 1 / runs), *each)
 
 
-class CardMeans(NamedTuple):
+class _CardMeans(NamedTuple):
     """The mean of each card in each spot, one entry each.
 
     averaged: the variance that averaging over the card's runs has taken out of it: the next run has
@@ -92,29 +93,16 @@ class CardMeans(NamedTuple):
     member: Array
     pool: Array
 
-    def compared(self, chosen: Array) -> CardMeans:
+    def compared(self, chosen: Array) -> _CardMeans:
         """Those of the chosen entries whose spot has several cards; spots are numbered anew."""
         cards = np.bincount(self.spot, chosen)
         several = chosen & (cards[self.spot] > 1)
-        found = CardMeans(*(each[several] for each in self))
+        found = _CardMeans(*(each[several] for each in self))
         return found._replace(spot=np.unique(found.spot, return_inverse=True)[1])
 
 
-class MemberSpread(NamedTuple):
-    """Of each member: the variance between cards of a value's logarithm, its degrees of freedom,
-    whether it is known.
-
-    own: the degrees of freedom that are the member's.
-    """
-
-    variance: Array
-    freedom: Array
-    known: Array
-    own: Array
-
-
-def estimate_members(observed: CardObservations, without: Collection[int] = ()) -> MemberSpread:
-    """The spread between cards of each member, by its number.  without: cards that are left out."""
+def estimate_members(observed: CardObservations, without: Collection[int] = ()) -> Estimated:
+    """The variance between cards of each member, by its number.  without: cards left out."""
     members = int(observed.member.max()) + 1
     pool_of = np.zeros(members, np.int64)
     pool_of[observed.member] = observed.pool
@@ -137,7 +125,7 @@ def estimate_members(observed: CardObservations, without: Collection[int] = ()) 
         freedom[inside] = worth + own[inside]
         variance[inside] = (worth * borrowed + own[inside] * sample[inside]) / freedom[inside]
         known[inside] = True
-    return MemberSpread(variance, freedom, known, own)
+    return Estimated(variance, freedom, known, own)
 
 
 def _fit_class(sample: Array, freedom: Array, cards: float, *, modest: bool) -> tuple[float, float]:
@@ -156,7 +144,7 @@ def _fit_class(sample: Array, freedom: Array, cards: float, *, modest: bool) -> 
     return prior, worth
 
 
-def _sum_squares(found: CardMeans, members: int) -> tuple[Array, Array, Array]:
+def _sum_squares(found: _CardMeans, members: int) -> tuple[Array, Array, Array]:
     """Of each member the squared deviations of the next runs, how many repetitions they are, and
     the freedom."""
     count = np.bincount(found.spot)
@@ -171,7 +159,7 @@ def _sum_squares(found: CardMeans, members: int) -> tuple[Array, Array, Array]:
     return squares, repetitions, _told_apart(found, members)
 
 
-def _told_apart(found: CardMeans, members: int) -> Array:
+def _told_apart(found: _CardMeans, members: int) -> Array:
     """Of each member the distinct cards, less the groups of cards that share a spot."""
     if not len(found.member):
         return np.zeros(members)

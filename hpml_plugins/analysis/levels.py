@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+from hpml_plugins.analysis.variance import Array, p_value
+
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 #: First and end of each of many segments.
 Places = tuple[Numbers, Numbers]
@@ -95,7 +95,7 @@ class ReadingSeries:
         return found
 
 
-class Contrast(NamedTuple):
+class _Contrast(NamedTuple):
     """A difference of two levels' logarithms. variance: of the estimate.  freedom: behind the
     variance."""
 
@@ -106,9 +106,7 @@ class Contrast(NamedTuple):
     @property
     def p(self) -> float:
         """Two-sided p-value of no difference."""
-        if self.variance <= 0:
-            return 0.0 if self.value else 1.0
-        return float(2 * stdtr(self.freedom, -abs(self.value) / math.sqrt(self.variance)))
+        return p_value(self.value, self.variance, self.freedom)
 
 
 class _Products(NamedTuple):
@@ -165,7 +163,7 @@ class _Prepared:
         return _Products(weighed @ columns, weighed @ self.values, weighed @ self.of_card)
 
 
-class Fit:
+class _Fit:
     """A series as a sum of these columns, the card's effect and noise, by generalised least
     squares.
 
@@ -230,14 +228,14 @@ class Fit:
         """What the columns leave of each reading."""
         return np.asarray(self._known.values - self.columns @ self.estimates)
 
-    def contrast(self, coefficients: Array) -> Contrast:
+    def contrast(self, coefficients: Array) -> _Contrast:
         """A sum of the estimates with these coefficients."""
         variance = float(coefficients @ self._inverse @ coefficients)
         of_cards = self.between * float(np.sum((coefficients @ self._of_cards) ** 2))
         of_runs = max(variance - of_cards, 0.0)
         spread = of_runs**2 / self.runs_freedom + of_cards**2 / max(self.between_freedom, 1e-9)
         freedom = variance**2 / spread if spread > 0 else self.runs_freedom
-        return Contrast(float(coefficients @ self.estimates), variance, freedom)
+        return _Contrast(float(coefficients @ self.estimates), variance, freedom)
 
     @property
     def criterion(self) -> float:
@@ -337,7 +335,7 @@ def _cumulated(columns: Array) -> Array:
     return np.concatenate([np.zeros((1, columns.shape[1])), np.cumsum(columns, axis=0)])
 
 
-class Segment(NamedTuple):
+class _Segment(NamedTuple):
     """A part of a series. first, end: readings.  drifts: whether its level moves steadily from one
     end to the other."""
 
@@ -354,8 +352,8 @@ BEGIN, MIDDLE, END = -0.5, 0.0, 0.5
 class Segmentation:
     """The levels of a series. fit: of the columns of `_design`."""
 
-    segments: Sequence[Segment]
-    fit: Fit
+    segments: Sequence[_Segment]
+    fit: _Fit
 
     def coefficients(self, segment: int, at: float) -> Array:
         """Of the estimates, for the level of a segment at one of its ends."""
@@ -444,7 +442,7 @@ def _search(series: ReadingSeries, covariates: Array) -> Segmentation:
     @functools.cache
     def fitted(*starts: int) -> Segmentation:
         ends = (*starts[1:], len(series))
-        return _segmentation(series, list(map(Segment, starts, ends)), covariates)
+        return _segmentation(series, list(map(_Segment, starts, ends)), covariates)
 
     starts = [0]
     while len(starts) < MOST_LEVELS:
@@ -475,24 +473,24 @@ def _search(series: ReadingSeries, covariates: Array) -> Segmentation:
         del starts[int(np.argmax(p_values)) + 1]
 
 
-def _p_value_inside(fit: Fit, first: int, end: int) -> float:
+def _p_value_inside(fit: _Fit, first: int, end: int) -> float:
     """Of no difference between the readings of a part and the others, beside what is fitted."""
     count = fit.design.shape[1]
     design = np.column_stack([fit.design, np.zeros(len(fit.design))])
     design[first:end, count] = 1.0
-    more = Fit(fit.series, design)
+    more = _Fit(fit.series, design)
     coefficients = np.zeros(len(more.estimates))
     coefficients[count] = 1.0
     return more.contrast(coefficients).p
 
 
 def _segmentation(
-    series: ReadingSeries, segments: Sequence[Segment], covariates: Array
+    series: ReadingSeries, segments: Sequence[_Segment], covariates: Array
 ) -> Segmentation:
-    return Segmentation(segments, Fit(series, _design(segments, covariates)))
+    return Segmentation(segments, _Fit(series, _design(segments, covariates)))
 
 
-def _design(segments: Sequence[Segment], covariates: Array) -> Array:
+def _design(segments: Sequence[_Segment], covariates: Array) -> Array:
     """A column for each segment, one for each that drifts, from BEGIN to END, then the
     covariates."""
     count, drifting = len(segments), sum(each.drifts for each in segments)
@@ -516,7 +514,7 @@ def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
     """
     series, best = found.fit.series, found
     for first, last in _monotonic([found.value(number) for number in range(len(found.segments))]):
-        drift = Segment(found.segments[first].first, found.segments[last].end, drifts=True)
+        drift = _Segment(found.segments[first].first, found.segments[last].end, drifts=True)
         kept = [
             each for each in best.segments if each.end <= drift.first or each.first >= drift.end
         ]

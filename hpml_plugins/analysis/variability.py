@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from hpml_plugins.analysis.cards import CardObservations, MemberSpread, estimate_members
+from hpml_plugins.analysis.cards import CardObservations, estimate_members
 from hpml_plugins.analysis.measured import EXACT, Adjusted, MeasuredValue, TypeReference, Values
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
@@ -56,10 +56,9 @@ class ObservedReadings:
     lines: list[list[MeasuredValue]]
     names: list[str]
 
-    def spreads(self, same: Estimated, members: MemberSpread) -> list[Spread]:
+    def spreads(self, same: Estimated, members: Estimated) -> list[Spread]:
         """The spread of each line.  members: `estimate_members` of `cards`."""
-        member = self.cards.member
-        between = Estimated(*(each[member] for each in members))
+        between = Estimated(*(each[self.cards.member] for each in members))
         return estimate_spreads(self.observations, same, between)
 
     def numbers_of(self, cards: Collection[str]) -> list[int]:
@@ -113,7 +112,7 @@ def _fill_in_adjusted(observed: ObservedReadings, references: References) -> Non
     pools = observed.cards.pool
     for pool in np.unique(pools[np.isfinite(known)]).tolist():
         inside = np.isfinite(known) & (pools == pool)
-        found = fit_coefficient(card_pairs(observed.cards, known, inside))
+        found = fit_coefficient(_card_pairs(observed.cards, known, inside))
         if found and found.narrows:
             coefficients[inside] = found.value
     adjusted = np.isfinite(coefficients)
@@ -151,7 +150,7 @@ def _fill_in_adjusted(observed: ObservedReadings, references: References) -> Non
                 each.adjusted = told
 
 
-def card_pairs(
+def _card_pairs(
     cards: CardObservations, references: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any]
 ) -> list[Pair]:
     """The mean of each card in each spot, with that of its references."""

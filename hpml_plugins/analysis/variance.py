@@ -16,6 +16,7 @@ variance is (d0 s0² + d s²) / (d0 + d) with d0 + d degrees of freedom.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -91,10 +92,10 @@ class Spread(NamedTuple):
 
 
 class Estimated(NamedTuple):
-    """Of each observation a variance, its degrees of freedom, and whether anything of its kind was
-    repeated.
+    """Of each of several things a variance of a value's logarithm, its degrees of freedom, and
+    whether it is known: whether anything of its kind was repeated.
 
-    own: how many of the degrees of freedom are the point's own.
+    own: how many of the degrees of freedom are the thing's own.
     """
 
     variance: Array
@@ -106,7 +107,7 @@ class Estimated(NamedTuple):
 def estimate_runs(observed: Observations) -> Estimated:
     """The variance of a run on the same card, of each observation."""
     sets = np.stack([observed.point, observed.code, observed.card])
-    return Estimated(*_posterior(observed, sets, observed.run))
+    return _posterior(observed, sets, observed.run)
 
 
 def estimate_spreads(observed: Observations, same: Estimated, between: Estimated) -> list[Spread]:
@@ -151,13 +152,10 @@ def estimate_spreads(observed: Observations, same: Estimated, between: Estimated
     return [Spread(*each) for each in np.transpose(found).tolist()]
 
 
-def _posterior(
-    observed: Observations, within: Array, replicate: Array
-) -> tuple[Array, Array, Array, Array]:
+def _posterior(observed: Observations, within: Array, replicate: Array) -> Estimated:
     """Variance among the last values of the replicates within each set of equal numbers.
 
-    Returns for each observation the posterior variance, its degrees of freedom, whether anything of
-    its kind has been repeated, and the degrees of freedom that are the point's own.
+    Returns the posterior variance of each observation.
 
     within: one column per observation.
     """
@@ -186,12 +184,9 @@ def _posterior(
     share = np.minimum(worth[group], total[group])
     more = own_freedom[observed.point]
     repeated = np.isin(observed.kind, np.unique(kind_of[known]))
-    return (
-        (share * of_group[group] + more * own[observed.point]) / (share + more),
-        share + more,
-        repeated,
-        more,
-    )
+    freedom = share + more
+    variance = (share * of_group[group] + more * own[observed.point]) / freedom
+    return Estimated(variance, freedom, repeated, more)
 
 
 def _sample_variances(value: Array, within: Array, replicate: Array) -> tuple[Array, Array, Array]:
@@ -317,7 +312,7 @@ def _excesses() -> tuple[Array, Array]:
 def half_width(variance: float, freedom: float, cards: int = 1) -> float:
     """Half of the 95 % prediction interval of another run's logarithm around the mean of `cards`
     runs: both vary."""
-    return float(stdtrit(freedom, 0.975) * np.sqrt(variance * (1 + 1 / cards)))
+    return student_quantile(0.975, freedom) * math.sqrt(variance * (1 + 1 / cards))
 
 
 @functools.cache
@@ -327,6 +322,8 @@ def student_quantile(share: float, freedom: float) -> float:
 
 
 def p_value(difference: float, variance: float, freedom: float) -> float:
-    """The two-sided p-value of the difference of two runs' logarithms. variance: of the
-    difference."""
-    return float(2 * stdtr(freedom, -abs(difference) / np.sqrt(variance)))
+    """The two-sided p-value of no difference, by Student's t.  variance: of the difference, 0 where
+    it is exact."""
+    if variance <= 0:
+        return 0.0 if difference else 1.0
+    return float(2 * stdtr(freedom, -abs(difference) / math.sqrt(variance)))

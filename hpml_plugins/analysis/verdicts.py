@@ -204,8 +204,7 @@ def _difference_of_changes(a: MeasuredValue, b: MeasuredValue, found: Difference
         return dataclasses.replace(found, reason=NOTHING_REPEATED)
     variance = sum(each for each, _ in scatters)
     freedom = min(each for _, each in scatters)
-    p = p_value(found.change, variance, freedom) if variance else 0.0
-    return dataclasses.replace(found, p=p)
+    return dataclasses.replace(found, p=p_value(found.change, variance, freedom))
 
 
 class _Compared(NamedTuple):

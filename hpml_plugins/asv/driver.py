@@ -3,7 +3,10 @@ or within a limit in time, and asv is given the result of each as it asks for it
 
 from __future__ import annotations
 
+import logging
 import math
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,14 +14,16 @@ from typing import NamedTuple
 import msgspec
 from asv.console import log
 from asv.runner import Spawner
-from asv.util import UserError
+from asv.util import TIMEOUT_RETCODE, UserError
 
 from hpml_plugins.asv.run import Prepared, Task, take_record
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
-from hpml_plugins.run import measure_rounds
+from hpml_plugins.report.progress import WIDTH
+from hpml_plugins.run import OutOfTime, measure_rounds
 from hpml_plugins.suite.points import UNWRITABLE, skip_point
 from hpml_plugins.temporary import temporary_folder
+from hpml_plugins.terminal import say
 
 #: asv's word for the path of a profile where there is to be none.
 NO_PROFILE = "None"
@@ -58,6 +63,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         self._prepared = prepared
         self._spawner = spawner
         self._batch = {task.name for task in prepared.tasks}
+        self._names = {str(task.entry["name"]) for task in prepared.tasks}
         self._measured: dict[str, tuple[PointResult, Record | None]] = {}
 
     @property
@@ -69,16 +75,21 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         success, output = self._spawner.preimport()
         if success:
             log.flush()
+            logging.getLogger().addFilter(self._is_shown)
             try:
                 self._measured = measure_commit(
                     self._prepared,
-                    lambda task: run_point(self._spawner, task, self._prepared.attributes),
+                    lambda task, timeout: run_point(
+                        self._spawner, task, self._prepared.attributes, timeout
+                    ),
                     self._commit,
                     self.env.name,
                 )
             except KeyboardInterrupt:
                 self.interrupt()
                 raise UserError("Interrupted.") from None
+            if self._prepared.is_last_pass(self._commit, self.env.name):
+                self._describe()
         return success, output
 
     def run(
@@ -98,9 +109,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
             return output, errcode
         answer = PointResult()
         if name in self._measured:
-            answer, record = self._measured[name]
-            if self._prepared.is_last_pass(self._commit, self.env.name):
-                self._prepared.report.add(record)
+            answer, _ = self._measured[name]
         Path(result_file_name).write_text(answer.text, encoding="utf-8")
         return answer.output, answer.errcode
 
@@ -117,19 +126,38 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
 
     def close(self) -> None:
         """End the processes."""
+        logging.getLogger().removeFilter(self._is_shown)
         self._spawner.close()
+
+    def _describe(self) -> None:
+        """Print what the batch gave: asv would name each benchmark again, with one metric."""
+        records = [record for _, record in self._measured.values()]
+        report = self._prepared.report
+        report.add(records)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+        say(*report.describe(records, width))
+
+    def _is_shown(self, message: logging.LogRecord) -> bool:
+        """Whether asv may print a message: not the mere name of one of our benchmarks, which were
+        described. It cuts off the beginning of a long one."""
+        text = str(message.msg)
+        is_cut = text.startswith("...")
+        return text not in self._names and not (
+            is_cut and any(name.endswith(text[3:]) for name in self._names)
+        )
 
 
 def measure_commit(
     prepared: Prepared,
-    measure: Callable[[Task], PointResult],
+    measure: Callable[[Task, float], PointResult],
     commit: str = "",
     environment: str = "",
 ) -> dict[str, tuple[PointResult, Record | None]]:
     """Measure all rounds of all points of a commit that fit into the run's limit.
 
-    measure: has asv start a process for a point, which leaves a Record.  commit, environment: their
-    names, for the Records of points that this node skips. Returns of each measured point, by asv's
+    measure: has asv start a process for a point, which leaves a Record, and end it after these
+    seconds.  commit, environment: their names, for the Records of points that this node skips.
+    Returns of each measured point, by asv's
     name, what its last process gave asv, and the Record of all rounds. Raises Unwritable where a
     Record cannot be stored: the next ones would be lost too.
     """
@@ -143,7 +171,11 @@ def measure_commit(
             return skip_point(
                 prepared.suite, task.declared, task.params, reason, commit, environment
             )
-        answers[number] = measure(task)
+        limit = prepared.report.limit
+        answer = measure(task, limit.left if limit else math.inf)
+        if answer.errcode == TIMEOUT_RETCODE and limit and limit.left <= 0:
+            raise OutOfTime
+        answers[number] = answer
         if (refused := prepared.scratch / UNWRITABLE).exists():
             reason = refused.read_text(encoding="utf-8")
             raise Unwritable(

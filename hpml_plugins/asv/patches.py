@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from asv.commands import Command
 from asv.console import log
 from asv.util import ProcessError
 
+from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.asv.driver import Driver
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
 from hpml_plugins.asv.run import (
@@ -42,8 +43,10 @@ from hpml_plugins.git import GitRefused, why_git_refuses
 from hpml_plugins.store import (
     Locked,
     atomic_write,
+    commit_order,
     open_result,
     project,
+    read_records,
 )
 from hpml_plugins.store.asv_results import bounded_rows, is_result_file, rows_without
 from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, valid_declarations
@@ -116,8 +119,13 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
             # ours
             conf.regressions_first_commits = {".*": None}
             show_missing_commits(conf)
-            with staged_site(conf, args):
-                return original(cls, conf, args, **options)
+            page = Path(args.html_dir or conf.html_dir, "index.html").absolute()
+            say(f"Publishing into {page.parent}")
+            with staged_site(conf, args), log.set_level(logging.WARNING):
+                status = original(cls, conf, args, **options)
+            log.flush()
+            say(f"Page: {page.as_uri()}    (also served: asv preview --browser)")
+            return status
         return original(cls, conf, args, **options)
     prepared = prepare(
         conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False)
@@ -133,9 +141,24 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
         status = original(cls, conf, args, **options)
     finally:
         log.flush()
-        for line in prepared.report.summary(Path(conf.results_dir)):
-            say(line)
+        _summarise(prepared, conf)
     return status or (NOT_WHOLE if prepared.report.left_out else status)
+
+
+def _summarise(prepared: Prepared, conf: Any) -> None:
+    """Print the answers of a run: numbers, what was left out, what changed, where the page is."""
+    report, results = prepared.report, Path(conf.results_dir)
+    say(*report.summary(prepared.host.registry.tasks, results))
+    if not report.records:
+        return
+    machine, commit = report.records[-1].machine, report.records[-1].commit
+    from hpml_plugins.report.last_commit import changes
+
+    repository, branches = find_history(Path())
+    order = commit_order(repository, results, branches)
+    say(*changes(list(read_records(results, warn)), machine, commit, order))
+    page = Path(conf.html_dir, "index.html").absolute()
+    say(f"Page: asv publish writes {page.as_uri()}")
 
 
 def _project_if_possible(results: Path) -> None:
@@ -171,15 +194,12 @@ def drive(original: Any, env: Any, benchmark_dir: str, launch_method: str | None
 
 
 def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = False) -> None:
-    """A compact table of all metrics of a benchmark of ours; asv's own output for others."""
+    """Of a benchmark of ours, which the driver has described, what it printed, where that was
+    asked; asv's own output for others."""
     if "benchmark" not in benchmark or not _prepared:
         original(found, benchmark, show_stderr=show_stderr)
         return
     errors = found.stderr.get(benchmark["name"])
-    log.add_padded("ok" if not found.errcode.get(benchmark["name"]) else "failed")
-    width = max(80, shutil.get_terminal_size((120, 24)).columns - 12)  # asv indents what it prints
-    if text := _prepared[0].report.finish_benchmark(width):
-        log.info(text, color="default")
     if errors and show_stderr:
         log.error("\n".join(map(printable, errors.splitlines())))
 

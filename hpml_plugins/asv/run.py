@@ -160,7 +160,8 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     os.environ[SUITE_VARIABLE] = str(file)
     record_machine(facets(node, machine, read_object_or_empty(folder / MACHINE)))
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
-    report = RunReport(times, past_rounds(results, machine), limit)
+    verbose = bool(getattr(args, "verbose", False))
+    report = RunReport(times, past_rounds(results, machine), limit, verbose=verbose)
     attributes = dict(getattr(args, "attribute", None) or {})
     rounds = 1 if getattr(args, "quick", False) else attributes.get("rounds")
     passes = 0

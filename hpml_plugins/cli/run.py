@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from hpml_plugins.cli import Positive, Settings
-from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.errors import Failure, UsageError, nearest
 from hpml_plugins.host import Declared, Host, Offers, Unmet, load_sources, make_host, merge
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.measure import import_before_fork
@@ -27,7 +27,10 @@ from hpml_plugins.model.serialization import encode
 from hpml_plugins.node import data_used, detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
 from hpml_plugins.report.progress import RunReport
+from hpml_plugins.report.shares import Roof
+from hpml_plugins.report.tables import describe_points
 from hpml_plugins.run import (
+    OutOfTime,
     RoundTimes,
     Task,
     TimeLimit,
@@ -78,6 +81,7 @@ NOT_WHOLE = 3
     type=click.Path(path_type=Path),
     help="Append the Records of all rounds to this .jsonl file.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show all warnings.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
 @click.pass_obj
 def command(
@@ -90,6 +94,7 @@ def command(
     rounds: int | None,
     limit_text: str | None,
     record: Path | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Measure NAME now: a benchmark, a plugin, or a plugin's file.
@@ -112,7 +117,8 @@ def command(
         record.open("ab").close()
     results = settings.results
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
-    report = RunReport(times, past_rounds(results, machine), limit)
+    past = past_rounds(results, machine)
+    report = RunReport(times, past, limit, verbose=verbose)
     measurable = [
         (declared, params) for declared, params in tasks if not declared.why_unmet(params)
     ]
@@ -127,7 +133,11 @@ def command(
 
         def measure(number: int) -> Record:
             declared, params = tasks[number]
+            if limit and limit.left < declared.timeout:
+                declared = msgspec.structs.replace(declared, timeout=limit.left)
             done = record_of(suite, declared, params, report.progress)
+            if done.failure is Failure.TIMEOUT and limit and limit.left <= 0:
+                raise OutOfTime
             if record:
                 append_record(record, done)
             if done.status == "failed" and settings.debug and not as_json:
@@ -140,7 +150,7 @@ def command(
             return done
 
         measured = measure_rounds(tasks, suite.run, measure, report, limit)
-    _print([done for done in measured if done], report, as_json=as_json)
+    _print([done for done in measured if done], report, past, as_json=as_json)
     if failed := sum(done.status == "failed" for done in report.records):
         warn(f"{failed} of {len(tasks)} points failed")
         return 1
@@ -159,17 +169,22 @@ def _as_asked(
     )
 
 
-def _print(measured: Sequence[Record], report: RunReport, *, as_json: bool) -> None:
+def _print(
+    measured: Sequence[Record], report: RunReport, past: Sequence[Record], *, as_json: bool
+) -> None:
     """A table of each benchmark, or each Record as JSON; on stderr, what a reader should know of
     the run."""
-    for name, of_benchmark in itertools.groupby(measured, lambda done: done.benchmark):
-        for done in of_benchmark:
-            report.add(done)
-            if as_json:
-                say(printable_json(encode(done).decode()))
-        if not as_json:
-            say(name, *report.finish_benchmark(shutil.get_terminal_size().columns).splitlines())
-    for line in [*report.omitted, *report.code_changes, *report.busy]:
+    report.add(measured)
+    roof = Roof([*past, *measured])
+    width = shutil.get_terminal_size().columns
+    for name, group in itertools.groupby(measured, lambda done: done.benchmark):
+        of_benchmark = list(group)
+        if as_json:
+            say(*(printable_json(encode(done).decode()) for done in of_benchmark))
+        else:
+            say(name, *describe_points(of_benchmark, width, roof, verbose=report.verbose))
+    noisy = [] if as_json else report.noisy
+    for line in [*report.omitted, *report.code_changes, *noisy, *report.busy]:
         warn(line)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from hpml_plugins.errors import CheckFailed, DefinitionError, ResultError, UsageError
 from hpml_plugins.measure.ranks.group import Member, RankGroup
-from hpml_plugins.measure.sampling import remarks
 from hpml_plugins.measure.session import Progress, Session
 from hpml_plugins.model.checking import check_value
 from hpml_plugins.model.data_source import available_sources, why_no_data
@@ -332,5 +331,5 @@ class Rank(Member):
             over=over,
         )
         if self.index == 0:
-            self.bench.collected.warnings += remarks(samples, plan, name)
+            self.bench.collected.remark(samples, plan, name)
         return samples

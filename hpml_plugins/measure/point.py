@@ -44,6 +44,7 @@ _SUPPLIED = (
     "series",
     "checks",
     "warnings",
+    "noise",
     "data",
     "work",
     "packages",

@@ -10,6 +10,7 @@ from typing import Any
 
 from hpml_plugins import clocks
 from hpml_plugins.errors import ResultError
+from hpml_plugins.model.formatting import half_width
 from hpml_plugins.model.samples import Samples
 
 #: A coefficient of variation above this is worth a warning: pyperf's threshold for a stable
@@ -158,9 +159,17 @@ def _checked(taken: list[float]) -> list[float]:
     return taken
 
 
-def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
-    """What a reader should know of these samples before believing their median; empty for a stable
-    measurement."""
+#: Why sampling stopped before the plan was met, for readers.
+_STOPPED = {
+    "budget": "; time limit reached",
+    "most samples": "; most that are taken",
+    "interrupted": "; interrupted",
+}
+
+
+def remarks(samples: Samples, name: str) -> list[str]:
+    """What a reader should know of how these samples were taken; empty where all is as it should
+    be."""
     # they follow the regulator, and cover a period of it
     if samples.info.get("regime") == "sustained":
         return (
@@ -172,13 +181,6 @@ def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
             f"{name}: timed by the wall clock, which includes launching and synchronising, because"
             " the step left work on other streams than the current one; have it use the current"
             " stream, or, if it does, measure again and retract this Record (hpml retract)"
-        )
-    if samples.relative_precision > plan.precision:
-        stopped = f" ({samples.info['stopped']})" if "stopped" in samples.info else ""
-        found.append(
-            f"{name}: the median is known to ±{samples.relative_precision:.1%}, not"
-            f" ±{plan.precision:.1%}, after {len(samples)} samples, {samples.effective_count} of"
-            f" them effective{stopped}"
         )
     first = samples.info.get("first_call", 0.0)
     longest = samples.median + SLOW_FIRST_CALL_SECONDS
@@ -193,19 +195,29 @@ def remarks(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
             f"{name}: a call that has a setup cannot be batched, and {samples.median * 1e6:.2g} µs"
             " is close to the cost of reading the clock; do more work in a step"
         )
+    return found
+
+
+def noise(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
+    """How far these samples scatter, where that is more than a stable measurement does."""
+    if samples.info.get("regime") == "sustained":
+        return []
+    found = []
+    if samples.relative_precision > plan.precision:
+        stopped = _STOPPED.get(str(samples.info.get("stopped")), "")
+        found.append(
+            f"{name}: noisy: {half_width(samples.relative_precision)} after"
+            f" {len(samples)} samples{stopped}"
+        )
     if samples.coefficient_of_variation > UNSTABLE_VARIATION:
         core = samples.info.get("core_variation", 0)
         why = (
-            f", of the core's rate {core:.0%}"
+            f" (CPU speed: {100 * core:.0f} %)"
             if isinstance(core, float) and core > UNSTABLE_VARIATION
             else ""
         )
-        found.append(
-            f"{name}: unstable, coefficient of variation"
-            f" {samples.coefficient_of_variation:.0%}{why}"
-        )
+        percent = f"{100 * samples.coefficient_of_variation:.0f} %"
+        found.append(f"{name}: unstable: CV {percent}{why}")
     if samples.outliers > UNSTABLE_OUTLIERS * len(samples):
-        found.append(
-            f"{name}: {samples.outliers} of {len(samples)} samples are far outliers (kept)"
-        )
+        found.append(f"{name}: {samples.outliers} of {len(samples)} samples are outliers; kept")
     return found

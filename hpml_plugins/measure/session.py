@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hpml_plugins import clocks
 from hpml_plugins.errors import Skipped
-from hpml_plugins.measure.sampling import SamplingPlan, remarks
+from hpml_plugins.measure.sampling import SamplingPlan, noise, remarks
 from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.checking import check_value
 from hpml_plugins.model.node import Node
@@ -35,9 +35,15 @@ class Collected:
 
     checks: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    noise: list[str] = field(default_factory=list)
     series: dict[str, Series] = field(default_factory=dict)
     data: dict[str, dict[str, str | float]] = field(default_factory=dict)
     work: dict[str, DeclaredWork] = field(default_factory=dict)
+
+    def remark(self, samples: Samples, plan: SamplingPlan, name: str) -> None:
+        """Note what a reader should know of these samples before believing their median."""
+        self.warnings += remarks(samples, name)
+        self.noise += noise(samples, plan, name)
 
 
 class Session:
@@ -134,7 +140,7 @@ class Session:
         if setup:
             samples = samples.note(setup="every call")
         if not quiet:
-            self.collected.warnings += remarks(samples, plan, name)
+            self.collected.remark(samples, plan, name)
         return samples
 
     def warn_if_imprecise(self, samples: Samples, name: str = "time") -> None:
@@ -143,7 +149,7 @@ class Session:
 
         samples: their info may say why sampling `stopped`.  name: what warnings call them.
         """
-        self.collected.warnings += remarks(samples, self.plan, name)
+        self.collected.remark(samples, self.plan, name)
 
     @property
     def nodes(self) -> int:

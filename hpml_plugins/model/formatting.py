@@ -77,6 +77,11 @@ def split_estimate(text: str) -> tuple[str, str]:
     return value, f"({interval}" if sign else ""
 
 
+def half_width(share: float) -> str:
+    """Half the width of an interval as a share of the value: `± 8.3 %`; `± >100 %` beyond that."""
+    return f"± {_rounded_up(100 * share) if share <= 1 else '>100'} %"
+
+
 def _rounded_up(percent: float) -> str:
     """Two digits, from 10 on whole numbers; not below the number, but for errors of rounding."""
     if not percent:
@@ -104,6 +109,18 @@ def bounded_times(ratio: float, *, up: bool) -> str:
     slip = 1e-9 * ratio * scale
     rounded = math.ceil(ratio * scale - slip) if up else math.floor(ratio * scale + slip)
     return times(rounded / scale)
+
+
+def change(ratio: float, what: str) -> str:
+    """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only form of one in
+    commands.
+
+    what: the quantity, or the name of its metric.
+    """
+    percent = 100 * (ratio - 1)
+    digits = 0 if abs(percent) >= 10 else 1
+    rounded = f"{percent:+.{digits}f}".replace("-", MINUS)
+    return f"{times(ratio)}× the {what} ({rounded} %)"
 
 
 def _decimals_of_ratio(ratio: float) -> int:

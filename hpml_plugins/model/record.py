@@ -260,7 +260,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds
     the largest of each. work: of one call of what a metric times, by the metric's name.  throttled:
     why the GPU lowered its clocks while samples of no regime were taken; empty where it did not.
-    failure: the kind of what made it fail.  of_stack: whether it was measured with packages that
+    failure: the kind of what made it fail.  noise: of the warnings, those that say how far the
+    samples scatter.  of_stack: whether it was measured with packages that
     were installed for it, not with the node's own.
     packages: versions of the libraries that matter.  commit and machine are empty outside asv.
     """
@@ -276,6 +277,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     series: Annotated[dict[Text, Series], FEW] = {}
     checks: Texts = []
     warnings: Texts = []
+    noise: Texts = []
     output: Output = ""
     seed: int = 0
     started: float = 0.0
@@ -295,6 +297,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     throttled: Text = ""
     failure: Failure = Failure.NONE
     of_stack: bool = False
+
+    @property
+    def remarks(self) -> list[str]:
+        """All that a reader may doubt its numbers by: the warnings, then those of noise."""
+        return [*self.warnings, *self.noise]
 
     def median(self, metric: str) -> float | None:
         """The median of a metric; None where the point has none of that name."""

@@ -157,6 +157,7 @@ def combine(rounds: Sequence[Record]) -> Record:
             series={},
             checks=[],
             warnings=[],
+            noise=[],
             throttled="",
             failure=Failure.NONE,
             duration=_total(rounds),
@@ -178,7 +179,8 @@ def combine(rounds: Sequence[Record]) -> Record:
     return replace(
         first,
         metrics=_join_metrics(rounds),
-        warnings=_join_warnings(rounds),
+        warnings=_join_warnings([record.warnings for record in rounds]),
+        noise=_join_warnings([record.noise for record in rounds]),
         checks=_distinct(_chained(record.checks for record in rounds)),
         duration=_total(rounds),
         energy=sum(record.energy for record in rounds),
@@ -207,12 +209,12 @@ def _largest_conditions(rounds: Sequence[Record]) -> dict[str, float]:
     return found
 
 
-def _join_warnings(rounds: Sequence[Record]) -> list[str]:
+def _join_warnings(rounds: Sequence[Sequence[str]]) -> list[str]:
     """Each warning once, as the round with the largest numbers has it: the interval of the Record
     covers that round."""
     found: dict[str, list[str]] = {}
-    for record in rounds:
-        of_round = {_DIGITS.sub("#", text): text for text in record.warnings}
+    for warnings in rounds:
+        of_round = {_DIGITS.sub("#", text): text for text in warnings}
         for wording, text in of_round.items():
             found.setdefault(wording, []).append(text)
     return [max(texts, key=_numbers_in) for texts in found.values()]

@@ -32,6 +32,12 @@ _REASONS = {
     Failure.GPU: r"GPU \d+ \(.*\) (is lost|had \d+ memory errors)",
 }
 
+#: How warnings of noise began that were stored before they had a field of their own.
+_NOISE = re.compile(
+    r"(rank \d+: )?[^:]*: (the median is known to ±|unstable, coefficient of variation"
+    r"|\d+ of \d+ samples are far outliers)"
+)
+
 
 def shorten(record: Record) -> Record:
     """The record as it is to be stored: samples at DIGITS significant digits; counts stay as they
@@ -85,12 +91,15 @@ class _Head(msgspec.Struct):
 def upgrade(record: Record) -> Record:
     """The Record with the facts that came after it was written, which it tells only in words.
 
-    `throttled` from its warning, `failure` from its reason, `of_stack` from the name of its
-    environment. The facts of a metric follow from its info (`MetricSamples`).
+    `throttled` and `noise` from its warnings, `failure` from its reason, `of_stack` from the name
+    of its environment. The facts of a metric follow from its info (`MetricSamples`).
     """
     facts: dict[str, Any] = {}
     if not record.throttled and (reason := _throttled_of(record.warnings)):
         facts["throttled"] = reason
+    if noise := [text for text in record.warnings if _NOISE.match(text)]:
+        facts["noise"] = [*record.noise, *noise]
+        facts["warnings"] = [text for text in record.warnings if text not in noise]
     if record.status == "failed" and not record.failure:
         facts["failure"] = _failure_of(record.reason)
     if not record.of_stack and record.environment.startswith(STACK):

@@ -139,7 +139,7 @@ def cleaned(record: Record) -> Record:
     Its parameters stay as they are: they say what was measured.
     """
     if not _is_suspicious(
-        "\n".join([record.reason, record.output, *record.warnings, *record.checks])
+        "\n".join([record.reason, record.output, *record.remarks, *record.checks])
     ):
         return record
 
@@ -152,6 +152,7 @@ def cleaned(record: Record) -> Record:
         reason=reason,
         output=output,
         warnings=plain(record.warnings),
+        noise=plain(record.noise),
         checks=plain(record.checks),
     )
 
@@ -164,6 +165,7 @@ def bounded(record: Record) -> Record:
         reason=abridge(record.reason),
         output=abridge(record.output, MOST_OUTPUT),
         warnings=_first(record.warnings, "warnings"),
+        noise=_first(record.noise, "warnings"),
         checks=_first(record.checks, "checks"),
     )
 

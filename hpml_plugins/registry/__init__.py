@@ -6,6 +6,7 @@ from hpml_plugins.registry.reader import (
     EVERYTHING,
     PluginEntry,
     PluginSource,
+    Question,
     Registry,
     TaskEntry,
     is_one_of,

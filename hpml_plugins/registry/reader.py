@@ -132,18 +132,27 @@ class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_de
         return chosen
 
 
-class TaskEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a reader asks a GPU for, and the value that answers it: a row of the site's first page.
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a reader asks a machine for, and the value that answers it.
 
     task: in the reader's words.  metric: `benchmark.metric`.  point: the parameters of the point;
-    those that are left out must leave one point.  regime: which rate of a step that the GPU
-    throttles is meant: the settled one, or that of its first moments.
+    those that are left out must leave one point.
     """
 
     task: Annotated[str, Meta(min_length=1, max_length=80)]
     metric: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$(?!\n)")]
     point: dict[str, Value] = {}
+
+
+class TaskEntry(Question, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A question to a GPU: a row of the site's first page, and a line at the end of a run.
+
+    regime: which rate of a step that the GPU throttles is meant: the settled one, or that of its
+    first moments.  on_cpu: what is asked instead at the end of a run of a node without a GPU.
+    """
+
     regime: Literal["settled", "boost"] = "settled"
+    on_cpu: Question | None = None
 
 
 #: Heading → rows, in the order of the page.

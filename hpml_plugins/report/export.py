@@ -60,7 +60,7 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
             datetime.datetime.fromtimestamp(record.started, datetime.UTC) if moment else None
         ),
         "energy": record.energy,
-        "warnings": record.warnings,
+        "warnings": record.remarks,
         "packages": json.dumps(record.packages),
         "node": json.dumps(record.node),
     }

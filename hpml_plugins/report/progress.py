@@ -1,7 +1,8 @@
-"""What a run prints: progress with the time left, tables of points, a summary."""
+"""What a run prints: a bar with the time left, a line for each point, and answers at the end."""
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 from collections import Counter
@@ -12,16 +13,27 @@ from hpml_plugins import clocks
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
-from hpml_plugins.node import describe_load
+from hpml_plugins.registry import TaskEntry
+from hpml_plugins.report.doubts import kind_of
+from hpml_plugins.report.headlines import headlines
+from hpml_plugins.report.point_lines import point_lines
 from hpml_plugins.report.shares import Roof
-from hpml_plugins.report.tables import describe_points, spell_samples
+from hpml_plugins.report.tables import describe_points
 from hpml_plugins.run import Follower, Round, RoundTimes, Task, TimeLimit
-from hpml_plugins.terminal import one_line, warn
+from hpml_plugins.terminal import one_line, say
 
 #: s between two lines of status where the output is no terminal.
-INTERVAL = 30.0
-#: Numbers that the summary shows, and reasons for having none.
-HEADLINES, REASONS = 4, 2
+INTERVAL = 60.0
+#: Characters of the bar.
+BAR = 20
+#: Characters of a line where the output is no terminal.
+WIDTH = 100
+#: Reasons for having no number that the summary names.
+REASONS = 3
+#: Characters of one that is shown.
+MOST_OF_REASON = 70
+#: Why a point has none where its commit has no suite.
+UNAVAILABLE = "not available at this commit"
 #: Plugins with changed files that have a line each.
 MOST_CHANGED = 3
 #: Points that did not fit into a limit and are named.
@@ -34,28 +46,30 @@ def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]
 
     changed: plugin → benchmark → the commit that was measured with other files.
     """
-    fix = "raise `version` if what is measured changed; if only its speed did, nothing is to do"
+    fix = "raise it if what is measured changed"
     if len(changed) > MOST_CHANGED:
         names = ", ".join(sorted(changed))
         return [
-            f"the files of {len(changed)} plugins differ from those measured before, at equal"
-            f" versions ({names}): {fix}"
+            f"{len(changed)} plugins changed since they were measured, their versions did not"
+            f" ({names}): {fix}"
         ]
     lines = []
     for plugin, commits in changed.items():
         since = ", ".join(sorted({commit[:8] for commit in commits.values() if commit}))
-        before = f"those measured at commit {since}" if since else "those of its last run"
-        same = f"the version of {', '.join(sorted(commits))} is the same"
-        lines.append(f"plugin {plugin}: its files differ from {before}, and {same}: {fix}")
+        before = f"commit {since}" if since else "its last run"
+        lines.append(
+            f"Plugin {plugin} changed since {before}, the version of"
+            f" {', '.join(sorted(commits))} did not: {fix}"
+        )
     return lines
 
 
 class RunReport(Follower):
-    """Follows the points of one run, of `hpml run` or `asv run`, and prints what it does.
+    """Follows the points of one run, of `hpml run`, `asv run` or the gate, and prints what it does.
 
     times: predicts how long the rounds take that are left.  past: the rounds that this machine
-    measured before, in order.  limit: the time that the run may take.  left_out: what did not fit
-    into it, in words.
+    measured before, in order.  limit: the time that the run may take.  verbose: whether all metrics
+    and warnings are printed.  ends_early: whether fewer rounds than planned may do.
     """
 
     def __init__(
@@ -63,48 +77,57 @@ class RunReport(Follower):
         times: RoundTimes | None = None,
         past: Sequence[Record] = (),
         limit: TimeLimit | None = None,
+        *,
+        verbose: bool = False,
+        ends_early: bool = False,
     ) -> None:
         super().__init__(times)
         self.limit = limit
+        self.verbose = verbose
         self.records: list[Record] = []
         self.left_out: list[str] = []
-        self._of_benchmark: list[Record | None] = []
+        self._at_most = "at most" if ends_early else "about"
+        self._unavailable = 0
         self._past = list(past)
         self._planned: Counter[Round] = Counter()
-        self._total = 0
-        self._done = 0
+        self._share = 0.0
         self._current = ""
-        self._started = self._spoke = clocks.monotonic()
+        self._expected = 0.0
+        self._started = self._spoke = self._began = clocks.monotonic()
+        self._measuring: float | None = None
 
     def plan(self, rounds: Sequence[Round], repeats: int = 1) -> None:
         """What the run will measure. repeats: how often each round is, once for each commit and
         environment."""
         for this in rounds:
             self._planned[this] += repeats
-        self._total += len(rounds) * repeats
 
     def begin(self) -> None:
-        """Say what disturbs the run before it begins."""
-        if load := describe_load():
-            warn(f"{load}; CPU times will be marked, and their intervals wider")
+        """Say what will be measured, where that takes long."""
+        points = counted(len({this.point for this in self._planned}), "point")
+        rounds = counted(self._planned.total(), "round")
+        self._began = self._spoke = clocks.monotonic()
+        if self._measuring is None:
+            self._measuring = self._began
+        if (left := self.seconds_left) > INTERVAL:
+            say(f"Measuring {points} in {rounds}: {self._at_most} {_spell_time(left)}", error=True)
 
     def start_round(self, this: Round, task: Task) -> None:
-        """Say which point is measured now, how many are left and about how long they take."""
+        """A round is measured now."""
         declared, params = task
         which = f"round {this.number + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
-        point = f"{which}{declared.benchmark} {formatting.format_point(params)}".rstrip()
-        total = max(self._total, self._done + 1)
-        self._current = (
-            f"{self._done + 1} of {total}, about {_spell_time(self.seconds_left)} left: {point}"
-        )
-        self.progress("…", None)
+        self._current = f"{which}{declared.benchmark} {formatting.format_point(params)}".rstrip()
+        self._expected = self.times.expect(this)
+        self._began = clocks.monotonic()
+        self.progress("", None)
 
     @property
     def seconds_left(self) -> float:
         """About how long the rounds take that are left, s; no more than what is left of the
         limit."""
         expected = sum(self.times.expect(this) * count for this, count in self._planned.items())
-        return max(0.0, min(expected, self.limit.left)) if self.limit else expected
+        expected -= min(self._expected, clocks.monotonic() - self._began)
+        return max(0.0, min(expected, self.limit.left)) if self.limit else max(0.0, expected)
 
     def leave_out(self, task: Task, measured_rounds: int) -> None:
         """A point, or what is missing of its rounds, does not fit into the limit."""
@@ -116,14 +139,30 @@ class RunReport(Follower):
         self.left_out.append(point + part)
 
     def progress(self, text: str, share: float | None) -> None:
-        """Say what the point is doing: on a terminal in place of the line before, elsewhere at
-        times."""
-        if not (terminal := sys.stderr.isatty()) and clocks.monotonic() - self._spoke < INTERVAL:
+        """Show how far the run is and what the point is doing: on a terminal as a bar in place of
+        the one before, elsewhere as a line at times.
+
+        share: of the point, 0 to 1.
+        """
+        now = clocks.monotonic()
+        if not (terminal := sys.stderr.isatty()) and now - self._spoke < INTERVAL:
             return
-        self._spoke = clocks.monotonic()
-        line = one_line(f"{self._current} {text}{f' {share:.0%}' if share is not None else ''}")
-        width = shutil.get_terminal_size().columns
-        sys.stderr.write(f"\r\x1b[K{line[: width - 1]}" if terminal else f"{line}\n")
+        self._spoke = now
+        left = self.seconds_left
+        # a run that takes longer than expected does not go back
+        gone = 0.0 if self._measuring is None else now - self._measuring
+        self._share = max(self._share, gone / (gone + left + 1e-9))
+        doing = f"{text}{f' {share:.0%}' if share is not None else ''}"
+        # as asv writes a share: `hpml jobs` looks for it
+        told = f"[{self._share:4.0%}] {self._at_most} {_spell_time(left)} left"
+        line = one_line(f"{told}: {self._current} {doing}")
+        if terminal:
+            filled = round(BAR * self._share)
+            bar = "█" * filled + "░" * (BAR - filled)
+            width = shutil.get_terminal_size().columns
+            sys.stderr.write(f"\r\x1b[K{f'{bar} {line}'[: width - 1]}")
+        else:
+            sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
     def finish_round(self, this: Round) -> None:
@@ -131,17 +170,30 @@ class RunReport(Follower):
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-        self._done += 1
+        self._expected = 0.0
         self._planned[this] -= 1
         if self._planned[this] <= 0:
             del self._planned[this]
 
-    def add(self, record: Record | None) -> None:
-        """Take in what all rounds of a point gave; a commit from before the suite gives nothing."""
-        self._of_benchmark.append(record)
-        if record:
-            self.records.append(record)
-            self._past.append(record)
+    def add(self, records: Sequence[Record | None]) -> None:
+        """Take in what all rounds of some points gave; a commit from before the suite gives
+        nothing."""
+        found = [record for record in records if record]
+        self._unavailable += len(records) - len(found)
+        self.records += found
+        self._past += found
+
+    def describe(self, records: Sequence[Record | None], width: int) -> list[str]:
+        """What the points gave, in lines: one for each and one for its doubts; with `verbose` a
+        table of each benchmark, with all metrics and warnings."""
+        found = [record for record in records if record]
+        roof = Roof(self._past)
+        if not self.verbose:
+            return list(point_lines(found, roof, width))
+        lines = []
+        for name, group in itertools.groupby(found, lambda each: each.benchmark):
+            lines += [name, *describe_points(list(group), width, roof, verbose=True), ""]
+        return lines
 
     @property
     def code_changes(self) -> list[str]:
@@ -175,9 +227,8 @@ class RunReport(Follower):
             return []
         worst = max(found, key=lambda each: each["other_cpus"] / each["cores"])
         return [
-            f"{len(found)} of {len(measured)} points were measured while other processes used up to"
-            f" {worst['other_cpus']:.1f} of {worst['cores']:g} CPUs: their CPU times are marked,"
-            " and their intervals are wider; measure them again when the machine is idle"
+            f"Busy: during {len(found)} of {len(measured)} points other processes used"
+            f" up to {worst['other_cpus']:.1f} of {worst['cores']:g} CPUs; measure again when idle"
         ]
 
     @property
@@ -193,58 +244,54 @@ class RunReport(Follower):
             f"Left out {points} that did not fit into the limit of {self.limit}: {named}{more}."
         ]
 
-    def finish_benchmark(self, width: int) -> str:
-        """The points since the last benchmark: measured ones as a table, the others by reason."""
-        records, self._of_benchmark = self._of_benchmark, []
-        lines = list(
-            describe_points([record for record in records if record], width, Roof(self._past))
-        )
-        if None in records:
-            lines.append(
-                f"skipped: {records.count(None)} of {len(records)} points: not available at this"
-                " commit"
-            )
-        return "\n".join(lines)
+    @property
+    def noisy(self) -> list[str]:
+        """A line about the measured points that scatter, if there are any."""
+        measured = [each for each in self.records if each.status == "ok"]
+        found = sum(bool(each.noise) for each in measured)
+        hint = "" if self.verbose else "; -v shows how"
+        return [f"Noisy: {found} of {len(measured)} points{hint}"] if found else []
 
-    def summary(self, results: Path) -> Iterator[str]:
-        """What was measured, some numbers, what was not measured and why, where to look; which code
-        changed."""
+    @property
+    def without_number(self) -> Iterator[str]:
+        """What was not measured, in a line by reason: failed points, then skipped ones."""
+        for status in ("failed", "skipped"):
+            reasons = Counter(
+                kind_of(record.reason) for record in self.records if record.status == status
+            )
+            if status == "skipped" and self._unavailable:
+                reasons[UNAVAILABLE] += self._unavailable
+            if not reasons:
+                continue
+            shown = [f"{_cut(reason)} ({count})" for reason, count in reasons.most_common(REASONS)]
+            rest = reasons.total() - sum(count for _, count in reasons.most_common(REASONS))
+            shown += [f"other reasons ({rest})"] if rest else []
+            yield f"{status.capitalize()} {counted(reasons.total(), 'point')}: {'; '.join(shown)}"
+
+    def summary(self, tasks: Mapping[str, Sequence[TaskEntry]], results: Path) -> Iterator[str]:
+        """What this machine reaches, what was measured, and what was not and why.
+
+        tasks: of the registry.  results: the folder of results.
+        """
         if not self.records:
             yield from self.omitted
             return
-        by_status = Counter(record.status for record in self.records)
-        benchmarks = len({record.benchmark for record in self.records if record.status == "ok"})
-        seconds = _spell_time(clocks.monotonic() - self._started)
         machine = self.records[-1].machine
-        measured = f"{counted(by_status['ok'], 'point')} of {counted(benchmarks, 'benchmark')}"
-        between = f"{self.times.between:.2g} s between two rounds"
-        yield f"Measured {measured} on {machine} in {seconds}, {between}."
-        seen: set[str] = set()
-        for record in self.records:
-            if (
-                record.status == "ok"
-                and record.metrics
-                and record.plugin not in seen
-                and len(seen) < HEADLINES
-            ):
-                seen.add(record.plugin)
-                name, samples = next(iter(record.metrics.items()))
-                point = f"{record.benchmark} {formatting.format_point(record.params)}".rstrip()
-                yield f"  {point}: {name} {spell_samples(samples, samples.unit)}"
-        for status in ("failed", "skipped"):
-            reasons = Counter(record.reason for record in self.records if record.status == status)
-            if reasons:
-                shown = [f"{reason} ({count})" for reason, count in reasons.most_common(REASONS)]
-                more = f"; {len(reasons) - REASONS} other reasons" if len(reasons) > REASONS else ""
-                yield (
-                    f"{status.capitalize()} {counted(by_status[status], 'point')}:"
-                    f" {'; '.join(shown)}{more}."
-                )
-        yield from [*self.omitted, *self.code_changes, *self.busy]
-        yield (
-            f"Stored in {results / machine / 'records'}. Show it: asv publish && asv preview, or"
-            " asv show COMMIT."
-        )
+        if found := headlines(tasks, self._past):
+            yield from ("", f"What {machine} reaches (± is the 95 % interval of one run):")
+            yield from (f"  {line}" for line in found)
+            yield ""
+        measured = [record for record in self.records if record.status == "ok"]
+        benchmarks = counted(len({record.benchmark for record in measured}), "benchmark")
+        points = f"{counted(len(measured), 'point')} of {benchmarks}"
+        yield f"Measured {points} on {machine} in {_spell_time(clocks.monotonic() - self._started)}"
+        yield from self.without_number
+        yield from [*self.omitted, *self.noisy, *self.busy, *self.code_changes]
+        yield f"Stored in {results / machine / 'records'}"
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= MOST_OF_REASON else f"{reason[: MOST_OF_REASON - 1]}…"
 
 
 def _spell_time(seconds: float) -> str:

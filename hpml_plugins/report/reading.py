@@ -506,7 +506,7 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     )
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
-    reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.warnings))
+    reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.remarks))
     code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
     commit = sys.intern(record.commit)

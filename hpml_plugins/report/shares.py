@@ -105,6 +105,20 @@ def describe_shares(record: Record, roof: Roof, metric: str) -> str:
     return ", ".join(dict.fromkeys(texts))
 
 
+def describe_limit(record: Record, roof: Roof, metric: str = "") -> str:
+    """The share of the limit that is known best, in words: of the published peak, else of the roof
+    that was measured here.
+
+    metric: as of `shares`.
+    """
+    found = shares(record, roof, metric)
+    for title, words in ((OF_PEAK, "of the published peak"), (OF_ROOF, "of the measured roof")):
+        if text := found.get(title):
+            return text if text == IN_CACHE else f"{text} {words}"
+    work = _work_of(record, metric)
+    return "this is the measured roof" if work and work[0].roof else ""
+
+
 def measured_power(record: Record) -> float | None:
     """Mean power under the load of the point, W, from a metric that `bench.energy` measured; None
     where none did."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hpml_plugins.model.figure import Cell, Table, told_apart
 from hpml_plugins.model.formatting import estimate, format_point, quantity, unquoted
 from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.report.doubts import all_remarks, doubts
 from hpml_plugins.report.shares import Roof, shares
 from hpml_plugins.terminal import printable
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8
-#: Medians of the rounds of one point that differ by more than this share are named.
-DIFFERENT = 0.10
 
 
 def formatted(table: Table) -> list[list[str]]:
@@ -83,12 +83,19 @@ def _no_formula(cell: Cell) -> Cell:
 
 def as_text(table: Table) -> str:
     """Aligned columns."""
-    columns = []
     lines = [list(map(printable, table.columns)), *formatted(table)]
-    for cells, to_right in zip(zip(*lines, strict=True), numeric(table), strict=True):
+    return "".join(f"{line}\n" for line in align(lines, numeric(table)))
+
+
+def align(rows: Sequence[Sequence[str]], to_right: Sequence[bool] = ()) -> list[str]:
+    """The rows as lines with aligned columns. to_right: which columns stand to the right; by
+    default none."""
+    columns = []
+    sides = itertools.chain(to_right, itertools.repeat(False))
+    for cells, right in zip(zip(*rows, strict=True), sides, strict=False):
         width = max(map(len, cells))
-        columns.append([cell.rjust(width) if to_right else cell.ljust(width) for cell in cells])
-    return "".join("  ".join(line).rstrip() + "\n" for line in zip(*columns, strict=True))
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
@@ -122,16 +129,18 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
         metrics = metrics[count:]
 
 
-def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
-    """The points of one benchmark for a terminal: measured ones as tables, the others and the
-    warnings by reason."""
+def describe_points(
+    records: Sequence[Record], width: int, roof: Roof, *, verbose: bool = False
+) -> Iterator[str]:
+    """The points of one benchmark for a terminal: measured ones as tables, the others and what is
+    doubtful by reason. verbose: with all warnings."""
     yield from point_tables([record for record in records if record.status == "ok"], width, roof)
     # Below and not in a column: a reason is longer than all the numbers together.
     by_remark: dict[tuple[str, str], list[str]] = {}
     for record in records:
         ended = [] if record.status == "ok" else [(record.status, record.reason)]
-        warnings = [*_missing_rounds(record), *record.warnings, *_differing_rounds(record)]
-        for remark in [*ended, *(("warning", text) for text in warnings)]:
+        doubtful = all_remarks(record) if verbose else doubts(record)
+        for remark in [*ended, *(("warning", text) for text in doubtful)]:
             by_remark.setdefault(remark, []).append(format_point(record.params))
     for (kind, text), points in by_remark.items():
         which = (
@@ -140,24 +149,6 @@ def describe_points(records: Sequence[Record], width: int, roof: Roof) -> Iterat
             else f"{len(points)} of {len(records)} points"
         )
         yield printable(f"{kind}: {which}: {text}")
-
-
-def _missing_rounds(record: Record) -> Iterator[str]:
-    """A warning where a run was interrupted before all rounds were measured."""
-    if record.missing_rounds:
-        yield f"the run was interrupted: {record.missing_rounds} measured"
-
-
-def _differing_rounds(record: Record) -> Iterator[str]:
-    """A warning where the rounds of a timed metric disagree, which explains an interval wider than
-    those of rounds."""
-    for name, metric in record.metrics.items():
-        medians = metric.round_medians if metric.timers else []
-        if medians and max(medians) > min(medians) * (1 + DIFFERENT) > 0 and metric.unit == "s":
-            yield (
-                f"{name}: the rounds differ, their medians are"
-                f" {', '.join(quantity(each, 's') for each in medians)}"
-            )
 
 
 def spell_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:

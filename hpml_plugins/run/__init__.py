@@ -9,6 +9,7 @@ prints. Start reading in `loop.py`.
 from hpml_plugins.run.loop import CAUTION, Follower, Pass, Task, measure_rounds, rounds_of
 from hpml_plugins.run.times import (
     LIMIT_VARIABLE,
+    OutOfTime,
     PastRound,
     Round,
     RoundTimes,

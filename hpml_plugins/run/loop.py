@@ -21,7 +21,7 @@ from hpml_plugins.host import Declared
 from hpml_plugins.model.benchmark import REFERENCE, Params
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import combine, schedule
-from hpml_plugins.run.times import Round, RoundTimes, TimeLimit
+from hpml_plugins.run.times import OutOfTime, Round, RoundTimes, TimeLimit
 
 #: A point is begun where this many times the time that it is expected to take is left.
 CAUTION = 1.1
@@ -81,13 +81,14 @@ def measure_rounds(
     A point that failed or was skipped has no further round. None where a commit gives no Record,
     and where a point did not fit into the limit.
 
-    run: the name of this run.  measure: measures a round of the point of this number.  one_pass:
+    run: the name of this run.  measure: measures a round of the point of this number. It raises
+    OutOfTime where the limit passes meanwhile: what is missing of the point is left out.  one_pass:
     only one round of each, beside those of the passes before.
     """
     follower.begin()
     loop = _Loop(tasks, run, measure, follower, one_pass.measured if one_pass else None)
     if one_pass:
-        loop.measure_pass(one_pass.number)
+        loop.measure_pass(one_pass.number, limit)
     elif limit is None:
         loop.interleave()
     else:
@@ -128,14 +129,14 @@ class _Loop:
             self._do(number, self._rounds[number][passes[number]])
             passes[number] += 1
 
-    def measure_pass(self, which: int) -> None:
-        """That round of all points that have it: of the reference, then of the others in random
-        order."""
+    def measure_pass(self, which: int, limit: TimeLimit | None) -> None:
+        """That round of all points that have it, and where it fits: of the reference, then of the
+        others in random order."""
         others = list(self._others)
         random.Random(f"{self._run} {which}").shuffle(others)
         for number in [*self._references, *others]:
             for this in self._rounds[number][which : which + 1]:
-                self._do(number, this)
+                self._do_within(number, [this], limit)
 
     def fill(self, limit: TimeLimit) -> None:
         """Whole points in their order, as long as the next one fits.
@@ -144,23 +145,34 @@ class _Loop:
         """
         times = self._follower.times
         for number in [*self._references, *self._others]:
-            declared, params = self._tasks[number]
             rounds = self._rounds[number]
-            takes_time = not declared.why_unmet(params)
-            if takes_time and CAUTION * times.expect_all(rounds) > limit.left:
+            if not self._is_unmet(number) and CAUTION * times.expect_all(rounds) > limit.left:
                 self._leave_out(number, rounds)
                 continue
-            for place, this in enumerate(rounds):
-                # a point of which nothing was known may have taken longer than expected
-                if place and self._needed(number) and times.expect(this) > limit.left:
-                    self._leave_out(number, rounds[place:])
-                    break
+            self._do_within(number, rounds, limit)
+
+    def _do_within(self, number: int, rounds: Sequence[Round], limit: TimeLimit | None) -> None:
+        """Measure these rounds of a point. What the limit ends, or leaves no time for, is left
+        out."""
+        for place, this in enumerate(rounds):
+            takes_time = self._needed(number) and not self._is_unmet(number)
+            if limit and takes_time and self._follower.times.expect(this) > limit.left:
+                self._leave_out(number, rounds[place:])
+                return
+            try:
                 self._do(number, this)
+            except OutOfTime:
+                self._leave_out(number, rounds[place:])
+                return
 
     def _leave_out(self, number: int, rounds: Sequence[Round]) -> None:
         self._follower.leave_out(self._tasks[number], len(self.measured[number]))
         for this in rounds:
             self._follower.finish_round(this)
+
+    def _is_unmet(self, number: int) -> bool:
+        declared, params = self._tasks[number]
+        return bool(declared.why_unmet(params))
 
     def _needed(self, number: int) -> bool:
         done = self.measured[number]

@@ -212,6 +212,10 @@ class TimeLimit:
         return f"{minutes:g} min" if minutes and not rest else f"{self.seconds:g} s"
 
 
+class OutOfTime(Exception):
+    """A round was ended because the run's limit passed: nothing is stored of it."""
+
+
 def parse_limit(text: str, named: str) -> float:
     """Seconds of `9min`, `540s`, `540` or `1.5h`.
 

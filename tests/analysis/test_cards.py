@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from records import a_value
+from backtest import coverage_table, measured_points, verdict_table
+from records import a_record, a_value
 
 from hpml_plugins.analysis.backtest import (
     BackTest,
-    coverage_table,
-    points_of,
     smallest_found,
-    verdict_table,
 )
-from hpml_plugins.analysis.cards import CardObservations, MemberSpread, estimate_members
+from hpml_plugins.analysis.cards import CardObservations, estimate_members
 from hpml_plugins.analysis.physics import Physics
-from hpml_plugins.analysis.variance import UNKNOWN_CARDS, Spread
+from hpml_plugins.analysis.variance import UNKNOWN_CARDS, Estimated, Spread
 from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model.record import MetricSamples, Record
 
@@ -42,7 +40,7 @@ def observed(
     )
 
 
-def deviations(found: MemberSpread) -> Any:
+def deviations(found: Estimated) -> Any:
     return np.sqrt(found.variance)
 
 
@@ -70,28 +68,26 @@ def test_cards_that_never_share_a_point_are_not_told_apart() -> None:
     assert estimate_members(one).own.tolist() == [1]
 
 
-def test_a_member_of_one_card_borrows_from_its_class_and_a_class_of_few_cards_says_little() -> None:
-    known = observed(cards=12, members=6, points=1, deviation=0.002)
-    alone = CardObservations(
+def with_one_more_member(known: CardObservations) -> CardObservations:
+    """With one value of a further member, on the first card."""
+    return CardObservations(
         np.append(known.value, 1.0),
         np.append(known.spot, 99),
-        np.append(known.member, 6),
+        np.append(known.member, known.member.max() + 1),
         np.append(known.pool, 0),
         np.append(known.card, 0),
         known.modest,
     )
+
+
+def test_a_member_of_one_card_borrows_from_its_class_and_a_class_of_few_cards_says_little() -> None:
+    known = observed(cards=12, members=6, points=1, deviation=0.002)
+    alone = with_one_more_member(known)
     found = estimate_members(alone)
     assert deviations(found)[6] == pytest.approx(0.002, rel=0.4)
     assert found.own[6] == 0 and found.freedom[6] < found.freedom[0]
     few = observed(cards=2, members=1, points=3, deviation=1e-5)
-    lonely = CardObservations(
-        np.append(few.value, 1.0),
-        np.append(few.spot, 99),
-        np.append(few.member, 1),
-        np.append(few.pool, 0),
-        np.append(few.card, 0),
-        few.modest,
-    )
+    lonely = with_one_more_member(few)
     assert deviations(estimate_members(lonely))[1] == pytest.approx(UNKNOWN_CARDS)
 
 
@@ -146,26 +142,22 @@ def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:
             time = MetricSamples("s", "lower", [seconds, seconds * 1.001, seconds * 1.002], info)
             rate = MetricSamples("1/s", "higher", [1 / each for each in time.samples], info)
             made.append(
-                Record(
-                    benchmark=benchmark,
-                    plugin="p",
-                    version="1",
-                    params={},
-                    status="ok",
-                    machine="h200-x1",
-                    metrics={"time": time, "rate": rate},
+                a_record(
+                    benchmark,
+                    {"time": time, "rate": rate},
+                    gpu="NVIDIA H200",
+                    card=f"GPU-{card}",
                     run=f"{card} {run}",
                     commit="c" * 40,
                     started=float(len(made)),
                     source={"sha256": "code"},
-                    node={"gpus": [{"name": "NVIDIA H200", "uuid": f"GPU-{card}"}]},
                 )
             )
     return made
 
 
 def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_planted() -> None:
-    results = BackTest(points_of(records(cards=8, deviation=0.004))).results
+    results = BackTest(measured_points(records(cards=8, deviation=0.004))).results
     assert set(results) == {Physics.NEVER_THROTTLED}
     found = results[Physics.NEVER_THROTTLED]
     assert len(found.cards) == 8
@@ -179,7 +171,9 @@ def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_pl
 
 
 def test_a_slow_down_that_cards_hide_is_not_found() -> None:
-    found = BackTest(points_of(records(cards=8, deviation=0.05))).results[Physics.NEVER_THROTTLED]
+    found = BackTest(measured_points(records(cards=8, deviation=0.05))).results[
+        Physics.NEVER_THROTTLED
+    ]
     assert np.mean(np.array(found.smallest) < math.log1p(0.05)) < 0.4
     assert np.mean(found.covered) >= 0.9
 
@@ -207,7 +201,7 @@ def test_the_smallest_slow_down_found_is_the_first_that_is_called_worse(
 
 
 def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
-    results = BackTest(points_of(records(cards=3, deviation=0.01))).results
+    results = BackTest(measured_points(records(cards=3, deviation=0.01))).results
     (coverage,) = coverage_table(results)
     assert (coverage["class"], coverage["cards"], coverage["values left out"]) == (
         "never throttled",

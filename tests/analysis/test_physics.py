@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.analysis.physics import (
     Physics,
@@ -26,17 +27,7 @@ BANDWIDTH, BFLOAT16 = 4.8e12, 989e12
 
 def record(seconds: float = 1e-3, info: Info = EVENTS, **changes: Any) -> Record:
     metric = MetricSamples("s", "lower", [seconds, 1.001 * seconds, 1.002 * seconds], info)
-    known = {
-        "benchmark": "b",
-        "plugin": "p",
-        "version": "1",
-        "params": {},
-        "status": "ok",
-        "metrics": {"time": metric},
-        "machine": "h200-x1",
-        "node": {"gpus": [{"name": "NVIDIA H200", "uuid": "GPU-a"}]},
-    }
-    return Record(**{**known, **changes})
+    return a_record("b", **{"metrics": {"time": metric}, "gpu": "NVIDIA H200", **changes})
 
 
 def with_rate(made: Record, unit: str, work: float) -> Record:

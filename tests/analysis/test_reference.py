@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from records import Given, a_record
 
 from hpml_plugins.analysis.reference import BENCHMARK, Pair, References, fit_coefficient, visit_of
 from hpml_plugins.analysis.sides import boosted, side_values
@@ -33,20 +34,33 @@ def product(card: str, gpu: str, seconds: float, size: int, started: float) -> R
         info,
         [1 / each for each in time.boost],
     )
-    return Record(
-        benchmark="product",
-        plugin="p",
-        version="1",
-        params={"size": size},
-        status="ok",
-        machine=TYPES[gpu],
-        metrics={"time": time, "rate": rate},
-        run=f"run of {card}",
-        started=started,
-        commit="c" * 40,
-        node={"gpus": [{"name": gpu, "uuid": card}]},
-        source={"sha256": "code"},
+    return visited(
+        "product", {"time": time, "rate": rate}, card, gpu, started, params={"size": size}
     )
+
+
+def visited(
+    benchmark: str,
+    metrics: Mapping[str, Given],
+    card: str,
+    gpu: str,
+    started: float,
+    /,
+    **changes: Any,
+) -> Record:
+    """What the visit to a card measured."""
+    known: dict[str, Any] = {
+        "benchmark": benchmark,
+        "metrics": metrics,
+        "gpu": gpu,
+        "card": card,
+        "machine": TYPES[gpu],
+        "run": f"run of {card}",
+        "started": started,
+        "commit": "c" * 40,
+        "source": {"sha256": "code"},
+    }
+    return a_record(**{**known, **changes})
 
 
 def reference(card: str, gpu: str, factor: float, started: float, **changes: Any) -> Record:
@@ -56,21 +70,7 @@ def reference(card: str, gpu: str, factor: float, started: float, **changes: Any
         "float32": MetricSamples("s", "lower", [3e-3], {"timer": "cuda events"}),
         "bfloat16": MetricSamples("s", "lower", [1.6e-3 * factor], info, [1.4e-3 * factor]),
     }
-    known = {
-        "benchmark": BENCHMARK,
-        "plugin": "harness",
-        "version": "1",
-        "params": {},
-        "status": "ok",
-        "machine": TYPES[gpu],
-        "metrics": metrics,
-        "run": f"run of {card}",
-        "started": started,
-        "commit": "c" * 40,
-        "node": {"gpus": [{"name": gpu, "uuid": card}]},
-        "source": {"sha256": "code"},
-    }
-    return Record(**{**known, **changes})
+    return visited(BENCHMARK, metrics, card, gpu, started, **changes)
 
 
 def measured(cards: int, *, referenced: bool, seed: int = 3, own: float = 0.0005) -> list[Record]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values, card_of
 from hpml_plugins.analysis.physics import Physics, physics_of
@@ -30,23 +31,15 @@ MOMENTS = itertools.count()
 
 def record(value: float, card: str = "A", run: str = "r", size: int = 1, **changes: Any) -> Record:
     metric = MetricSamples("s", "lower", [value * 0.999, value, value * 1.001], EVENTS)
-    return Record(
-        **{
-            "benchmark": "b",
-            "plugin": "p",
-            "version": "1",
-            "params": {"size": size},
-            "status": "ok",
-            "metrics": {"time": metric},
-            "machine": "h200-x1",
-            "run": run,
-            "commit": "c" * 40,
-            "node": {"gpus": [{"name": "NVIDIA H200", "uuid": card}]},
-            "source": {"sha256": "same code"},
-            "started": float(next(MOMENTS)),
-            **changes,
-        }
-    )
+    known: dict[str, Any] = {
+        "params": {"size": size},
+        "run": run,
+        "commit": "c" * 40,
+        "source": {"sha256": "same code"},
+        "started": float(next(MOMENTS)),
+        "metrics": {"time": metric},
+    }
+    return a_record("b", gpu="NVIDIA H200", card=card, **{**known, **changes})
 
 
 def history(runs: float, cards: float, seed: int = 0) -> list[Record]:

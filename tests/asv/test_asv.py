@@ -126,7 +126,7 @@ def test_failures_are_recorded_with_their_reason_and_the_run_goes_on(ran: Projec
         "hangs": "timed out after 2 s in measure (faulty.py:17)",
     }
     log = (ran.path / "log.txt").read_text()
-    assert "failed: how=raises: ValueError: no such thing" in log
+    assert re.search("faulty how=raises +FAILED: ValueError: no such thing", log)
     assert "Traceback" not in log
 
 
@@ -288,9 +288,7 @@ def test_a_run_says_that_files_changed_while_the_version_did_not_and_the_page_na
     plugin.write_text(text + "# faster\n")
     done = ran.asv("run", "main^!", "--bench", "toy", HPML_PROFILE="quick")
     plugin.write_text(text)
-    assert done.stdout.count("plugin toy: its files differ from those measured at commit ") == 1, (
-        done.stdout
-    )
+    assert done.stdout.count("Plugin toy changed since commit ") == 1, done.stdout
     assert ran.asv("publish").returncode == 0
     assert (
         "They were measured with 2 states of the plugin's files"

@@ -3,6 +3,7 @@ its own."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -39,6 +40,18 @@ def test_what_does_not_fit_is_left_out_by_name_and_measured_by_the_next_run(
     assert "Left out" not in done.stdout
     found = records(project)
     assert len(found) == len(SQUARES) and all(each.is_complete for each in found)
+
+
+def test_a_round_that_outlasts_the_limit_is_ended_and_nothing_is_stored_of_it(
+    project: Project,
+) -> None:
+    before = len(records(project))
+    began = time.monotonic()
+    done = project.asv("run", "--bench", "square", HPML_LIMIT="20s", SLOW_SECONDS="250")
+    assert time.monotonic() - began < 120
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "Left out 8 points that did not fit into the limit of 20 s" in done.stdout
+    assert len(records(project)) == before
 
 
 def test_a_limit_that_is_no_time_ends_the_command_in_one_line(project: Project) -> None:

@@ -58,7 +58,7 @@ def test_a_step_on_other_streams_is_timed_by_the_wall_clock_with_a_warning(
     samples = time_on_gpu(lambda: sum(range(1000)), plan)
     assert len(waited) >= len(samples)
     assert samples.info["launch"] == "visible"
-    (warning,) = [text for text in remarks(samples, plan, "step") if "wall clock" in text]
+    (warning,) = [text for text in remarks(samples, "step") if "wall clock" in text]
     assert warning.startswith(
         "step: timed by the wall clock, which includes launching and synchronising, because "
     )

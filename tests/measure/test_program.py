@@ -51,7 +51,7 @@ def test_a_steady_program_converges_and_every_number_has_its_unit(
     assert found["loss"].values == (0.5,) * len(found["rate"])
     assert found["rate"].info["stopped"] == "converged"
     assert found["rate"].info["timer"] == f"printed by {Path(sys.executable).name}"
-    assert bench.collected.warnings == []
+    assert bench.collected.warnings == bench.collected.noise == []
     # warmed up before: the program ran more often than there are samples
     assert len(program.with_name("runs").read_text()) > len(found["rate"]) >= 4
 
@@ -60,17 +60,11 @@ def test_a_program_that_varies_is_warned_of_as_a_step_is(node: Node, program: Pa
     bench, found = run(node, str(program), "[1.0, 3.0, 2.0]")
     assert len(found["rate"]) >= 4
     assert found["rate"].info["stopped"] in ("budget", "most samples")
-    assert [
-        text
-        for text in bench.collected.warnings
-        if text.startswith("rate: the median is known to ±")
-    ]
-    assert [
-        text
-        for text in bench.collected.warnings
-        if text.startswith("rate: unstable, coefficient of variation")
-    ]
-    assert not [text for text in bench.collected.warnings if text.startswith("loss")]
+    noise = bench.collected.noise
+    assert [text for text in noise if text.startswith("rate: noisy: ± ")]
+    assert [text for text in noise if text.startswith("rate: unstable: CV ")]
+    assert not [text for text in noise if text.startswith("loss")]
+    assert bench.collected.warnings == []
 
 
 def test_under_hpml_check_every_number_is_altered(node: Node, program: Path) -> None:

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from hpml_plugins import Samples
 from hpml_plugins.measure.cpu_timer import RATE_EVERY, affinity, core_rate, time_on_cpu
-from hpml_plugins.measure.sampling import SHORTEST_WARM_UP, SamplingPlan, remarks, sample, warm_up
+from hpml_plugins.measure.sampling import (
+    SHORTEST_WARM_UP,
+    SamplingPlan,
+    noise,
+    remarks,
+    sample,
+    warm_up,
+)
 
 
 def source(values: Iterator[float]) -> Callable[[], list[float]]:
@@ -73,7 +80,9 @@ def test_a_noisy_step_ends_with_its_budget_and_says_so() -> None:
     done = sample(take, SamplingPlan(budget=0.1), {}, batch=1)
     assert done.info["stopped"] == "budget"
     assert len(done) >= 10
-    assert "the median is known to ±" in remarks(done, SamplingPlan(), "time")[0]
+    (imprecise, *_) = noise(done, SamplingPlan(), "time")
+    assert imprecise.startswith("time: noisy: ± ")
+    assert imprecise.endswith(f" % after {len(done)} samples; time limit reached")
 
 
 def test_samples_are_bounded_in_number() -> None:
@@ -87,25 +96,23 @@ def test_outliers_are_counted_and_kept() -> None:
     values = [1.0, 1.001, 0.999, 1.0, 1.002, 0.998, 1.0, 1.001, 9.0, 1.0]
     done = sample(source(iter(values)), SamplingPlan(precision=1.0), {}, batch=1)
     assert (done.outliers, max(done.values)) == (1, 9.0)
-    assert "1 of 10 samples are far outliers (kept)" in " ".join(
-        remarks(done, SamplingPlan(precision=1.0), "time")
-    )
+    said = noise(done, SamplingPlan(precision=1.0), "time")
+    assert "time: 1 of 10 samples are outliers; kept" in said
 
 
 @pytest.mark.parametrize("shift", [0.006, 0.02, 0.1])
 def test_a_step_that_becomes_slower_does_not_converge(shift: float) -> None:
     # Noise of 0.1 %; the second half of 200 samples is slower. Taken as independent they would be
     # known to 0.4 %.
-    noise = normal(1.0, 0.001, 3)
+    steady = normal(1.0, 0.001, 3)
     values = [
-        value + shift * (number >= 100) for number, value in zip(range(200), noise, strict=False)
+        value + shift * (number >= 100) for number, value in zip(range(200), steady, strict=False)
     ]
     plan = SamplingPlan(precision=shift / 4, fewest=200, most=200, budget=60)
     done = sample(source(iter(values)), plan, {}, batch=1)
     assert done.info["stopped"] == "most samples"
     assert int(done.info["effective"]) <= 5
-    assert "after 200 samples, " in remarks(done, plan, "time")[0]
-    assert "effective (most samples)" in remarks(done, plan, "time")[0]
+    assert noise(done, plan, "time")[0].endswith("after 200 samples; most that are taken")
 
 
 def test_correlated_samples_are_sampled_for_longer() -> None:
@@ -131,14 +138,8 @@ def test_a_plan_keeps_what_is_not_given() -> None:
 
 
 def test_a_steady_measurement_needs_no_remark() -> None:
-    assert (
-        remarks(
-            sample(source(itertools.repeat(1.0)), SamplingPlan(), {}, batch=1),
-            SamplingPlan(),
-            "time",
-        )
-        == []
-    )
+    steady = sample(source(itertools.repeat(1.0)), SamplingPlan(), {}, batch=1)
+    assert remarks(steady, "time") == noise(steady, SamplingPlan(), "time") == []
 
 
 def test_warming_up_ends_when_five_in_a_row_agree() -> None:
@@ -189,14 +190,13 @@ def test_the_rate_of_the_core_is_looked_at_while_a_step_is_timed(
     assert max(samples.values) < 0.1
 
 
-@pytest.mark.parametrize(("variation", "more"), [(0.33, ", of the core's rate 33%"), (0.02, "")])
+@pytest.mark.parametrize(("variation", "more"), [(0.33, " (CPU speed: 33 %)"), (0.02, "")])
 def test_an_unstable_time_is_said_together_with_a_core_that_was_not_stable_either(
     variation: float, more: str
 ) -> None:
     samples = Samples.of([1.0, 2.0] * 20, "s", core_variation=variation)
-    assert remarks(samples, SamplingPlan(precision=1.0), "time") == [
-        f"time: unstable, coefficient of variation 34%{more}"
-    ]
+    said = noise(samples, SamplingPlan(precision=1.0), "time")
+    assert said == [f"time: unstable: CV 34 %{more}"]
 
 
 def test_the_rate_of_the_core_is_that_of_a_loop_in_python() -> None:

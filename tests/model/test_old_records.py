@@ -47,6 +47,19 @@ def test_throttling_was_told_by_a_warning(warnings: list[str], throttled: str) -
     assert read(warnings=warnings, throttled="heat").throttled == "heat"
 
 
+def test_noise_was_told_by_warnings() -> None:
+    noise = [
+        "time: the median is known to ±1.1%, not ±0.9%, after 66 samples, 23 of them effective"
+        " (budget)",
+        "rank 1: time: unstable, coefficient of variation 36%, of the core's rate 11%",
+        "empty: 29 of 181 samples are far outliers (kept)",
+    ]
+    others = ["time: the first call took 25.9 times as long", "3 of 9 samples are lost"]
+    found = read(warnings=[*noise, *others])
+    assert (found.warnings, found.noise) == (others, noise)
+    assert sorted(found.remarks) == sorted([*noise, *others])
+
+
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [

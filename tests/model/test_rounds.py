@@ -79,6 +79,7 @@ def test_of_a_warning_of_several_rounds_that_of_the_worst_is_kept() -> None:
         for share, n in ((2.7, 90), (160.1, 9))
     ]
     assert combine([one([1.0], warnings=[text]) for text in texts]).warnings == texts[1:]
+    assert combine([one([1.0], noise=[text]) for text in texts]).noise == texts[1:]
 
 
 def test_boost_of_the_rounds_that_have_one() -> None:

@@ -1,4 +1,4 @@
-"""The table at the end of `hpml run` can be read at any width."""
+"""What a run prints: tables at any width, a line for each point, a bar, answers at the end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from hpml_plugins.model.benchmark import Metric
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.report.progress import RunReport, describe_code_changes
+from hpml_plugins.report.shares import Roof
+from hpml_plugins.report.tables import describe_points
 from hpml_plugins.run import PastRound, RoundTimes, Task, TimeLimit, rounds_of
 from hpml_plugins.store import append_record, past_rounds, record_file
 
@@ -27,15 +29,13 @@ def point(number: int, without: str = "") -> Record:
 
 
 def shown(width: int, *records: Record) -> list[str]:
-    report = RunReport()
-    for record in records:
-        report.add(record)
-    return report.finish_benchmark(width).splitlines()
+    found = list(describe_points(records, width, Roof([]), verbose=True))
+    return "\n".join(found).splitlines()
 
 
 def test_with_room_a_row_is_a_point() -> None:
     fixed, header, *rows = shown(220, point(0), point(1))
-    assert fixed == "kind=[red]"
+    assert fixed == "kind='[red]'"
     assert header.split() == ["number", *NAMES]
     assert [row.count(f"{number + 1}.000 ms") for number, row in enumerate(rows)] == [
         len(NAMES)
@@ -63,7 +63,10 @@ def test_what_was_not_measured_stands_below_by_reason_with_the_warnings() -> Non
         msgspec.structs.replace(point(n), status="failed", reason="no", metrics={}) for n in (1, 2)
     ]
     lines = shown(220, slow, *failed)
-    assert lines[-2:] == ["warning: number=0, kind=[red]: other work", "failed: 2 of 3 points: no"]
+    assert lines[-2:] == [
+        "warning: number=0, kind='[red]': other work",
+        "failed: 2 of 3 points: no",
+    ]
 
 
 def test_rounds_that_differ_are_named_beside_an_interval_that_is_wider_than_theirs() -> None:
@@ -84,13 +87,10 @@ def test_rounds_that_differ_are_named_beside_an_interval_that_is_wider_than_thei
 def test_points_that_other_processes_disturbed_are_counted_once_at_the_end(tmp_path: Path) -> None:
     report = RunReport()
     for number, used in enumerate((0.2, 1.9, 0.6)):
-        report.add(
-            msgspec.structs.replace(point(number), conditions={"other_cpus": used, "cores": 2.0})
-        )
-    (line,) = (each for each in report.summary(tmp_path) if "other processes" in each)
-    assert line.startswith(
-        "2 of 3 points were measured while other processes used up to 1.9 of 2 CPUs: "
-    )
+        conditions = {"other_cpus": used, "cores": 2.0}
+        report.add([msgspec.structs.replace(point(number), conditions=conditions)])
+    (line,) = (each for each in report.summary({}, tmp_path) if "other processes" in each)
+    assert line.startswith("Busy: during 2 of 3 points other processes used up to 1.9 of 2 CPUs")
 
 
 def measured(benchmark: str, code: str, started: float, **more: Any) -> Record:
@@ -108,9 +108,8 @@ def said(tmp_path: Path, past: list[Record], now: list[Record]) -> list[str]:
     for each in past:
         append_record(record_file(tmp_path, each.machine, each.commit), each)
     report = RunReport(past=past_rounds(tmp_path, "here"))
-    for each in now:
-        report.add(each)
-    return [line for line in report.summary(tmp_path) if line.startswith("plugin")]
+    report.add(now)
+    return [line for line in report.summary({}, tmp_path) if line.startswith("Plugin")]
 
 
 def test_changed_files_at_an_unchanged_version_are_said_once_for_each_plugin(
@@ -130,23 +129,21 @@ def test_changed_files_at_an_unchanged_version_are_said_once_for_each_plugin(
         measured("new", "c", 10.0),
     ]
     assert said(tmp_path, past, now) == [
-        "plugin p: its files differ from those measured at commit bbbbbbbb, and the version of one,"
-        " two is the same: raise `version` if what is measured changed; if only its speed did,"
-        " nothing is to do"
+        "Plugin p changed since commit bbbbbbbb, the version of one, two did not: raise it if what"
+        " is measured changed"
     ]
 
 
 def test_of_many_plugins_whose_files_changed_one_line_tells() -> None:
     few = {name: {"one": "b" * 40} for name in "pqr"}
     assert [line[:9] for line in describe_code_changes(few)] == [
-        "plugin p:",
-        "plugin q:",
-        "plugin r:",
+        "Plugin p ",
+        "Plugin q ",
+        "Plugin r ",
     ]
     (line,) = describe_code_changes({**few, "s": {"two": ""}})
-    assert (
-        "the files of 4 plugins differ from those measured before, at equal versions (p, q, r, s):"
-        " raise `v" in line
+    assert line.startswith(
+        "4 plugins changed since they were measured, their versions did not (p, q, r, s): raise"
     )
 
 
@@ -158,7 +155,7 @@ def test_the_same_files_and_records_of_earlier_runs_say_nothing(tmp_path: Path) 
     assert said(tmp_path, past, [measured("one", "", 10.0, source={})]) == []
     # two commits in one run
     (line,) = said(tmp_path, past, [measured("one", "b", 10.0), measured("one", "c", 11.0)])
-    assert "measured at commit bbbbbbbb" in line
+    assert "since commit bbbbbbbb" in line
 
 
 def task(name: str, rounds: int) -> Task:
@@ -174,7 +171,7 @@ def test_what_is_left_counts_down_with_each_round_and_ends_at_the_limit() -> Non
     report.plan(rounds, repeats=2)  # of two commits
     report.start_round(rounds[0], task("one", 3))
     first = report.seconds_left
-    assert "1 of 6, about " in report._current and report._current.endswith("round 1 of 3: one")
+    assert report._current == "round 1 of 3: one"
     report.finish_round(rounds[0])
     assert report.seconds_left < first
     limited = RunReport(RoundTimes(past, "here"), limit=TimeLimit(5.0))
@@ -184,17 +181,46 @@ def test_what_is_left_counts_down_with_each_round_and_ends_at_the_limit() -> Non
 
 def test_what_did_not_fit_into_the_limit_is_named_at_the_end(tmp_path: Path) -> None:
     report = RunReport(limit=TimeLimit(540.0))
-    report.add(point(0))
+    report.add([point(0)])
     for number in range(14):
         report.leave_out(task(f"b{number}", 3), measured_rounds=int(number == 0))
-    (line,) = (each for each in report.summary(tmp_path) if each.startswith("Left out"))
+    (line,) = (each for each in report.summary({}, tmp_path) if each.startswith("Left out"))
     assert line.startswith("Left out 14 points that did not fit into the limit of 9 min: ")
     assert "b0 (measured 1 of 3 rounds), b1, " in line and line.endswith("b11 and 2 more.")
 
 
 def test_an_interrupted_run_says_how_many_rounds_a_point_has() -> None:
     lines = shown(220, msgspec.structs.replace(point(0), planned_rounds=3))
-    assert (
-        lines[-1]
-        == "warning: number=0, kind=[red]: the run was interrupted: 1 of 3 rounds measured"
-    )
+    assert lines[-1] == "warning: number=0, kind='[red]': only 1 of 3 rounds measured"
+
+
+def test_the_bar_is_of_time_and_never_goes_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("hpml_plugins.clocks.monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    rounds = rounds_of(task("one", 4))
+    report = RunReport(RoundTimes([PastRound("one", "1", {}, "ok", 1.0, 100.0, "here")], "here"))
+    report.plan(rounds)
+    report.begin()
+    shares = []
+    for this in rounds:
+        report.start_round(this, task("one", 4))
+        bar = capsys.readouterr().err.rpartition("\r\x1b[K")[2]
+        assert len(bar) < 120 and bar.count("█") + bar.count("░") == 20
+        shares.append(int(bar.partition("[")[2].partition("%")[0]))
+        now[0] += 150.0
+        report.progress("later", 0.5)
+        report.finish_round(this)
+    assert shares == sorted(shares) and shares[0] == 0 and 50 < shares[-1] < 100
+    assert report.seconds_left == 0
+
+
+def test_a_point_that_cannot_run_is_no_part_of_the_plan() -> None:
+    report = RunReport()
+    report.plan(rounds_of(task("one", 1)))
+    left = report.seconds_left
+    report.finish_round(rounds_of(task("skipped", 1))[0])
+    assert report.seconds_left == left > 0

@@ -155,8 +155,7 @@ def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one
     before = made(10, OLD, "a")
     (line,) = told(before, made(20, OLD, "a"), made(10, NEW, "b"), made(20, NEW, "b"))
     assert line.startswith(
-        "plugin p: its files differ from those measured at commit aaaaaaaa, and the version of"
-        " toy is"
+        "Plugin p changed since commit aaaaaaaa, the version of toy did not: raise it"
     )
     assert told(before, made(10, NEW, "a")) == []
     assert told(msgspec.structs.replace(before, version="0"), made(10, NEW, "b")) == []

@@ -13,7 +13,16 @@ from hpml_plugins.host import Declared
 from hpml_plugins.model.benchmark import REFERENCE, Metric
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.registry import PluginSource
-from hpml_plugins.run import Follower, PastRound, Round, RoundTimes, Task, TimeLimit, measure_rounds
+from hpml_plugins.run import (
+    Follower,
+    OutOfTime,
+    PastRound,
+    Round,
+    RoundTimes,
+    Task,
+    TimeLimit,
+    measure_rounds,
+)
 
 RUN = "this run"
 
@@ -138,6 +147,24 @@ def test_an_unknown_point_that_is_too_long_says_how_many_rounds_it_has(
     assert follower.left_out == [("new", 1)]
     assert found is not None and not found.is_complete and found.measured_rounds == 1
     assert [this.number for this in follower.finished] == [0, 1, 2]
+
+
+def test_a_round_that_the_limit_ended_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    tasks = [task("long"), task("next")]
+    follower = Attentive(RoundTimes())
+
+    def measure(number: int) -> Record:
+        if number == 0:
+            clock.now += 3
+            raise OutOfTime
+        return record("next", 1, 3)
+
+    limit = TimeLimit(60.0, started=clock.now)
+    found = measure_rounds(tasks, RUN, measure, follower, limit)
+    assert follower.left_out == [("long", 0)]
+    assert found[0] is None and found[1] is not None and found[1].is_complete
+    assert len(follower.finished) == 6
 
 
 def test_a_point_that_failed_has_no_further_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,16 +260,22 @@ def _merge(session: Session, results: list[RankResult]) -> list[Any]:
     point = session.collected
     for index, rank in enumerate(result.collected for result in results):
         point.checks += [check for check in dict.fromkeys(rank.checks) if check not in point.checks]
-        for text in rank.warnings:
-            on_all = all(text in other.collected.warnings for other in results)
-            warning = text if on_all or index == 0 else f"rank {index}: {text}"
-            point.warnings += [warning] * (warning not in point.warnings)
+        _merge_texts(point.warnings, index, [each.collected.warnings for each in results])
+        _merge_texts(point.noise, index, [each.collected.noise for each in results])
         point.data |= rank.data
         point.work = rank.work | point.work  # of several ranks the first one's
         point.series |= {
             name if index == 0 else f"{name}_rank{index}": s for name, s in rank.series.items()
         }
     return [result.value for result in results]
+
+
+def _merge_texts(merged: list[str], index: int, by_rank: list[list[str]]) -> None:
+    """Add what this rank said: as it is where all said it, or the first did."""
+    for text in by_rank[index]:
+        on_all = all(text in texts for texts in by_rank)
+        said = text if on_all or index == 0 else f"rank {index}: {text}"
+        merged += [said] * (said not in merged)
 
 
 def _where(group: RankGroup) -> str:

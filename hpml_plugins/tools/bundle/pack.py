@@ -111,12 +111,13 @@ class PackedHistory:
 def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
     """Pack these branches ("" and HEAD: the one checked out) and the tags. Raises UsageError when
     one is not there."""
+    where = str(root)
     if not ask_git(root, "rev-parse", "--git-dir"):
         raise UsageError(
-            "not a git repository; results name commits, and asv checks them out", str(root)
+            "not a git repository; results name commits, and asv checks them out", where
         )
     if ask_git(root, "rev-parse", "--is-shallow-repository") == "true":
-        raise UsageError("the repository is a shallow clone; run git fetch --unshallow", str(root))
+        raise UsageError("the repository is a shallow clone; run git fetch --unshallow", where)
     own = ask_git(root, "symbolic-ref", "--short", "HEAD") or "HEAD"
     names = tuple(dict.fromkeys(own if name in ("", "HEAD") else name for name in branches))
     for name in names:
@@ -124,7 +125,7 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
             raise UsageError(
                 f"asv.conf.json names branch {name!r}, which is not here; git branch {name} COMMIT"
                 " creates it",
-                str(root),
+                where,
             )
     tell_git(root, "bundle", "create", "-q", str(file), *names, "--tags")
     commit = tell_git(root, "rev-parse", f"refs/heads/{names[0]}")

@@ -8,7 +8,7 @@ import re
 import shlex
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,16 +16,16 @@ import click
 
 from hpml_plugins.asv import prepare, read_configuration
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import Declared
-from hpml_plugins.model import Record, counted, format_point
+from hpml_plugins.errors import UsageError
+from hpml_plugins.model import counted, format_point
 from hpml_plugins.node import describe_load
-from hpml_plugins.registry import EVERYTHING, PluginEntry
+from hpml_plugins.registry import EVERYTHING
 from hpml_plugins.run import TimeLimit, parse_limit
 from hpml_plugins.store import Lock, append_record
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say, warn
-from hpml_plugins.tools.gate.loosened import DEFAULT_BUDGET, find_loosened, registry_of_base
+from hpml_plugins.tools.gate.budgets import Budgets
+from hpml_plugins.tools.gate.loosened import find_loosened, registry_of_base
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
 from hpml_plugins.tools.gate.sides import (
     BASE,
@@ -52,67 +52,6 @@ from hpml_plugins.tools.gate.verdicts import (
 MOST, LIMIT = 32, "5min"
 #: Exit statuses.
 REFUSED, NOT_JUDGED = 1, 3
-
-
-class Budgets:
-    """The slow-down that each metric is allowed: `--budget 5 --budget attention=2 --budget
-    attention.memory=1`.
-
-    entries: of the registry, whose `gate` says the same. The most specific name counts; of one
-    name, the option does.
-    """
-
-    def __init__(self, words: Sequence[str], entries: Sequence[PluginEntry] = ()) -> None:
-        self._default, self._named, self._asked = (
-            DEFAULT_BUDGET / 100,
-            dict[str, float](),
-            set[str](),
-        )
-        for benchmark, budgets in (item for entry in entries for item in entry.gate.items()):
-            if isinstance(budgets, dict):
-                self._named |= {
-                    f"{benchmark}.{metric}": percent / 100 for metric, percent in budgets.items()
-                }
-            else:
-                self._named[benchmark] = budgets / 100
-        for word in words:
-            name, _, text = word.rpartition("=")
-            try:
-                percent = float(text.removesuffix("%"))
-            except ValueError:
-                percent = -1.0
-            if not 0 < percent < 1000:
-                raise UsageError(
-                    f"--budget {word!r} is not PERCENT or NAME=PERCENT, above 0; for example 5 or"
-                    " attention=2"
-                )
-            if name:
-                self._named[name] = percent / 100
-                self._asked.add(name)
-            else:
-                self._default = percent / 100
-
-    def of(self, record: Record) -> dict[str, float]:
-        """Of the metrics of a Record of which one direction is better."""
-        allowed = self._named.get(record.benchmark, self._default)
-        return {
-            name: self._named.get(f"{record.benchmark}.{name}", allowed)
-            for name, metric in record.metrics.items()
-            if metric.direction
-        }
-
-    def refuse_unknown(self, benchmarks: Iterable[Declared]) -> None:
-        """Raise UsageError for an option whose name is neither one of these benchmarks nor a metric
-        of one."""
-        known = [
-            name
-            for each in benchmarks
-            for name in (each.name, *(f"{each.name}.{m.name}" for m in each.metrics))
-        ]
-        if unknown := self._asked.difference(known):
-            raise UsageError(
-                f"--budget: no benchmark or metric {min(unknown)!r}; {nearest(min(unknown), known)}"
-            )
 
 
 @click.command("gate")

@@ -3,16 +3,15 @@ comparison with the registry of its base."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.git import run_git
 from hpml_plugins.registry import PluginEntry, Registry, read_registry
 from hpml_plugins.temporary import temporary_folder
+from hpml_plugins.tools.gate.budgets import DEFAULT_BUDGET, budgets_of
 
-#: Slow-down that is allowed where nothing says another, %.
-DEFAULT_BUDGET = 5.0
 #: Settings of sampling, and whether a larger one measures less precisely.
 _SAMPLING = {"precision": True, "budget": False, "rounds": False}
 
@@ -53,24 +52,13 @@ def find_loosened(base: Registry, head: Registry, profile: str) -> list[str]:
 
 
 def _budgets(before: PluginEntry, after: PluginEntry) -> Iterator[str]:
-    old, new = _by_metric(before), _by_metric(after)
+    old, new = budgets_of(before), budgets_of(after)
     for name in sorted(old.keys() | new.keys()):
         benchmark = name.partition(".")[0]
         was = old.get(name, old.get(benchmark, DEFAULT_BUDGET))
         now = new.get(name, new.get(benchmark, DEFAULT_BUDGET))
         if now > was:
             yield f"the allowed slow-down of {name} is raised from {was:g} to {now:g} %"
-
-
-def _by_metric(entry: PluginEntry) -> dict[str, float]:
-    """Benchmark or BENCHMARK.METRIC → its budget, %."""
-    found: dict[str, float] = {}
-    for benchmark, budgets in entry.gate.items():
-        if isinstance(budgets, Mapping):
-            found |= {f"{benchmark}.{metric}": value for metric, value in budgets.items()}
-        else:
-            found[benchmark] = budgets
-    return found
 
 
 def _sampling(before: PluginEntry, after: PluginEntry) -> Iterator[str]:

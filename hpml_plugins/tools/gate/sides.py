@@ -221,7 +221,8 @@ class PairLoop:
         self._pending = list(range(len(tasks)))
         self._seconds: dict[int, float] = {}  # of the longest pair
         self._random = random.Random(self.sides.prepared.suite.run)
-        self._report = RunReport(self.sides.prepared.report.times, limit=self.limit)
+        times = self.sides.prepared.report.times
+        self._report = RunReport(times, limit=self.limit, ends_early=True)
         self._planned = [
             (msgspec.structs.replace(task.declared, rounds=self.most), task.params)
             for task in tasks
@@ -231,6 +232,7 @@ class PairLoop:
         """Measure until all is decided, or `most` pairs are measured, or the limit has passed."""
         for task in self._planned:
             self._report.plan(rounds_of(task), repeats=len(SIDES))
+        self._report.begin()
         looks_at = looks(self.most)
         for number in range(self.most):
             self.sides.close()  # each round of each side has a process of its own

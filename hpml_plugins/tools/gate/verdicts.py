@@ -16,9 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
-from hpml_plugins.analysis import ERROR_RATE, MeasuredValue, correct, different_problems
+from hpml_plugins.analysis import (
+    ERROR_RATE,
+    MeasuredValue,
+    correct,
+    different_problems,
+    p_value,
+    student_quantile,
+)
 from hpml_plugins.model import Record, combine
 
 #: Pairs of rounds that a verdict needs, and after which there is the first look.
@@ -53,13 +59,11 @@ def mean_difference(differences: Sequence[float], number_of_looks: int) -> Mean:
     differences: at least two.
     """
     mean = float(np.mean(differences))
-    deviation = float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
     freedom = len(differences) - 1
-    quantile = float(stdtrit(freedom, 1 - ERROR_RATE / 2 / number_of_looks))
-    if deviation == 0:  # it was counted
-        return Mean(mean, 0.0, float(mean == 0))
-    p = 2 * float(stdtr(freedom, -abs(mean) / deviation))
-    return Mean(mean, quantile * deviation, min(1.0, number_of_looks * p))
+    variance = float(np.var(differences, ddof=1)) / len(differences)  # 0 where it was counted
+    quantile = student_quantile(1 - ERROR_RATE / 2 / number_of_looks, freedom)
+    p = number_of_looks * p_value(mean, variance, freedom)
+    return Mean(mean, quantile * math.sqrt(variance), min(1.0, p))
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+from backtest import measured_points
+from records import a_record
 from site_history import read
 
-from hpml_plugins.analysis.backtest import BackTest, points_of
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.analysis.backtest import BackTest
+from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.store import append_record, read_records, record_file
@@ -41,21 +43,17 @@ def measure(results: Path, cards: int) -> None:
         for run in range(2):
             for size in (1, 2):
                 seconds = 1e-3 * size * factor * (1 + draw.gauss(0, 0.0005))
-                made = Record(
-                    benchmark="product",
-                    plugin="p",
-                    version="1",
+                time = MetricSamples("s", "lower", [seconds] * 3, {"timer": "cuda events"})
+                made = a_record(
+                    "product",
+                    {"time": time},
+                    gpu="NVIDIA H200",
+                    card=f"GPU-{card}",
                     params={"size": size},
-                    status="ok",
-                    machine="h200-x1",
-                    metrics={
-                        "time": MetricSamples("s", "lower", [seconds] * 3, {"timer": "cuda events"})
-                    },
                     run=f"{card} {run}",
                     commit=COMMIT,
                     started=float(10 * card + run),
                     source={"sha256": "code"},
-                    node={"gpus": [{"name": "NVIDIA H200", "uuid": f"GPU-{card}"}]},
                 )
                 append_record(record_file(results, made.machine, COMMIT), made)
 
@@ -72,7 +70,7 @@ def test_the_page_has_the_figures_of_the_back_test_with_how_many_they_are_of(
 ) -> None:
     measure(tmp_path / "results", cards=6)
     (told,) = find_evidence(read(tmp_path / "results", DECLARED, {COMMIT: 0.0}))
-    (result,) = BackTest(points_of(read_records(tmp_path / "results"))).results.values()
+    (result,) = BackTest(measured_points(read_records(tmp_path / "results"))).results.values()
     assert (told.name, told.cards, told.values, told.pairs) == ("never throttled", 6, 12, 60)
     assert told.smallest == pytest.approx(result.smallest_found)
     assert told.covered == sum(result.covered) / 12 and told.called == sum(result.called) / 60

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from repositories import commit_all, git, make_repository
 
 from hpml_plugins.errors import UsageError
 from hpml_plugins.tools.bundle.pack import pack_history
-
-
-def git(folder: Path, *args: str) -> str:
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
-    return subprocess.run(
-        ["git", *who, *args], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 @pytest.fixture
@@ -24,11 +17,10 @@ def repository(tmp_path: Path) -> Path:
     """Two commits on main."""
     folder = tmp_path / "repository"
     folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
+    make_repository(folder)
     for number in (1, 2):
         (folder / "file").write_text(str(number))
-        git(folder, "add", "file")
-        git(folder, "commit", "-qm", str(number))
+        commit_all(folder, str(number))
     return folder
 
 
@@ -65,7 +57,7 @@ def test_an_empty_a_cut_off_and_no_repository_are_named(repository: Path, tmp_pa
     )
     for name in ("empty", "none"):
         (tmp_path / name).mkdir()
-    git(tmp_path / "empty", "init", "-q", "-b", "main")
+    make_repository(tmp_path / "empty")
     refused(tmp_path / "empty", "main", "asv.conf.json names branch 'main', which is not here")
     refused(tmp_path / "none", "main", "not a git repository; results name commits")
     git(tmp_path, "clone", "-q", "--depth", "1", repository.as_uri(), "shallow")

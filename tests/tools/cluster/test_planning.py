@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from cluster_site import Site
+from repositories import git, make_repository
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError
@@ -19,24 +19,10 @@ from hpml_plugins.tools.cluster.submit import commits_to_measure, measured_commi
 def repository(tmp_path: Path) -> tuple[Path, list[str]]:
     """Four commits on main, the newest first."""
 
-    def git(*words: str) -> str:
-        who = [
-            "-c",
-            "user.name=t",
-            "-c",
-            "user.email=t@example.invalid",
-            "-c",
-            "commit.gpgsign=false",
-        ]
-        done = subprocess.run(
-            ["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True
-        )
-        return done.stdout
-
-    git("init", "-q", "-b", "main", ".")
+    make_repository(tmp_path)
     for number in range(4):
-        git("commit", "-q", "--allow-empty", "-m", str(number))
-    return tmp_path, git("rev-list", "main").split()
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", str(number))
+    return tmp_path, git(tmp_path, "rev-list", "main").split()
 
 
 def test_commits_are_the_newest_all_the_new_ones_or_a_range(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from repositories import make_repository
 
 from hpml_plugins.model import Node
 from hpml_plugins.registry import Registry, read_registry
@@ -77,9 +77,7 @@ def test_a_rule_that_is_tightened_or_kept_is_not(old: str, new: str, tmp_path: P
 
 def test_the_registry_of_the_base_is_read_from_its_commit(tmp_path: Path) -> None:
     head = registry(tmp_path, ENTRY)
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "x"]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    make_repository(tmp_path, "x")
     registry(tmp_path, ENTRY.replace("sort: 3", "sort: 30"))
     found = registry_of_base(head, tmp_path, "HEAD")
     assert found

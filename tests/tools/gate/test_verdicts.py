@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from numpy.random import Generator
+from records import a_record
 
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Declared
 from hpml_plugins.model import Gpu, Metric, Node, Record
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.registry import PluginEntry, PluginSource
-from hpml_plugins.tools.gate.command import MOST, Budgets
+from hpml_plugins.tools.gate.budgets import Budgets
+from hpml_plugins.tools.gate.command import MOST
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines, spell_change
 from hpml_plugins.tools.gate.sides import Commits
 from hpml_plugins.tools.gate.verdicts import GatedPoint, GatedValue, Pair, judge, looks
@@ -32,15 +34,11 @@ def one_round(
     info: dict[str, str | float] = {"timer": "perf_counter"}
     metrics = {"time": MetricSamples(unit, direction, [value], info)}  # type: ignore[arg-type]
     metrics |= {name: MetricSamples("B", "lower", [each]) for name, each in more.items()}
-    return Record(
-        benchmark="step",
-        plugin="p",
-        version="1",
+    return a_record(
+        "step",
+        metrics,
         params={"point": point},
-        status="ok",
-        metrics=metrics,
         started=100.0 * side + number,
-        machine="m",
         commit=f"{side}" * 40,
         run="r",
         node={"boot": "b"},

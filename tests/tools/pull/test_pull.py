@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from records import a_record
+from repositories import make_repository
 
 from hpml_plugins.cli import group
 from hpml_plugins.model import Record
-from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.model.serialization import encode
 from hpml_plugins.store import append_record, read_records, record_file
 
@@ -49,20 +50,15 @@ def record(size: int = 1, machine: str = "h200-x1", **more: object) -> Record:
         "gpus": gpus,
     }
     found = {
-        "benchmark": "step",
-        "plugin": "theirs",
-        "version": "1",
         "params": {"size": size},
-        "status": "ok",
         "started": 5.0 + size,
-        "metrics": {"time": MetricSamples("s", "lower", [1.0, 1.1])},
         "machine": machine,
         "commit": COMMIT,
         "run": "r",
         "environment": "node",
         "node": facts,
-    } | more
-    return Record(**found)  # type: ignore[arg-type]
+    }
+    return a_record("step", {"time": [1.0, 1.1]}, **{**found, **more})
 
 
 @pytest.fixture
@@ -101,12 +97,6 @@ def pulled() -> list[tuple[str, object]]:
 BOTH = [("lab.h200-x1", 1), ("lab.h200-x1", 2)]
 
 
-def commit(folder: Path) -> None:
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "results"]):
-        subprocess.run(["git", *words], cwd=folder, check=True)
-
-
 def test_a_folder_becomes_a_named_source_and_pulling_again_changes_nothing(
     pull: Callable[..., Result], theirs: Path
 ) -> None:
@@ -134,7 +124,7 @@ def test_of_a_repository_the_newest_commit_counts_and_nothing_of_it_runs(
     config = tmp_path / "gitconfig"
     config.write_text(f'[filter "evil"]\n\tsmudge = touch {marker}\n')
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
-    commit(theirs)
+    make_repository(theirs, "results")
     hook = theirs / ".git" / "hooks" / "post-checkout"
     hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
     hook.chmod(0o755)
@@ -163,7 +153,7 @@ def test_of_several_folders_of_results_the_topmost_counts_and_a_bare_repository_
         (theirs / name / "records" / "cccccccc.jsonl").write_bytes(
             encode(record(9, Path(name).name)) + b"\n"
         )
-    commit(theirs)
+    make_repository(theirs, "results")
     subprocess.run(["git", "clone", "-q", "--bare", str(theirs), "../bare"], check=True)
     pull("../bare")
     assert pulled() == [*BOTH, ("lab.my-results", 9)]

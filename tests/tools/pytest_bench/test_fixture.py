@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from repositories import make_repository
 
 from hpml_plugins.model import Record
 from hpml_plugins.store import read_records
@@ -57,9 +58,7 @@ def run(tmp_path: Path, write: Write) -> Callable[..., subprocess.CompletedProce
     entry point."""
     write("tests/test_steps.py", TESTS)
     write("seconds", "0.01")
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "first"]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    make_repository(tmp_path, "first")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         options = ["-q", "-p", "hpml_plugins.testing", "-p", "no:cacheprovider", "--rootdir", "."]

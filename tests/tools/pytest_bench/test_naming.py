@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from repositories import make_repository
 
 from hpml_plugins.model.benchmark import check_name
 from hpml_plugins.store import read_records
@@ -141,15 +142,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def commit(folder: Path) -> None:
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "first"]):
-        subprocess.run(["git", *words], cwd=folder, check=True)
-
-
 def test_parameters_of_any_kind_are_points_that_the_next_run_finds_again(repository: Path) -> None:
     (repository / "test_params.py").write_text(TESTS)
-    commit(repository)
+    make_repository(repository, "first")
     output = run_pytest(repository, "--hpml-save")
     assert "28 passed" in output, output
     points: dict[str, list[dict[str, Any]]] = {}
@@ -192,7 +187,7 @@ def test_tests_of_like_names_are_stored_apart(repository: Path) -> None:
     (repository / "tests/b/test_sort.py").write_text(one)
     more = [one, two, grouped, one.replace("_x", "_X"), one.replace("_x", "_é")]
     (repository / "tests/test_more.py").write_text("\n".join(more))
-    commit(repository)
+    make_repository(repository, "first")
     output = run_pytest(repository, "--hpml-save")
     assert "7 passed" in output, output
     records = list(read_records(repository / "results"))
@@ -205,7 +200,7 @@ def test_a_repository_that_git_refuses_is_said_to_be_so(repository: Path) -> Non
     (repository / "test_one.py").write_text(
         "def test_x(bench):\n    bench.measure(lambda bench: {'m': 1}, {'m': '1'})\n"
     )
-    commit(repository)
+    make_repository(repository, "first")
     os.chown(repository, 65534, -1)
     os.chown(repository / ".git", 65534, -1)
     output = run_pytest(repository, "--hpml-save")

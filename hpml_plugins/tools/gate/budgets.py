@@ -1,0 +1,78 @@
+"""The slow-down that each metric is allowed: of the registry, and of `--budget`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.host import Declared
+from hpml_plugins.model import Record
+from hpml_plugins.registry import PluginEntry
+
+#: Slow-down that is allowed where nothing says another, %.
+DEFAULT_BUDGET = 5.0
+
+
+def budgets_of(entry: PluginEntry) -> dict[str, float]:
+    """Benchmark or BENCHMARK.METRIC → its budget in the registry, %."""
+    found: dict[str, float] = {}
+    for benchmark, budgets in entry.gate.items():
+        if isinstance(budgets, Mapping):
+            found |= {f"{benchmark}.{metric}": percent for metric, percent in budgets.items()}
+        else:
+            found[benchmark] = budgets
+    return found
+
+
+class Budgets:
+    """The slow-down that each metric is allowed: `--budget 5 --budget attention=2 --budget
+    attention.memory=1`.
+
+    entries: of the registry, whose `gate` says the same. The most specific name counts; of one
+    name, the option does.
+    """
+
+    def __init__(self, words: Sequence[str], entries: Sequence[PluginEntry] = ()) -> None:
+        asked = dict(map(_parse, words))
+        self._default = asked.pop("", DEFAULT_BUDGET)
+        self._asked = asked.keys()
+        self._percent: dict[str, float] = {}
+        for entry in entries:
+            self._percent |= budgets_of(entry)
+        self._percent |= asked
+
+    def of(self, record: Record) -> dict[str, float]:
+        """Of the metrics of a Record of which one direction is better: 0.05 for 5 %."""
+        benchmark = record.benchmark
+        allowed = self._percent.get(benchmark, self._default)
+        return {
+            name: self._percent.get(f"{benchmark}.{name}", allowed) / 100
+            for name, metric in record.metrics.items()
+            if metric.direction
+        }
+
+    def refuse_unknown(self, benchmarks: Iterable[Declared]) -> None:
+        """Raise UsageError for an option whose name is neither one of these benchmarks nor a metric
+        of one."""
+        known: list[str] = []
+        for benchmark in benchmarks:
+            metrics = [f"{benchmark.name}.{metric.name}" for metric in benchmark.metrics]
+            known += [benchmark.name, *metrics]
+        if unknown := self._asked - known:
+            name = min(unknown)
+            raise UsageError(f"--budget: no benchmark or metric {name!r}; {nearest(name, known)}")
+
+
+def _parse(word: str) -> tuple[str, float]:
+    """Name, "" for all, and per cent, of `5` or `attention=2`. Raises UsageError for others."""
+    name, _, text = word.rpartition("=")
+    try:
+        percent = float(text.removesuffix("%"))
+    except ValueError:
+        percent = -1.0
+    if not 0 < percent < 1000:
+        raise UsageError(
+            f"--budget {word!r} is not PERCENT or NAME=PERCENT, above 0; for example 5 or"
+            " attention=2"
+        )
+    return name, percent

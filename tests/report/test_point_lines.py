@@ -1,0 +1,136 @@
+"""A line for each point and one for its doubts; the machine's own numbers and what changed, at the
+end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from records import a_record
+
+from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.registry import Question, TaskEntry
+from hpml_plugins.report.doubts import doubts, kind_of
+from hpml_plugins.report.headlines import headlines
+from hpml_plugins.report.last_commit import changes
+from hpml_plugins.report.point_lines import point_lines
+from hpml_plugins.report.shares import Roof
+
+LONG = {"layer": "granite-3.0-1b-a400m/qkv", "tokens": 64, "format": "float32"}
+
+
+def timed(samples: list[float], rounds: list[int] | None = None) -> MetricSamples:
+    return MetricSamples("s", "lower", samples, {"timer": "perf_counter"}, rounds=rounds or [])
+
+
+def lines(*records: Record, width: int = 100) -> list[str]:
+    return list(point_lines(records, Roof([]), width))
+
+
+def test_a_point_is_a_line_and_a_skipped_one_is_none() -> None:
+    quiet = a_record("one", {"time": [0.001] * 10, "other": 7.0}, params={"size": 10})
+    skipped = a_record("one", params={"size": 20}, status="skipped", reason="no GPU")
+    assert lines(quiet, skipped) == ["one size=10  time 1.000 ms ± 0 %"]
+
+
+def test_a_failed_point_is_named_with_its_whole_reason() -> None:
+    failed = a_record("one", status="failed", reason=f"no\n{'x' * 200}")
+    assert lines(failed) == [f"one  FAILED: no {'x' * 200}"]
+
+
+def test_a_long_point_is_named_by_what_differs() -> None:
+    other = {**LONG, "tokens": 128}
+    shown = lines(*(a_record("gemm", {"n": 1.0}, params=params) for params in (LONG, other)))
+    assert [line.split("  ")[0].rstrip() for line in shown] == ["gemm tokens=64", "gemm tokens=128"]
+
+
+@pytest.mark.parametrize(
+    ("samples", "rounds", "said"),
+    [
+        ([1.0] * 9, [3, 3, 3], []),
+        ([1.0] * 3 + [1.05] * 3, [3, 3], []),
+        ([1.0] * 3 + [3.0] * 3, [3, 3], ["noisy: time ± 50 %, rounds differ 3.00×"]),
+        ([1.0, 1.5, 2.0, 40.0] * 5, [], ["noisy: time ± >100 %"]),
+    ],
+)
+def test_noise_is_said_in_a_few_words(
+    samples: list[float], rounds: list[int], said: list[str]
+) -> None:
+    found = doubts(a_record("one", {"time": timed(samples, rounds)}))
+    assert [text.split(",")[0][:14] for text in found] == [text.split(",")[0][:14] for text in said]
+    assert [text for text in found if "rounds differ" in text] == [
+        text for text in said if "rounds differ" in text
+    ]
+
+
+def test_of_several_warnings_the_first_is_said_and_the_others_are_counted() -> None:
+    warned = a_record("one", {"n": 1.0}, warnings=["a", "b", "c"], noise=["n: noisy"])
+    assert doubts(warned) == ["a", "2 more warnings: -v"]
+    point, doubt = lines(msgspec.structs.replace(warned, warnings=["w" * 200]), width=60)
+    assert point.startswith("one  n") and doubt == f"    ! {'w' * 53}…"
+
+
+def test_reasons_are_of_one_kind_whatever_the_number_of_gpus() -> None:
+    reasons = ("needs 1 GPU, this node has none", "needs 8 GPUs, this node has none; needs data")
+    assert {kind_of(reason) for reason in reasons} == {"needs more GPUs, this node has none"}
+
+
+def task(metric: str, **more: Any) -> TaskEntry:
+    return TaskEntry("On a GPU", metric, **more)
+
+
+def test_the_headlines_are_the_newest_values_of_the_tasks_that_were_measured() -> None:
+    old = a_record("copy", {"time": [2.0] * 9}, gpu="G", params={"size": 1}, started=1.0)
+    new = a_record("copy", {"time": [1.0] * 9}, gpu="G", params={"size": 1}, started=2.0)
+    tasks = {"Memory": [task("copy.time", point={"size": 1}), task("never.time")]}
+    assert headlines(tasks, [new, old]) == ["On a GPU  1.000 s ± 0 %"]
+    assert headlines({}, [new]) == headlines(tasks, []) == []
+
+
+def test_a_node_without_a_gpu_answers_the_kin() -> None:
+    record = a_record("copy_cpu", {"time": [1.0] * 9})
+    kin = Question("On a CPU", "copy_cpu.time")
+    tasks = {"Memory": [task("copy.time", on_cpu=kin), task("copy_cpu.time")]}
+    assert headlines(tasks, [record]) == ["On a CPU  1.000 s ± 0 %"]
+
+
+def test_a_task_at_boost_takes_the_samples_before_the_card_throttled() -> None:
+    metric = MetricSamples("s", "lower", [2.0] * 9, boost=[1.0] * 9)
+    record = a_record("gemm", {"time": metric}, gpu="G")
+    shown = headlines({"x": [task("gemm.time", regime="boost"), task("gemm.time")]}, [record])
+    assert [line.split()[3] for line in shown] == ["1.000", "2.000"]
+
+
+def of_commit(commit: str, scale: float, started: float) -> list[Record]:
+    return [
+        a_record(
+            "one",
+            {"time": timed([scale * (1 + 1e-4 * number) for number in range(9)])},
+            params={"size": size},
+            commit=commit * 40,
+            started=started + size,
+            run=f"{commit}{size}",
+            source={"sha256": commit},
+        )
+        for size in range(4)
+    ]
+
+
+def test_what_changed_is_told_against_the_last_commit_before_it() -> None:
+    records = [*of_commit("a", 1.0, 0), *of_commit("b", 1.0, 100), *of_commit("c", 3.0, 200)]
+    order = {commit * 40: place for place, commit in enumerate("abc")}
+    first, *_ = changes(records, "m", "c" * 40, order)
+    assert first.startswith("Since bbbbbbbb, the last commit measured here: 4 values of 4 points: ")
+    (alone,) = changes(records, "m", "a" * 40, order)
+    assert alone == "No earlier commit measured these points on m: nothing to compare with."
+
+
+def test_a_changed_value_is_told_in_the_one_form_of_ratios() -> None:
+    counted = [
+        a_record("one", {"bytes": number}, units={"bytes": "B"}, commit=commit * 40, run=commit)
+        for commit, number in (("a", 100.0), ("b", 121.0))
+    ]
+    shown = list(changes(counted, "m", "b" * 40, {"a" * 40: 0, "b" * 40: 1}))
+    assert "  WORSE one: 1.21× the bytes (+21 %)" in shown
+    assert shown[-1] == "  all of them: hpml compare aaaaaaaa bbbbbbbb --machine m"
