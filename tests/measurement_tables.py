@@ -31,8 +31,9 @@ from scipy.stats import binomtest, chi2
 
 from hpml_plugins.analysis.measured import card_of, code_of
 from hpml_plugins.analysis.physics import Physics, physics_of
+from hpml_plugins.analysis.sides import boosted
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.analysis.verdicts import Difference, boosted, compare_values
+from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import format_point, quantity
 from hpml_plugins.model.record import Record
