@@ -79,3 +79,7 @@ __all__ = [name for names in _NAMES.values() for name in names]
 
 
 __getattr__ = import_lazily(__name__, _NAMES)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -60,6 +60,12 @@ def _attributes(thing: type) -> dict[str, object]:
     return found
 
 
+def test_dir_lists_the_public_names() -> None:
+    package = importlib.import_module("hpml_plugins")
+    assert set(dir(package)) == {*package.__all__, "__version__"}
+    assert "Benchmark" in dir(package)
+
+
 def test_the_public_names_and_signatures_are_the_recorded_ones() -> None:
     assert list(public_api()) == RECORDED.read_text().splitlines(), (
         "see docs/stability.md and this file's first lines"

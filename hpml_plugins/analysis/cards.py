@@ -67,6 +67,17 @@ class CardObservations:
     card: Array
     modest: Array
 
+    def chosen(self, entries: Array, value: Array) -> CardObservations:
+        """Of these entries, with other values.  value: of all entries."""
+        return CardObservations(
+            value[entries],
+            self.spot[entries],
+            self.member[entries],
+            self.pool[entries],
+            self.card[entries],
+            self.modest,
+        )
+
     @functools.cached_property
     def means(self) -> _CardMeans:
         """The mean of each card in each spot."""
@@ -108,20 +119,21 @@ def estimate_members(observed: CardObservations, without: Collection[int] = ()) 
     pool_of[observed.member] = observed.pool
     kept = ~np.isin(observed.means.card, list(without))
     squares, repeats, own = _sum_squares(observed.means.compared(kept), members)
-    variance, freedom = np.full(members, UNKNOWN_CARDS**2), np.full(members, LEAST_WORTH)
-    known = np.zeros(members, bool)
     sample = np.divide(squares, repeats, out=np.zeros(members), where=repeats > 0)
-    for pool in np.unique(pool_of[own > 0]).tolist():
+    variance = np.full(members, UNKNOWN_CARDS**2)
+    freedom = np.full(members, LEAST_WORTH)
+    known = np.zeros(members, bool)
+    has_own = own > 0
+    for pool in np.unique(pool_of[has_own]).tolist():
         inside = pool_of == pool
-        told = inside & (own > 0)
+        told = inside & has_own
         of_pool = observed.means.compared(kept & (observed.means.pool == pool))
-        (cards,) = _told_apart(of_pool._replace(member=np.zeros_like(of_pool.member)), 1).tolist()
-        prior, worth = _fit_class(
-            sample[told], own[told], cards, modest=bool(observed.modest[pool])
-        )
-        borrowed = np.where(
-            own[inside] > 0, prior, prior if cards >= ENOUGH_CARDS else max(prior, UNKNOWN_CARDS**2)
-        )
+        as_one_member = of_pool._replace(member=np.zeros_like(of_pool.member))
+        (cards,) = _told_apart(as_one_member, 1).tolist()
+        is_modest = bool(observed.modest[pool])
+        prior, worth = _fit_class(sample[told], own[told], cards, modest=is_modest)
+        for_others = prior if cards >= ENOUGH_CARDS else max(prior, UNKNOWN_CARDS**2)
+        borrowed = np.where(has_own[inside], prior, for_others)
         freedom[inside] = worth + own[inside]
         variance[inside] = (worth * borrowed + own[inside] * sample[inside]) / freedom[inside]
         known[inside] = True

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values, mean_over_cards
 from hpml_plugins.analysis.physics import Physics
@@ -19,24 +20,21 @@ BOOST = "boost"
 ValuesOfSides = tuple[Values, Values]
 
 
-class Run(Protocol):
-    """One Record of a point: `code`, which is equal for repetitions, its rank in age, and its
-    values."""
-
-    @property
-    def code(self) -> str:
-        """See `measured.code_of`."""
-
-    @property
-    def age(self) -> tuple[bool | int | float, ...]:
-        """For sorting: the newest highest."""
-
-    @property
-    def values(self) -> Values:
-        """Of each metric."""
+#: For sorting: of the newest run the highest.
+Age = tuple[bool | int | float, ...]
 
 
-Measured = TypeVar("Measured", bound=Run)
+@dataclass(frozen=True)
+class MeasuredRun:
+    """One measured Record of a point. code: equal for repetitions, see `measured.code_of`.  values:
+    of each metric."""
+
+    code: str
+    age: Age
+    values: Values
+
+
+Measured = TypeVar("Measured", bound=MeasuredRun)
 
 
 class PointSides(Generic[Measured]):
@@ -107,7 +105,7 @@ def newest_run(runs: Sequence[Measured]) -> Measured:
     return max(runs, key=lambda run: run.age)
 
 
-def _newest(runs: Sequence[Measured], code: str) -> tuple[bool | int | float, ...]:
+def _newest(runs: Sequence[Measured], code: str) -> Age:
     return newest_run(_of_code(runs, code)).age
 
 
@@ -115,7 +113,7 @@ def _of_code(runs: Sequence[Measured], code: str) -> list[Measured]:
     return [run for run in runs if run.code == code]
 
 
-def side_values(runs: Sequence[Run]) -> dict[str, MeasuredValue]:
+def side_values(runs: Sequence[MeasuredRun]) -> dict[str, MeasuredValue]:
     """Of each metric that the newest run has the mean over the cards of all runs."""
     return {
         name: mean_over_cards([run.values[name] for run in runs if name in run.values])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,6 +28,8 @@ from hpml_plugins.analysis.variance import (
 
 if TYPE_CHECKING:
     from hpml_plugins.model.record import Record
+
+_Array = np.ndarray[Any, Any]
 
 #: How many readings of a point say how far it moves: the newest.
 RECENT = 50
@@ -106,53 +109,59 @@ def _signed(reading: MeasuredValue, logarithm: float) -> float:
 def _fill_in_adjusted(observed: ObservedReadings, references: References) -> None:
     """The spread between cards of each reading without the card's factor, of classes whose
     intervals it narrows."""
+    cards = observed.cards
     recent = [each for line in observed.lines for each in line[-RECENT:]]
     known = np.array([math.nan if each.reference is None else each.reference for each in recent])
-    coefficients = np.full(len(known), math.nan)
-    pools = observed.cards.pool
-    for pool in np.unique(pools[np.isfinite(known)]).tolist():
-        inside = np.isfinite(known) & (pools == pool)
-        found = fit_coefficient(_card_pairs(observed.cards, known, inside))
-        if found and found.narrows:
-            coefficients[inside] = found.value
+    coefficients = _fit_coefficients(cards, known)
     adjusted = np.isfinite(coefficients)
     if not adjusted.any():
         return
-    cards = observed.cards
-    part = CardObservations(
-        (cards.value - coefficients * known)[adjusted],
-        cards.spot[adjusted],
-        cards.member[adjusted],
-        cards.pool[adjusted],
-        cards.card[adjusted],
-        cards.modest,
-    )
-    members = estimate_members(part)
-    types: dict[tuple[str, Physics], TypeReference | None] = {}
-    line_of = np.repeat(
-        np.arange(len(observed.lines)), [len(line[-RECENT:]) for line in observed.lines]
-    )
-    for number in np.flatnonzero(adjusted).tolist():
-        reading, member = recent[number], int(cards.member[number])
-        kind = reading.hardware, reading.physics
-        if kind not in types:
-            types[kind] = references.of_type(*kind)
-        of_type = types[kind]
-        if of_type is not None:
-            of_type = of_type._replace(mean=_signed(reading, of_type.mean))
-        variance, freedom = float(members.variance[member]), float(members.freedom[member])
-        if reading.spread and members.known[member]:
-            same, any_card = reading.spread.same_card, reading.spread.any_card
-            # else it was borrowed from the cards
-            variance = max(variance, same) if same < any_card else variance
-            told = Adjusted(float(coefficients[number]), variance, freedom, of_type)
-            for each in observed.lines[line_of[number]]:
-                each.adjusted = told
+    members = estimate_members(cards.chosen(adjusted, cards.value - coefficients * known))
+    of_type = functools.cache(references.of_type)
+    end = 0
+    for line in observed.lines:
+        first, end = end, end + len(line[-RECENT:])
+        told = first + np.flatnonzero(adjusted[first:end])
+        if not told.size:
+            continue
+        newest, member = int(told[-1]), int(cards.member[first])
+        reading = recent[newest]
+        if reading.spread is None or not members.known[member]:
+            continue
+        found = Adjusted(
+            float(coefficients[newest]),
+            _without_factor(reading.spread, float(members.variance[member])),
+            float(members.freedom[member]),
+            _signed_type(reading, of_type(reading.hardware, reading.physics)),
+        )
+        for each in line:
+            each.adjusted = found
 
 
-def _card_pairs(
-    cards: CardObservations, references: np.ndarray[Any, Any], chosen: np.ndarray[Any, Any]
-) -> list[Pair]:
+def _fit_coefficients(cards: CardObservations, references: _Array) -> _Array:
+    """β of each observation, NaN where there is none or it narrows no interval."""
+    found = np.full(len(references), math.nan)
+    known = np.isfinite(references)
+    for pool in np.unique(cards.pool[known]):
+        inside = known & (cards.pool == pool)
+        coefficient = fit_coefficient(_card_pairs(cards, references, inside))
+        if coefficient and coefficient.narrows:
+            found[inside] = coefficient.value
+    return found
+
+
+def _without_factor(spread: Spread, variance: float) -> float:
+    """The variance of a run on any card, without the card's factor."""
+    # else the variance on the same card was borrowed from the cards
+    is_own = spread.same_card < spread.any_card
+    return max(variance, spread.same_card) if is_own else variance
+
+
+def _signed_type(reading: MeasuredValue, of_type: TypeReference | None) -> TypeReference | None:
+    return of_type and of_type._replace(mean=_signed(reading, of_type.mean))
+
+
+def _card_pairs(cards: CardObservations, references: _Array, chosen: _Array) -> list[Pair]:
     """The mean of each card in each spot, with that of its references."""
     found: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for number in np.flatnonzero(chosen).tolist():

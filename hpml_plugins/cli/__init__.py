@@ -39,6 +39,10 @@ _COMMANDS = {
         "hpml_plugins.cli.small:publish",
         "Write the site, as `asv publish` does, with its options.",
     ),
+    "preview": (
+        "hpml_plugins.cli.preview:command",
+        "Show the site of plugin FILE.py alone, of what `hpml run FILE.py --record` measured.",
+    ),
     "table": (
         "hpml_plugins.cli.results:table",
         "Print the tables of plugin NAME.",
@@ -68,6 +72,8 @@ _COMMANDS = {
         "Retract a Record of benchmark NAME that is known to be wrong.",
     ),
 }
+#: The ending of a file of Records that belongs to no folder of results.
+RECORDS_OF_RUN = ".jsonl"
 #: The package whose folders add their commands by the hook `hpml_commands`.
 _TOOLS = "hpml_plugins.tools"
 
@@ -91,6 +97,29 @@ def choose_results(context: click.Context, _: click.Parameter, named: Path | Non
     """The folder of results that an option names, else the project's."""
     settings: Settings = context.obj
     return named or settings.results
+
+
+def read_results(context: click.Context, option: click.Parameter, named: Path | None) -> Path:
+    """The same for a command that only reads: a file of Records is a folder of results too, and for
+    NAME a plugin's FILE.py, the file of Records beside it is the default."""
+    name = context.params.get("name") or ""
+    if named is None and name.endswith(".py"):
+        beside = records_beside(name)
+        named = beside if beside.is_file() else None
+    found = choose_results(context, option, named)
+    if found.suffix != RECORDS_OF_RUN or not found.is_file():
+        return found
+    from hpml_plugins.store import unpack_records
+    from hpml_plugins.temporary import temporary_folder
+
+    folder: Path = context.with_resource(temporary_folder("hpml-records-"))
+    unpack_records(found, folder, warn)
+    return folder
+
+
+def records_beside(name: str) -> Path:
+    """Where `hpml run NAME --record` keeps Records: beside FILE.py, else in this folder."""
+    return Path(name).with_suffix(RECORDS_OF_RUN)
 
 
 class Positive(click.FloatRange):

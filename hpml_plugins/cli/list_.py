@@ -15,9 +15,11 @@ import click
 from hpml_plugins.cli import Settings, print_json
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Host, make_host
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry
+from hpml_plugins.report.doubts import kind_of
 from hpml_plugins.terminal import say, warn
 
 
@@ -27,7 +29,7 @@ from hpml_plugins.terminal import say, warn
     "-v",
     "--verbose",
     is_flag=True,
-    help="Show metrics, parameters and why points are skipped here.",
+    help="Show all, with metrics, parameters and why points are skipped here.",
 )
 @click.option(
     "--profile",
@@ -42,7 +44,8 @@ def command(
 ) -> int:
     """Show plugins, benchmarks and points, and how many of them this node can measure.
 
-    NAME: a plugin, a benchmark, or a pattern such as 'roof_*'; all of them without one.
+    NAME: a plugin, a benchmark, or a pattern such as 'roof_*'. Without one, benchmarks of which
+    this node can measure nothing are counted by reason.
     """
     registry = read_registry(settings.registry)
     node = detect_node()
@@ -51,7 +54,7 @@ def command(
     if as_json:
         print_json(rows)
     else:
-        _print(rows, host, node, profile, verbose=verbose)
+        _print(rows, host, node, profile, verbose=verbose, everything=bool(names))
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
         warn(problem)
     return 2 if host.broken else 0
@@ -99,11 +102,19 @@ def _chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, 
 
 
 def _print(
-    rows: list[dict[str, Any]], host: Host, node: Node, profile: str, *, verbose: bool
+    rows: list[dict[str, Any]],
+    host: Host,
+    node: Node,
+    profile: str,
+    *,
+    verbose: bool,
+    everything: bool,
 ) -> None:
     # Plain columns, not a rich table: importing rich takes a third of what this command may take.
     width = shutil.get_terminal_size().columns
-    for line in _long(rows, width) if verbose else _short(rows):
+    hidden = [] if verbose or everything else [row for row in rows if _is_hidden(row)]
+    shown = [row for row in rows if row not in hidden]
+    for line in _long(shown, width) if verbose else [*_short(shown), *_reasons(hidden)]:
         say(line if verbose or len(line) <= width else f"{line[: width - 1]}…")
     gpus = f"{node.num_gpu} × {node.gpu}" if node.gpus else "no GPU"
     this = (
@@ -112,6 +123,31 @@ def _print(
     )
     more = "" if verbose else "; -v shows metrics, parameters and why points are skipped"
     say("", *wrap(this + more, width))
+
+
+def _is_hidden(row: dict[str, Any]) -> bool:
+    """Whether this node can measure none of the chosen points, and says why."""
+    return bool(row.get("skipped")) and _here(row) <= 0
+
+
+def _here(row: dict[str, Any]) -> int:
+    skipped: dict[str, int] = row["skipped"]
+    return int(row["points"]) - sum(skipped.values())
+
+
+def _reasons(hidden: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each reason why benchmarks cannot run here, of each its most frequent."""
+    reasons: Counter[str] = Counter()
+    for row in hidden:
+        by_kind: Counter[str] = Counter()
+        for reason, count in row["skipped"].items():
+            by_kind[kind_of(reason)] += count
+        reasons[by_kind.most_common(1)[0][0]] += 1
+    if reasons:
+        yield ""
+        yield f"{counted(len(hidden), 'benchmark')} cannot run here (-v shows them):"
+    for reason, count in reasons.most_common():
+        yield f"{count:4}  {reason}"
 
 
 def _short(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -125,11 +161,8 @@ def _short(rows: list[dict[str, Any]]) -> Iterator[str]:
         if "broken" in row:
             yield f"{row['plugin']:{plugins}}  BROKEN"
             continue
-        here = row["points"] - sum(row["skipped"].values())
-        yield (
-            f"{row['plugin']:{plugins}}  {row['benchmark']:{width}}  {row['points']:6}  {here:4} "
-            f" {row['description']}"
-        ).rstrip()
+        names = f"{row['plugin']:{plugins}}  {row['benchmark']:{width}}"
+        yield f"{names}  {row['points']:6}  {_here(row):4}  {row['description']}".rstrip()
 
 
 def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:

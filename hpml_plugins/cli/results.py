@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpml_plugins.cli import Settings, choose_results
+from hpml_plugins.cli import Settings, choose_results, read_results
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.terminal import say, warn
 
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 
 #: Points of each kind that `hpml merge` names before it asks.
 MOST_SHOWN = 20
+#: Types of the files that `hpml plot` writes.
+_PICTURES = ("svg", "png", "pdf")
 _RESULTS = click.option(
     "--results",
     type=click.Path(path_type=Path),
-    callback=choose_results,
-    help="Folder of results.  [default: results_dir of asv.conf.json]",
+    callback=read_results,
+    metavar="DIR|FILE.jsonl",
+    help="Results, or a file of hpml run --record.  [default: results_dir of asv.conf.json]",
 )
+_NAME = click.argument("name", metavar="NAME|FILE.py")
 _FORMAT = click.option(
     "--format",
     "form",
@@ -52,7 +56,7 @@ _BRANCH = click.option(
 
 
 @click.command()
-@click.argument("name")
+@_NAME
 @_FORMAT
 @_BRANCH
 @_RESULTS
@@ -60,12 +64,16 @@ _BRANCH = click.option(
 def table(settings: Settings, name: str, form: str, branch: str | None, results: Path) -> int:
     """Print the tables of plugin NAME.
 
-    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest
-    Records.
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. FILE.py is a plugin that need not be in
+    the registry; its values are those of FILE.jsonl, which `hpml run FILE.py --record` writes, if
+    that is there. Otherwise the values are those of the newest Records.
     """
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
-    formatter = {"text": as_text, "markdown": as_markdown, "csv": as_csv}[form]
+    # what is piped into a file or a program has no width
+    width = shutil.get_terminal_size((0, 0)).columns
+    formatters = {"markdown": as_markdown, "csv": as_csv}
+    formatter = formatters.get(form, partial(as_text, width=width))
     for number, drawable in enumerate(_find_drawables(settings, name, results, branch)):
         if form != "csv":
             say(
@@ -82,42 +90,62 @@ def table(settings: Settings, name: str, form: str, branch: str | None, results:
 
 
 @click.command()
-@click.argument("name")
+@_NAME
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["svg", "png", "pdf"]),
-    default="png",
-    show_default=True,
-    help="Type of the files.",
+    type=click.Choice(_PICTURES),
+    help="Type of the files; default: that of --to FILE, else png.",
 )
 @click.option(
-    "--to", "folder", type=click.Path(path_type=Path), default=Path(), help="Folder to write to."
+    "--to",
+    "target",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="Folder to write to; for one chart also a file, such as chart.svg.",
 )
 @_BRANCH
 @_RESULTS
 @click.pass_obj
 def plot(
-    settings: Settings, name: str, form: str, folder: Path, branch: str | None, results: Path
+    settings: Settings,
+    name: str,
+    form: str | None,
+    target: Path,
+    branch: str | None,
+    results: Path,
 ) -> int:
     """Write the charts of plugin NAME as files.
 
-    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. The values are those of the newest
-    Records.
+    NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. FILE.py is a plugin that need not be in
+    the registry; its values are those of FILE.jsonl, which `hpml run FILE.py --record` writes, if
+    that is there. Otherwise the values are those of the newest Records.
     """
     from hpml_plugins.report.figures import render
 
+    suffix = target.suffix.removeprefix(".")
+    is_file = suffix in _PICTURES and not target.is_dir()
+    if is_file and form not in (None, suffix):
+        raise UsageError(f"--to {target} is not of --format {form}; leave one of them out")
+    form = form or (suffix if is_file else "png")
     found = _find_drawables(settings, name, results, branch, form)
     drawables = [drawable for drawable in found if drawable.is_drawn]
     if not drawables:
         raise UsageError(f"{name!r} has tables but no chart; print them: hpml table {name}")
+    if is_file and len(drawables) > 1:
+        figures = ", ".join(f"{each.plugin}.{each.figure.name}" for each in drawables)
+        raise UsageError(
+            f"--to {target} is one file, and {name!r} has {len(drawables)} charts ({figures});"
+            " name one of them, or a folder"
+        )
     for drawable in drawables:
         drawn = render(drawable, form)
         if drawn is None:
             say(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
             continue
-        path = folder / f"{drawable.plugin}-{drawable.figure.name}.{form}"
-        folder.mkdir(parents=True, exist_ok=True)
+        in_folder = target / f"{drawable.plugin}-{drawable.figure.name}.{form}"
+        path = target if is_file else in_folder
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(drawn)
         say(path)
     return 0
@@ -391,7 +419,12 @@ def _show_changes(planned: Merge) -> None:
 )
 @click.option("--all", "several", is_flag=True, help="Retract several Records at once.")
 @click.option("--dry-run", is_flag=True, help="List what would be retracted; write nothing.")
-@_RESULTS
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    callback=choose_results,
+    help="Folder of results.  [default: results_dir of asv.conf.json]",
+)
 def retract(
     name: str,
     commit: str,
@@ -509,7 +542,8 @@ def _find_order(settings: Settings, results: Path, branch: str | None) -> tuple[
 
 
 def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:
-    """Those that have figures of this name: PLUGIN, FIGURE or PLUGIN.FIGURE.
+    """Those that have figures of this name: PLUGIN, FIGURE or PLUGIN.FIGURE. A plugin of that name
+    comes before other plugins' figures of it.
 
     Raises UsageError with the nearest names where there is none, and the error of a broken plugin
     that is named.
@@ -533,6 +567,8 @@ def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:
             known |= {own: None, names[-1]: None}
             if name in names and drawn.plugin not in chosen:
                 chosen.append(drawn.plugin)
+    if named := [plugin for plugin in chosen if plugin.entry.name == name]:
+        return named
     if not chosen:
         raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, list(known))}")
     return chosen
@@ -548,12 +584,18 @@ def _find_drawables(
     has been measured for them yet.
     """
     from hpml_plugins.host import make_host
-    from hpml_plugins.registry import read_registry
+    from hpml_plugins.registry import read_registry, registry_with
     from hpml_plugins.report.drawing import draw_all, figure_names
     from hpml_plugins.report.reading import read_history
     from hpml_plugins.store import describe_outside
 
-    host = make_host(read_registry(settings.registry))
+    asked = name
+    if name.endswith(".py"):
+        registry, entry = registry_with(Path(name), settings.registry)
+        name = entry.name
+    else:
+        registry = read_registry(settings.registry)
+    host = make_host(registry)
     chosen = _find_plugins(host, name)
     _, order = _find_order(settings, results, branch)
     history = read_history(results, host, {}, order, {}, warn)
@@ -577,8 +619,9 @@ def _find_drawables(
         if drawable.error:
             raise drawable.error
     if not any(len(drawable.table) for drawable in found):
+        measure = f"hpml run {asked} --record" if asked.endswith(".py") else "asv run"
         raise UsageError(
-            f"nothing measured for {name!r} under {results}; run `asv run`, or name the folder:"
+            f"nothing measured for {name!r} under {results}; run `{measure}`, or name the folder:"
             " --results"
         )
     yield from (drawable for drawable in found if len(drawable.table))

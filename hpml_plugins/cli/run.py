@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from hpml_plugins.cli import Positive, Settings
+from hpml_plugins.cli import Positive, Settings, records_beside
 from hpml_plugins.errors import Failure, UsageError, nearest
 from hpml_plugins.host import Declared, Host, Offers, Unmet, load_sources, make_host, merge
 from hpml_plugins.isolation import end_leftovers
@@ -25,7 +25,7 @@ from hpml_plugins.model.formatting import format_point, spell_choice
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import encode
 from hpml_plugins.node import data_used, detect_node, machine_name, unmet
-from hpml_plugins.registry import EVERYTHING, read_registry, registry_of
+from hpml_plugins.registry import EVERYTHING, read_registry, registry_with
 from hpml_plugins.report.progress import RunReport
 from hpml_plugins.report.shares import Roof
 from hpml_plugins.report.tables import describe_points
@@ -43,12 +43,19 @@ from hpml_plugins.store import append_record, past_rounds
 from hpml_plugins.suite.points import declare, record_of
 from hpml_plugins.terminal import printable_json, say, warn
 
+#: The file of --record without a value.
+BESIDE = Path("FILE.jsonl")
 #: Exit status where the limit left no time for some points.
 NOT_WHOLE = 3
 
 
+def _place_records(context: click.Context, _: click.Parameter, record: Path | None) -> Path | None:
+    """The file of --record; without a value the one beside NAME."""
+    return records_beside(context.params["name"]) if record == BESIDE else record
+
+
 @click.command("run")
-@click.argument("name", metavar="NAME|FILE.py")
+@click.argument("name", metavar="NAME|FILE.py", is_eager=True)
 @click.option(
     "-p",
     "--param",
@@ -79,7 +86,11 @@ NOT_WHOLE = 3
 @click.option(
     "--record",
     type=click.Path(path_type=Path),
-    help="Append the Records of all rounds to this .jsonl file.",
+    is_flag=False,
+    flag_value=BESIDE,
+    callback=_place_records,
+    metavar="[FILE.jsonl]",
+    help="Append the Records of all rounds to this file; default: FILE.jsonl beside FILE.py.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show all warnings.")
 @click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
@@ -198,20 +209,13 @@ def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Ho
     if not name.endswith(".py"):
         host = load(read_registry(settings.registry))
         return host, host.find(name)
-    file = Path(name)
-    if not file.is_file():
-        raise UsageError(f"{name}: no such file")
-    registry = read_registry(settings.registry) if settings.registry.is_file() else None
-    if registry and (entry := registry.entry_of(file)):
-        host = load(registry)
-        return host, host.of_plugin(entry.name)
-    alone = registry_of(file, settings.registry)
-    (entry,) = alone.plugins
-    host = load(alone)
+    registry, entry = registry_with(Path(name), settings.registry)
+    host = load(registry)
     found = host.of_plugin(entry.name)
-    if registry and any(_may_name_data(each) for each in found):
-        offers = make_host(registry).offers
-        host = make_host(alone, unmet=_knowing(offers, alone.folder, unmet), profile=profile)
+    whole = read_registry(settings.registry) if settings.registry.is_file() else registry
+    if entry not in whole.plugins and any(_may_name_data(each) for each in found):
+        offers = make_host(whole).offers
+        host = make_host(registry, unmet=_knowing(offers, registry.folder, unmet), profile=profile)
         host = replace(host, offers=merge([host.offers, offers]))
         found = host.of_plugin(entry.name)
     return host, found

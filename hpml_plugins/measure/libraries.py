@@ -8,7 +8,7 @@ import importlib.util
 import runpy
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -117,9 +117,9 @@ def end_compilers() -> None:
             pool.shutdown_compile_workers()
 
 
-def describe_failure(error: BaseException) -> str:
-    """Why a point or a rank failed, with the plugin's line and the expression that raised. Prints
-    the traceback."""
+def describe_failure(error: BaseException, measure: Callable[..., object] | None = None) -> str:
+    """Why a point or a rank failed, with the plugin's line and the expression that raised, else the
+    line of `measure`. Prints the traceback."""
     if not isinstance(error, HpmlError):
         what = f"exited: {error.code}" if isinstance(error, SystemExit) else describe(error)
     else:
@@ -129,4 +129,7 @@ def describe_failure(error: BaseException) -> str:
             return what
     traceback.print_exception(error)
     line, expression = failing_line(error)
-    return f"{what} ({Path(line).name}: {expression})" if line else what
+    if line:
+        return f"{what} ({Path(line).name}: {expression})"
+    code = getattr(measure, "__code__", None)
+    return f"{what} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else what

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from hpml_plugins.errors import ResultError
+from hpml_plugins.errors import ResultError, nearest
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.model.benchmark import Benchmark, Metric
 from hpml_plugins.model.record import MetricSamples
@@ -37,7 +37,8 @@ def to_metrics(
     declared = {metric.name: metric for metric in benchmark.metrics}
     if unknown := [str(name) for name in returned if name not in declared]:
         raise ResultError(
-            f"measure returned {', '.join(unknown)}, which are no metrics of {benchmark.name!r}"
+            f"measure returned {', '.join(unknown)}, which are no metrics of {benchmark.name!r};"
+            f" {nearest(unknown[0], declared)}"
         )
     returned = {**_rates(benchmark, returned, works or {}), **returned}
     if missing := [name for name in declared if name not in returned]:

@@ -234,7 +234,7 @@ def _measure_here(
         status, reason = "skipped", skipped.what
     except Exception as error:
         failure = error.failure if isinstance(error, HpmlError) else Failure.ERROR
-        reason = describe_failure(error)
+        reason = describe_failure(error, benchmark.measure)
     end_compilers()
     try:
         measured = replace(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from hpml_plugins.errors import DefinitionError
+from hpml_plugins.errors import DefinitionError, nearest
 from hpml_plugins.model.checking import (
     LARGEST_INTEGER,
     MOST_ENTRIES,
@@ -68,7 +68,8 @@ class Metric:
                 f"metric {self.name!r} has no unit; give one, such as 's' or 'B/s'"
             )
         if isinstance(self.direction, str) and self.direction not in ("lower", "higher"):
-            what = f"direction is {self.direction!r}, not 'lower', 'higher' or None"
+            hint = nearest(self.direction, ("lower", "higher"))
+            what = f"direction is {self.direction!r}, not 'lower', 'higher' or None; {hint}"
             raise DefinitionError(f"metric {self.name!r}: {what}")
         check_fields(self, "metric", self.name)
         unit(self.unit)

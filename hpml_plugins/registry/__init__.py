@@ -14,4 +14,5 @@ from hpml_plugins.registry.reader import (
     plugin_name,
     read_registry,
     registry_of,
+    registry_with,
 )

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from hpml_plugins.errors import LONGEST, RegistryError
+from hpml_plugins.errors import LONGEST, RegistryError, UsageError
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.registry.lines import YamlLines, read_yaml
 
@@ -230,6 +230,19 @@ def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
     return Registry(
         path, (PluginEntry(plugin_name(file.stem), path=relative),), YamlLines("", str(file))
     )
+
+
+def registry_with(file: Path, path: Path = DEFAULT_PATH) -> tuple[Registry, PluginEntry]:
+    """The registry at `path` where this plugin file is on in it, else one of the file alone; and
+    the plugin's entry. Raises UsageError for a file that does not exist."""
+    if not file.is_file():
+        raise UsageError("no such file", str(file))
+    if path.is_file():
+        registry = read_registry(path)
+        if entry := registry.entry_of(file):
+            return registry, entry
+    alone = registry_of(file, path)
+    return alone, alone.plugins[0]
 
 
 def is_one_of(value: object, values: Iterable[object]) -> bool:

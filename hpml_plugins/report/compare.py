@@ -10,7 +10,7 @@ from itertools import groupby
 from textwrap import wrap
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values, code_of
-from hpml_plugins.analysis.sides import BOOST, PointSides, newest_run
+from hpml_plugins.analysis.sides import BOOST, MeasuredRun, PointSides, newest_run
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.errors import UsageError
@@ -111,13 +111,10 @@ def find_side(name: str, records: Iterable[Record], named: Callable[[str], str |
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A measured Record with its rank; see `hpml_plugins.analysis.sides`."""
+class _Run(MeasuredRun):
+    """A measured Record, as a side of a comparison."""
 
     record: Record
-    age: tuple[bool | int | float, ...]
-    values: Values
-    code: str
 
 
 def compare(
@@ -213,7 +210,7 @@ def _runs_by_point(
             index.add((machine, record.benchmark, record.point), record)
 
     def run(record: Record) -> _Run:
-        return _Run(record, index.rank(record), variability.values(record), code_of(record))
+        return _Run(code_of(record), index.rank(record), variability.values(record), record)
 
     found = {key: of_node(index.on_line(key)) for key in index}
     return {key: list(map(run, reversed(records))) for key, records in found.items() if records}

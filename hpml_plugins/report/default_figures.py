@@ -3,9 +3,10 @@ chart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from hpml_plugins.model import Benchmark, Figure, Metric, Table
+from hpml_plugins.model import Benchmark, Figure, Metric, Record, Table
 from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.figure import Chart
 from hpml_plugins.report.charts import Axis, dot_chart, line_chart
@@ -19,44 +20,69 @@ def default_figures(benchmark: Benchmark) -> Iterator[Figure]:
     """A figure per metric: over the parameter with most numbers as lines, else one row of dots per
     point."""
     for metric in benchmark.metrics:
-        better = f"{metric.direction.capitalize()} is better." if metric.direction else ""
-        description = f"{metric.description[:1].upper()}{metric.description[1:]}".rstrip(".")
         yield Figure(
             f"{benchmark.name}_{metric.name}",
-            f"{benchmark.name}: {metric.name.replace('_', ' ')}",
+            f"{benchmark.name}: {_words(metric.name)}",
             (benchmark.name,),
-            lambda records, name=metric.name: Table.of_records(  # type: ignore[misc]
-                (record for record in records if name in record.metrics), intervals=(name,)
-            ),
+            functools.partial(_table, metric.name),
             _chart(benchmark, metric),
-            " ".join(filter(None, [description and f"{description}.", better])),
+            _caption(metric),
         )
 
 
+def _table(metric: str, records: Iterable[Record]) -> Table:
+    measured = [record for record in records if metric in record.metrics]
+    return Table.of_records(measured, intervals=(metric,))
+
+
+def _caption(metric: Metric) -> str:
+    """What is measured, and which direction is better."""
+    sentences = []
+    if metric.description:
+        described = metric.description[:1].upper() + metric.description[1:]
+        sentences.append(f"{described.rstrip('.')}.")
+    if metric.direction:
+        sentences.append(f"{metric.direction.capitalize()} is better.")
+    return " ".join(sentences)
+
+
 def _chart(benchmark: Benchmark, metric: Metric) -> Chart:
-    low, high = f"{metric.name}_low", f"{metric.name}_high"
     varied = {name: values for name, values in benchmark.grid.items() if len(values) > 1}
-    swept = max(varied, key=lambda name: _count_numbers(varied[name]), default="")
-    is_time_or_rate = "s" in metric.unit.split("/")
-    title = metric.name.replace("_", " ")
-    if swept and _count_numbers(varied[swept]) >= FEWEST_ON_AXIS:
-        numbers = [value for value in varied[swept] if isinstance(value, int | float)]
-        log = min(numbers) > 0 and max(numbers) >= LOGARITHMIC * min(numbers)
-        series = ("machine", *(f"{name} {{{name}}}" for name in varied if name != swept))
-        y = Axis(metric.name, title, metric.unit, log=log and is_time_or_rate)
-        ends = [
-            Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit)
-            for end in ("low", "high")
-        ]
-        return line_chart(Axis(swept, swept.replace("_", " "), log=log), y, series, also=ends)
-    x = Axis(metric.name, title, metric.unit)
-    if not varied:
-        return dot_chart("machine", x, low=low, high=high)
-    return dot_chart([f"{name} {{{name}}}" for name in varied], x, "machine", low=low, high=high)
-
-
-def _count_numbers(values: Sequence[Value]) -> int:
-    """How many values; 0 where one is no number."""
-    return len(values) * all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in values
+    swept = max(varied, key=lambda name: len(_numbers(varied[name])), default="")
+    if swept and len(_numbers(varied[swept])) >= FEWEST_ON_AXIS:
+        return _lines(metric, swept, varied)
+    rows = [f"{name} {{{name}}}" for name in varied]
+    return dot_chart(
+        rows or "machine",
+        Axis(metric.name, _words(metric.name), metric.unit),
+        "machine" if rows else (),
+        low=f"{metric.name}_low",
+        high=f"{metric.name}_high",
     )
+
+
+def _lines(metric: Metric, swept: str, varied: Mapping[str, Sequence[Value]]) -> Chart:
+    """The metric over the swept parameter, a line for each combination of the others."""
+    numbers = _numbers(varied[swept])
+    log = min(numbers) > 0 and max(numbers) >= LOGARITHMIC * min(numbers)
+    is_time_or_rate = "s" in metric.unit.split("/")
+    others = [f"{name} {{{name}}}" for name in varied if name != swept]
+    ends = [
+        Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit) for end in ("low", "high")
+    ]
+    return line_chart(
+        Axis(swept, _words(swept), log=log),
+        Axis(metric.name, _words(metric.name), metric.unit, log=log and is_time_or_rate),
+        ("machine", *others),
+        also=ends,
+    )
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _numbers(values: Sequence[Value]) -> list[float]:
+    """The values; none where one is no number."""
+    found = [value for value in values if type(value) in (int, float)]
+    return found if len(found) == len(values) else []  # type: ignore[return-value]

@@ -277,16 +277,15 @@ class History:
             for outcome in line
         }
         nowhere = {commit: count for commit, count in self.outside.items() if commit not in drawn}
-        found = [
-            describe_outside(nowhere, " or ".join(self.branches)),
-            describe_by_date(self.by_date),
-        ]
-        return [text for text in found if text]
+        return self._describe_left_out(nowhere, " or ".join(self.branches))
 
     @property
     def left_out_of_first(self) -> list[str]:
         """The same of the line of the first branch alone."""
-        found = [describe_outside(self.outside, self.branches[0]), describe_by_date(self.by_date)]
+        return self._describe_left_out(self.outside, self.branches[0])
+
+    def _describe_left_out(self, outside: Mapping[str, int], branches: str) -> list[str]:
+        found = (describe_outside(outside, branches), describe_by_date(self.by_date))
         return [text for text in found if text]
 
     @property

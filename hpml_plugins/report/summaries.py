@@ -4,18 +4,26 @@ hurry."""
 from __future__ import annotations
 
 import itertools
-import math
+import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from math import isfinite
-from operator import itemgetter
+from typing import NamedTuple
 
-from hpml_plugins.model.figure import Cell, Chart, Table
+from hpml_plugins.model.figure import Chart, Row, Table
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.report.charts import label_of
 
 #: Number of points that two series must share before their ratio is stated.
 ENOUGH_SHARED = 2
+
+
+class _Point(NamedTuple):
+    """A number of a chart.  place: where it stands, but for its series."""
+
+    value: float
+    series: str
+    place: str
 
 
 def summarise(chart: Chart, table: Table) -> str:
@@ -27,51 +35,64 @@ def summarise(chart: Chart, table: Table) -> str:
     """
     meta = chart.get("usermeta", {})
     *across, (column, title, unit) = meta.get("axes") or [("", "", "")]
-    # a published roof was not measured
-    rows = [row for row in table.rows() if row.get("what") != "roof"]
-    known = [
-        (number, row)
-        for row in rows
-        if isinstance(number := row.get(column), int | float) and isfinite(number)
-    ]
-    if len({number for number, _ in known}) < 2:
+    points = []
+    for row in table.rows():
+        number = row.get(column)
+        # a published roof was not measured
+        if isinstance(number, int | float) and isfinite(number) and row.get("what") != "roof":
+            place = _joined([label_of(row, meta["others"]), *_coordinates(row, across)])
+            points.append(_Point(number, label_of(row, meta["series"]), place))
+    lowest = min(points, key=_value, default=None)
+    highest = max(points, key=_value, default=None)
+    if lowest is None or highest is None or lowest.value == highest.value:
         return ""
-
-    def place(row: Mapping[str, Cell]) -> str:
-        at = [
-            f"{title} {_text(x, unit)}"
-            for name, title, unit in across
-            if isinstance(x := row.get(name), int | float)
-        ]
-        return ", ".join(filter(None, [label_of(row, meta["others"]), *at]))
-
-    ends = []
-    for number, row in (min(known, key=itemgetter(0)), max(known, key=itemgetter(0))):
-        where = ", ".join(filter(None, [label_of(row, meta["series"]), place(row)]))
-        ends.append(_text(number, unit) + (f" ({where})" if where else ""))
-    points: dict[str, dict[str, float]] = defaultdict(dict)
-    for number, row in known:
-        points[place(row)][label_of(row, meta["series"])] = number
-    return f"{title[:1].upper()}{title[1:]} from {ends[0]} to {ends[1]}.{_compare(points)}"
+    heading = f"{title[:1].upper()}{title[1:]}"
+    return f"{heading} from {_end(lowest, unit)} to {_end(highest, unit)}.{_compare(points)}"
 
 
-def _compare(points: dict[str, dict[str, float]]) -> str:
+def _value(point: _Point) -> float:
+    return point.value
+
+
+def _coordinates(row: Row, axes: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Where a row stands on the other axes."""
+    for column, title, unit in axes:
+        number = row.get(column)
+        if isinstance(number, int | float):
+            yield f"{title} {_text(number, unit)}"
+
+
+def _end(point: _Point, unit: str) -> str:
+    """`3.2 ms (h200-x1, size 4)`."""
+    where = _joined([point.series, point.place])
+    return f"{_text(point.value, unit)} ({where})" if where else _text(point.value, unit)
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(filter(None, texts))
+
+
+def _compare(points: Iterable[_Point]) -> str:
     """` A is 1.41 times B (geometric mean of 7 points).`, or nothing where no two series share
     enough."""
+    by_place: dict[str, dict[str, float]] = defaultdict(dict)
+    for point in points:
+        by_place[point.place][point.series] = point.value
     shared: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for values in points.values():
+    for values in by_place.values():
         positive = {name: value for name, value in values.items() if name and value > 0}
-        for (one, a), (other, b) in itertools.combinations(positive.items(), 2):
-            shared[one, other].append(math.log(a / b))
+        for one, other in itertools.combinations(positive, 2):
+            shared[one, other].append(positive[one] / positive[other])
     pair = max(shared, key=lambda each: len(shared[each]), default=None)
     if pair is None or len(shared[pair]) < ENOUGH_SHARED:
         return ""
-    mean = math.fsum(shared[pair]) / len(shared[pair])
-    one, other = pair if mean >= 0 else pair[::-1]
+    mean = statistics.geometric_mean(shared[pair])
+    larger, smaller = pair if mean >= 1 else pair[::-1]
+    ratio = f"{max(mean, 1 / mean):.2f}"
     of = f"(geometric mean of {len(shared[pair])} points)"
-    if (ratio := f"{math.exp(abs(mean)):.2f}") == "1.00":
-        return f" {one} and {other} are equal {of}."
-    return f" {one} is {ratio} times {other} {of}."
+    if ratio == "1.00":
+        return f" {larger} and {smaller} are equal {of}."
+    return f" {larger} is {ratio} times {smaller} {of}."
 
 
 def _text(value: float, unit: str) -> str:

@@ -81,10 +81,28 @@ def _no_formula(cell: Cell) -> Cell:
     return cell
 
 
-def as_text(table: Table) -> str:
-    """Aligned columns."""
+def as_text(table: Table, width: int = 0) -> str:
+    """Aligned columns. A table wider than `width` is transposed, in as many parts as that needs; 0:
+    of any width."""
     lines = [list(map(printable, table.columns)), *formatted(table)]
-    return "".join(f"{line}\n" for line in align(lines, numeric(table)))
+    aligned = align(lines, numeric(table))
+    if width and max(map(len, aligned), default=0) > width:
+        aligned = _transpose(lines, width)
+    return "".join(f"{line}\n" for line in aligned)
+
+
+def _transpose(lines: Sequence[Sequence[str]], width: int) -> list[str]:
+    """The rows as columns beside their names, as many at a time as fit; one at least."""
+    names, *rows = lines
+    found: list[str] = []
+    while rows:
+        for count in range(len(rows), 0, -1):
+            part = align(list(zip(names, *rows[:count], strict=True)))
+            if max(map(len, part)) <= width:
+                break
+        found += [""] * bool(found) + part
+        rows = rows[count:]
+    return found
 
 
 def align(rows: Sequence[Sequence[str]], to_right: Sequence[bool] = ()) -> list[str]:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         read_records,
         record_file,
         record_files,
+        unpack_records,
     )
 
 _NAMES = {
@@ -87,6 +88,7 @@ _NAMES = {
         "read_records",
         "record_file",
         "record_files",
+        "unpack_records",
     ),
 }
 __all__ = [name for names in _NAMES.values() for name in names]

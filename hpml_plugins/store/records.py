@@ -4,6 +4,7 @@ rewritten in place."""
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -189,6 +190,23 @@ def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]
     """The Records of a file in the order written, the rounds of a point as one; see
     `decode_file`."""
     return iter(join_rounds(record for _, record in decode_file(path, decode, on_damage)))
+
+
+def unpack_records(
+    file: Path, results: Path, on_damage: OnDamage | None = None, *, runs_as_commits: bool = False
+) -> None:
+    """Put the Records of a file of `hpml run --record` where a folder of results has them.
+
+    runs_as_commits: a run of no commit gets one made of its name, so that pages show each run.
+    """
+    for _, record in decode_file(file, decode, on_damage):
+        if runs_as_commits and not record.commit:
+            commit = hashlib.sha1(record.run.encode(), usedforsecurity=False).hexdigest()
+            record = msgspec.structs.replace(record, commit=commit)
+        path = record_file(results, record.machine, record.commit)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as target:
+            target.write(encode(record) + b"\n")
 
 
 @contextmanager

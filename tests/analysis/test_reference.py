@@ -12,7 +12,7 @@ import pytest
 from records import Given, a_record
 
 from hpml_plugins.analysis.reference import BENCHMARK, Pair, References, fit_coefficient, visit_of
-from hpml_plugins.analysis.sides import boosted, side_values
+from hpml_plugins.analysis.sides import MeasuredRun, boosted, side_values
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model.record import MetricSamples, Record
@@ -93,9 +93,8 @@ def measured(cards: int, *, referenced: bool, seed: int = 3, own: float = 0.0005
     return made
 
 
-class _Run:
-    def __init__(self, known: Variability, record: Record) -> None:
-        self.code, self.age, self.values = "code", (record.started,), known.values(record)
+def run_of(known: Variability, record: Record) -> MeasuredRun:
+    return MeasuredRun("code", (record.started,), known.values(record))
 
 
 def compare(
@@ -103,7 +102,7 @@ def compare(
 ) -> Difference:
     """Boost against boost."""
     known = Variability(made)
-    of_a, of_b = (side_values([_Run(known, each) for each in side]) for side in (a, b))
+    of_a, of_b = (side_values([run_of(known, each) for each in side]) for side in (a, b))
     (found,) = compare_values([(boosted(of_a), boosted(of_b), name)])
     return found
 

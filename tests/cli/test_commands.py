@@ -81,6 +81,9 @@ def test_list_says_what_this_node_would_skip_and_why(hpml: Hpml, write: Write) -
         ),
     )
     assert "skipped here: 2 of 2, needs program xyz on the PATH" in hpml("list", "-v").stdout
+    short = hpml("list").stdout
+    assert "1 benchmark cannot run here (-v shows them):\n   1  needs program xyz on " in short
+    assert "toy     toy" not in short and "toy     toy " in hpml("list", "toy").stdout
     (row,) = json.loads(hpml("list", "--json").stdout)
     assert row["skipped"] == {"needs program xyz on the PATH": 2}
 

@@ -41,6 +41,80 @@ def test_plot_writes_the_charts(hpml: Hpml, tmp_path: Path) -> None:
     assert all((tmp_path / path).read_bytes().startswith(b"%PDF") for path in done.stdout.split())
 
 
+@pytest.fixture
+def file_alone(write: Write, hpml: Hpml) -> Path:
+    """A plugin's file without a project, measured once."""
+    file = write("alone.py", DRAWN)
+    done = hpml("run", "alone.py", "--budget", "0.05", "--rounds", "1", "--record")
+    assert done.returncode == 0, done.stderr
+    return file
+
+
+@pytest.mark.usefixtures("file_alone")
+def test_a_file_s_own_tables_and_charts_are_there_before_any_project(
+    hpml: Hpml, tmp_path: Path
+) -> None:
+    assert {path.name for path in tmp_path.iterdir()} >= {"alone.py", "alone.jsonl"}
+    for words in (("alone.py",), ("alone.py", "--results", "alone.jsonl")):
+        tables = hpml("table", *words)
+        assert tables.returncode == 0, tables.stderr
+        assert "Time against size" in tables.stdout and "The numbers" in tables.stdout
+    done = hpml("plot", "alone.py", "--format", "svg", "--to", "charts")
+    assert done.stdout.split() == ["charts/alone-over_size.svg", "charts/alone-freely.svg"]
+    (tmp_path / "alone.jsonl").unlink()
+    nothing = hpml("table", "alone.py")
+    assert "run `hpml run alone.py --record`" in nothing.stderr
+    assert (nothing.returncode, len(nothing.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.usefixtures("file_alone")
+def test_a_file_s_site_is_there_before_any_project(hpml: Hpml, tmp_path: Path) -> None:
+    again = hpml("run", "alone.py", "--budget", "0.05", "--rounds", "1", "--record")
+    assert again.returncode == 0, again.stderr
+    done = hpml("preview", "alone.py", "--to", "site")
+    assert done.returncode == 0, done.stderr
+    assert "Time against size" in (tmp_path / "site" / "plugin-alone.html").read_text()
+    assert "2 commits" in (tmp_path / "site" / "index.html").read_text()  # one for each run
+    missing = hpml("preview", "alone.py", "--results", "other.jsonl")
+    assert missing.returncode == 2
+    assert "measure first: hpml run alone.py --record" in missing.stderr
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(hpml: Hpml) -> None:
+    piped = hpml("table", "toy.numbers").stdout.splitlines()
+    longest = max(map(len, piped[2:]))
+    narrow = hpml("table", "toy.numbers", COLUMNS=str(longest - 1)).stdout.splitlines()
+    assert max(map(len, narrow[2:])) < longest
+    assert piped[2].split()[:2] == ["machine", "size"]
+    assert [line.split()[0] for line in narrow[2:4]] == ["machine", "size"]
+
+
+@pytest.mark.usefixtures("measured")
+def test_plot_writes_where_it_is_told_and_only_what_was_asked(
+    hpml: Hpml, write: Write, tmp_path: Path
+) -> None:
+    done = hpml("plot", "toy.freely", "--to", "new/b.svg")
+    assert (done.stdout, done.returncode) == ("new/b.svg\n", 0)
+    assert b"<svg" in (tmp_path / "new/b.svg").read_bytes()
+    for arguments, message in [
+        (
+            ("toy", "--to", "b.png"),
+            "--to b.png is one file, and 'toy' has 2 charts (toy.over_size,",
+        ),
+        (("toy.freely", "--to", "b.png", "--format", "pdf"), "--to b.png is not of --format pdf"),
+    ]:
+        refused = hpml("plot", *arguments)
+        assert (refused.returncode, message in refused.stderr) == (2, True)
+    assert not (tmp_path / "b.png").exists()
+    # a figure of another plugin has this plugin's name
+    write("other.py", DRAWN.replace("over_size", "toy"))
+    registry = "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
+    write("registry.yaml", registry + "  - {name: other, path: other.py}\n")
+    done = hpml("plot", "toy", "--to", "charts")
+    assert done.stdout.split() == ["charts/toy-over_size.png", "charts/toy-freely.png"]
+
+
 @pytest.mark.usefixtures("measured")
 def test_wrong_names_and_empty_results_are_one_line(hpml: Hpml) -> None:
     for arguments, message in [

@@ -157,7 +157,7 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
         (
             returns_another_metric,
             Failure.RESULT,
-            "measure returned tiem, which are no metrics of 'toy'",
+            "measure returned tiem, which are no metrics of 'toy'; did you mean 'time'?",
         ),
         (leaves_one_out, Failure.RESULT, "measure returned no time"),
         (returns_text, Failure.RESULT, "metric 'time' is a str, not Samples or a number"),
@@ -168,6 +168,8 @@ def test_whatever_a_benchmark_does_ends_in_a_failed_record_with_its_reason(
     measure: Callable[..., Any], kind: Failure, reason: str, node: Node
 ) -> None:
     record = point(measure, node)
+    if kind is Failure.RESULT:  # no line raised it: that of `measure` is named
+        reason += f" (test_point.py:{measure.__code__.co_firstlineno})"
     assert (record.status, record.failure, record.reason) == ("failed", kind, reason)
     assert record.metrics == {}
     before_there_were_kinds = encode(msgspec.structs.replace(record, failure=Failure.NONE))
@@ -204,7 +206,7 @@ def test_rates_follow_from_the_declared_work_and_what_is_not_known_is_left_out(n
         0,
     )
     failed = measure_point(benchmark, {"of": "rate"}, Context(node))
-    assert failed.reason == "work is declared of 'rate', which measure did not return"
+    assert failed.reason.startswith("work is declared of 'rate', which measure did not return")
 
 
 def test_a_point_of_which_nothing_is_known_is_no_result(node: Node) -> None:

@@ -119,7 +119,7 @@ RETURNED: list[tuple[Any, str]] = [
     *((value, f"measure returned {type(value).__name__}, not a mapping") for value in NO_MAPPINGS),
     ({}, "measure returned no time, ratio"),
     ({"time": 1.0}, "measure returned no ratio"),
-    ({**GOOD, "tiem": 1.0}, "measure returned tiem, which are no metrics of 'toy'"),
+    ({**GOOD, "tiem": 1.0}, "which are no metrics of 'toy'; did you mean 'time'?"),
     ({**GOOD, 3: 1.0}, "measure returned 3, which are no metrics"),
     ({**GOOD, None: 1.0}, "measure returned None, which are no metrics"),
     ({**GOOD, HALF: 1.0}, "measure returned \\ud800, which are no metrics"),

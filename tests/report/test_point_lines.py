@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from records import a_record
 
+from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.registry import Question, TaskEntry
 from hpml_plugins.report.doubts import doubts, kind_of
@@ -16,6 +17,7 @@ from hpml_plugins.report.headlines import headlines
 from hpml_plugins.report.last_commit import changes
 from hpml_plugins.report.point_lines import point_lines
 from hpml_plugins.report.shares import Roof
+from hpml_plugins.report.tables import as_text
 
 LONG = {"layer": "granite-3.0-1b-a400m/qkv", "tokens": 64, "format": "float32"}
 
@@ -74,6 +76,24 @@ def test_of_several_warnings_the_first_is_said_and_the_others_are_counted() -> N
 def test_reasons_are_of_one_kind_whatever_the_number_of_gpus() -> None:
     reasons = ("needs 1 GPU, this node has none", "needs 8 GPUs, this node has none; needs data")
     assert {kind_of(reason) for reason in reasons} == {"needs more GPUs, this node has none"}
+
+
+def test_a_table_that_does_not_fit_is_transposed_in_parts() -> None:
+    table = Table({"name": ["a", "bb", "c"], "long value": ["x" * 12, "y" * 12, "z" * 12]})
+    assert as_text(table, width=18) == as_text(table)
+    assert as_text(Table({**table.columns, "more": ["1", "2", "3"]}), width=18).splitlines() == [
+        "name        a",
+        "long value  xxxxxxxxxxxx",
+        "more        1",
+        "",
+        "name        bb",
+        "long value  yyyyyyyyyyyy",
+        "more        2",
+        "",
+        "name        c",
+        "long value  zzzzzzzzzzzz",
+        "more        3",
+    ]
 
 
 def task(metric: str, **more: Any) -> TaskEntry:

@@ -225,7 +225,7 @@ class Quotable:
             )
 
         def matches(row: Row) -> bool:
-            return all(spell_choice(row[key]) in value.split("|") for key, value in wanted.items())
+            return all(_is_named(row[key], value.split("|")) for key, value in wanted.items())
 
         found = table.filtered(matches)
         if not len(found):
@@ -336,6 +336,11 @@ def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list
             lambda row: {name: _in_percent(row[name]) for name in shares}, shares
         )
     return picked, list(chosen.values())
+
+
+def _is_named(cell: Cell, texts: Sequence[str]) -> bool:
+    """Whether an option names the cell: as `-p` spells it, or a text as it stands in the table."""
+    return cell in texts or spell_choice(cell) in texts
 
 
 def _joined(options: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import msgspec
 
 from hpml_plugins.analysis.measured import Values
-from hpml_plugins.analysis.sides import BOOST, PointSides, boosted, side_values
+from hpml_plugins.analysis.sides import BOOST, MeasuredRun, PointSides, boosted, side_values
 from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.published import SPELLINGS, find_gpu
@@ -54,15 +54,6 @@ def read_costs(folder: Path) -> Costs:
     """The prices in `gpu-prices.yaml` of a folder. Raises RegistryError with file and line."""
     path = folder / PRICES_FILE
     return read_yaml(path, Costs)[0] if path.is_file() else Costs({})
-
-
-@dataclass(frozen=True)
-class MeasuredRun:
-    """One measured Record of a point; see `hpml_plugins.analysis.sides`."""
-
-    code: str
-    age: tuple[bool | int | float, ...]
-    values: Values
 
 
 @dataclass(frozen=True)

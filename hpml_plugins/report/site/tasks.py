@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpml_plugins.analysis.measured import MeasuredValue
-from hpml_plugins.analysis.sides import BOOST, PointSides, at_boost
+from hpml_plugins.analysis.sides import BOOST, MeasuredRun, PointSides, at_boost
 from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import format_point
@@ -26,7 +26,6 @@ from hpml_plugins.report.site.gpu_types import (
     Column,
     Group,
     Matrix,
-    MeasuredRun,
     Row,
 )
 from hpml_plugins.store.declarations import asv_name

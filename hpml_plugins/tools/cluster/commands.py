@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from hpml_plugins.cli import Settings, print_json
 from hpml_plugins.errors import UsageError
+from hpml_plugins.model import Cell, Table
 from hpml_plugins.registry import EVERYTHING, read_registry
+from hpml_plugins.report import as_text
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.cluster.config import Target, find_cluster
 from hpml_plugins.tools.cluster.job import RunRequest
-from hpml_plugins.tools.cluster.jobs import cancel, find_jobs, tail
+from hpml_plugins.tools.cluster.jobs import Job, cancel, find_jobs, tail
 
 #: The profile of the same few points at every commit: the default where a registry has it.
 CORE = "core"
@@ -181,14 +184,21 @@ def jobs(
     if as_json:
         print_json(chosen)
     else:
-        width = max([len("target"), *(len(job.target) for job in chosen)])
-        say(f"{'id':8}  {'target':{width}}  {'state':9}  done  tries  node      reason")
-        for job in chosen:
-            share = f"{job.progress:4.0%}" if job.progress is not None else "   –"
-            say(
-                f"{job.id or '–':8}  {job.target:{width}}  {job.state:9}  {share}  {job.attempts:5}"
-                f"  {job.node or '–':8}  {job.reason}".rstrip()
-            )
-            for line in tail(job.log, lines):
-                say(f"    {line}")
+        header, *rows = as_text(_table(chosen)).splitlines()
+        say(header)
+        for job, row in zip(chosen, rows, strict=True):
+            say(row, *(f"    {line}" for line in tail(job.log, lines)))
     return 1 if any(job.state in ("failed", "lost", "unknown") for job in chosen) else 0
+
+
+def _table(jobs: Sequence[Job]) -> Table:
+    columns: dict[str, list[Cell]] = {
+        "id": [job.id or None for job in jobs],
+        "target": [job.target for job in jobs],
+        "state": [job.state for job in jobs],
+        "done": [None if job.progress is None else f"{job.progress:.0%}" for job in jobs],
+        "tries": [job.attempts for job in jobs],
+        "node": [job.node or None for job in jobs],
+        "reason": [job.reason for job in jobs],
+    }
+    return Table(columns)

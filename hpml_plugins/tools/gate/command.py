@@ -8,7 +8,7 @@ import re
 import shlex
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -124,11 +124,7 @@ def command(
             re.compile(pattern)
         except re.error as error:
             raise UsageError(f"--bench {pattern!r} is not a regular expression: {error}") from None
-    files = {
-        name: path.absolute() for name, path in (("markdown", markdown), ("record", record)) if path
-    }
-    for path in files.values():
-        path.parent.mkdir(parents=True, exist_ok=True)
+    markdown, record = _prepare_file(markdown), _prepare_file(record)
     os.chdir(settings.registry.resolve().parent)
     if profile:
         os.environ[PROFILE_VARIABLE] = profile
@@ -152,24 +148,46 @@ def command(
     except OutOfTime as error:
         warn(f"not judged: {error}")
         return NOT_JUDGED
-    words = ["hpml", "gate", base, *(word for name in bench for word in ("--bench", name))]
-    words += [
-        *(["--profile", profile] if profile else []),
-        *(word for text in budgets for word in ("--budget", text)),
-    ]
-    words += ["--rounds", str(most)] if most != MOST else []
-    words += ["--limit", limit_text] if limit_text != LIMIT else []
-    result.again, result.page = shlex.join(words), page
-    result.loosened = loosened
-    if "record" in files:
-        for each in itertools.chain.from_iterable(itertools.chain(*loop.pairs)):
-            append_record(files["record"], each)
+    result.again = _spell_again(base, bench, profile, budgets, most, limit_text)
+    result.page, result.loosened = page, loosened
+    if record:
+        for pair in itertools.chain(*loop.pairs):
+            for each in pair:
+                append_record(record, each)
     say(*as_lines(result))
-    if "markdown" in files:
-        files["markdown"].write_text(as_comment(result), encoding="utf-8")
+    if markdown:
+        markdown.write_text(as_comment(result), encoding="utf-8")
     if result.refused:
         return REFUSED
     return NOT_JUDGED if result.not_judged else 0
+
+
+def _prepare_file(path: Path | None) -> Path | None:
+    """The same from any folder, in one that is there."""
+    if path is None:
+        return None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.absolute()
+
+
+def _spell_again(
+    base: str,
+    bench: Iterable[str],
+    profile: str | None,
+    budgets: Iterable[str],
+    most: int,
+    limit: str,
+) -> str:
+    """The command that measures the same again."""
+    options = [("--bench", regex) for regex in bench]
+    if profile:
+        options.append(("--profile", profile))
+    options += [("--budget", budget) for budget in budgets]
+    if most != MOST:
+        options.append(("--rounds", str(most)))
+    if limit != LIMIT:
+        options.append(("--limit", limit))
+    return shlex.join(["hpml", "gate", base, *itertools.chain(*options)])
 
 
 def _measure(

@@ -1,0 +1,96 @@
+"""`hpml preview FILE.py`: the site of one plugin, before there is a project."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from hpml_plugins.asv.configuration import write_configuration
+from hpml_plugins.asv.run import facets
+from hpml_plugins.cli import Settings, records_beside
+from hpml_plugins.errors import UsageError
+from hpml_plugins.host import make_host
+from hpml_plugins.model.node import Node
+from hpml_plugins.registry import plugin_name, read_registry
+from hpml_plugins.store import (
+    atomic_write,
+    machine_folders,
+    past_rounds,
+    save_declarations,
+    unpack_records,
+)
+from hpml_plugins.temporary import temporary_folder
+from hpml_plugins.terminal import say, warn
+
+
+@click.command()
+@click.argument("file", metavar="FILE.py", type=click.Path(path_type=Path))
+@click.option(
+    "--results",
+    "records",
+    type=click.Path(path_type=Path),
+    metavar="FILE.jsonl",
+    help="A file of hpml run --record.  [default: the one beside FILE.py]",
+)
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Write the site to this folder, and serve nothing.",
+)
+@click.option("--browser", is_flag=True, help="Open it in a browser.")
+@click.pass_obj
+def command(
+    settings: Settings, file: Path, records: Path | None, folder: Path | None, browser: bool
+) -> int:
+    """Show the site of plugin FILE.py alone, of what `hpml run FILE.py --record` measured.
+
+    It needs neither a project nor a git repository. Each run stands in the place of a commit. The
+    site is served on this machine until Ctrl-C.
+    """
+    if not file.is_file():
+        raise UsageError("no such file", str(file))
+    records = records or records_beside(str(file))
+    if not records.is_file():
+        raise UsageError(f"no such file; measure first: hpml run {file} --record", str(records))
+    with temporary_folder("hpml-preview-") as project:
+        html = folder.absolute() if folder else project / "html"
+        _write_project(project, file.absolute(), records, html)
+        os.chdir(project)  # asv looks for its configuration here
+        _asv("publish")
+        if folder is None:
+            _asv("preview", *(["--browser"] if browser else []))
+    if folder:
+        say(f"wrote {folder}; open {folder}/index.html")
+    return 0
+
+
+def _write_project(project: Path, file: Path, records: Path, html: Path) -> None:
+    """A project of this plugin and these Records. Raises the error of a plugin that does not
+    load."""
+    entry = {"name": plugin_name(file.stem), "path": str(file)}
+    registry = project / "registry.yaml"
+    registry.write_text(json.dumps({"version": 1, "plugins": [entry]}), encoding="utf-8")
+    host = make_host(read_registry(registry))
+    for plugin in host.broken:
+        raise plugin.error or AssertionError
+    results = project / "results"
+    unpack_records(records, results, warn, runs_as_commits=True)
+    for machine in machine_folders(results):
+        node = msgspec.convert(past_rounds(results, machine.name)[-1].node, Node)
+        facts = {**facets(node, machine.name, {}), "version": 1}
+        atomic_write(machine / "machine.json", json.dumps(facts).encode())
+    save_declarations(results, (each for found in host.benchmarks() for each in found.entries()))
+    write_configuration(project, html)
+
+
+def _asv(*words: str) -> None:
+    from asv.main import main
+
+    sys.argv = ["asv", *words]
+    main()
