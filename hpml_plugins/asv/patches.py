@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ from hpml_plugins.asv.run import (
 from hpml_plugins.asv.staging import staged_site
 from hpml_plugins.asv.stored_history import show_missing_commits
 from hpml_plugins.errors import HpmlError, describe, unwritable
-from hpml_plugins.git import GitRefused, why_git_refuses
+from hpml_plugins.git import NOT_INSTALLED, GitRefused, why_git_refuses
 from hpml_plugins.store import (
     Locked,
     atomic_write,
@@ -101,7 +102,7 @@ def _one_line_of(error: Exception, repository: Path) -> HpmlError | None:
         return error
     refused = unwritable(error) if isinstance(error, OSError) else None
     here = repository if repository.is_dir() else Path()
-    why = why_git_refuses(here)
+    why = why_git_refuses(here) if shutil.which("git") else NOT_INSTALLED
     return refused or (GitRefused(why, str(here.resolve())) if why else None)
 
 
