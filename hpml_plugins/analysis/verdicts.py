@@ -94,6 +94,11 @@ class Difference:
             cards=self.cards[::-1],
         )
 
+    @property
+    def undirected(self) -> Difference:
+        """The same whose words are of B over A itself, whichever direction is better."""
+        return dataclasses.replace(self, direction=self.direction and "higher")
+
     def wording(self, unit: str = "1") -> str:
         """What can be said, in words: `at least 1.40×`, `equal within 2 %`, `0.97 to 1.04×`.
 

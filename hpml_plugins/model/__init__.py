@@ -9,6 +9,7 @@ from hpml_plugins.model.checking import check_fields
 from hpml_plugins.model.data_source import available_sources, use_sources, why_no_data
 from hpml_plugins.model.figure import Cell, Figure, Row, Table
 from hpml_plugins.model.formatting import (
+    change,
     counted,
     estimate,
     format_point,

@@ -111,16 +111,17 @@ def bounded_times(ratio: float, *, up: bool) -> str:
     return times(rounded / scale)
 
 
-def change(ratio: float, what: str) -> str:
+def change(ratio: float, what: str = "") -> str:
     """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only form of one in
     commands.
 
-    what: the quantity, or the name of its metric.
+    what: the quantity, or the name of its metric; "" where it stands beside.
     """
     percent = 100 * (ratio - 1)
     digits = 0 if abs(percent) >= 10 else 1
     rounded = f"{percent:+.{digits}f}".replace("-", MINUS)
-    return f"{times(ratio)}× the {what} ({rounded} %)"
+    of = f" the {what}" if what else ""
+    return f"{times(ratio)}×{of} ({rounded} %)"
 
 
 def _decimals_of_ratio(ratio: float) -> int:

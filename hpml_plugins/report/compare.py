@@ -16,7 +16,7 @@ from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
-from hpml_plugins.model.formatting import format_point, natural_key, times
+from hpml_plugins.model.formatting import change, format_point, natural_key
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.tables import as_text, spell_samples
 from hpml_plugins.store import Index, of_node
@@ -420,9 +420,9 @@ def list_confounders(compared: Iterable[Compared]) -> list[str]:
 
 
 def _spell_verdict(each: Compared) -> str:
-    """`BETTER, at least 1.40×`; of what is undecided the bounds alone, and no reason, which `notes`
-    gives."""
-    found = each.difference
+    """`BETTER, at least 1.40×`, of B over A; of what is undecided the bounds alone, and no reason,
+    which `notes` gives."""
+    found = each.difference.undirected
     if found.verdict == "AMBIGUOUS":
         return found.verdict
     wording = found.wording(each.unit)
@@ -430,9 +430,11 @@ def _spell_verdict(each: Compared) -> str:
 
 
 def _against(found: Difference) -> str:
-    """`1.04×`, with ▲ or ▼ where the verdict says so, "–" where no ratio can be given."""
+    """B over A, `1.04× (+4.0 %)`, with ▲ for better or ▼ for worse where the verdict says so; "–"
+    where no ratio can be given."""
     sign = {"BETTER": "▲ ", "WORSE": "▼ "}.get(found.verdict, "")
-    return "–" if found.times is None else f"{sign}{times(found.times)}×"
+    has_ratio = found.times is not None and found.ratio is not None
+    return f"{sign}{change(found.ratio or 0)}" if has_ratio else "–"
 
 
 def _some(names: list[str]) -> str:

@@ -45,7 +45,7 @@ def changes(
     different = list(rows.values())[::-1]
     for row in different[:MOST_CHANGES]:
         ratio = row.difference.ratio
-        what = change(ratio, row.label) if ratio else row.difference.wording(row.unit)
+        what = change(ratio, row.label) if ratio else row.difference.undirected.wording(row.unit)
         yield f"  {row.difference.verdict} {f'{row.benchmark} {row.point}'.rstrip()}: {what}"
     if refused:
         names = ", ".join(dict.fromkeys(each.benchmark for each in refused))

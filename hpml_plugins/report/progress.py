@@ -115,6 +115,8 @@ class RunReport(Follower):
     def start_round(self, this: Round, task: Task) -> None:
         """A round is measured now."""
         declared, params = task
+        if declared.why_unmet(params):  # its Record says why, at once
+            return
         which = f"round {this.number + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
         self._current = f"{which}{declared.benchmark} {formatting.format_point(params)}".rstrip()
         self._expected = self.times.expect(this)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from hpml_plugins.model import Node, Table, counted, quantity
+from hpml_plugins.model import Node, Table, change, counted, quantity, times
 from hpml_plugins.report import as_markdown, as_text
 from hpml_plugins.terminal import printable
 from hpml_plugins.tools.gate.sides import BASE, HEAD, Commits
@@ -85,7 +85,7 @@ class GateResult:
                 "metric": each.metric,
                 "base": quantity(each.base, each.unit),
                 "head": quantity(each.head, each.unit),
-                "slower by (95 % interval)": spell_change(each),
+                "head over base (95 % interval)": spell_change(each),
                 "budget": f"{100 * each.budget:.3g} %",
                 "verdict": each.outcome if each.outcome != "within" else "faster",
             }
@@ -124,16 +124,15 @@ class GateResult:
 
 
 def spell_change(value: GatedValue) -> str:
-    """`+12.3 % (+10.1 to +14.6)`; where there is no ratio the change, or "–"."""
-    if value.slower is None:
-        change = value.head - value.base
-        return f"{'+' if change > 0 else ''}{quantity(change, value.unit)}"
-    text = f"{100 * (value.slower - 1):+.1f} %"
-    return (
-        f"{text} ({' to '.join(f'{100 * (bound - 1):+.1f}' for bound in value.interval)})"
-        if value.interval
-        else text
-    )
+    """`1.12× (+12 %), 1.10 to 1.15×`; where there is no ratio the change."""
+    if value.slower is None or value.interval is None:
+        more = value.head - value.base
+        return f"{'+' if more > 0 else ''}{quantity(more, value.unit)}"
+    low, high = value.interval
+    ratio = value.slower
+    if (value.head > value.base) != (ratio > 1):  # a rate: slower is less
+        low, high, ratio = 1 / high, 1 / low, 1 / ratio
+    return f"{change(ratio)}, {times(low)} to {times(high)}×"
 
 
 def as_lines(result: GateResult) -> list[str]:

@@ -3,6 +3,7 @@ is found, and how often the interval contains the truth."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,14 @@ from hpml_plugins.tools.gate.budgets import Budgets
 from hpml_plugins.tools.gate.command import MOST
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines, spell_change
 from hpml_plugins.tools.gate.sides import Commits
-from hpml_plugins.tools.gate.verdicts import GatedPoint, GatedValue, Pair, judge, looks
+from hpml_plugins.tools.gate.verdicts import (
+    GatedPoint,
+    GatedValue,
+    Mean,
+    Pair,
+    judge,
+    looks,
+)
 
 BUDGET = 0.05
 
@@ -208,6 +216,18 @@ def test_the_comment_shows_what_changed_and_text_of_the_code_as_text() -> None:
     assert "- Repeat it: `hpml gate main`\n- History: https://example.invalid/site\n" in text
     assert "6 rounds of each point and side" in text
     assert as_lines(result)[0] == result.headline
+
+
+@pytest.mark.parametrize("direction", ["lower", "higher"])
+def test_a_ratio_is_of_head_over_base_whichever_direction_is_better(direction: str) -> None:
+    slower = Mean(math.log(1.25), math.log(1.25), 0.0)
+    base, head = (1.0, 1.25) if direction == "lower" else (1.25, 1.0)
+    value = GatedValue("step", "", "m", "s", base, head, 0.05, slower)
+    said = {
+        "lower": "1.25× (+25 %), 1.00 to 1.56×",
+        "higher": "0.80× (−20 %), 0.64 to 1.00×",
+    }
+    assert spell_change(value) == said[direction]
 
 
 def test_what_could_not_be_judged_is_not_passed() -> None:
