@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpml_plugins.git import ask_git, tell_git
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.files import machine_folders, read_object_or_empty
 
@@ -147,17 +148,14 @@ def describe_by_date(by_date: Mapping[str, int]) -> str:
 
 
 def _count(commits: Mapping[str, int]) -> str:
-    records = sum(commits.values())
-    return (
-        f"{records} Record{'s' * (records > 1)} of {len(commits)} commit{'s' * (len(commits) > 1)}"
-    )
+    return f"{counted(sum(commits.values()), 'Record')} of {counted(len(commits), 'commit')}"
 
 
 def name_some(commits: Collection[str]) -> str:
     """The first digits of these commits, of MOST_NAMED at most."""
-    return ", ".join(sorted(commit[:8] for commit in commits)[:MOST_NAMED]) + ", …" * (
-        len(commits) > MOST_NAMED
-    )
+    names = sorted(commit[:8] for commit in commits)
+    more = ["…"] if len(names) > MOST_NAMED else []
+    return ", ".join(names[:MOST_NAMED] + more)
 
 
 def commit_order(repository: Path, results: Path, branches: Sequence[str] = ()) -> CommitOrder:
@@ -202,7 +200,7 @@ def order_by_date(dates: Mapping[str, int]) -> CommitOrder:
 
 
 @dataclass(frozen=True)
-class Graph:
+class _Graph:
     """The commits of a repository. parents: commit → its parents; none before its parents.  dates:
     ms since 1970."""
 
@@ -237,7 +235,7 @@ class Graph:
             tip = next(iter(self.parents[tip]), "")
 
 
-def read_graph(repository: Path) -> Graph:
+def read_graph(repository: Path) -> _Graph:
     """All commits of all branches and tags, oldest first; none where there is no repository.
 
     Raises UsageError for one that git does not read.
@@ -245,12 +243,12 @@ def read_graph(repository: Path) -> Graph:
     parents: dict[str, tuple[str, ...]] = {}
     dates: dict[str, int] = {}
     if not ask_git(repository, "rev-parse", "--git-dir"):
-        return Graph(parents, dates)
+        return _Graph(parents, dates)
     words = ("log", "--all", "--date-order", "--reverse", "--format=%H %ct %P")
     for line in tell_git(repository, *words).splitlines():
         commit, seconds, *before = line.split()
         parents[commit], dates[commit] = tuple(before), int(seconds) * 1000
-    return Graph(parents, dates)
+    return _Graph(parents, dates)
 
 
 def _find_tip(repository: Path, branch: str) -> str:
