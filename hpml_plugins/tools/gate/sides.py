@@ -86,8 +86,8 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     return Commits(found, head, uncommitted, top)
 
 
-class OutOfTime(HpmlError):
-    """The limit has passed before anything was measured."""
+class NotBuiltInTime(HpmlError):
+    """The limit has passed before both sides were built."""
 
 
 class Sides:
@@ -139,7 +139,7 @@ def build_sides(
     """Build both commits and find the points to measure. bench: regular expressions, as of `asv run
     --bench`.  limit: of each step of a build too.
 
-    Raises HpmlError where a commit does not build, and where nothing is selected; OutOfTime where
+    Raises HpmlError where a commit does not build, and where nothing is selected; NotBuiltInTime where
     building takes all of the limit.
     """
     from asv.benchmarks import Benchmarks
@@ -168,7 +168,9 @@ def build_sides(
         )
     except ProcessError as error:
         if limit.left <= 0:
-            raise OutOfTime(f"the limit of {limit} ended while base and head were built") from None
+            raise NotBuiltInTime(
+                f"the limit of {limit} ended while base and head were built"
+            ) from None
         said = (error.stderr or error.stdout or str(error)).strip().splitlines()
         what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[
             len(environments)
