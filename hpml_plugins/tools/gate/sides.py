@@ -139,8 +139,8 @@ def build_sides(
     """Build both commits and find the points to measure. bench: regular expressions, as of `asv run
     --bench`.  limit: of each step of a build too.
 
-    Raises HpmlError where a commit does not build, and where nothing is selected; NotBuiltInTime where
-    building takes all of the limit.
+    Raises HpmlError where a commit does not build, and where nothing is selected; NotBuiltInTime
+    where building takes all of the limit.
     """
     from asv.benchmarks import Benchmarks
     from asv.environment import get_environments
