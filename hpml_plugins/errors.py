@@ -220,9 +220,8 @@ def failing_line(error: BaseException) -> tuple[str, str]:
     expression = linecache.getline(frame.filename, frame.lineno or 0)
     if frame.end_lineno == frame.lineno and frame.colno is not None:  # offsets are in bytes
         expression = expression.encode()[frame.colno : frame.end_colno].decode(errors="replace")
-    return f"{frame.filename}:{frame.lineno}", textwrap.shorten(
-        one_line(expression), 80, placeholder=" …"
-    )
+    shown = textwrap.shorten(one_line(expression), 80, placeholder=" …")
+    return f"{frame.filename}:{frame.lineno}", shown
 
 
 def plugin_frame(files: Sequence[str]) -> int | None:
@@ -233,12 +232,10 @@ def plugin_frame(files: Sequence[str]) -> int | None:
     package.
     """
     packages = [_package(file) for file in files]
-    plugin = (
-        ""
-        if "" in packages
-        else next((each for each in packages if each not in (None, "pluggy")), None)
-    )
-    return len(packages) - 1 - packages[::-1].index(plugin) if plugin is not None else None
+    installed = [each for each in packages if each not in (None, "", "pluggy")]
+    plugin = "" if "" in packages else next(iter(installed), None)
+    places = [place for place, each in enumerate(packages) if each is not None and each == plugin]
+    return places[-1] if places else None
 
 
 def _package(file: str) -> str | None:

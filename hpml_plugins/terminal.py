@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 
 #: Between groups of three digits: a narrow no-break space, which Python does not count among the
 #: printable characters.
@@ -30,21 +31,22 @@ def unturned(text: str) -> str:
 def printable(text: str) -> str:
     """The text with each character that is not printable, line breaks among them, as its escape
     sequence in Python."""
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() or each == THIN_SPACE else repr(each)[1:-1] for each in text
-    )
+    return _escape(text, THIN_SPACE, repr)
 
 
 def printable_json(text: str) -> str:
     """JSON text with each character that is not printable as JSON escapes it. Line breaks between
     values stay."""
+    return _escape(text, "\n", json.dumps)
+
+
+def _escape(text: str, kept: str, quote: Callable[[str], str]) -> str:
+    """The text with each character that is neither printable nor kept as `quote` writes it between
+    its quotes."""
     if text.isprintable():
         return text
-    return "".join(
-        each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text
-    )
+    shown = [each if each.isprintable() or each == kept else quote(each)[1:-1] for each in text]
+    return "".join(shown)
 
 
 def one_line(text: str) -> str:

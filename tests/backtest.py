@@ -22,7 +22,8 @@ from hpml_plugins.analysis.backtest import (
     smallest_in_most,
 )
 from hpml_plugins.analysis.measured import MeasuredValue
-from hpml_plugins.analysis.physics import ON_GPU, Physics
+from hpml_plugins.analysis.physics import ON_GPU
+from hpml_plugins.analysis.reference import References
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.tables import as_markdown
@@ -40,10 +41,10 @@ def measured_points(records: Iterable[Record]) -> Iterator[MeasuredPoint]:
             yield MeasuredPoint(record.machine, record.benchmark, record.point, values)
 
 
-def coverage_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, str]]:
+def coverage_table(found: BackTest) -> Iterator[dict[str, str]]:
     """Of each class how often its intervals hold another card's value, and how wide they are."""
     for physics in TESTED:
-        if result := results.get(physics):
+        if result := found.results.get(physics):
             yield {
                 "class": str(physics),
                 "cards": str(len(result.cards)),
@@ -54,10 +55,16 @@ def coverage_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, st
             }
 
 
-def verdict_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, str]]:
+def verdict_table(found: BackTest) -> Iterator[dict[str, str]]:
     """Of each class how often equal code is called different, and how often a slow-down is
     found."""
-    groups = {str(physics): [results[physics]] for physics in TESTED if physics in results}
+    results = found.results
+    groups: dict[str, list[ClassResult]] = {}
+    for physics in TESTED:
+        if physics in results:
+            groups[str(physics)] = [results[physics]]
+        if physics in found.adjusted:
+            groups[f"{physics}, by the reference"] = [found.adjusted[physics]]
     groups["all classes of a GPU"] = [results[physics] for physics in ON_GPU if physics in results]
     groups["all"] = list(results.values())
     for name, members in groups.items():
@@ -70,8 +77,8 @@ def verdict_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, str
             row["called different, corrected"] = f"{together / pairs:.2%}"
             smallest = [size for each in members for size in each.smallest]
             for planted in PLANTED:
-                found = sum(size < math.log1p(planted) for size in smallest)
-                row[f"{planted:.0%} found, alone"] = f"{found / pairs:.1%}"
+                count = sum(size < math.log1p(planted) for size in smallest)
+                row[f"{planted:.0%} found, alone"] = f"{count / pairs:.1%}"
             row[f"found in {FOUND:.0%} of pairs"] = f"{math.expm1(smallest_in_most(smallest)):.1%}"
             yield row
 
@@ -79,7 +86,8 @@ def verdict_table(results: dict[Physics, ClassResult]) -> Iterator[dict[str, str
 def main() -> None:
     """Print both tables."""
     results = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("results")
-    found = BackTest(measured_points(read_records(results))).results
+    records = list(read_records(results))
+    found = BackTest(measured_points(records), References.of(records))
     for rows in (coverage_table(found), verdict_table(found)):
         print(as_markdown(Table.of(list(rows))), end="\n\n")
 

@@ -18,6 +18,7 @@ import measurement_tables
 from backtest import coverage_table, measured_points, verdict_table
 
 from hpml_plugins.analysis.backtest import BackTest
+from hpml_plugins.analysis.reference import References
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.host import make_host
@@ -83,7 +84,7 @@ def schema(root: Path) -> tuple[Path, str, str]:
 def _back_tested(results: Path) -> dict[str, str]:
     """The tables by their names, as Markdown."""
     records = list(read_records(results))
-    found = BackTest(measured_points(records)).results
+    found = BackTest(measured_points(records), References.of(records))
     tables = {
         name: as_markdown(Table.of(list(rows(found)))) for name, rows in BACK_TEST_TABLES.items()
     }

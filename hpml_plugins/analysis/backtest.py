@@ -20,9 +20,17 @@ import msgspec
 import numpy as np
 
 from hpml_plugins.analysis.cards import estimate_members
-from hpml_plugins.analysis.measured import MeasuredValue, Values, mean_over_cards
+from hpml_plugins.analysis.measured import Adjusted, MeasuredValue, Values, mean_over_cards
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
-from hpml_plugins.analysis.variability import ObservedReadings, Place, Readings, observe
+from hpml_plugins.analysis.reference import References
+from hpml_plugins.analysis.variability import (
+    ObservedReadings,
+    Place,
+    Readings,
+    adjusted_spreads,
+    observe,
+    with_references,
+)
 from hpml_plugins.analysis.variance import Spread, estimate_runs, half_width
 from hpml_plugins.analysis.verdicts import MARGIN, Difference, compare_values
 
@@ -133,12 +141,22 @@ def _repeated_values(observed: ObservedReadings, places: Sequence[Place]) -> lis
 
 
 class BackTest:
-    """The back-test of all that was measured.  results: by class, in the order of TESTED."""
+    """The back-test of all that was measured.  results: by class, in the order of TESTED.
 
-    def __init__(self, measured: Iterable[MeasuredPoint]) -> None:
+    adjusted: by class, of the pairs of cards whose factors are taken out, as the reference steps of
+    their visits tell them.
+    """
+
+    def __init__(
+        self, measured: Iterable[MeasuredPoint], references: References | None = None
+    ) -> None:
+        self._references = references or References()
         readings = _timed_readings(measured)
+        if self._references:
+            readings = list(with_references(readings, self._references))
         observed = observe(readings)
         self.results: dict[Physics, ClassResult] = {}
+        self.adjusted: dict[Physics, ClassResult] = {}
         if observed is None:
             return
         self._observed = observed
@@ -165,6 +183,13 @@ class BackTest:
             self._known[key] = self._observed.spreads(self._same, members)
         return self._known[key]
 
+    def _adjusted_without(self, *cards: str) -> dict[int, Adjusted]:
+        """How each line moves without the card's factor, as it is known without these cards."""
+        if not self._references:
+            return {}
+        left_out = self._observed.numbers_of(cards)
+        return adjusted_spreads(self._observed, self._references, self._without(*cards), left_out)
+
     def _leave_one_out(self, each: _Repeated, result: ClassResult) -> None:
         for card, value in each.cards.items():
             others = [other.cards[0].level for name, other in each.cards.items() if name != card]
@@ -182,21 +207,30 @@ class BackTest:
             for pair in itertools.permutations(each.cards, 2):
                 shared.setdefault(pair, []).append(each)
         for (a, b), common in shared.items():
-            spreads = self._without(a, b)
+            spreads, adjusted = self._without(a, b), self._adjusted_without(a, b)
             pairs = []
             for each in common:
                 one, other = (
-                    msgspec.structs.replace(each.cards[card], spread=spreads[each.line])
+                    msgspec.structs.replace(
+                        each.cards[card],
+                        spread=spreads[each.line],
+                        adjusted=adjusted.get(each.line),
+                    )
                     for card in (a, b)
                 )
                 pairs.append((one, other))
             together = compare_values([({"": one}, {"": other}, "") for one, other in pairs])
             for each, found, (one, other) in zip(common, together, pairs, strict=True):
-                result = self.results[each.physics]
                 (alone,) = compare_values([({"": one}, {"": other}, "")])
-                result.called.append(alone.verdict in ("BETTER", "WORSE"))
-                result.smallest.append(smallest_found(alone))
-                result.called_together.append(found.verdict in ("BETTER", "WORSE"))
+                results = [self.results[each.physics]]
+                if alone.adjusted:
+                    results.append(
+                        self.adjusted.setdefault(each.physics, ClassResult(each.physics))
+                    )
+                for result in results:
+                    result.called.append(alone.verdict in ("BETTER", "WORSE"))
+                    result.smallest.append(smallest_found(alone))
+                    result.called_together.append(found.verdict in ("BETTER", "WORSE"))
 
 
 def smallest_found(alone: Difference) -> float:

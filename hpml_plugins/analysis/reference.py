@@ -43,6 +43,9 @@ STEPS = {
     Physics.BOOST: BFLOAT16,
     Physics.SUSTAINED: BFLOAT16,
 }
+#: The classes that the bfloat16 product at boost tells of: at settled clocks its time follows the
+#: heat and the regulator too, and explains less of what differs between cards.
+TOLD_BY_BOOST = (Physics.BOOST, Physics.SUSTAINED)
 #: A coefficient is believed as far as its estimate less this many standard errors reaches up to it.
 SHRINKAGE = 1.0
 #: Cards from which a coefficient is estimated.
@@ -123,7 +126,7 @@ def visit_of(record: Record) -> Visit | None:
         if metric is None:
             continue
         boost = metric.boost_median
-        seconds = boost if physics is Physics.BOOST and boost is not None else metric.median
+        seconds = boost if physics in TOLD_BY_BOOST and boost is not None else metric.median
         if seconds > 0:
             logarithms[physics] = math.log(seconds)
     return Visit(record.run, card_of(record), hardware_of(record), record.started, logarithms)

@@ -75,7 +75,7 @@ def fill_in_spreads(points: Iterable[Readings], references: References | None = 
 
     See `hpml_plugins.analysis.variance` and `hpml_plugins.analysis.cards` for the estimators.
     """
-    observed = observe(_with_references(points, references) if references else points)
+    observed = observe(with_references(points, references) if references else points)
     if observed is None:
         return
     same = estimate_runs(observed.observations)
@@ -84,10 +84,12 @@ def fill_in_spreads(points: Iterable[Readings], references: References | None = 
         for reading in readings:
             reading.spread = spread
     if references:
-        _fill_in_adjusted(observed, references)
+        for number, adjusted in adjusted_spreads(observed, references, spreads).items():
+            for reading in observed.lines[number]:
+                reading.adjusted = adjusted
 
 
-def _with_references(points: Iterable[Readings], references: References) -> Iterator[Readings]:
+def with_references(points: Iterable[Readings], references: References) -> Iterator[Readings]:
     """The points, of which each reading knows the reference step of its class and visit.
 
     Those of the reference itself know none: what is regressed on itself tells nothing.
@@ -106,45 +108,51 @@ def _signed(reading: MeasuredValue, logarithm: float) -> float:
     return -logarithm if reading.direction == "higher" else logarithm
 
 
-def _fill_in_adjusted(observed: ObservedReadings, references: References) -> None:
-    """The spread between cards of each reading without the card's factor, of classes whose
-    intervals it narrows."""
+def adjusted_spreads(
+    observed: ObservedReadings,
+    references: References,
+    spreads: Sequence[Spread],
+    without: Collection[int] = (),
+) -> dict[int, Adjusted]:
+    """By the number of a line how it moves from card to card without the card's factor; only lines
+    of classes whose intervals it narrows.
+
+    spreads: of each line.  without: numbers of cards that are left out.
+    """
     cards = observed.cards
     recent = [each for line in observed.lines for each in line[-RECENT:]]
     known = np.array([math.nan if each.reference is None else each.reference for each in recent])
-    coefficients = _fit_coefficients(cards, known)
-    adjusted = np.isfinite(coefficients)
+    told = np.isfinite(known) & ~np.isin(cards.card, list(without))
+    coefficients = _fit_coefficients(cards, known, told)
+    adjusted = told & np.isfinite(coefficients)
     if not adjusted.any():
-        return
+        return {}
     members = estimate_members(cards.chosen(adjusted, cards.value - coefficients * known))
     of_type = functools.cache(references.of_type)
-    end = 0
-    for line in observed.lines:
-        first, end = end, end + len(line[-RECENT:])
-        told = first + np.flatnonzero(adjusted[first:end])
-        if not told.size:
+    made: dict[int, Adjusted] = {}
+    first = 0
+    for number, (line, spread) in enumerate(zip(observed.lines, spreads, strict=True)):
+        coefficient, member = float(coefficients[first]), int(cards.member[first])
+        first += len(line[-RECENT:])
+        is_known = member < len(members.known) and members.known[member]
+        if math.isnan(coefficient) or not is_known:
             continue
-        newest, member = int(told[-1]), int(cards.member[first])
-        reading = recent[newest]
-        if reading.spread is None or not members.known[member]:
-            continue
-        found = Adjusted(
-            float(coefficients[newest]),
-            _without_factor(reading.spread, float(members.variance[member])),
+        made[number] = Adjusted(
+            coefficient,
+            _without_factor(spread, float(members.variance[member])),
             float(members.freedom[member]),
-            _signed_type(reading, of_type(reading.hardware, reading.physics)),
+            _signed_type(line[0], of_type(line[0].hardware, line[0].physics)),
         )
-        for each in line:
-            each.adjusted = found
+    return made
 
 
-def _fit_coefficients(cards: CardObservations, references: _Array) -> _Array:
-    """β of each observation, NaN where there is none or it narrows no interval."""
+def _fit_coefficients(cards: CardObservations, references: _Array, told: _Array) -> _Array:
+    """β of each observation's class, NaN where there is none or it narrows no interval.  told:
+    which observations tell it."""
     found = np.full(len(references), math.nan)
-    known = np.isfinite(references)
-    for pool in np.unique(cards.pool[known]):
-        inside = known & (cards.pool == pool)
-        coefficient = fit_coefficient(_card_pairs(cards, references, inside))
+    for pool in np.unique(cards.pool[told]):
+        inside = cards.pool == pool
+        coefficient = fit_coefficient(_card_pairs(cards, references, told & inside))
         if coefficient and coefficient.narrows:
             found[inside] = coefficient.value
     return found
@@ -221,9 +229,11 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
         column.astype(np.int64) for column in columns
     )
     modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools.known])
+    classes = _Numbers()
+    family = np.array([classes[pool[:-1]] for pool in pools.known])
     return ObservedReadings(
         Observations(values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run),
-        CardObservations(values, spot_number, member_number, pool_number, card, modest),
+        CardObservations(values, spot_number, member_number, pool_number, card, modest, family),
         lines,
         list(cards.known),
     )
@@ -247,19 +257,25 @@ def _split(readings: Sequence[MeasuredValue]) -> Iterator[list[MeasuredValue]]:
 def member_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
     """What shares one variance between cards; see `hpml_plugins.analysis.cards`.
 
-    The benchmark, for what a GPU computes; where the host takes part, or nothing was timed, each
-    metric of each point.
+    The benchmark on a type of hardware, for what a GPU computes; where the host takes part, or
+    nothing was timed, each metric of each point.
     """
     physics = reading.physics
-    own = place if physics in HOST_TAKES_PART or physics is Physics.DERIVED else (place.benchmark,)
-    return (*_class_of(reading), *own)
+    if physics in HOST_TAKES_PART or physics is Physics.DERIVED:
+        return (*_class_of(reading), *place)
+    return (*_class_of(reading), place.benchmark, reading.hardware)
 
 
 def _pool_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
-    """What members borrow from: their class. What was not timed has no physics in common but its
-    metric's."""
-    own = (place.benchmark, place.metric) if reading.physics is Physics.DERIVED else ()
-    return (*_class_of(reading), *own)
+    """What members borrow from: their class on their type of hardware; the last is the type.
+
+    Where the host takes part the type is left out. What was not timed has no physics in common but
+    its metric's.
+    """
+    if reading.physics is Physics.DERIVED:
+        return (*_class_of(reading), place.benchmark, place.metric, "")
+    hardware = "" if reading.physics in HOST_TAKES_PART else reading.hardware
+    return (*_class_of(reading), hardware)
 
 
 def _class_of(reading: MeasuredValue) -> tuple[str, str]:
@@ -312,7 +328,7 @@ class Variability:
         """Of a metric of a Record, with its spread."""
         found, place = MeasuredValue.of(record, name), Place(record.benchmark, record.point, name)
         if self._references:
-            list(_with_references([(place, [found])], self._references))
+            list(with_references([(place, [found])], self._references))
         for each in filter(None, (found, found.boosted)):
             if known := self._known.get((record.machine, place, each.kind)):
                 each.spread, each.scatter, each.adjusted = (

@@ -16,7 +16,7 @@ from asv.console import log
 from asv.runner import Spawner
 from asv.util import TIMEOUT_RETCODE, UserError
 
-from hpml_plugins.asv.run import Prepared, Task, take_record
+from hpml_plugins.asv.run import AsvTask, Prepared, take_record
 from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.progress import WIDTH
@@ -29,7 +29,7 @@ from hpml_plugins.terminal import say
 NO_PROFILE = "None"
 
 
-class PointResult(NamedTuple):
+class _PointResult(NamedTuple):
     """What asv is told of a point: by default that it was skipped.  text: JSON, of its result
     file."""
 
@@ -39,8 +39,8 @@ class PointResult(NamedTuple):
 
 
 def run_point(
-    spawner: Spawner, task: Task, attributes: str = "{}", timeout: float = math.inf
-) -> PointResult:
+    spawner: Spawner, task: AsvTask, attributes: str = "{}", timeout: float = math.inf
+) -> _PointResult:
     """Have asv start a process for one round of a point, which leaves its Record.
 
     attributes: of the benchmark, JSON.  timeout: s, where that is shorter than the point's own.
@@ -52,7 +52,7 @@ def run_point(
         output, errcode = spawner.run(
             task.name, attributes, NO_PROFILE, str(result), limit, str(scratch)
         )
-        return PointResult(output, errcode, result.read_text(encoding="utf-8"))
+        return _PointResult(output, errcode, result.read_text(encoding="utf-8"))
 
 
 class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
@@ -64,7 +64,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         self._spawner = spawner
         self._batch = {task.name for task in prepared.tasks}
         self._names = {str(task.entry["name"]) for task in prepared.tasks}
-        self._measured: dict[str, tuple[PointResult, Record | None]] = {}
+        self._measured: dict[str, tuple[_PointResult, Record | None]] = {}
 
     @property
     def _commit(self) -> str:
@@ -107,7 +107,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
                 name, params_str, profile_path, result_file_name, timeout, cwd
             )
             return output, errcode
-        answer = PointResult()
+        answer = _PointResult()
         if name in self._measured:
             answer, _ = self._measured[name]
         Path(result_file_name).write_text(answer.text, encoding="utf-8")
@@ -149,10 +149,10 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
 
 def measure_commit(
     prepared: Prepared,
-    measure: Callable[[Task, float], PointResult],
+    measure: Callable[[AsvTask, float], _PointResult],
     commit: str = "",
     environment: str = "",
-) -> dict[str, tuple[PointResult, Record | None]]:
+) -> dict[str, tuple[_PointResult, Record | None]]:
     """Measure all rounds of all points of a commit that fit into the run's limit.
 
     measure: has asv start a process for a point, which leaves a Record, and end it after these
@@ -167,7 +167,7 @@ def measure_commit(
         task = prepared.tasks[number]
         prepared.check_lock()
         if reason := task.declared.unmet.get(task.number):
-            answers[number] = PointResult(f"skipped: {reason}")
+            answers[number] = _PointResult(f"skipped: {reason}")
             return skip_point(
                 prepared.suite, task.declared, task.params, reason, commit, environment
             )

@@ -92,8 +92,9 @@ def stack_matrix(words: str) -> dict[str, dict[str, list[str]]]:
 def _requirements(pins: Mapping[str, str]) -> list[str]:
     """The pinned packages, and what else hpml-plugins and its benchmarks require of this platform,
     without extras of theirs."""
+    pinned = [f"{name}=={version}" for name, version in pins.items()]
     needed = [each for each in own_requirements(*_EXTRAS) if each.name not in pins]
-    return [*map("==".join, pins.items()), *(f"{each.name}{each.specifier}" for each in needed)]
+    return pinned + [f"{each.name}{each.specifier}" for each in needed]
 
 
 def own_requirements(*extras: str) -> list[Requirement]:
@@ -242,7 +243,8 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         """
         site = Path(self._path, "site")
         env = {**kwargs.pop("env", os.environ), **self._global_env_vars}
-        env |= search_path(str(self._root if args[1:2] and args[1] in _DECLARING else site), env)
+        declares = any(mode in _DECLARING for mode in args[1:2])
+        env |= search_path(str(self._root if declares else site), env)
         env[PACKAGE_VARIABLE] = package_digest(site, env.get("ASV_COMMIT", ""))
         env[RESULTS_VARIABLE] = str(self._results)
         # Kernels that plugins compile with cache=True are then compiled once a commit, not once a

@@ -48,7 +48,7 @@ from hpml_plugins.store import (
     read_records,
 )
 from hpml_plugins.store.asv_results import bounded_rows, is_result_file, rows_without
-from hpml_plugins.store.declarations import DECLARATIONS, FORMAT, valid_declarations
+from hpml_plugins.store.declarations import DECLARATIONS, VERSION_KEY, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates, spell_json
 from hpml_plugins.store.projection import MACHINE, add_entries, measured_here
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, REFUSAL_VARIABLE
@@ -66,7 +66,7 @@ _prepared: list[Prepared] = []
 
 
 @dataclass(frozen=True)
-class Replaced:
+class _Replaced:
     """An attribute of asv. parameters: their names in the versions that were tried.  why: one line.
     upstream: where asv's authors speak of it."""
 
@@ -290,7 +290,7 @@ def _valid_declarations(path: str, found: Any) -> Any:
     if not isinstance(found, dict):
         raise TypeError("not a JSON object")
     valid = valid_declarations(found)
-    for name in found.keys() - valid.keys() - {FORMAT}:
+    for name in found.keys() - valid.keys() - {VERSION_KEY}:
         log.warning(one_line(f"{path}: {name[:100]!r} is no declaration of a benchmark; left out"))
     return {name: found[name] for name in valid}
 
@@ -298,7 +298,7 @@ def _valid_declarations(path: str, found: Any) -> Any:
 _TRACKER = "https://github.com/airspeed-velocity/asv"
 REPLACED = (
     # Of every command: facts of the node, stale projections, errors in one line
-    Replaced(
+    _Replaced(
         Command,
         "run_from_conf_args",
         "conf, args",
@@ -306,7 +306,7 @@ REPLACED = (
         "nothing of a plugin is called around a command: asv defines `run_hook` and has no hook",
         f"{_TRACKER}/pull/60",
     ),
-    Replaced(
+    _Replaced(
         benchmarks.Benchmarks,
         "discover",
         "conf, repo, environments, commit_hash, regex, check",
@@ -314,7 +314,7 @@ REPLACED = (
         "a benchmark has one number: asv would start a process for each metric of each point",
         f"{_TRACKER}/issues/543",
     ),
-    Replaced(
+    _Replaced(
         runner,
         "get_spawner",
         "env, benchmark_dir, launch_method",
@@ -322,7 +322,7 @@ REPLACED = (
         "a launch method cannot be added: asv starts its processes one by one, by two methods",
         f"{_TRACKER}/issues/510",
     ),
-    Replaced(
+    _Replaced(
         runner,
         "log_benchmark_result",
         "results, benchmark, show_stderr",
@@ -330,7 +330,7 @@ REPLACED = (
         "asv prints the whole grid of one metric, most of it n/a, and cannot be told not to",
         f"{_TRACKER}/issues/848",
     ),
-    Replaced(
+    _Replaced(
         util,
         "write_json",
         "path, data, api_version, compact",
@@ -338,7 +338,7 @@ REPLACED = (
         "asv writes in place, and benchmarks.json without what other nodes declared",
         f"{_TRACKER}/issues/1362",
     ),
-    Replaced(
+    _Replaced(
         util,
         "load_json",
         "path, api_version, js_comments",

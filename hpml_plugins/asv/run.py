@@ -65,7 +65,7 @@ from hpml_plugins.terminal import say
 MACHINE_FILE_TIMEOUT = 30.0
 
 
-class Task(NamedTuple):
+class AsvTask(NamedTuple):
     """A point to measure. entry: of asv's benchmarks, one metric of ours.  number: of the point, as
     asv counts them."""
 
@@ -97,7 +97,7 @@ class Prepared:
     host: Host
     suite: Suite
     report: RunReport
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[AsvTask] = field(default_factory=list)
     rounds: int | None = None
     attributes: str = "{}"
     left_out: set[str] = field(default_factory=set)
@@ -230,7 +230,7 @@ def add_reference(benchmarks: Benchmarks, declared: Iterable[Declared], node: No
             return
 
 
-def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[Task]:
+def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[AsvTask]:
     """The points of ours that asv has selected, in the registry's order."""
     entries = {
         entry["benchmark"]: (name, entry)
@@ -245,7 +245,7 @@ def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[Task]
         active = benchmarks.benchmark_selection.get(name)
         for index, params in enumerate(each.points()):
             if active is None or index in active:
-                tasks.append(Task(entry, index, each, params))
+                tasks.append(AsvTask(entry, index, each, params))
     return tasks
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.report.site.manifest import complete_manifest, spell_turned_text
+from hpml_plugins.report.site.previous import replacing
 from hpml_plugins.temporary import temporary_folder
 
 #: Names of the folders beside a site that is being published; a killed publish leaves one.
@@ -37,7 +38,8 @@ def staged_site(conf: Any, args: Any) -> Iterator[None]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX)  # until this process ends, however it ends
             args.html_dir = str(folder / "site")
-            yield
+            with replacing(site):
+                yield
             spell_turned_text(folder / "site")
             complete_manifest(folder / "site")
             _replace(site, folder)

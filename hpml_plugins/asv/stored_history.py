@@ -87,20 +87,20 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         """The line of a branch, newest first. Commits that the repository lacks are on every
         line."""
         name = self.get_branch_name(branch)
-        line = next((line for line in self.order.lines if line.branch == name), self.order.lines[0])
-        return [each for each in self.order if self.order.standing(each, line) > Standing.UNPLACED][
-            ::-1
-        ]
+        order = self.order
+        of_name = [line for line in order.lines if line.branch == name]
+        line = of_name[0] if of_name else order.lines[0]
+        placed = [each for each in order if order.standing(each, line) > Standing.UNPLACED]
+        return placed[::-1]
 
     def get_revisions(self, commits: Iterable[str]) -> dict[str, int]:
         """Commit → its place in the history of these commits; those outside of all lines by their
         dates."""
         wanted = set(commits)
         others = {commit: self.get_date(commit) for commit in wanted - self.order.keys()}
-        dates = {
-            commit: self.get_date(commit) for commit in self.order if commit in wanted
-        } | others
-        ordered = place_by_date([each for each in self.order if each in wanted], dates, others)
+        placed = [commit for commit in self.order if commit in wanted]
+        dates = others | {commit: self.get_date(commit) for commit in placed}
+        ordered = place_by_date(placed, dates, others)
         return {commit: number for number, commit in enumerate(ordered)}
 
 

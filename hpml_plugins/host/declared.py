@@ -92,9 +92,8 @@ class Declared(msgspec.Struct, frozen=True):
         asked."""
         if not self.unmet:
             return ""
-        return next(
-            (self.unmet.get(n, "") for n, each in enumerate(self.points()) if each == params), ""
-        )
+        reasons = [self.unmet.get(n) for n, each in enumerate(self.points()) if each == params]
+        return next(filter(None, reasons), "")
 
     def entries(self) -> Iterator[Declaration]:
         """What asv is told of it: an entry for each metric."""

@@ -254,9 +254,12 @@ def restored() -> Iterator[None]:
     Functions of other modules, signal handlers and threads stay as the plugin left them: points are
     measured in processes that import one plugin.
     """
-    folder, umask = os.open(".", os.O_RDONLY), os.umask(0)
+    folder = os.open(".", os.O_RDONLY)
+    umask = os.umask(0)
     os.umask(umask)
-    variables, path, streams = dict(os.environ), list(sys.path), (sys.stdin, sys.stdout, sys.stderr)
+    variables = dict(os.environ)
+    path = list(sys.path)
+    streams = sys.stdin, sys.stdout, sys.stderr
     try:
         yield
     finally:

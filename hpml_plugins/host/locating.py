@@ -23,7 +23,7 @@ _BYTE_CODE = (".pyc", ".pyo")
 
 
 @dataclass(frozen=True)
-class Origin:
+class _Origin:
     """Where code comes from. sha256: empty where no file was found.  distribution, version: empty
     for a mere file."""
 
@@ -33,7 +33,7 @@ class Origin:
     version: str = ""
 
 
-def locate(source: PluginSource, folder: Path) -> Origin:
+def locate(source: PluginSource, folder: Path) -> _Origin:
     """Where the plugin's code is. Nothing is imported, not even the package that a dotted module is
     in.
 
@@ -41,19 +41,19 @@ def locate(source: PluginSource, folder: Path) -> Origin:
     """
     if source.path is not None:
         file = (folder / source.path).resolve()
-        return Origin(file, hash_of(file)) if file.is_file() else Origin()
+        return _Origin(file, hash_of(file)) if file.is_file() else _Origin()
     module, distribution = source.module or "", ("", "")
     if source.entry_point is not None:
         points = entry_points()
         if source.entry_point not in points.names:
-            return Origin()
+            return _Origin()
         point = points[source.entry_point]
         module = point.module
         distribution = (point.dist.name, point.dist.version) if point.dist else ("", "")
     if not distribution[0]:
         distribution = _distribution_of(module.partition(".")[0], tuple(sys.path))
     origin = _file_of(module)
-    return Origin(origin, hash_of(origin) if origin else "", *distribution)
+    return _Origin(origin, hash_of(origin) if origin else "", *distribution)
 
 
 def hash_of(file: Path) -> str:

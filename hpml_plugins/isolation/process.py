@@ -375,7 +375,8 @@ def describe_exit(code: int) -> str:
     """How a process ended, from multiprocessing's exit code, in words; empty for status 0."""
     if code >= 0:
         return f"ended with exit status {code} before it reported" if code else ""
-    name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+    number = -code
+    name = signal.Signals(number).name if number in [*signal.Signals] else f"signal {number}"
     return f"died of {name}{_MEANINGS.get(name, '')}"
 
 
@@ -458,7 +459,10 @@ def describe_stack(text: str) -> str:
     frames = re.findall(r'^  File "(.*)", line (\d+) in (\S+)', crash or main_thread, re.MULTILINE)
     if not frames:
         return ""
-    own = plugin_frame([file for file, _, _ in reversed(frames)])
-    shown = [frames[0], *([frames[len(frames) - 1 - own]] if own is not None else [])]
-    places = (f"{name} ({Path(file).name}:{line})" for file, line, name in dict.fromkeys(shown))
+    outermost_first = frames[::-1]
+    own = plugin_frame([file for file, _, _ in outermost_first])
+    shown = frames[:1]
+    if own is not None and outermost_first[own] != frames[0]:
+        shown.append(outermost_first[own])
+    places = [f"{name} ({Path(file).name}:{line})" for file, line, name in shown]
     return one_line(f"in {' of '.join(places)}")  # a plugin may print what looks like a stack

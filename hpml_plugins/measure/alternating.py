@@ -95,7 +95,8 @@ def _joined(turns: list[Samples]) -> Samples:
         different = list(dict.fromkeys(_told(turns, name)))
         if different:
             same = len(different) == 1
-            joined = joined.note(**{name: different[0] if same else "; ".join(map(str, different))})
+            fact = different[0] if same else "; ".join(map(str, different))
+            joined = joined.note(**{name: fact})
     rates = [float(rate) for rate in _told(turns, "core_rate")]
     if rates:
         joined = joined.note(core_rate=statistics.median(rates))

@@ -161,4 +161,5 @@ def affinity() -> str:
             spans[-1].append(cpu)
         else:
             spans.append([cpu])
-    return ",".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
+    ends = [dict.fromkeys((span[0], span[-1])) for span in spans]
+    return ",".join("-".join(map(str, each)) for each in ends)

@@ -37,7 +37,7 @@ LONGEST_STEP = 2.0
 WINDOW, WINDOWS = 0.4, 5
 
 
-class Move(NamedTuple):
+class _Move(NamedTuple):
     """A moment at which the counter moved. at: s of the monotonic clock.  energy: J.  calls: how
     many until then."""
 
@@ -46,7 +46,7 @@ class Move(NamedTuple):
     calls: float = 0.0
 
 
-class Span(NamedTuple):
+class _Span(NamedTuple):
     """What lies between two moves. energy: J."""
 
     seconds: float
@@ -54,7 +54,7 @@ class Span(NamedTuple):
     calls: float
 
     @classmethod
-    def of(cls, start: Move, end: Move) -> Span:
+    def of(cls, start: _Move, end: _Move) -> _Span:
         """Between these two."""
         return cls(end.at - start.at, end.energy - start.energy, end.calls - start.calls)
 
@@ -82,7 +82,7 @@ def measure_energy(session: Session, step: Step) -> Samples | None:
             session.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
             return None
     windows = split(moves)
-    steps = [Span.of(*pair) for pair in itertools.pairwise(moves)]
+    steps = [_Span.of(*pair) for pair in itertools.pairwise(moves)]
     return Samples.of(
         [max(0.0, each.energy - idle * each.seconds) / each.calls for each in windows],
         "J",
@@ -101,35 +101,43 @@ def idle_power(moved: Moved) -> float:
     end = clocks.monotonic() + IDLE
     seen: list[tuple[float, float]] = []
     # Three moves at least: the first is seen late, and a counter may be slower at rest.
-    while (now := clocks.monotonic()) < end or (len(seen) < 3 and now < end + 2 * IDLE):
+    while clocks.monotonic() < end + (2 * IDLE if len(seen) < 3 else 0.0):
         if (last := moved()) and last not in seen[-1:]:
             seen.append(last)
         clocks.sleep(BATCH / 10)
-    (start, before), (stop, after) = seen[min(1, len(seen) - 1)], seen[-1]
-    return (after - before) / (stop - start) if stop > start else 0.0
+    if len(seen) < 3:
+        return 0.0
+    start, before = seen[1]
+    stop, after = seen[-1]
+    return (after - before) / (stop - start)
 
 
-def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[Move]:
+def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[_Move]:
     """Call the step again and again; yields each move of the counter, until it does not move any
     more under load."""
-    batch, calls, started = 1, 0, clocks.monotonic()
-    last, seen = moved(), started
+    batch = 1
+    calls = 0
+    started = seen = clocks.monotonic()
+    last = moved()
     while started - seen < LONGEST_STEP:
         for _ in range(batch):
             step()
         wait()
-        ended, new = clocks.monotonic(), moved()
+        ended = clocks.monotonic()
+        new = moved()
         if new and new != last:
             # Within a batch the steps take equally long.
-            yield Move(*new, calls + batch * (new[0] - started) / (ended - started))
-            last, seen = new, ended
+            share = (new[0] - started) / (ended - started)
+            yield _Move(*new, calls + batch * share)
+            last = new
+            seen = ended
         calls += batch
         if ended - started < BATCH / 2:
             batch *= 2
         started = ended
 
 
-def under_load(moves: Iterator[Move]) -> tuple[list[Move], bool]:
+def under_load(moves: Iterator[_Move]) -> tuple[list[_Move], bool]:
     """The moves of a round's windows under settled load, and whether it did settle. Raises
     StopIteration."""
     seen = [next(moves)]
@@ -144,25 +152,27 @@ def under_load(moves: Iterator[Move]) -> tuple[list[Move], bool]:
     return kept, settled
 
 
-def is_settled(moves: list[Move]) -> bool:
+def is_settled(moves: list[_Move]) -> bool:
     """Whether the mean power of the last period is that of the one before."""
-    end = moves[-1].at
-    last = [move for move in moves if move.at >= end - PERIOD]
-    before = [move for move in moves if end - 2 * PERIOD <= move.at < end - PERIOD]
-    if len(last) < 2 or len(before) < 2 or end - moves[0].at < 2 * PERIOD:
+    middle = moves[-1].at - PERIOD
+    start = middle - PERIOD
+    last = [move for move in moves if move.at >= middle]
+    before = [move for move in moves if start <= move.at < middle]
+    if moves[0].at > start or min(len(last), len(before)) < 2:
         return False
-    now, then = Span.of(last[0], last[-1]).power, Span.of(before[0], before[-1]).power
+    now = _Span.of(last[0], last[-1]).power
+    then = _Span.of(before[0], before[-1]).power
     return abs(now - then) <= POWER_TOLERANCE * then
 
 
-def split(moves: list[Move]) -> list[Span]:
+def split(moves: list[_Move]) -> list[_Span]:
     """Windows of at least WINDOW, each from one move of the counter to another; what is left over
     is dropped."""
     ends = [moves[0]]
     for move in moves[1:]:
         if move.at - ends[-1].at >= WINDOW:
             ends.append(move)
-    return [Span.of(*pair) for pair in itertools.pairwise(ends)]
+    return [_Span.of(*pair) for pair in itertools.pairwise(ends)]
 
 
 def _synchronizer(device: str) -> Step:

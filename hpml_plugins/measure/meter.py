@@ -166,10 +166,11 @@ class Meter(AbstractContextManager["Meter"]):
         """The share of the CPUs that this process and its ended children used since the last
         look."""
         now, used = clocks.monotonic(), _cpu_seconds()
-        (before, self._last), (had, self._cpu) = (self._last, now), (self._cpu, used)
-        return {
-            "utilization": (used - had) / max(now - before, 1e-9) / len(os.sched_getaffinity(0))
-        }
+        seconds = max(now - self._last, 1e-9)
+        cpus = len(os.sched_getaffinity(0))
+        share = (used - self._cpu) / seconds / cpus
+        self._last, self._cpu = now, used
+        return {"utilization": share}
 
 
 def _cpu_seconds() -> float:

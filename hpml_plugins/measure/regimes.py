@@ -74,7 +74,7 @@ class Regulator:
         return held >= max(ENOUGH, SHARE * (now.at - start.at))
 
 
-class Enqueues(Protocol):
+class _Enqueues(Protocol):
     """A timer whose batch is chosen (`gpu_timer.GpuTimer`).
 
     batch: how many steps one sample is the mean of.
@@ -103,7 +103,9 @@ class LoadGroup(NamedTuple):
     power: float
 
 
-def measure_regimes(timer: Enqueues, regulator: Regulator, info: dict[str, str | float]) -> Samples:
+def measure_regimes(
+    timer: _Enqueues, regulator: Regulator, info: dict[str, str | float]
+) -> Samples:
     """Samples of both regimes of a step that is under load already, s.
 
     info: what else the samples say of themselves.
@@ -122,7 +124,7 @@ def measure_regimes(timer: Enqueues, regulator: Regulator, info: dict[str, str |
     return replace(Samples.of([group.seconds for group in groups], "s", **info), boost=boost)
 
 
-def _sustain(timer: Enqueues, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
+def _sustain(timer: _Enqueues, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
     """The last period under load, and whether it was stationary."""
     seconds = timer.round()
     count = max(1, round(GROUP / (seconds * timer.batch)))
@@ -138,21 +140,24 @@ def _sustain(timer: Enqueues, regulator: Regulator) -> tuple[list[LoadGroup], bo
 
 def is_settled(groups: Sequence[LoadGroup], started: float) -> bool:
     """Whether time of a step, clock and power of the last period are those of the one before."""
-    end = groups[-1].end
-    last = [group for group in groups if group.end > end - PERIOD]
-    before = [group for group in groups if end - 2 * PERIOD < group.end <= end - PERIOD]
-    if end - started < 2 * PERIOD or not before:
+    middle = groups[-1].end - PERIOD
+    start = middle - PERIOD
+    last = [group for group in groups if group.end > middle]
+    before = [group for group in groups if start < group.end <= middle]
+    if start < started or not before:
         return False
-    (_, seconds, clock, power) = map(_change, zip(*before, strict=True), zip(*last, strict=True))
-    return seconds <= RATE_TOLERANCE and clock <= POWER_TOLERANCE and power <= POWER_TOLERANCE
+    tolerances = {"seconds": RATE_TOLERANCE, "clock": POWER_TOLERANCE, "power": POWER_TOLERANCE}
+    return all(_change(before, last, name) <= most for name, most in tolerances.items())
 
 
-def _change(before: Sequence[float], after: Sequence[float]) -> float:
-    """The relative change of the mean; 0 for what the card does not tell."""
-    return abs(statistics.fmean(after) / statistics.fmean(before) - 1) if any(before) else 0.0
+def _change(before: Sequence[LoadGroup], after: Sequence[LoadGroup], name: str) -> float:
+    """The relative change of the mean of a quantity; 0 for what the card does not tell."""
+    mean = statistics.fmean(getattr(group, name) for group in before)
+    new = statistics.fmean(getattr(group, name) for group in after)
+    return abs(new / mean - 1) if mean else 0.0
 
 
-def _burst(timer: Enqueues, regulator: Regulator) -> list[LoadGroup]:
+def _burst(timer: _Enqueues, regulator: Regulator) -> list[LoadGroup]:
     """Bursts; none for a step within which the regulator acts."""
     seconds = timer.round()
     if seconds > LONGEST_BURST:

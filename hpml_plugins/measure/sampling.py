@@ -87,13 +87,11 @@ def warm_up(
     while True:
         recent = [*recent[-4:], *_checked([run()])]
         elapsed = clocks.perf_counter() - started
-        if (
-            len(recent) == 5
-            and max(recent) - min(recent) <= 0.02 * min(recent)
-            and elapsed >= least
-        ):
+        agree = max(recent) - min(recent) <= 0.02 * min(recent)
+        if len(recent) == 5 and agree and elapsed >= least:
             return {"warm_up": elapsed, "warm": "stable"}
-        if elapsed >= plan.warm_up or (len(recent) == 1 and elapsed >= plan.warm_up / 5):
+        longest = plan.warm_up / 5 if len(recent) == 1 else plan.warm_up
+        if elapsed >= longest:
             return {"warm_up": elapsed, "warm": "not stable"}
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from hpml_plugins.errors import DefinitionError, nearest
+from hpml_plugins.errors import LONGEST, DefinitionError, nearest
 from hpml_plugins.model.checking import (
     LARGEST_INTEGER,
     MOST_ENTRIES,
@@ -149,7 +149,7 @@ class Benchmark:
     grid: Grid = field(default_factory=dict)
     requires: Requires = field(default_factory=Requires)
     version: str = "1"
-    timeout: Annotated[float, Meta(gt=0, lt=1e9)] = 60.0
+    timeout: Annotated[float, Meta(gt=0, lt=LONGEST)] = 60.0
     description: str = ""
     rounds: Annotated[int, Meta(ge=1, le=1000)] = 3
     terms: Mapping[str, str] = field(default_factory=dict)
@@ -196,21 +196,7 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
     for term in benchmark.terms:
         if term.partition("=")[0] not in benchmark.grid:
             yield f"terms explain {term!r}, whose parameter its grid lacks"
-    keys, parameters = list(map(str, benchmark.grid)), []
-    with suppress(TypeError, ValueError):  # a built-in function without a signature
-        parameters = list(inspect.signature(benchmark.measure).parameters.values())[1:]
-    function, names = _name_of(benchmark.measure), [each.name for each in parameters]
-    if unknown := [key for key in keys if key not in names]:
-        yield (
-            f"grid key {unknown[0]!r} is not a parameter of {function}"
-            f" ({', '.join(names) or 'it has none'})"
-        )
-    if missing := [
-        each.name for each in parameters if each.name not in keys and each.default is each.empty
-    ]:
-        yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
-    if not takes(benchmark.measure, 1, keys):
-        yield f"{function} must take the bench first, and its other parameters by name"
+    yield from _mismatches(benchmark)
     for field_name, kind in {"gpus": Count, "gpu_memory": Memory, "data": str}.items():
         need = getattr(benchmark.requires, field_name)
         if isinstance(need, str) and need not in benchmark.grid:
@@ -219,6 +205,24 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
             msgspec.convert(benchmark.grid[need] if isinstance(need, str) else [], list[kind])  # type: ignore[valid-type]
         except msgspec.ValidationError as error:
             yield f"Requires({field_name}={need!r}) does not fit the grid of {need!r}: {error}"
+
+
+def _mismatches(benchmark: Benchmark) -> Iterator[str]:
+    """In what the parameters of `measure` and the keys of the grid differ."""
+    keys = list(map(str, benchmark.grid))
+    parameters = []
+    with suppress(TypeError, ValueError):  # a built-in function without a signature
+        parameters = list(inspect.signature(benchmark.measure).parameters.values())[1:]
+    function = _name_of(benchmark.measure)
+    names = [each.name for each in parameters]
+    needed = [each.name for each in parameters if each.default is each.empty]
+    if unknown := [key for key in keys if key not in names]:
+        known = ", ".join(names) or "it has none"
+        yield f"grid key {unknown[0]!r} is not a parameter of {function} ({known})"
+    if missing := [name for name in needed if name not in keys]:
+        yield f"{function} has parameters that the grid does not define: {', '.join(missing)}"
+    if not takes(benchmark.measure, 1, keys):
+        yield f"{function} must take the bench first, and its other parameters by name"
 
 
 def _too_large(benchmark: Benchmark) -> Iterator[str]:

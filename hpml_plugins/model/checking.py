@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from hpml_plugins.errors import DefinitionError, describe
+from hpml_plugins.errors import LONGEST, DefinitionError, describe
 from hpml_plugins.terminal import one_line
 
 #: B of the longest name: files and folders are named after some, and a file system allows 255.
@@ -32,8 +32,6 @@ MOST_SAMPLES = 2_000_000
 MOST_ENTRIES = 1_000
 #: The largest number of any kind: squares of it, and sums of those, are finite.
 LARGEST = 1e100
-#: s; the longest duration, 31 years.
-LONGEST_DURATION = 1e9
 #: The largest integer: of 64 bits without a sign, as in every file format that Records are exported
 #: to.
 LARGEST_INTEGER = 2**64 - 1
@@ -44,7 +42,7 @@ Output = Annotated[str, Meta(max_length=MOST_OUTPUT)]
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 #: A quantity of which there cannot be less than none.
 Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
-Duration = Annotated[float, Meta(ge=0, le=LONGEST_DURATION)]
+Duration = Annotated[float, Meta(ge=0, le=LONGEST)]
 Rounds = Annotated[int, Meta(ge=1, le=MOST_ENTRIES)]
 Texts = Annotated[list[Text], Meta(max_length=MOST_ENTRIES)]
 Numbers = Annotated[list[Number], Meta(max_length=MOST_SAMPLES)]

@@ -3,8 +3,9 @@ number."""
 
 from __future__ import annotations
 
+import functools
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hpml_plugins.model.formatting import quantity
@@ -39,15 +40,14 @@ def differences(a: Record, b: Record) -> list[Confounder]:
     commits the code. A fact that one of them does not tell is no difference, except for what part
     of its host a Record was measured on.
     """
-    facts = _FACTS if a.machine != b.machine else {**_MACHINE_FACTS, **_FACTS}
+    facts = {**_FACTS} if a.machine != b.machine else {**_MACHINE_FACTS, **_FACTS}
     if a.commit == b.commit:
-        facts = {**facts, "code of the plugin": lambda record: record.source.get("sha256", "")[:8]}
-    found = [Confounder(name, tell(a), tell(b)) for name, tell in facts.items()]
-    packages = sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"})
-    found += [Confounder(name, a.packages[name], b.packages[name]) for name in packages]
+        facts["code of the plugin"] = lambda record: record.source.get("sha256", "")[:8]
+    for name in sorted(a.packages.keys() & b.packages.keys() - {"hpml-plugins"}):
+        facts[name] = functools.partial(_package, name)
     for name in sorted(a.data.keys() & b.data.keys()):
-        ours, theirs = a.data[name].get("fingerprint"), b.data[name].get("fingerprint")
-        found.append(Confounder(f"data set {name}", _digits(ours), _digits(theirs)))
+        facts[f"data set {name}"] = functools.partial(_fingerprint, name)
+    found = [Confounder(name, tell(a), tell(b)) for name, tell in facts.items()]
     told = [each for each in found if each.a and each.b and each.a != each.b]
     if "host" in (each.name for each in told):
         # another host was booted another time
@@ -64,11 +64,10 @@ def describe_share(record: Record) -> str:
     cpus, quota = _number(record.node, "host_cpus"), _number(record.node, "cpu_quota")
     if not cpus:
         return ""
-    gpus = (len(record.gpus), _number(record.node, "host_gpus"), "GPUs")
-    pairs = (gpus, (_number(record.node, "num_cpu"), cpus, "CPUs"))
-    parts = [
-        f"{own:g} of {everything:g} {kind}" for own, everything, kind in pairs if own < everything
-    ]
+    gpus = _number(record.node, "host_gpus")
+    own_cpus = _number(record.node, "num_cpu")
+    parts = [f"{len(record.gpus)} of {gpus:g} GPUs"] if len(record.gpus) < gpus else []
+    parts += [f"{own_cpus:g} of {cpus:g} CPUs"] if own_cpus < cpus else []
     parts += [f"the time of {quota:g} CPUs"] if quota else []
     machine = "virtual machine" if record.node.get("virtual") else "machine"
     return f"{', '.join(parts)} of a {machine}" if parts else f"a whole {machine}"
@@ -92,6 +91,14 @@ def spell_card(card: str) -> str:
     """Of the UUIDs of one or several cards, or of a start of the host, the first digits.  card: see
     `card_of`."""
     return " + ".join(map(_digits, card.split(",")))
+
+
+def _package(name: str, record: Record) -> str:
+    return record.packages[name]
+
+
+def _fingerprint(data: str, record: Record) -> str:
+    return _digits(record.data[data].get("fingerprint"))
 
 
 def _number(facts: Mapping[str, Any], key: str) -> float:
@@ -125,7 +132,7 @@ def _card_memory(record: Record) -> float:
 def _mig(record: Record) -> str:
     """Whether MIG is on, and which part of its card a MIG device is; empty where the card does not
     have it."""
-    return " + ".join(dict.fromkeys(filter(None, map(_spell_mig, record.gpus))))
+    return _joined(map(_spell_mig, record.gpus))
 
 
 def _spell_mig(gpu: Mapping[str, Any]) -> str:
@@ -161,14 +168,11 @@ def _neighbours(record: Record) -> _Neighbours:
         # there are none where all of the host's GPUs are the node's own
         none = _number(record.node, "host_gpus") == len(record.gpus) > 0
         return _Neighbours("idle", idle=True) if none else _Neighbours("")
-    told = {
-        name for name in ("other_gpus_utilization", "other_gpus_power") if name in record.conditions
-    }
-    if not told:
+    told = record.conditions
+    if not {"other_gpus_utilization", "other_gpus_power"} & told.keys():
         return _Neighbours("not known")  # MIG devices: NVML tells neither of them
-    used, power = (
-        record.conditions.get(f"other_gpus_{name}", 0.0) for name in ("utilization", "power")
-    )
+    used = told.get("other_gpus_utilization", 0.0)
+    power = told.get("other_gpus_power", 0.0)
     limit = max((_number(gpu, "power_limit") for gpu in record.gpus), default=0)
     busy = used >= BUSY or power > BUSY_POWER * limit > 0
     text = f"{'in use' if busy else 'idle'} ({power:.0f} W, {used:.0%})"
@@ -181,13 +185,18 @@ def _node_fact(key: str) -> Callable[[Record], str]:
 
 def _gpu_fact(key: str, unit: str = "") -> Callable[[Record], str]:
     """A fact of the GPUs, once where all have the same."""
-    return lambda record: " + ".join(
-        filter(None, dict.fromkeys(_spell(gpu.get(key), unit) for gpu in record.gpus))
-    )
+    return lambda record: _joined(_spell(gpu.get(key), unit) for gpu in record.gpus)
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """What is told, each once."""
+    return " + ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _spell(value: object, unit: str = "") -> str:
-    return f"{value:g}{unit}" if isinstance(value, float) else "" if value is None else str(value)
+    if isinstance(value, float):
+        return f"{value:g}{unit}"
+    return "" if value is None else str(value)
 
 
 def _info(key: str) -> Callable[[Record], str]:
@@ -217,9 +226,7 @@ def _regime(record: Record) -> str:
 
 #: Name → what a Record tells of it, in words; empty where it does not. These belong to a machine:
 _MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
-    "card": lambda record: " + ".join(
-        filter(None, (_digits(gpu.get("uuid")) for gpu in record.gpus))
-    ),
+    "card": lambda record: _joined(_digits(gpu.get("uuid")) for gpu in record.gpus),
     "host": lambda record: _digits(record.node.get("host")),
     "boot": lambda record: _digits(record.node.get("boot")),
     "CPU": _node_fact("cpu"),

@@ -35,18 +35,17 @@ _PREFIXES: Final = dict(
 def shown_unit(symbol: str | Unit) -> Unit:
     """How a unit is shown. One outside the closed set (of a plain asv project) is shown as it is,
     unscaled."""
-    return (
-        symbol
-        if isinstance(symbol, Unit)
-        else UNITS.get(symbol) or Unit(symbol, symbol, count=True)
-    )
+    if isinstance(symbol, Unit):
+        return symbol
+    return UNITS.get(symbol) or Unit(symbol, symbol, count=True)
 
 
 def quantity(value: float, unit: str | Unit) -> str:
     """A value with its unit: `quantity(0.00123, "s")` is "1.230 ms". Four significant digits."""
     shown = shown_unit(unit)
     power = _power(value, shown)
-    return f"{_digits(value / 10.0**power, count=shown.count)} {_PREFIXES[power]}{shown.label}".rstrip()  # noqa: E501
+    number = _digits(value / 10.0**power, count=shown.count)
+    return f"{number} {_PREFIXES[power]}{shown.label}".rstrip()
 
 
 def estimate(found: Estimate, unit: str) -> str:
@@ -59,7 +58,7 @@ def estimate(found: Estimate, unit: str) -> str:
     """
     value, low, high = found.value, found.low, found.high
     text = quantity(value, unit)
-    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or not value:
+    if low is None or high is None or not value or not math.isfinite(high - low):
         return text
     shorter, longer = sorted((abs(value - low), abs(high - value)))
     percent = longer / abs(value) * 100
@@ -106,8 +105,9 @@ def bounded_times(ratio: float, *, up: bool) -> str:
     if ratio < 0.0001:
         return "0" if not up else "0.0001"
     scale = 10 ** _decimals_of_ratio(ratio)
-    slip = 1e-9 * ratio * scale
-    rounded = math.ceil(ratio * scale - slip) if up else math.floor(ratio * scale + slip)
+    digits = ratio * scale
+    slip = 1e-9 * digits
+    rounded = math.ceil(digits - slip) if up else math.floor(digits + slip)
     return times(rounded / scale)
 
 

@@ -147,9 +147,10 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
         if len(self.samples) < 2:
             return Estimate(self.samples[0], None, None, 1)
         parts = _split(self.samples, self.rounds)
-        lows, highs = zip(*(Samples(tuple(part)).interval() for part in parts), strict=True)
-        median = statistics.median(map(statistics.median, parts))
-        return Estimate(median, min(lows), max(highs), len(self.samples))
+        intervals = [Samples(tuple(part)).interval() for part in parts]
+        low = min(start for start, _ in intervals)
+        high = max(end for _, end in intervals)
+        return Estimate(self.median, low, high, len(self.samples))
 
 
 def _facts_of(info: Mapping[str, object]) -> dict[str, object]:
@@ -220,7 +221,8 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         for name, values in self.columns.items():
-            if len(kinds := set(map(type, values)) - {type(None)}) > 1 and str in kinds:
+            kinds = set(map(type, values)) - {type(None)}
+            if len(kinds) > 1 and str in kinds:
                 raise ValueError(f"column {name!r} mixes text and numbers")
 
     def numbers(self, column: str) -> list[float]:

@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-import msgspec
+from msgspec import ValidationError
 from msgspec.structs import replace
 
 from hpml_plugins import clocks
@@ -42,13 +42,8 @@ _RUN = re.compile(r"[A-Za-z0-9_. -]*")
 _NOT_IN_ENVIRONMENT = re.compile(r'[<>:"/\\|?*]')
 
 
-class RefusedRecord(msgspec.ValidationError):
-    """A Record that is well-formed and not to be believed. One of msgspec's errors, as all that
-    `decode` raises."""
-
-
 def check_record(record: Record, schema: int) -> None:
-    """Raise RefusedRecord for a decoded Record that is not to be stored, shown or compared: what
+    """Raise ValidationError for a decoded Record that is not to be stored, shown or compared: what
     the types do not tell.
 
     schema: the latest that this version of the project reads.
@@ -61,7 +56,7 @@ def check_record(record: Record, schema: int) -> None:
     _check_params(record.params)
     _check_started(record.started)
     if abs(record.seed) > LARGEST_INTEGER:
-        raise RefusedRecord("seed is an integer of more than 64 bits")
+        raise ValidationError("seed is an integer of more than 64 bits")
     for name, metric in record.metrics.items():
         _check_metric(name, metric)
     for name, series in record.series.items():
@@ -69,36 +64,38 @@ def check_record(record: Record, schema: int) -> None:
 
 
 def check_schema(found: object, known: int) -> None:
-    """Raise RefusedRecord for a Record of a schema that this version does not know. known: the
+    """Raise ValidationError for a Record of a schema that this version does not know. known: the
     latest that it does."""
     if not isinstance(found, int) or not 1 <= found <= known:
         hint = (
             "; upgrade hpml-plugins to read it" if isinstance(found, int) and found > known else ""
         )
-        raise RefusedRecord(f"schema {_spell(found)}, and this version reads {known} at most{hint}")
+        raise ValidationError(
+            f"schema {_spell(found)}, and this version reads {known} at most{hint}"
+        )
 
 
 def check_commit(commit: str) -> None:
-    """Raise RefusedRecord for what is no commit: 40 or 64 hexadecimal digits, or empty where
+    """Raise ValidationError for what is no commit: 40 or 64 hexadecimal digits, or empty where
     nothing was committed."""
     if not _COMMIT.fullmatch(commit):
-        raise RefusedRecord(f"commit {_spell(commit)} is not 40 hexadecimal digits")
+        raise ValidationError(f"commit {_spell(commit)} is not 40 hexadecimal digits")
 
 
 @functools.lru_cache(maxsize=4096)
 def check_machine(machine: str) -> None:
-    """Raise RefusedRecord for what cannot name the folder of a machine. Empty: it is not told."""
+    """Raise ValidationError for what cannot name the folder of a machine. Empty: it is not told."""
     if machine.startswith(".") or "/" in machine or "\\" in machine:
-        raise RefusedRecord(f"machine {_spell(machine)} cannot name a folder")
+        raise ValidationError(f"machine {_spell(machine)} cannot name a folder")
     _check_name("machine", machine)
 
 
 @functools.lru_cache(maxsize=4096)
 def check_environment(environment: str) -> None:
-    """Raise RefusedRecord for what asv would not call an environment: files are named after it.
+    """Raise ValidationError for what asv would not call an environment: files are named after it.
     Empty: outside asv."""
     if environment.startswith(".") or _NOT_IN_ENVIRONMENT.search(environment):
-        raise RefusedRecord(f"environment {_spell(environment)} cannot name a file")
+        raise ValidationError(f"environment {_spell(environment)} cannot name a file")
     _check_name("environment", environment)
 
 
@@ -189,15 +186,15 @@ def _check_words(benchmark: str, plugin: str, version: str, run: str) -> None:
 
 def _check_params(params: Mapping[str, object]) -> None:
     if len(params) > MOST_ENTRIES:
-        raise RefusedRecord(f"{len(params):,} parameters, and {MOST_ENTRIES:,} are allowed")
+        raise ValidationError(f"{len(params):,} parameters, and {MOST_ENTRIES:,} are allowed")
     for name, value in params.items():
         _check_parameter_name(name)
         if isinstance(value, str) and len(value) > MOST_TEXT:
-            raise RefusedRecord(
+            raise ValidationError(
                 f"parameter {name} has {len(value):,} characters, and {MOST_TEXT:,} are allowed"
             )
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-            raise RefusedRecord(f"parameter {name} is an integer of more than 64 bits")
+            raise ValidationError(f"parameter {name} is an integer of more than 64 bits")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -209,9 +206,9 @@ def _check_started(started: float) -> None:
     # 0: not told. Before 2000: of a node whose clock was not set; it reads as old, which harms
     # nobody.
     if not 0 <= started < math.inf:
-        raise RefusedRecord(f"started {started:g} s since 1970")
+        raise ValidationError(f"started {started:g} s since 1970")
     if started > clocks.wall_clock() + CLOCK_AHEAD:
-        raise RefusedRecord(
+        raise ValidationError(
             f"started {_date(started)}, in the future: the clock of its machine was wrong"
         )
 
@@ -226,7 +223,7 @@ def _date(seconds: float) -> str:
 def _check_metric(name: str, metric: MetricSamples) -> None:
     _check_declaration(name, metric.unit, metric.direction)
     if metric.interval is not None:
-        raise RefusedRecord(
+        raise ValidationError(
             f"metric {name} brings its own interval, which only its samples may give"
         )
     if not may_be_negative(metric.unit, metric.direction):
@@ -234,9 +231,9 @@ def _check_metric(name: str, metric: MetricSamples) -> None:
         if metric.boost:
             lowest = min(lowest, min(metric.boost))
         if lowest < 0:
-            raise RefusedRecord(f"metric {name} has a sample of {lowest:g} {metric.unit}")
+            raise ValidationError(f"metric {name} has a sample of {lowest:g} {metric.unit}")
     if is_unresolved(metric.unit, metric.direction, metric.samples, len(metric.rounds)):
-        raise RefusedRecord(f"metric {name} took 0 s each time")
+        raise ValidationError(f"metric {name} took 0 s each time")
 
 
 def is_unresolved(
@@ -257,22 +254,22 @@ def is_unresolved(
 def _check_declaration(name: str, unit: str, direction: str | None) -> None:
     _check_letters("metric", name, _METRIC.fullmatch(name), "lower-case letters, digits and _")
     if unit not in UNITS:
-        raise RefusedRecord(f"metric {name} has the unknown unit {_spell(unit)}")
+        raise ValidationError(f"metric {name} has the unknown unit {_spell(unit)}")
     if not is_right_direction(unit, direction):
-        raise RefusedRecord(f"metric {name}: {direction} is never better in {unit}")
+        raise ValidationError(f"metric {name}: {direction} is never better in {unit}")
 
 
 def _check_series(name: str, series: Series) -> None:
     if len({len(column) for column in series.columns.values()}) > 1:
-        raise RefusedRecord(f"series {_spell(name)} has columns of different length")
+        raise ValidationError(f"series {_spell(name)} has columns of different length")
     for unit in series.units.values():
         if unit not in UNITS:
-            raise RefusedRecord(f"series {_spell(name)} has the unknown unit {_spell(unit)}")
+            raise ValidationError(f"series {_spell(name)} has the unknown unit {_spell(unit)}")
 
 
 def _check_letters(what: str, name: str, right: object, letters: str) -> None:
     if not right:
-        raise RefusedRecord(f"{what} {_spell(name)} is not a name of {letters}")
+        raise ValidationError(f"{what} {_spell(name)} is not a name of {letters}")
     _check_name(what, name)
 
 
@@ -280,11 +277,11 @@ def _check_name(what: str, name: str) -> None:
     """Of a name that is shown and from which a path may be made."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MOST_NAME:
-        raise RefusedRecord(
+        raise ValidationError(
             f"{what} {_spell(name)} has {size:,} bytes, and {MOST_NAME} are allowed"
         )
     if not name.isprintable():
-        raise RefusedRecord(f"{what} {_spell(name)} holds a character that cannot be printed")
+        raise ValidationError(f"{what} {_spell(name)} holds a character that cannot be printed")
 
 
 def _spell(value: object) -> str:

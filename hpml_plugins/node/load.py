@@ -96,26 +96,28 @@ def describe_load(watch: CpuWatch | None = None) -> str:
 
 
 def _read(proc: Path) -> _Reading:
-    clock, tick = clocks.monotonic(), os.sysconf("SC_CLK_TCK")
-    usable, everything = {f"cpu{number}" for number in os.sched_getaffinity(0)}, 0
+    clock = clocks.monotonic()
+    tick = os.sysconf("SC_CLK_TCK")
+    usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    everything = 0
     with suppress(OSError, ValueError):
         for line in (proc / "stat").read_text().splitlines():
             name, *times = line.split()
             if name in usable:
                 # user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user
                 # (proc_stat(5))
-                everything += sum(map(int, times[:3])) + sum(map(int, times[5:8]))
-    own = sum(
-        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
+                busy = [*times[:3], *times[5:8]]
+                everything += sum(map(int, busy))
+    own = 0.0
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        user, system, *_ = resource.getrusage(who)
+        own += user + system
     processes = {}
     for folder in proc.glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            processes[int(folder.name)] = (
-                folder.stat().st_uid,
-                (int(fields[11]) + int(fields[12])) / tick,
-            )
+            ticks = int(fields[11]) + int(fields[12])
+            processes[int(folder.name)] = folder.stat().st_uid, ticks / tick
     return _Reading(clock, everything / tick, own, processes)
 
 

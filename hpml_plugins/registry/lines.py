@@ -151,25 +151,24 @@ def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
 
 def _explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> RegistryError:
     message, _, spelled = str(error).partition(" - at `")
-    path: list[str | int] = [
-        int(index) if index else key
-        for key, index in re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", spelled.rstrip("`"))
-    ]
+    path = _path_of(spelled.rstrip("`"))
     if unknown := re.search(r"unknown field `(.+)`", message):
-        known = {
-            key
-            for each in msgspec.json.schema(shape)["$defs"].values()
-            for key in each.get("properties", ())
-        }
-        return RegistryError(
-            f"unknown key {unknown[1]!r}; {nearest(unknown[1], known)}",
-            lines.at((*path, unknown[1])),
-        )
+        key = unknown[1]
+        known: set[str] = set()
+        for each in msgspec.json.schema(shape)["$defs"].values():
+            known |= each.get("properties", {}).keys()
+        what = f"unknown key {key!r}; {nearest(key, known)}"
+        return RegistryError(what, lines.at((*path, key)))
     if missing := re.search(r"missing required field `(.+)`", message):
-        return RegistryError(f"key {missing[1]!r} is missing", lines.at(tuple(path)))
+        return RegistryError(f"key {missing[1]!r} is missing", lines.at(path))
     if re.match(r"Expected `str.*, got `(int|float)`", message):
         message += "; put it in quotes"
-    at = ".".join(str(part) for part in path)
-    return RegistryError(
-        f"{at + ': ' if at else ''}{message[0].lower()}{message[1:]}", lines.at(tuple(path))
-    )
+    fault = f"{message[0].lower()}{message[1:]}"
+    at = ".".join(map(str, path))
+    return RegistryError(f"{at}: {fault}" if at else fault, lines.at(path))
+
+
+def _path_of(spelled: str) -> Place:
+    """The path that msgspec spells `$.plugins[3].grid`."""
+    steps = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", spelled)
+    return tuple(int(index) if index else key for key, index in steps)

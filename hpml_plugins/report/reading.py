@@ -229,7 +229,7 @@ class History:
     machine → its last Record.  roofs: machine → its measured roof.  benchmarks: by name.  order: of
     all commits, with the lines of the branches, the one that pages are about first.  outside:
     commit → how many Records of it are on no line of that branch.  by_date: likewise of commits
-    that are placed by their date alone.
+    that are placed by their date alone.  references: the visits that measured the reference.
     """
 
     machines: list[Machine] = field(default_factory=list)
@@ -243,6 +243,7 @@ class History:
     order: CommitOrder = field(default_factory=lambda: CommitOrder.of({}), repr=False)
     outside: Counter[str] = field(default_factory=Counter)
     by_date: Counter[str] = field(default_factory=Counter)
+    references: References = field(default_factory=References, repr=False)
 
     @property
     def branches(self) -> list[str]:
@@ -440,6 +441,7 @@ def read_history(
         order,
         outside,
         Counter({commit: count for commit, count in on_line.items() if commit in order.by_date}),
+        references,
     )
 
 

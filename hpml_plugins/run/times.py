@@ -38,7 +38,7 @@ _UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 _SHAPE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
-class PastNode(msgspec.Struct):
+class _PastNode(msgspec.Struct):
     """What is read of a Record's node."""
 
     gpus: list[Any] | None = None
@@ -56,7 +56,7 @@ class PastRound(msgspec.Struct, omit_defaults=True):
     machine: str = ""
     commit: str = ""
     run: str = ""
-    node: PastNode = msgspec.field(default_factory=PastNode)
+    node: _PastNode = msgspec.field(default_factory=_PastNode)
 
     @property
     def point(self) -> str:

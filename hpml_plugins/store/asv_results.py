@@ -34,7 +34,7 @@ _REASONS = {
 _LARGEST = 2**63
 
 
-class ResultFile(msgspec.Struct):
+class _ResultFile(msgspec.Struct):
     """What is read of one of asv's result files (format 2). results: asv's name of a benchmark →
     its columns."""
 
@@ -65,7 +65,7 @@ class ResultFile(msgspec.Struct):
 def is_result_file(found: Any) -> bool:
     """Whether it is the JSON of one of asv's result files."""
     try:
-        msgspec.convert(found, ResultFile)
+        msgspec.convert(found, _ResultFile)
     except msgspec.ValidationError:
         return False
     return True
@@ -112,13 +112,13 @@ def import_results(
     ):
         for path in sorted({*machine.glob("*.json")} - {machine / "machine.json"}):
             with suppress(HpmlError, msgspec.ValidationError):
-                file = msgspec.convert(read_object(path), ResultFile)
+                file = msgspec.convert(read_object(path), _ResultFile)
                 if file.params.get("machine") == machine.name:
                     yield from _records(file, foreign)
 
 
 def _records(
-    file: ResultFile, foreign: Mapping[str, Declaration]
+    file: _ResultFile, foreign: Mapping[str, Declaration]
 ) -> Iterator[tuple[Record, Texts]]:
     for name in [name for name in foreign if file.results.get(name)]:
         # not of the shape that asv writes
@@ -127,7 +127,7 @@ def _records(
 
 
 def _points(
-    name: str, declaration: Declaration, row: Mapping[str, Any], file: ResultFile
+    name: str, declaration: Declaration, row: Mapping[str, Any], file: _ResultFile
 ) -> Iterator[tuple[Record, Texts]]:
     values = row["result"]
     grid = row.get("params") or []

@@ -13,15 +13,13 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Value
+from hpml_plugins.model.checking import MOST_NAME
 
 #: Points of one benchmark at most: a grid of a few lines can unfold to any number.
 MAX_POINTS = 10**6
-#: Bytes of a benchmark's name: files are named after it, with a longer name while they are written;
-#: 255 is the limit.
-MAX_NAME = 200
 Entries = dict[str, Any]
 #: The key of benchmarks.json and machine.json that is not an entry: asv's version of the format.
-FORMAT = "version"
+VERSION_KEY = "version"
 DECLARATIONS = "benchmarks.json"
 
 
@@ -103,7 +101,7 @@ def valid_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:
         for name, declaration in read_declarations(found).items()
         if declaration.name == name
         and math.prod(map(len, declaration.params)) <= MAX_POINTS
-        and len(name.encode()) <= MAX_NAME
+        and len(name.encode()) <= MOST_NAME
     }
 
 

@@ -44,7 +44,7 @@ def open_result(path: Path, limit: float = MAX_FILE) -> BinaryIO:
     """
     try:
         refuse_irregular(path)
-        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+        file = os.fdopen(open_unfollowed(path, os.O_RDONLY), "rb")
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -55,6 +55,12 @@ def open_result(path: Path, limit: float = MAX_FILE) -> BinaryIO:
             f"{size / 1e6:,.0f} MB, and the limit is {limit / 1e6:,.0f} MB; ignored", str(path)
         )
     return file
+
+
+def open_unfollowed(path: Path, flags: int) -> int:
+    """A descriptor of a file that others may have made: a link is not followed, and a FIFO does not
+    block. Raises OSError."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
 
 
 def refuse_irregular(path: Path) -> None:

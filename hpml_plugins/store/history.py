@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.files import machine_folders, read_object_or_empty
 from hpml_plugins.terminal import one_line
@@ -175,17 +176,14 @@ def describe_by_date(by_date: Mapping[str, int]) -> str:
 
 
 def _count(commits: Mapping[str, int]) -> str:
-    records = sum(commits.values())
-    return (
-        f"{records} Record{'s' * (records > 1)} of {len(commits)} commit{'s' * (len(commits) > 1)}"
-    )
+    return f"{counted(sum(commits.values()), 'Record')} of {counted(len(commits), 'commit')}"
 
 
 def name_some(commits: Collection[str]) -> str:
     """The first digits of these commits, of MOST_NAMED at most."""
-    return ", ".join(sorted(commit[:8] for commit in commits)[:MOST_NAMED]) + ", …" * (
-        len(commits) > MOST_NAMED
-    )
+    names = sorted(commit[:8] for commit in commits)
+    more = ["…"] if len(names) > MOST_NAMED else []
+    return ", ".join(names[:MOST_NAMED] + more)
 
 
 def commit_order(repository: Path, results: Path, branches: Sequence[str] = ()) -> CommitOrder:
@@ -230,7 +228,7 @@ def order_by_date(dates: Mapping[str, int]) -> CommitOrder:
 
 
 @dataclass(frozen=True)
-class Graph:
+class _Graph:
     """The commits of a repository. parents: commit → its parents; none before its parents.  dates:
     ms since 1970."""
 
@@ -265,7 +263,7 @@ class Graph:
             tip = next(iter(self.parents[tip]), "")
 
 
-def read_graph(repository: Path) -> Graph:
+def read_graph(repository: Path) -> _Graph:
     """All commits of all branches and tags, oldest first; none where there is no repository."""
     parents: dict[str, tuple[str, ...]] = {}
     dates: dict[str, int] = {}
@@ -274,7 +272,7 @@ def read_graph(repository: Path) -> Graph:
     ).splitlines():
         commit, seconds, *before = line.split()
         parents[commit], dates[commit] = tuple(before), int(seconds) * 1000
-    return Graph(parents, dates)
+    return _Graph(parents, dates)
 
 
 def _find_tip(repository: Path, branch: str) -> str:

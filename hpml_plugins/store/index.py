@@ -10,7 +10,7 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.store.history import CommitOrder, Standing
 
 
-class Stored(Protocol):
+class _Stored(Protocol):
     """A Record, or what a reader keeps of one."""
 
     @property
@@ -31,7 +31,7 @@ class Stored(Protocol):
 
 
 Place = TypeVar("Place", bound=Hashable)
-Item = TypeVar("Item", bound=Stored)
+Item = TypeVar("Item", bound=_Stored)
 
 
 def of_node(items: Sequence[Item]) -> Sequence[Item]:
@@ -39,7 +39,7 @@ def of_node(items: Sequence[Item]) -> Sequence[Item]:
     return [each for each in items if not each.of_stack] or items
 
 
-class Precedence(NamedTuple):
+class _Precedence(NamedTuple):
     """Of several Records of a point on a machine the one of the highest rank counts; of equal ones
     the one that was stored last."""
 
@@ -91,15 +91,15 @@ class Index(Generic[Place, Item]):
         """Those whose lines it has; "" for the first."""
         return ["", *(line.branch for line in self.order.lines[1:])]
 
-    def standing(self, item: Stored, branch: str = "") -> Standing:
+    def standing(self, item: _Stored, branch: str = "") -> Standing:
         """How its commit stands to the line of a branch; "": the first."""
         return self.order.standing(item.commit, self.order.line(branch))
 
-    def rank(self, item: Stored, branch: str = "") -> Precedence:
+    def rank(self, item: _Stored, branch: str = "") -> _Precedence:
         """By which it counts for a branch."""
         place = self.order.get(item.commit, -1)
         measured = item.status == "ok"
-        return Precedence(
+        return _Precedence(
             not item.of_stack, self.standing(item, branch), place, measured, item.started
         )
 

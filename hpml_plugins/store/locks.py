@@ -21,6 +21,7 @@ from hpml_plugins.store.declarations import DECLARATIONS
 from hpml_plugins.store.files import (
     machine_folder,
     open_result,
+    open_unfollowed,
     refuse_irregular,
     remove_partial_files,
 )
@@ -98,7 +99,7 @@ def _try_to_lock(path: Path) -> int | None:
     """A descriptor of the locked file; None where another process holds it. Raises OSError."""
     with suppress(FileNotFoundError):
         refuse_irregular(path)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    descriptor = open_unfollowed(path, os.O_RDWR | os.O_CREAT)
     locked = False
     with suppress(BlockingIOError):
         try:

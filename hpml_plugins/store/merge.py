@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +82,12 @@ def merge_results(
     return merge
 
 
+def _is_result(place: Path) -> bool:
+    """Whether a file at this place of a results folder is one of results."""
+    depth = len(place.parts)
+    return any(place.match(pattern) for pattern, at in _RESULTS if at == depth)
+
+
 def _order(place: Path) -> tuple[str, bool, Path]:
     """Files by machine, Records first."""
     return (place.parts[0], place.suffix != ".jsonl", place)
@@ -118,9 +124,7 @@ class Merge:
                 continue
             if path.is_symlink():  # it may point at anything of this machine
                 self.skipped.append(f"{path}: a symbolic link; ignored")
-            elif any(
-                place.match(pattern) and len(place.parts) == depth for pattern, depth in _RESULTS
-            ):
+            elif _is_result(place):
                 try:
                     path_in(self.into, *place.parts)
                 except HpmlError as error:
@@ -140,23 +144,21 @@ class Merge:
         """
         if not (self.retracted or self.changed or self.disputed):
             return ""
-        retractions, conflicts = (
-            counted(len(self.retracted), "retraction"),
-            counted(len(self.disputed), "conflict"),
-        )
-        return f"{retractions}, {counted(len(self.changed), 'point')} changed, {conflicts}"
+        retractions = counted(len(self.retracted), "retraction")
+        points = counted(len(self.changed), "point")
+        conflicts = counted(len(self.disputed), "conflict")
+        return f"{retractions}, {points} changed, {conflicts}"
 
     def describe(self) -> Iterator[str]:
         """New Records of each machine, what they do to others, and how many files were written, a
         line each."""
-        yield from (
-            f"{machine}  {counted(count, 'new record')}"
-            for machine, count in sorted(self.records.items())
-        )
+        for machine, count in sorted(self.records.items()):
+            yield f"{machine}  {counted(count, 'new record')}"
         if self.consequences:
             yield self.consequences
-        files = counted(len(dict.fromkeys(self.files)), "file")
-        yield f"{files} {'would be ' * self.dry_run}written in {self.into}"
+        files = counted(len(set(self.files)), "file")
+        written = "would be written" if self.dry_run else "written"
+        yield f"{files} {written} in {self.into}"
 
     def lock(self, name: str) -> Lock:
         return (
@@ -220,25 +222,20 @@ class Merge:
             atomic_write(target, b"".join([*ordered, *_other_lines(target, ours)]))
 
     def _compare(
-        self, ours: Iterable[Record], joined: Iterable[Record], touched: set[RunKey]
+        self, ours: Iterable[Record], joined: Iterable[Record], touched: Collection[RunKey]
     ) -> None:
         """Note what the new Records do to points that are stored here. touched: the points of new
         Records."""
-        # In the order of a merged file, so that rounds that were only put in order count as
-        # unchanged.
-        before, after = (
-            sorted((record for record in each if run_key(record) in touched), key=_when)
-            for each in (ours, joined)
-        )
+        before = _touched(ours, touched)
+        after = _touched(joined, touched)
         known = {run_key(record): record for record in join_rounds(before)}
         new_disputes = _disputed(after) - _disputed(before)
         for record in join_rounds(after):
-            about = (
-                f"{record.benchmark} {format_point(record.params)} of {record.machine}, run"
-                f" {record.run[:8]}"
-            )
-            mine = known.get(run_key(record))
-            if run_key(record) in new_disputes:
+            point = f"{record.benchmark} {format_point(record.params)}"
+            about = f"{point} of {record.machine}, run {record.run[:8]}"
+            key = run_key(record)
+            mine = known.get(key)
+            if key in new_disputes:
                 self.disputed.append(about)
                 self.conflicts.append(
                     f"{about}: two different Records of one round; neither counts, both are kept"
@@ -251,22 +248,28 @@ class Merge:
     def _lines(self, path: Path) -> dict[bytes, Record]:
         """The lines of a file that are Records; what is none, or in another's file, is reported and
         left out."""
-        found = [
-            each
-            for _, each in decode_file(path, lambda line: (line, decode(line)), self.skipped.append)
-        ]
-        faults = Counter(fault for _, record in found if (fault := misplaced(path, record)))
+        found: dict[bytes, Record] = {}
+        faults: Counter[str] = Counter()
+        decoded = decode_file(path, lambda line: (line, decode(line)), self.skipped.append)
+        for _, (line, record) in decoded:
+            if fault := misplaced(path, record):
+                faults[fault] += 1
+            else:
+                found[line] = record
         for fault, count in faults.items():
             self.skipped.append(f"{path}: {counted(count, 'Record')} {fault}; ignored")
-        return {line: record for line, record in found if not misplaced(path, record)}
+        return found
 
     def _lines_of_target(self, path: Path) -> dict[bytes, Record]:
         open_result(path, MAX_RECORDS).close()  # raises where `_lines` would report and go on
         return self._lines(path)
 
 
-def _when(record: Record) -> tuple[float, bool]:
-    return record.started, record.status == "retracted"
+def _touched(records: Iterable[Record], runs: Collection[RunKey]) -> list[Record]:
+    """The Records of these runs of points, in the order of a merged file, so that rounds that were
+    only put in order count as unchanged."""
+    found = [record for record in records if run_key(record) in runs]
+    return sorted(found, key=lambda record: (record.started, record.status == "retracted"))
 
 
 def _disputed(records: Iterable[Record]) -> set[RunKey]:
@@ -287,11 +290,8 @@ def _other_lines(path: Path, records: Mapping[bytes, Record]) -> list[bytes]:
     if not os.path.lexists(path):
         return []
     with open_result(path, MAX_RECORDS) as file:
-        found = [
-            line
-            for line in iter(lambda: file.readline(MAX_LINE), b"")
-            if line not in records and line.strip()
-        ]
+        lines = iter(lambda: file.readline(MAX_LINE), b"")
+        found = [line for line in lines if line not in records and line.strip()]
     if found and not found[-1].endswith(b"\n"):
         found[-1] += b"\n"
     return found
@@ -304,7 +304,8 @@ def _read(path: Path) -> dict[str, Any]:
     if path.name != DECLARATIONS:
         if path.name != MACHINE and not is_result_file(found):
             raise HpmlError("not an asv result file", str(path))
-        machine = (found if path.name == MACHINE else found["params"]).get("machine")
+        facts = found if path.name == MACHINE else found["params"]
+        machine = facts.get("machine")
         if machine != path.parent.name:
             raise HpmlError(f"it is of machine {machine!r}", str(path))
     return found
@@ -327,13 +328,12 @@ def join_results(
     rows = dict(ours.get("results", {}))
     for name, row in rows_without(theirs["results"], measured).items():
         rows[name] = max(rows.get(name, row), row, key=_started)
-    head = max(
-        (each for each in (ours, theirs) if each),
-        key=lambda each: json.dumps({**each, "results": {}}),
-    )
+    files = [each for each in (ours, theirs) if each]
+    head = max(files, key=lambda each: json.dumps({**each, "results": {}}))
     return {**head, "results": dict(sorted(rows.items()))}
 
 
 def _started(row: list[Any]) -> tuple[float, str]:
-    at = COLUMNS.index("started_at")
-    return row[at] if len(row) > at and isinstance(row[at], int | float) else 0, json.dumps(row)
+    started = dict(zip(COLUMNS, row, strict=False)).get("started_at")
+    known = started if isinstance(started, int | float) else 0
+    return known, json.dumps(row)

@@ -22,18 +22,18 @@ import msgspec
 
 from hpml_plugins.errors import HpmlError, Unwritable, describe
 from hpml_plugins.model.formatting import counted
-from hpml_plugins.model.record import Record
+from hpml_plugins.model.record import Estimate, Record
 from hpml_plugins.store.asv_results import is_result_file, rows_without
 from hpml_plugins.store.declarations import (
     DECLARATIONS,
     MAX_POINTS,
+    VERSION_KEY,
     Declaration,
     asv_name,
     keep_declared,
     sorted_values,
     valid_declarations,
 )
-from hpml_plugins.store.declarations import FORMAT as VERSION
 from hpml_plugins.store.files import (
     OnDamage,
     atomic_write,
@@ -274,13 +274,10 @@ def _points_of_one_grid(records: Sequence[Record], declared: Declaration | None)
     one was made up.
     """
     grids = [frozenset(record.params) for record in records]
-    of_declared = frozenset(declared.param_names) if declared else None
-    chosen = (
-        of_declared
-        if of_declared in grids
-        else Counter(sorted(grids, key=sorted)).most_common(1)[0][0]
-    )
-    return [record for record, grid in zip(records, grids, strict=True) if grid == chosen]
+    chosen = frozenset(declared.param_names) if declared else None
+    if chosen not in grids:
+        (chosen, _), *_ = Counter(sorted(grids, key=sorted)).most_common(1)
+    return [record for record in records if record.params.keys() == chosen]
 
 
 def _grid(
@@ -295,33 +292,36 @@ def _grid(
         and set(declared.param_names) == set(first.params)
     )
     names = declared.param_names if declared and same else list(first.params)
-    met = [list(dict.fromkeys(repr(record.params[name]) for record in records)) for name in names]
-    if declared and same:
-        return names, [
-            list(dict.fromkeys([*known, *new]))
-            for known, new in zip(declared.params, met, strict=True)
-        ]
-    return names, [sorted_values(values) for values in met]
+    grid = []
+    for number, name in enumerate(names):
+        met = dict.fromkeys(repr(record.params[name]) for record in records)
+        if declared and same:
+            grid.append(list(dict.fromkeys([*declared.params[number], *met])))
+        else:
+            grid.append(sorted_values(met))
+    return names, grid
 
 
 def _values(metric: str, records: Sequence[Record | None]) -> list[Any]:
     """The columns of one metric: results, then asv's statistics; None for a column without any
     number."""
-    estimates = [
-        record.metrics[metric].estimate if record and metric in record.metrics else None
-        for record in records
-    ]
-    absent = [None if record and record.status == "failed" else math.nan for record in records]
-    results = [
-        found.value if found else nothing for found, nothing in zip(estimates, absent, strict=True)
-    ]
-    bounded = [found if found and found.low is not None else None for found in estimates]
-    low, high = (
-        [found and found.low for found in bounded],
-        [found and found.high for found in bounded],
-    )
-    ones, counts = [found and 1 for found in bounded], [found and found.count for found in bounded]
-    return [results, *([low, high, low, high, ones, counts] if any(bounded) else [None] * 6)]
+    results: list[float | None] = []
+    bounded: list[Estimate | None] = []
+    for record in records:
+        if record and metric in record.metrics:
+            found = record.metrics[metric].estimate
+            results.append(found.value)
+            bounded.append(found if found.low is not None else None)
+        else:
+            results.append(None if record and record.status == "failed" else math.nan)
+            bounded.append(None)
+    if not any(bounded):
+        return [results, *[None] * 6]
+    low = [each and each.low for each in bounded]
+    high = [each and each.high for each in bounded]
+    ones = [each and 1 for each in bounded]
+    counts = [each and each.count for each in bounded]
+    return [results, low, high, low, high, ones, counts]
 
 
 def _head(target: Path, records: Sequence[Record], kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -380,5 +380,5 @@ def add_entries(results: Path, entries: Mapping[str, Any]) -> None:
     """The same of entries as benchmarks.json has them, of every origin."""
     path = results / DECLARATIONS
     with lock_declarations(results):
-        joined = keep_declared({VERSION: FORMAT, **entries}, read_object_or_empty(path))
+        joined = keep_declared({VERSION_KEY: FORMAT, **entries}, read_object_or_empty(path))
         atomic_write(path, spell_json(joined))

@@ -23,6 +23,7 @@ from hpml_plugins.store.files import (
     machine_folder,
     machine_folders,
     open_result,
+    open_unfollowed,
     path_in,
     sync_folder,
 )
@@ -89,9 +90,7 @@ def append_record(path: Path, record: Record) -> None:
     line += b"\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(
-            path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644
-        )
+        descriptor = open_unfollowed(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":

@@ -24,6 +24,7 @@ from hpml_plugins.suite.points import (
     SUITE_VARIABLE,
     Suite,
     declare,
+    leave_record,
     record_of,
 )
 
@@ -60,6 +61,7 @@ def _function(suite: Suite, declared: Declared, entry: Declaration) -> TrackFunc
             record = record_of(suite, declared, params)
         except Unwritable as error:
             _fail(str(error))
+        leave_record(suite, record)
         return to_asv(record, entry.metric)
 
     told = {name: getattr(entry, name) for name in _TOLD}

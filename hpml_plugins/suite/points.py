@@ -124,16 +124,17 @@ def record_of(
     reuses = suite.reuse and declared.benchmark != REFERENCE
     before = _stored(suite, file, point, environment) if reuses else None
     if before and before.is_complete:
-        record = before
-    else:
-        again = replace(context, run=before.run) if before else context
-        record = shorten(_measure(suite, declared, params, again, progress))
-        _store(suite, file, record)
-        record = combine([before, record]) if before else record
-    scratch = _scratch(suite, commit, environment)
-    # for what asv's own process prints
-    atomic_write(scratch / f"{point}.json", encode(record), durable=False)
-    return record
+        return before
+    again = replace(context, run=before.run) if before else context
+    record = shorten(_measure(suite, declared, params, again, progress))
+    _store(suite, file, record)
+    return combine([before, record]) if before else record
+
+
+def leave_record(suite: Suite, record: Record) -> None:
+    """Write the Record of a point where asv's own process takes it (`asv.run.take_record`)."""
+    folder = _scratch(suite, record.commit, record.environment)
+    atomic_write(folder / f"{record.point}.json", encode(record), durable=False)
 
 
 def skip_point(
@@ -198,13 +199,19 @@ def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | 
     """
     stored = [each for each in read_file(file) if each.status != "retracted"]
     found = [each for each in stored if (each.point, each.environment) == (point, environment)]
-    if not found or found[-1].run == suite.run:
+    last = found[-1] if found else None
+    if last is None or last.run == suite.run:
         return None
-    if found[-1].is_complete:
-        return found[-1] if found[-1].status in suite.reuse else None
-    cards, boot = [gpu.get("uuid") for gpu in found[-1].gpus], found[-1].node.get("boot")
-    same_node = boot and boot == suite.node.boot and cards == [gpu.uuid for gpu in suite.node.gpus]
-    return found[-1] if same_node else None
+    if last.is_complete:
+        return last if last.status in suite.reuse else None
+    return last if _is_of_node(last, suite.node) else None
+
+
+def _is_of_node(record: Record, node: Node) -> bool:
+    """Whether it was measured on these cards since this start of the machine."""
+    cards = [gpu.get("uuid") for gpu in record.gpus]
+    same_boot = node.boot and record.node.get("boot") == node.boot
+    return bool(same_boot) and cards == [gpu.uuid for gpu in node.gpus]
 
 
 def _measure(

@@ -3,6 +3,7 @@ made Records."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import random
@@ -36,7 +37,7 @@ def observed(
         rows.append((spot + factors[member, card], spot, member, 0, card))
     values, *columns = np.array(rows).T
     return CardObservations(
-        values, *(column.astype(np.int64) for column in columns), np.array([False])
+        values, *(column.astype(np.int64) for column in columns), np.array([False]), np.array([0])
     )
 
 
@@ -63,6 +64,7 @@ def test_cards_that_never_share_a_point_are_not_told_apart() -> None:
         np.zeros(4, np.int64),
         np.array([0, 1, 2, 3]),
         one.modest,
+        one.family,
     )
     assert estimate_members(apart).own.tolist() == [2]  # four cards in two groups
     assert estimate_members(one).own.tolist() == [1]
@@ -77,6 +79,7 @@ def with_one_more_member(known: CardObservations) -> CardObservations:
         np.append(known.pool, 0),
         np.append(known.card, 0),
         known.modest,
+        known.family,
     )
 
 
@@ -100,6 +103,7 @@ def test_a_card_that_is_left_out_tells_nothing() -> None:
         made.pool,
         made.card,
         made.modest,
+        made.family,
     )
     assert (deviations(estimate_members(far)) > 0.1).all()
     assert (deviations(estimate_members(far, [3])) < 0.02).all()
@@ -122,12 +126,34 @@ def test_members_that_differ_are_told_apart_and_alike_ones_narrow_one_another() 
         base.pool,
         base.card,
         base.modest,
+        base.family,
     )
     assert half(estimate_members(unlike)) < half(alike)
     modest = CardObservations(
-        base.value, base.spot, base.member, base.pool, base.card, np.array([True])
+        base.value, base.spot, base.member, base.pool, base.card, np.array([True]), base.family
     )
     assert half(estimate_members(modest)) == pytest.approx(2 + 3)
+
+
+def test_cards_of_a_type_tell_of_their_type_and_of_another_where_that_has_too_few() -> None:
+    """Six members of three types: six cards that hardly differ, six that differ by much, and one
+    card."""
+    calm, wild = (observed(6, 6, 2, deviation) for deviation in (1e-3, 2e-2))
+    both = CardObservations(
+        np.concatenate([calm.value, wild.value, [1.0]]),
+        np.concatenate([calm.spot, wild.spot + 100, [999]]),
+        np.concatenate([calm.member, wild.member + 6, [12]]),
+        np.concatenate([calm.pool, wild.pool + 1, [2]]),
+        np.concatenate([calm.card, wild.card + 6, [99]]),
+        np.zeros(3, bool),
+        np.zeros(3, np.int64),
+    )
+    found = deviations(estimate_members(both))
+    assert (found[:6] < 2e-3).all() and (found[6:12] > 1e-2).all()
+    assert 1e-2 <= found[12] < found[6:12].max()
+    # nothing is borrowed from another class
+    apart = dataclasses.replace(both, family=np.array([0, 0, 1]))
+    assert not estimate_members(apart).known[12]
 
 
 def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:
@@ -201,7 +227,7 @@ def test_the_smallest_slow_down_found_is_the_first_that_is_called_worse(
 
 
 def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
-    results = BackTest(measured_points(records(cards=3, deviation=0.01))).results
+    results = BackTest(measured_points(records(cards=3, deviation=0.01)))
     (coverage,) = coverage_table(results)
     assert (coverage["class"], coverage["cards"], coverage["values left out"]) == (
         "never throttled",
@@ -211,5 +237,5 @@ def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
     verdicts = list(verdict_table(results))
     assert [row["class"] for row in verdicts] == ["never throttled", "all classes of a GPU", "all"]
     assert {row["pairs of cards"] for row in verdicts} == {"36"}
-    empty = BackTest([]).results
+    empty = BackTest([])
     assert list(coverage_table(empty)) == list(verdict_table(empty)) == []

@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from backtest import coverage_table, measured_points, verdict_table
 from records import Given, a_record
 
+from hpml_plugins.analysis.backtest import BackTest
+from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.reference import BENCHMARK, Pair, References, fit_coefficient, visit_of
 from hpml_plugins.analysis.sides import MeasuredRun, boosted, side_values
 from hpml_plugins.analysis.variability import Variability
@@ -226,3 +229,18 @@ def test_two_cards_tell_no_coefficient() -> None:
     assert (
         fit_coefficient([each._replace(reference=1.0) for each in pairs(1.0, 0.0, cards=5)]) is None
     )
+
+
+def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_them() -> None:
+    made = measured(8, referenced=True)
+    plain = BackTest(measured_points(made))
+    found = BackTest(measured_points(made), References.of(made))
+    assert plain.adjusted == {}
+    assert set(found.adjusted) == {Physics.BOOST, Physics.SUSTAINED}
+    alone, adjusted = plain.results[Physics.BOOST], found.adjusted[Physics.BOOST]
+    assert len(adjusted.called) == len(TYPES) * 8 * 7 * 4  # all but those of the reference itself
+    assert adjusted.smallest_found < 0.02 < alone.smallest_found
+    assert sum(adjusted.called) <= 0.03 * len(adjusted.called)
+    names = [row["class"] for row in verdict_table(found)]
+    assert "boost, by the reference" in names and "never throttled, by the reference" not in names
+    assert "boost, by the reference" not in [row["class"] for row in coverage_table(found)]

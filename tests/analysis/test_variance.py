@@ -64,7 +64,13 @@ def spreads(observed: Observations) -> Any:
     spots = number_columns(np.stack([observed.point, observed.code]))
     modest = np.zeros(int(observed.kind.max()) + 1, bool)
     cards = CardObservations(
-        observed.value, spots, observed.point, observed.kind, observed.card, modest
+        observed.value,
+        spots,
+        observed.point,
+        observed.kind,
+        observed.card,
+        modest,
+        np.arange(len(modest)),
     )
     between = Estimated(*(each[observed.point] for each in estimate_members(cards)))
     return Spread(

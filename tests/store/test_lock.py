@@ -13,7 +13,7 @@ from asv import util
 
 from hpml_plugins.asv import patches
 from hpml_plugins.asv.driver import measure_commit
-from hpml_plugins.asv.run import Prepared, Task
+from hpml_plugins.asv.run import AsvTask, Prepared
 from hpml_plugins.host import Declared, Host, Offers
 from hpml_plugins.model import Metric
 from hpml_plugins.model.node import Node
@@ -97,7 +97,7 @@ def test_a_run_that_lost_its_lock_stores_nothing_more(
         PluginSource("p", path="p.py"), "toy", "1", {}, 1.0, [Metric("time", "s", "lower")]
     )
     host = Host(registry_of(tmp_path / "p.py"), (), Offers())
-    prepared = Prepared(tmp_path, host, suite, RunReport(), [Task({}, 0, toy, {})], lock=lock)
+    prepared = Prepared(tmp_path, host, suite, RunReport(), [AsvTask({}, 0, toy, {})], lock=lock)
     monkeypatch.setattr(patches, "_prepared", [prepared])
     (tmp_path / "m" / ".lock").unlink()
     (tmp_path / "m" / "machine.json").write_text("{}")

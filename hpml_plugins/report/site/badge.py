@@ -13,7 +13,7 @@ from markupsafe import escape
 
 from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.newest_records import FOLDER
+from hpml_plugins.report.site.data_files import INDEX
 from hpml_plugins.report.site.page import day
 from hpml_plugins.report.site.regressions import Judged
 from hpml_plugins.terminal import unturned
@@ -67,8 +67,7 @@ def write_summary(
             each.machine: {"values": each.judged, "not_judged": each.left_out} for each in judged
         },
         "left_out": {"records": history.outside.total(), "commits": sorted(history.outside)},
-        # hpml pull reads them: records/0.js, records/1.js, …
-        "record_files": sum(1 for _ in (html_dir / FOLDER).glob("*.js")),
+        "data": INDEX,
     }
     text = unturned(msgspec.json.format(msgspec.json.encode(summary)).decode())
     (html_dir / "summary.json").write_text(f"{text}\n", encoding="utf-8")

@@ -32,7 +32,7 @@ class ClassEvidence(NamedTuple):
 
 def find_evidence(history: History) -> list[ClassEvidence]:
     """Of each class of which two cards of a type or more measured values by equal code."""
-    results = BackTest(_measured_points(history)).results
+    results = BackTest(_measured_points(history), history.references).results
     return [_class_evidence(each) for each in results.values()]
 
 

@@ -16,6 +16,7 @@ from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import STATIC, finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.compare_page import write_compare_page
+from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.history import write_history
@@ -34,7 +35,7 @@ from hpml_plugins.store import CommitOrder
 EXPECTED = (
     *(address for _, _, address in PAGES),
     *("search.html", "search-index.js", "summary.json", "badge.svg", "regressions.xml"),
-    *("gpus/rows.js", "history/index.js", LIBRARY),
+    *("gpus/rows.js", "history/index.js", INDEX, LIBRARY),
     *(path.name for path in STATIC.iterdir() if path.is_file()),
 )
 
@@ -85,6 +86,7 @@ def _write(
     found, commit_url = nodes.find_nodes(history), commit_links(str(conf.show_commit_url))
     gaps = nodes.find_gaps(history, found)
     shifts, left_out = regressions.find_shifts(history, series, gaps)
+    write_data_files(history, html_dir, project)
     write_history(history, series, html_dir, project, loading, commit_url)
     regressions.write_regressions(
         shifts, left_out, series, history, gaps, html_dir, project, commit_url

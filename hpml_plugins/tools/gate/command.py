@@ -31,7 +31,7 @@ from hpml_plugins.tools.gate.sides import (
     BASE,
     HEAD,
     Commits,
-    NotBuiltInTime,
+    LimitEnded,
     PairLoop,
     Pairs,
     Sides,
@@ -145,7 +145,7 @@ def command(
             build_sides(conf, prepared, commits, bench, limit) as sides,
         ):
             loop, result = _measure(sides, commits, allowed, most, limit)
-    except NotBuiltInTime as error:
+    except LimitEnded as error:
         warn(f"not judged: {error}")
         return NOT_JUDGED
     result.again = _spell_again(base, bench, profile, budgets, most, limit_text)

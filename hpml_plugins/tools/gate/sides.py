@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.asv import Prepared, Task, narrow, run_point, take_record, tasks_of
+from hpml_plugins.asv import AsvTask, Prepared, narrow, run_point, take_record, tasks_of
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model import Record
@@ -86,8 +86,8 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     return Commits(found, head, uncommitted, top)
 
 
-class NotBuiltInTime(HpmlError):
-    """The limit has passed before both sides were built."""
+class LimitEnded(HpmlError):
+    """The limit has passed before anything was measured."""
 
 
 class Sides:
@@ -104,7 +104,7 @@ class Sides:
         self._environments = environments
         self._spawners: dict[int, Any] = {}
 
-    def measure(self, side: int, task: Task, timeout: float) -> Record | None:
+    def measure(self, side: int, task: AsvTask, timeout: float) -> Record | None:
         """Measure one round; None where the commit gives no Record within `timeout`, s."""
         key = task.declared.key(task.params)
         if side not in self._spawners:
@@ -139,8 +139,8 @@ def build_sides(
     """Build both commits and find the points to measure. bench: regular expressions, as of `asv run
     --bench`.  limit: of each step of a build too.
 
-    Raises HpmlError where a commit does not build, and where nothing is selected; NotBuiltInTime
-    where building takes all of the limit.
+    Raises HpmlError where a commit does not build, and where nothing is selected; LimitEnded where
+    building takes all of the limit.
     """
     from asv.benchmarks import Benchmarks
     from asv.environment import get_environments
@@ -168,9 +168,7 @@ def build_sides(
         )
     except ProcessError as error:
         if limit.left <= 0:
-            raise NotBuiltInTime(
-                f"the limit of {limit} ended while base and head were built"
-            ) from None
+            raise LimitEnded(f"the limit of {limit} ended while base and head were built") from None
         said = (error.stderr or error.stdout or str(error)).strip().splitlines()
         what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[
             len(environments)
@@ -303,7 +301,7 @@ def compared(pairs: Pairs) -> bool:
     return all(each.status == "ok" for pair in pairs for each in pair)
 
 
-def _no_record(task: Task) -> Record:
+def _no_record(task: AsvTask) -> Record:
     declared = task.declared
     return Record(
         benchmark=declared.benchmark,

@@ -13,8 +13,10 @@ import os
 import re
 import subprocess
 import urllib.request
+import zlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.store import (
@@ -40,6 +42,8 @@ _SAFE = {
     "GIT_LFS_SKIP_SMUDGE": "1",
 }
 _NO_HOOKS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
+#: Where a site lists its files of Records.
+DATA_INDEX = "data/v1/index.json"
 #: Keys that a published site adds to asv's declarations.
 _OF_THE_SITE = ("hpml_machines", "hpml_selected")
 
@@ -126,32 +130,25 @@ def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """The newest Records of each point that a published site offers, and what it declares, as a
     folder of results."""
     results = scratch / "site"
-    summary, index = (_object(address, name) for name in ("summary.json", "index.json"))
-    count = summary.get("record_files")
-    if not isinstance(count, int) or not 0 <= count <= MOST_FILES:
-        raise HpmlError("not a site that hpml-plugins published", address)
-    lines: dict[Path, list[str]] = {}
+    declarations, index = (_object(address, name) for name in ("index.json", DATA_INDEX))
+    files = index.get("files")
+    if index.get("version") != 1 or not isinstance(files, list) or len(files) > MOST_FILES:
+        raise HpmlError("not a site that this hpml-plugins can read", address)
+    lines: dict[Path, list[bytes]] = {}
     read = 0
-    for number in range(count):
-        name = f"records/{number}.js"
-        text = _get(address, name)
+    for file in files:
+        name = _data_file(address, file)
+        text = _unpacked(_get(address, name), f"{address}/{name}")
         read += len(text)
         if read > MOST_BYTES:
             raise HpmlError(
                 f"more than {MOST_BYTES / 1e9:g} GB of Records; clone its repository instead",
                 address,
             )
-        start, end = text.find(b"{"), text.rfind(b"}")
-        try:
-            shown = json.loads(text[start : end + 1])["records"]
-            offered = [line for each in shown for line in each["lines"]]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise HpmlError(
-                f"not a file of Records: {describe(error)}", f"{address}/{name}"
-            ) from None
-        for line in offered:
+        for line in text.splitlines():
             try:
-                place = _place(results, line)
+                record = decode(line)
+                place = record_file(results, record.machine, record.commit)
             except (ValueError, HpmlError, RecursionError) as error:
                 on_damage(f"{address}/{name}: not a Record ({describe(error)}); ignored")
             else:
@@ -160,8 +157,8 @@ def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
         raise HpmlError("no Records there", address)
     for path, found in lines.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", errors="replace")
-    benchmarks = index.get("benchmarks")
+        path.write_bytes(b"".join(line + b"\n" for line in found))
+    benchmarks = declarations.get("benchmarks")
     declared = {
         name: {key: value for key, value in entry.items() if key not in _OF_THE_SITE}
         for name, entry in (benchmarks.items() if isinstance(benchmarks, dict) else ())
@@ -171,13 +168,28 @@ def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     return results
 
 
-def _place(results: Path, line: Any) -> Path:
-    """Where a Record stands in a folder of results. Raises ValueError, HpmlError or RecursionError
-    for no Record."""
-    if not isinstance(line, str):
-        raise ValueError("not a line of text")
-    record = decode(line.encode())
-    return record_file(results, record.machine, record.commit)
+def _data_file(address: str, file: Any) -> str:
+    """Where a file of the index is. Raises HpmlError for what is no place below the index."""
+    path = file.get("path") if isinstance(file, dict) else None
+    if not isinstance(path, str):
+        raise HpmlError("a file without a path", f"{address}/{DATA_INDEX}")
+    below = path_in(Path(DATA_INDEX).parent, *path.split("/"))
+    return quote(below.as_posix())
+
+
+def _unpacked(packed: bytes, where: str) -> bytes:
+    """The lines of a compressed file. Raises HpmlError for one that is damaged, or larger than a
+    file of results may be."""
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)  # gzip
+    try:
+        text = unpacking.decompress(packed, MAX_FILE + 1)
+    except zlib.error as error:
+        raise HpmlError(f"not a file of Records: {describe(error)}", where) from None
+    if len(text) > MAX_FILE:
+        raise HpmlError(f"larger than {MAX_FILE / 1e6:,.0f} MB", where)
+    if not unpacking.eof:
+        raise HpmlError("not a file of Records: it ends too early", where)
+    return text
 
 
 def _object(address: str, name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import json
 import subprocess
@@ -18,7 +19,7 @@ from repositories import make_repository
 from hpml_plugins.cli import group
 from hpml_plugins.model import Record
 from hpml_plugins.model.serialization import encode
-from hpml_plugins.store import append_record, read_records, record_file
+from hpml_plugins.store import MAX_FILE, append_record, read_records, record_file
 
 COMMIT = "c" * 40
 DECLARED = {
@@ -177,13 +178,13 @@ def test_facts_of_a_node_that_are_none_leave_the_machine_without(
 def test_an_address_that_is_none_ends_in_one_line(pull: Callable[..., Result]) -> None:
     for address in ("https://a b/", "http://127.0.0.1:1", "http://[::1"):
         done = CliRunner().invoke(group, ["pull", address, "--as", "lab"], standalone_mode=False)
-        assert type(
+        assert type(done.exception).__name__ == "HpmlError" and "index.json: cannot be read" in str(
             done.exception
-        ).__name__ == "HpmlError" and "summary.json: cannot be read" in str(done.exception)
+        )
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[[dict[str, str]], str]]:
+def serve(tmp_path: Path) -> Iterator[Callable[[dict[str, str | bytes]], str]]:
     """A site on loopback made of these files; returns its address."""
     servers = []
 
@@ -191,11 +192,12 @@ def serve(tmp_path: Path) -> Iterator[Callable[[dict[str, str]], str]]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    def start(files: dict[str, str]) -> str:
+    def start(files: dict[str, str | bytes]) -> str:
         folder = tmp_path / f"site-{len(servers)}"
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+            content = text if isinstance(text, bytes) else text.encode()
+            (folder / name).write_bytes(content)
         server = http.server.ThreadingHTTPServer(
             ("127.0.0.1", 0), partial(Quiet, directory=str(folder))
         )
@@ -209,20 +211,20 @@ def serve(tmp_path: Path) -> Iterator[Callable[[dict[str, str]], str]]:
         server.server_close()
 
 
-def site(*lines: str, count: int | None = None) -> dict[str, str]:
-    shown = {"records": [{"lines": list(lines)}], "facts": []}
+def site(*lines: str, path: str = "m/step.jsonl.gz") -> dict[str, str | bytes]:
+    index = {"version": 1, "files": [{"path": path}]}
     return {
-        "summary.json": json.dumps({"record_files": 1 if count is None else count}),
         "index.json": json.dumps(
             {"benchmarks": {DECLARED["name"]: {**DECLARED, "hpml_machines": ["h200-x1"]}}}
         ),
-        "records/0.js": f'hpml.put("records/0.js",{json.dumps(shown)})',
+        "data/v1/index.json": json.dumps(index),
+        "data/v1/m/step.jsonl.gz": gzip.compress("".join(f"{each}\n" for each in lines).encode()),
     }
 
 
 def test_a_published_site_gives_its_records_and_declarations(
     pull: Callable[..., Result],
-    serve: Callable[[dict[str, str]], str],
+    serve: Callable[[dict[str, str | bytes]], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -236,9 +238,14 @@ def test_a_published_site_gives_its_records_and_declarations(
 
 HOSTILE = [
     {},
-    {"summary.json": "[1]"},
-    {**site(), "summary.json": '{"record_files": 1000000000}'},
-    {**site(), "records/0.js": "import os"},
+    {**site(), "index.json": "[1]"},
+    {**site(), "data/v1/index.json": '{"version": 2, "files": []}'},
+    {**site(), "data/v1/index.json": '{"version": 1, "files": [3]}'},
+    {**site(), "data/v1/m/step.jsonl.gz": "import os"},
+    {**site(), "data/v1/m/step.jsonl.gz": gzip.compress(b"[]\n" * 9)[:-9]},
+    {**site(), "data/v1/m/step.jsonl.gz": gzip.compress(bytes(MAX_FILE + 1))},
+    site(path="../../index.json"),
+    site(path="m/..%2fstep"),
     site(encode(record(machine="../../etc")).decode()),
     site(encode(record(machine=".git")).decode()),
     site(encode(record(commit="../../x")).decode()),
@@ -251,8 +258,8 @@ HOSTILE = [
 def test_a_hostile_site_ends_in_one_line_and_writes_nothing(
     tmp_path: Path,
     pull: Callable[..., Result],
-    serve: Callable[[dict[str, str]], str],
-    files: dict[str, str],
+    serve: Callable[[dict[str, str | bytes]], str],
+    files: dict[str, str | bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")

@@ -1,0 +1,145 @@
+"""`data/v1/`: the Records of a site for programs, as compressed JSON lines: a file for each machine
+and benchmark, and an index (docs/data-files.md)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from hpml_plugins.model.record import Record
+from hpml_plugins.model.serialization import decode, encode
+from hpml_plugins.model.validation import may_need_cleaning
+from hpml_plugins.registry import json_schema
+from hpml_plugins.report.reading import History, Outcome, stored_lines
+from hpml_plugins.report.site.previous import previous_file, take_over
+
+FOLDER: Final = "data/v1"
+INDEX: Final = f"{FOLDER}/index.json"
+#: Of each point and machine the newest Records are published; `results/` has all.
+MOST_RECORDS: Final = 100
+#: Names that are parts of addresses as they are.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.-]")
+#: Of zlib: 9 takes four times as long for 1 % less.
+_LEVEL: Final = 6
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """The Records of a benchmark on a machine."""
+
+    machine: Annotated[str, Meta(description="name of the machine")]
+    benchmark: Annotated[str, Meta(description="name of the benchmark, without a metric")]
+    plugin: Annotated[str, Meta(description="plugin that declares the benchmark")]
+    path: Annotated[str, Meta(description="address below the folder of the index")]
+    lines: Annotated[int, Meta(ge=1, description="lines, one for each round of a Record")]
+    left_out: Annotated[
+        int, Meta(ge=0, description=f"older Records: a point has its newest {MOST_RECORDS}")
+    ]
+    size: Annotated[int, Meta(ge=1, description="of the file, B")]
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="of the uncompressed lines")]
+
+
+class DataMachine(msgspec.Struct, frozen=True):
+    """A machine and its hardware."""
+
+    machine: Annotated[str, Meta(description="name of the machine")]
+    hardware: Annotated[str, Meta(description="its GPU type, or its CPU where it has no GPU")]
+    gpus: Annotated[int, Meta(ge=0, description="number of its GPUs")]
+
+
+class DataIndex(msgspec.Struct, frozen=True):
+    """The files of data/v1: gzip, UTF-8, JSON lines. Each line is as record.schema.json says, in SI
+    base units."""
+
+    version: Annotated[int, Meta(ge=1, le=1, description="of this folder's layout")]
+    project: Annotated[str, Meta(description="name of the project")]
+    branch: Annotated[str, Meta(description="the branch that the site shows first")]
+    machines: list[DataMachine]
+    files: list[DataFile]
+
+
+def write_data_files(history: History, html_dir: Path, project: str) -> None:
+    """Write the folder.
+
+    A file whose lines are those of the site that is replaced is taken over from it.
+    """
+    known, files = _previous(), []
+    folder = html_dir / FOLDER
+    for benchmark in history.benchmarks:
+        for machine in history.machines:
+            places = [(label, machine.name) for label in benchmark.points]
+            found = [benchmark.index.stored(place) for place in places]
+            stored = [[each for each in of_point if each.file] for of_point in found]
+            newest: list[Outcome] = []
+            for of_point in stored:
+                newest += sorted(of_point, key=attrgetter("started"))[-MOST_RECORDS:]
+            if not newest:
+                continue
+            newest.sort(key=attrgetter("file", "offsets"))
+            text = b"".join(_lines(newest))
+            path = f"{_plain(machine.name)}/{_plain(benchmark.name)}.jsonl.gz"
+            digest = hashlib.sha256(text).hexdigest()
+            target = folder / path
+            if known.get(path) == digest:
+                take_over(f"{FOLDER}/{path}", html_dir)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(gzip.compress(text, _LEVEL, mtime=0))
+            files.append(
+                DataFile(
+                    machine=machine.name,
+                    benchmark=benchmark.name,
+                    plugin=benchmark.plugin,
+                    path=path,
+                    lines=text.count(b"\n"),
+                    left_out=sum(map(len, stored)) - len(newest),
+                    size=target.stat().st_size,
+                    sha256=digest,
+                )
+            )
+    machines = [
+        DataMachine(each.name, each.hardware.label, each.hardware.count)
+        for each in history.machines
+    ]
+    index = DataIndex(1, project, history.branches[0], machines, files)
+    folder.mkdir(parents=True, exist_ok=True)
+    (html_dir / INDEX).write_bytes(msgspec.json.encode(index))
+    for name, schema in (("index", DataIndex), ("record", Record)):
+        spelled = json.dumps(json_schema(schema), ensure_ascii=False)
+        (folder / f"{name}.schema.json").write_text(spelled, encoding="utf-8")
+
+
+def _plain(name: str) -> str:
+    """A name as a part of an address that needs no quoting; names stay unlike."""
+    if _PLAIN.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return f"{_NOT_PLAIN.sub('_', name)[:60]}-{digest[:8]}"
+
+
+def _previous() -> dict[str, str]:
+    """Path → digest of the lines, of the files that the site which is replaced has whole."""
+    file = previous_file(INDEX)
+    try:
+        files = msgspec.json.decode(file.read_bytes(), type=DataIndex).files if file else []
+    except (OSError, msgspec.MsgspecError):
+        return {}
+    there = ((each, previous_file(f"{FOLDER}/{each.path}")) for each in files)
+    return {
+        each.path: each.sha256 for each, file in there if file and file.stat().st_size == each.size
+    }
+
+
+def _lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
+    """The lines of these Records, cleaned."""
+    for line in stored_lines(outcomes):
+        yield (encode(decode(line)) if may_need_cleaning(line) else line) + b"\n"
