@@ -25,9 +25,9 @@ from hpml_plugins.report.site.manifest import write_manifest
 from hpml_plugins.report.site.page import PAGES, add_to_navigation, commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import LIBRARY, find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.search import write_search
-from hpml_plugins.report.site.unchanged import digest_inputs, remember, take_over_pages, written
 from hpml_plugins.report.site.task_table import cards_of_machines
 from hpml_plugins.report.site.tasks import find_rows
+from hpml_plugins.report.site.unchanged import digest_inputs, remember, take_over_pages, written
 from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 from hpml_plugins.store import CommitOrder
 
