@@ -18,10 +18,11 @@ from typing import Any, Final
 import msgspec
 
 import hpml_plugins
+from hpml_plugins.git import ask_git
 from hpml_plugins.report.site.manifest import NAME as MANIFEST
 from hpml_plugins.report.site.manifest import Manifest, write_manifest
 from hpml_plugins.report.site.previous import previous_file, replaced_site, take_over
-from hpml_plugins.store import CommitOrder, ask_git
+from hpml_plugins.store import CommitOrder
 
 #: In the published folder.
 NAME: Final = "unchanged.json"
@@ -60,14 +61,15 @@ def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> 
     head = ask_git(project, "rev-parse", "HEAD")
     if not head:
         return ""
-    listed = ask_git(project, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
-    top = Path(ask_git(project, "rev-parse", "--show-toplevel").strip())
+    top = Path(ask_git(project, "rev-parse", "--show-toplevel"))
+    edited = ask_git(project, "diff", "--name-only", "-z", "HEAD")
+    untracked = ask_git(project, "ls-files", "-z", "--others", "--exclude-standard", "--full-name")
     staged = Path(conf.html_dir).resolve().parent  # of the site that is being made
     apart = (staged, replaced_site() or staged, Path(conf.results_dir).resolve())
     changed = [
         name
-        for name in listed.split("\0")
-        if name and not any((top / name[3:]).is_relative_to(each) for each in apart)
+        for name in f"{edited}\0{untracked}".split("\0")
+        if name and not any((top / name).is_relative_to(each) for each in apart)
     ]
     settings = {name: str(value) for name, value in vars(conf).items() if name not in _PLACES}
     variables = {name: value for name, value in os.environ.items() if name.startswith("HPML_")}
@@ -80,7 +82,7 @@ def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> 
     for file in (
         *_files(Path(conf.results_dir)),
         *_files(Path(hpml_plugins.__file__).parent),
-        *(top / name[3:] for name in changed),
+        *(top / name for name in changed),
     ):
         found.update(os.fsencode(file))
         with suppress(OSError):  # a deleted one
