@@ -256,8 +256,8 @@ def card_of(record: Record) -> str:
 
 def hardware_of(record: Record) -> str:
     """The type of hardware that measured it: its GPUs, or its CPU."""
-    names = [str(gpu.get("name") or "") for gpu in record.gpus]
-    return " + ".join(sorted(names)) or str(record.node.get("cpu") or record.machine)
+    names = sorted(record.gpu_names)
+    return " + ".join(names) or str(record.node.get("cpu") or record.machine)
 
 
 def _variance_by_rounds(
@@ -268,12 +268,12 @@ def _variance_by_rounds(
     if len(rounds) < 2 or min(medians) <= 0:
         return None
     return (
-        variance_of_median(statistics.variance(map(math.log, medians)), len(medians)),
+        _variance_of_median(statistics.variance(map(math.log, medians)), len(medians)),
         len(medians) - 1,
     )
 
 
-def variance_of_median(variance: float, count: int) -> float:
+def _variance_of_median(variance: float, count: int) -> float:
     """The variance of the median of `count` normal values of this variance: near π/2 / (n + ½) of
     it, also for few."""
     return variance * math.pi / 2 / (count + 0.5)

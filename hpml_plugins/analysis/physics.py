@@ -147,7 +147,7 @@ def _share_of_memory(
 
 
 def _published(record: Record) -> GpuType | None:
-    return _find_gpu(str(record.gpus[0].get("name") or ""))
+    return _find_gpu(record.gpu_names[0])
 
 
 _find_gpu = functools.lru_cache(maxsize=256)(find_gpu)

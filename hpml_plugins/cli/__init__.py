@@ -235,9 +235,10 @@ class CommandGroup(click.Group):
 
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
-        folders = pkgutil.iter_modules(importlib.import_module(_TOOLS).__path__, f"{_TOOLS}.")
+        found = pkgutil.iter_modules(importlib.import_module(_TOOLS).__path__, f"{_TOOLS}.")
+        folders = [each.name for each in found if each.ispkg]  # not what they share
         # the one that is registered last is called first
-        for name in sorted((folder.name for folder in folders), reverse=True):
+        for name in sorted(folders, reverse=True):
             manager.register(importlib.import_module(name), name)
         manager.hook.hpml_commands(cli=self)
 

@@ -28,7 +28,7 @@ from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say, warn
 
 
-@click.command()
+@click.command("preview")
 @click.argument("file", metavar="FILE.py", type=click.Path(path_type=Path))
 @click.option(
     "--results",

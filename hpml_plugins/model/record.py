@@ -354,6 +354,16 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         )
 
     @property
+    def gpu_names(self) -> list[str]:
+        """The names of the node's GPUs, "unknown" of one that the Record does not name."""
+        return [str(gpu.get("name") or "unknown") for gpu in self.gpus]
+
+    @property
+    def gpu_type(self) -> str:
+        """The name of the cards, joined by ' + ' where they differ, or 'none'; see `Node.gpu`."""
+        return " + ".join(dict.fromkeys(self.gpu_names)) or "none"
+
+    @property
     def point(self) -> str:
         """The key of what was measured: benchmark, version and parameters, whatever the run or the
         machine."""

@@ -520,57 +520,87 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
     looks: of the machines and cards that series may name; see `_series_looks`. Raises
     DefinitionError for a chart that links to, or loads from, anywhere: its data are the table's.
     """
+    made = _copied(chart)
+    meta = made.pop("usermeta", {})  # vega-embed would take its own options from it
+    rows = [_finite(row) for row in told_apart(table).rows()]
+    needs = meta.get("needs", ())
+    drawn = [row for row in rows if all(row[name] is not None for name in needs)]
+    inner = made.get("spec", made)
+    if "spec" in made:
+        panels = len({label_of(row, meta["panel"]) for row in drawn})
+        made["columns"] = min(panels, meta["across"])
+        inner |= _panel_size(panels, meta["across"])
+    legends = meta.get("legends", {})
+    labels = {
+        channel: meta["parts"] if columns == ["part"] else _labels(drawn, columns)
+        for channel, columns in legends.items()
+    }
+    colours, shapes = _series_looks(drawn, meta.get("series", ()), looks)
+    ranges = {"color": colours}
+    # Colours and markers share a legend only where both name all series.
+    if legends.get("shape") == meta.get("series"):
+        ranges["shape"] = shapes
+    for child in made.get("hconcat", [inner]):
+        if "yOffset" in str(child.get("layer")):  # the dots of a row stand one below the other
+            child["height"]["step"] = max(ROW, 7 * len(labels.get("color", ())))
+        for layer in child.get("layer", ()):
+            _set_legends(layer["encoding"], labels, ranges)
+    head = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "description": title}
+    return {**head, "data": {"values": rows}, "config": config(), **made}
+
+
+def _copied(chart: Chart) -> Chart:
+    """A copy that can be changed. Raises DefinitionError for a chart that leads anywhere."""
+    spelled = json.dumps(chart)
     # a quote within a text is escaped
-    if outward := re.search(r'"(href|url)":', spelled := json.dumps(chart)):
+    if outward := re.search(r'"(href|url)":', spelled):
         raise DefinitionError(
             f"a chart has no {outward[1]!r}: it neither links to nor loads from another place", ""
         )
-    made: Chart = json.loads(spelled)
-    meta = made.pop("usermeta", {})  # vega-embed would take its own options from it
-    rows = [
-        {
-            name: None if isinstance(cell, float) and not math.isfinite(cell) else cell
-            for name, cell in row.items()
-        }
-        for row in told_apart(table).rows()
-    ]
-    drawn = [row for row in rows if all(row[name] is not None for name in meta.get("needs", ()))]
-    inner = made.get("spec", made)
-    if "spec" in made:
-        panels, across = len({label_of(row, meta["panel"]) for row in drawn}), meta["across"]
-        made["columns"] = min(panels, across)
-        if across > 1:
-            inner["width"] = WIDTH if panels == 1 else 2 * PANEL // across - 10 * (across > 2)
-            inner["height"] = 320 if panels == 1 else 220 if across == 2 else 130
-    # Colours and markers share a legend only where both name all series; a series looks alike in
-    # all panels.
-    names = {
-        channel: (
-            meta["parts"]
-            if columns == ["part"]
-            else list(filter(None, dict.fromkeys(label_of(r, columns) for r in drawn)))
-        )
-        for channel, columns in meta.get("legends", {}).items()
+    copied: Chart = json.loads(spelled)
+    return copied
+
+
+def _finite(row: Mapping[str, Cell]) -> dict[str, Cell]:
+    """The row, in which a number that JSON does not have is not known."""
+    return {
+        name: None if isinstance(cell, float) and not math.isfinite(cell) else cell
+        for name, cell in row.items()
     }
-    colours, shapes = _series_looks(drawn, meta.get("series", ()), looks)
-    ranges = {
-        "color": colours,
-        "shape": shapes if meta.get("legends", {}).get("shape") == meta.get("series") else [],
-    }
-    for child in made.get("hconcat", [inner]):
-        if "yOffset" in str(child.get("layer")):  # the dots of a row stand one below the other
-            child["height"]["step"] = max(ROW, 7 * len(names.get("color", ())))
-        for layer in child.get("layer", ()):
-            for channel in (name for name in names if "field" in layer["encoding"].get(name, {})):
-                labels, encoded = names[channel], layer["encoding"][channel]
-                longest = max(map(len, labels), default=1) * LETTER + 40
-                encoded["scale"] |= {"domain": labels} | (
-                    {"range": found} if (found := ranges.get(channel)) else {}
-                )
-                encoded["legend"] = {"columns": max(1, min(len(labels), LEGEND // longest))}
-                encoded["legend"] |= {"symbolSize": 500} if channel == "strokeDash" else {}
-    head = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "description": title}
-    return {**head, "data": {"values": rows}, "config": config(), **made}
+
+
+def _panel_size(panels: int, across: int) -> Layer:
+    """Of one panel of several, pixels; what the chart says itself where they stand in one row."""
+    if across == 1:
+        return {}
+    if panels == 1:
+        return {"width": WIDTH, "height": 320}
+    if across == 2:
+        return {"width": PANEL, "height": 220}
+    return {"width": 2 * PANEL // across - 10, "height": 130}
+
+
+def _labels(rows: Iterable[Mapping[str, Cell]], columns: Columns) -> list[str]:
+    """The texts of what these columns name, in the order of the rows, so that it looks alike in all
+    panels."""
+    return list(filter(None, dict.fromkeys(label_of(row, columns) for row in rows)))
+
+
+def _set_legends(
+    encoding: Layer, labels: Mapping[str, list[str]], ranges: Mapping[str, list[str]]
+) -> None:
+    """Give the channels of a layer their domains and looks, and legends as wide as their texts."""
+    for channel, texts in labels.items():
+        encoded = encoding.get(channel, {})
+        if "field" not in encoded:
+            continue
+        encoded["scale"]["domain"] = texts
+        if ranges.get(channel):
+            encoded["scale"]["range"] = ranges[channel]
+        longest = max(map(len, texts), default=1) * LETTER + 40
+        encoded["legend"] = {"columns": max(1, min(len(texts), LEGEND // longest))}
+        if channel == "strokeDash":
+            encoded["legend"]["symbolSize"] = 500
 
 
 def without_cpus(chart: Chart, table: Table, cpus: Container[str]) -> Table:

@@ -25,6 +25,10 @@ from hpml_plugins.store import Index, of_node
 _Key = tuple[str, str, str]
 
 
+#: Benchmark and point.
+_Place = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Side:
     """What was asked for. kind: "machine", "commit" or "environment".  name: in full."""
@@ -393,30 +397,31 @@ def list_confounders(compared: Iterable[Compared]) -> list[str]:
     `h200-x1, 3 of 40 points: torch 2.11.0 → 2.15.0`. Values that differ from point to point are
     shown by an example.
     """
-    machines: dict[str, dict[tuple[str, str], tuple[Confounder, ...]]] = {}
+    machines: dict[str, dict[_Place, tuple[Confounder, ...]]] = {}
     for row in compared:
         machines.setdefault(row.machine, {})[row.benchmark, row.point] = row.confounders
     lines = []
     for machine, points in machines.items():
-        by_name: dict[str, dict[tuple[str, str], Confounder]] = {}
-        for point, confounders in sorted(points.items()):
-            for each in confounders:
-                by_name.setdefault(each.name, {})[point] = each
-        groups: dict[frozenset[tuple[str, str]], list[str]] = {}
-        for name, found in by_name.items():
-            values = list(dict.fromkeys(found.values()))
-            example = f"{name}, for example {values[0].a} → {values[0].b}"
-            groups.setdefault(frozenset(found), []).append(
-                example if len(values) > 1 else str(values[0])
-            )
-        for where, texts in sorted(groups.items(), key=lambda group: -len(group[0])):
-            share = (
-                f"{len(where)} of {len(points)} points"
-                if len(where) < len(points)
-                else "all points"
-            )
-            lines.append(f"{f'{machine}, ' if machine else ''}{share}: {'; '.join(texts)}")
+        where = f"{machine}, " if machine else ""
+        lines += [f"{where}{line}" for line in _confounders_of(points)]
     return lines
+
+
+def _confounders_of(points: Mapping[_Place, Sequence[Confounder]]) -> Iterator[str]:
+    """Of one machine: the facts that differ on the same points are one line."""
+    by_name: dict[str, dict[_Place, Confounder]] = {}
+    for point, confounders in sorted(points.items()):
+        for each in confounders:
+            by_name.setdefault(each.name, {})[point] = each
+    groups: dict[frozenset[_Place], list[str]] = {}
+    for name, found in by_name.items():
+        first, *others = dict.fromkeys(found.values())
+        text = f"{name}, for example {first.a} → {first.b}" if others else str(first)
+        groups.setdefault(frozenset(found), []).append(text)
+    for where, texts in sorted(groups.items(), key=lambda group: -len(group[0])):
+        some = f"{len(where)} of {len(points)} points"
+        share = "all points" if len(where) == len(points) else some
+        yield f"{share}: {'; '.join(texts)}"
 
 
 def _spell_verdict(each: Compared) -> str:

@@ -54,7 +54,7 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
     moment = abs(record.started) < LAST_MOMENT
     common: dict[str, Any] = {name: getattr(record, name) for name in copied} | {
         "params": json.dumps(record.params),
-        "gpu": " + ".join(dict.fromkeys(str(gpu.get("name")) for gpu in record.gpus)) or "none",
+        "gpu": record.gpu_type,
         "num_gpu": len(record.gpus),
         "started": (
             datetime.datetime.fromtimestamp(record.started, datetime.UTC) if moment else None

@@ -149,10 +149,10 @@ def find_looks(records: Iterable[Record]) -> dict[str, Look]:
     found: dict[str, Look] = {}
     for record in records:
         if record.machine not in found:
-            cards = dict.fromkeys(str(gpu.get("name") or "unknown") for gpu in record.gpus)
             cpu = str(record.node.get("cpu") or "unknown")
-            found |= {name: look(name) for name in (*cards, cpu)}
-            found[record.machine] = look(" + ".join(cards) or cpu, len(record.gpus))
+            found |= {name: look(name) for name in (*record.gpu_names, cpu)}
+            what_computes = record.gpu_type if record.gpus else cpu
+            found[record.machine] = look(what_computes, len(record.gpus))
     return found
 
 

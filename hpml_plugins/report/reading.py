@@ -95,11 +95,12 @@ def _stored_hardware(record: Record) -> Hardware:
     """The same as a Record's node has it; unknown where it does not tell."""
     if "gpus" not in record.node:
         return hardware_of({})
-    names = dict.fromkeys(str(gpu.get("name") or "unknown") for gpu in record.gpus)
-    count = len(record.gpus) if names else ""
-    return hardware_of(
-        {"gpu": " + ".join(names) or "none", "num_gpu": count, "cpu": record.node.get("cpu")}
-    )
+    facts = {
+        "gpu": record.gpu_type,
+        "num_gpu": len(record.gpus) or "",
+        "cpu": record.node.get("cpu"),
+    }
+    return hardware_of(facts)
 
 
 @dataclass(frozen=True, order=True)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import yaml
+from records import a_record
 from support import ROOT
 
 from hpml_plugins import Bench, Node, find_gpu, gpu_types
@@ -284,3 +285,19 @@ def test_importing_the_public_names_reads_no_file_and_no_yaml() -> None:
         ).stdout
         == "\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "names", "of_type"),
+    [
+        ([], [], "none"),
+        ([{"name": "A"}, {"name": "A"}], ["A", "A"], "A"),
+        ([{"name": "B"}, {"uuid": "1"}, 7], ["B", "unknown"], "B + unknown"),
+        ("damaged", [], "none"),
+    ],
+)
+def test_a_record_names_its_cards_whatever_it_tells_of_them(
+    gpus: object, names: list[str], of_type: str
+) -> None:
+    record = a_record(node={"gpus": gpus})
+    assert (record.gpu_names, record.gpu_type) == (names, of_type)

@@ -45,7 +45,7 @@ def linear_layers(records: Sequence[Record]) -> Table:
 
 
 def _card(record: Record) -> Row:
-    return {"card": str(record.gpus[0].get("name")) if record.gpus else ""}
+    return {"card": record.gpu_names[0] if record.gpus else ""}
 
 
 def fastest(records: Sequence[Record]) -> Table:

@@ -24,7 +24,7 @@ SUMS = (
 def card(record: Record) -> GpuType | None:
     """The published peaks of the Record's GPU; None on a CPU, for an unknown card and for unlike
     ones."""
-    names = {str(gpu["name"]) for gpu in record.gpus}
+    names = set(record.gpu_names)
     return find_gpu(names.pop()) if len(names) == 1 else None
 
 

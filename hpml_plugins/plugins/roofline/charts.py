@@ -260,7 +260,7 @@ def tensor_cores(records: Sequence[Record]) -> Table:
 def card(record: Record) -> tuple[str, GpuType | None]:
     """(name, published peaks) of the GPU that a Record was measured on: ("CPU", None) without
     one."""
-    name = str(record.gpus[0]["name"]) if record.gpus else ""
+    name = record.gpu_names[0] if record.gpus else ""
     return name or "CPU", find_gpu(name) if name else None
 
 

@@ -240,7 +240,7 @@ def _images(record: Record) -> Row:
 def _card(record: Record) -> Row:
     """What it ran on: the GPU's name, or the CPU's."""
     on_gpu = record.gpus and not record.benchmark.endswith("_cpu")
-    return {"card": str(record.gpus[0]["name"] if on_gpu else record.node.get("cpu", ""))}
+    return {"card": record.gpu_names[0] if on_gpu else str(record.node.get("cpu", ""))}
 
 
 def _set(record: Record) -> Row:

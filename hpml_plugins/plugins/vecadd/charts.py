@@ -91,7 +91,7 @@ def bandwidth(records: Sequence[Record]) -> Table:
     """
     rows: list[dict[str, Any]] = []
     for record in records:
-        card = find_gpu(str(record.gpus[0]["name"])) if record.gpus else None
+        card = find_gpu(record.gpu_names[0]) if record.gpus else None
         row = {
             "machine": record.machine,
             "kernel": str(record.params.get("implementation", "one element per thread")),

@@ -39,31 +39,25 @@ def find_plugin(name: str, registry: Path = Path("registry.yaml")) -> CheckedPlu
 
     Raises UsageError where it is none of these.
     """
-    here = registry.resolve().parent
-    if registry.is_file():
-        for entry in read_registry(registry).plugins:
-            if entry.name == name:
-                return CheckedPlugin(entry.source, str(here))
-    if name.endswith(".py") or Path(name).is_file():
-        if not Path(name).is_file():
-            raise UsageError(f"{name}: no such file")
-        path = Path(name).resolve()
-        return CheckedPlugin(
-            PluginSource(plugin_name(path.stem), path=str(path)), str(here), file=name
-        )
+    folder = str(registry.resolve().parent)
+    entries = read_registry(registry).plugins if registry.is_file() else ()
+    for entry in entries:
+        if entry.name == name:
+            return CheckedPlugin(entry.source, folder)
+    file = Path(name)
+    if file.is_file():
+        source = PluginSource(plugin_name(file.resolve().stem), path=str(file.resolve()))
+        return CheckedPlugin(source, folder, file=name)
+    if name.endswith(".py"):
+        raise UsageError(f"{name}: no such file")
     if name in importlib.metadata.entry_points(group=GROUP).names:
-        return CheckedPlugin(PluginSource(plugin_name(name), entry_point=name), str(here))
+        return CheckedPlugin(PluginSource(plugin_name(name), entry_point=name), folder)
     source = PluginSource(plugin_name(name), module=name)
-    if not all(part.isidentifier() for part in name.split(".")) or not locate(source, here).file:
-        known = (
-            [entry.name for entry in read_registry(registry).plugins] if registry.is_file() else []
-        )
-        what = (
-            f"{name!r} is no plugin of {registry}, no file, no entry point and no module;"
-            f" {nearest(name, known)}"
-        )
-        raise UsageError(what)
-    return CheckedPlugin(source, str(here))
+    is_name = all(part.isidentifier() for part in name.split("."))
+    if is_name and locate(source, Path(folder)).file:
+        return CheckedPlugin(source, folder)
+    what = f"{name!r} is no plugin of {registry}, no file, no entry point and no module"
+    raise UsageError(f"{what}; {nearest(name, [entry.name for entry in entries])}")
 
 
 def check(
@@ -77,12 +71,10 @@ def check(
     """
     loads = []
     for seed in ("1", "2"):
-        code, output, errors = _run("load", plugin, PYTHONHASHSEED=seed, timeout=_LOADING)
-        if code != 0:
-            text = one_line(errors)[-300:]
-            yield Finding(
-                "loads", "broken", f"the process that imported it {code}: {text}".rstrip(": ")
-            )
+        fault, output, errors = _run("load", plugin, PYTHONHASHSEED=seed, timeout=_LOADING)
+        if fault:
+            what = f"the process that imported it {fault}: {one_line(errors)[-300:]}"
+            yield Finding("loads", "broken", what.rstrip(": "))
             return
         loads.append(msgspec.json.decode(output, type=Loaded))
     yield from judge_loading(*loads)
@@ -92,13 +84,13 @@ def check(
     yield from judge_definition(loads[0], results_folder(Path(plugin.folder)))
     simulated = {} if detect_node().gpus else {"NUMBA_ENABLE_CUDASIM": "1"}
     options = [str(limit), *([] if most is None else [str(most)])]
-    code, output, errors = _run(
+    fault, output, errors = _run(
         "points", plugin, *options, timeout=2 * limit + _LOADING, **simulated
     )
     tried = [msgspec.json.decode(line, type=Tried) for line in output.splitlines()]
     yield from judge_points(plugin, loads[0], tried, most)
-    if code != 0:
-        yield Finding("points", "broken", f"measuring them {code}: {one_line(errors)[-300:]}")
+    if fault:
+        yield Finding("points", "broken", f"measuring them {fault}: {one_line(errors)[-300:]}")
 
 
 def _names_of_others(plugin: CheckedPlugin) -> dict[str, str]:
@@ -115,27 +107,18 @@ def _names_of_others(plugin: CheckedPlugin) -> dict[str, str]:
 
 def _run(
     task: str, plugin: CheckedPlugin, *args: str, timeout: float, **env: str
-) -> tuple[int | str, str, str]:
-    """Exit status (or how it ended, in words), the complete lines of stdout, and stderr of the
-    worker."""
+) -> tuple[str, bytes, str]:
+    """How the worker failed, "" where it did not; the complete lines of its stdout, and stderr."""
     spelled = msgspec.json.encode(plugin).decode()
     command = [sys.executable, "-m", "hpml_plugins.tools.check.worker", task, spelled, *args]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **env}
     try:
         done = subprocess.run(
-            command, env=variables, capture_output=True, text=True, timeout=timeout, check=False
+            command, env=variables, capture_output=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired as stuck:
-        out = (
-            stuck.stdout
-            if isinstance(stuck.stdout, str)
-            else (stuck.stdout or b"").decode(errors="replace")
-        )
-        return f"was not done after {timeout:g} s", out[: out.rfind("\n") + 1], ""
-    if done.returncode == 0:
-        return 0, done.stdout, done.stderr
-    return (
-        f"ended with exit status {done.returncode}",
-        done.stdout[: done.stdout.rfind("\n") + 1],
-        done.stderr,
-    )
+        fault, output, errors = f"was not done after {timeout:g} s", stuck.stdout or b"", b""
+    else:
+        fault = f"ended with exit status {done.returncode}" if done.returncode else ""
+        output, errors = done.stdout, done.stderr
+    return fault, output[: output.rfind(b"\n") + 1], errors.decode(errors="replace")

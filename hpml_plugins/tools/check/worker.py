@@ -111,7 +111,7 @@ def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
                 yield Finding("check", "broken", what, "compare the result")
 
 
-def try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Iterator[Tried]:
+def _try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Iterator[Tried]:
     """The smallest point of each benchmark as it is and with faults; then others until `limit` s
     have passed.
 
@@ -194,7 +194,7 @@ def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmar
         bench.corrupt = result
         bench.time = _watching_output(bench.time, seen)
         try:
-            with observing(file, seen):
+            with _observing(file, seen):
                 return benchmark.measure(bench, **params)
         finally:
             seen.imports -= with_dependencies(
@@ -235,7 +235,7 @@ _STARTERS = (
 
 
 @contextlib.contextmanager
-def observing(file: Path, seen: Observed) -> Iterator[None]:
+def _observing(file: Path, seen: Observed) -> Iterator[None]:
     """Note what the plugin in `file` imports and starts. Imports by `importlib` are not seen.
 
     For a process that ends soon: the audit hook stays.
@@ -287,7 +287,9 @@ def main() -> None:
     task, spelled, *options = sys.argv[1:]
     checked = msgspec.json.decode(spelled, type=CheckedPlugin)
     most = int(options[1]) if options[1:] else None
-    facts: Any = [load(checked)] if task == "load" else try_points(checked, float(options[0]), most)
+    facts: Any = (
+        [load(checked)] if task == "load" else _try_points(checked, float(options[0]), most)
+    )
     for fact in facts:
         sys.stdout.write(msgspec.json.encode(fact).decode() + "\n")
         sys.stdout.flush()

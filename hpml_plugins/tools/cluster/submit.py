@@ -106,10 +106,10 @@ def submit(
         # Started from a shell's background, a job would inherit that SIGINT is ignored, and could
         # not be cancelled.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    executor = (local_executor if local else slurm_executor)(target, request, folder)
+    executor = (_local_executor if local else _slurm_executor)(target, request, folder)
     order = JobOrder(target.name, target.machine_name, target.executor, socket.gethostname())
     try:
-        job = executor.submit(asv_run(target, request, folder))
+        job = executor.submit(_asv_run(target, request, folder))
     except (FailedJobError, FailedSubmissionError, OSError) as error:
         problem = one_line(str(error))
         write_file(folder, replace(order, problem=problem))
@@ -159,14 +159,14 @@ class _ScriptWriter(SlurmExecutor):  # type: ignore[misc]
         return 2
 
 
-def slurm_executor(target: Target, request: RunRequest, folder: Path) -> Any:
+def _slurm_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     """submitit's Slurm executor for a target.
 
     Jobs of one machine run one after the other (`singleton` of the job's name): two would write the
     same files.
     """
     executor = _ScriptWriter(
-        folder, max_num_timeout=target.restarts, python=python_command(target, request, folder)
+        folder, max_num_timeout=target.restarts, python=_python_command(target, request, folder)
     )
     executor.update_parameters(
         job_name=f"hpml-{target.machine_name}",
@@ -184,20 +184,20 @@ def slurm_executor(target: Target, request: RunRequest, folder: Path) -> Any:
         stderr_to_stdout=True,
         # asv runs once, on the first node, and leaves the job's nodes to what it starts there
         srun_args=["--nodes=1", "--ntasks=1", "--overlap"],
-        setup=setup_lines(target),
+        setup=_setup_lines(target),
         additional_parameters={"requeue": True, "chdir": request.project, **target.options},
     )
     return executor
 
 
-def local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
+def _local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     """submitit's executor for this machine."""
-    python = python_command(target, request, folder)
+    python = _python_command(target, request, folder)
     if target.gpus is None:  # submitit hides every GPU that it was not asked for
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
         words = ["-u", "CUDA_VISIBLE_DEVICES"] if seen is None else [f"CUDA_VISIBLE_DEVICES={seen}"]
         python = f"env {shlex.join(words)} {python}"
-    if lines := setup_lines(target):
+    if lines := _setup_lines(target):
         python = shlex.join(["bash", "-c", "\n".join([*lines, f'exec {python} "$@"']), "bash"])
     executor = LocalExecutor(folder, max_num_timeout=target.restarts, python=python)
     # the warning always comes before the end, however short the time
@@ -211,7 +211,7 @@ def local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     return executor
 
 
-def asv_run(target: Target, request: RunRequest, folder: Path) -> AsvRun:
+def _asv_run(target: Target, request: RunRequest, folder: Path) -> AsvRun:
     """What the job calls."""
     if target.side_by_side:
         from hpml_plugins.tools.cluster.side_by_side import SideBySide
@@ -223,16 +223,16 @@ def asv_run(target: Target, request: RunRequest, folder: Path) -> AsvRun:
 def script(target: Target, request: RunRequest, folder: Path) -> str:
     """What would be given to sbatch, or run here."""
     if target.executor == "slurm":
-        executor = slurm_executor(target, request, folder)
+        executor = _slurm_executor(target, request, folder)
         return str(executor._make_submission_file_text(executor._submitit_command_str, ""))
-    words = ["env", f"HPML_PROFILE={request.profile}", *asv_run(target, request, folder).command()]
+    words = ["env", f"HPML_PROFILE={request.profile}", *_asv_run(target, request, folder).command()]
     lines = ["# here, one after the other, by submitit's local executor"]
     if target.side_by_side:
         lines.append("# one such process for each GPU, side by side, each with a part of the work")
-    return "\n".join([*lines, *setup_lines(target), shlex.join(words), ""])
+    return "\n".join([*lines, *_setup_lines(target), shlex.join(words), ""])
 
 
-def setup_lines(target: Target) -> list[str]:
+def _setup_lines(target: Target) -> list[str]:
     """The lines of bash before the Python: each must succeed, or the job ends with its message."""
     lines = [
         f"module load {shlex.quote(name)}" for name in target.python.modules
@@ -243,7 +243,7 @@ def setup_lines(target: Target) -> list[str]:
     ]
 
 
-def python_command(target: Target, request: RunRequest, folder: Path) -> str:
+def _python_command(target: Target, request: RunRequest, folder: Path) -> str:
     """How the node calls its Python, as words of a shell."""
     project, python = Path(request.project), target.python
     if python.container:

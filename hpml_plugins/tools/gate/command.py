@@ -234,30 +234,29 @@ def _has_verdict(pairs: Pairs) -> bool:
 
 def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
     """Verdicts on what both sides measured, and why the rest was not compared or not judged."""
-    left_out: list[str] = []
-    not_judged: list[str] = []
     judged: list[int] = []
+    left_out, not_judged = Counter[str](), Counter[str]()
     for number, (task, pairs) in enumerate(zip(loop.sides.prepared.tasks, loop.pairs, strict=True)):
+        base, head = pairs[-1] if pairs else (None, None)
         if _has_verdict(pairs):
             judged.append(number)
             missing = allowed.of(pairs[0][BASE]).keys() - common_metrics(pairs)
-            not_judged += [f"head does not give the metric {name}" for name in sorted(missing)]
-        elif compared(pairs):
-            not_judged.append(f"the limit of {loop.limit} left no time")
+            not_judged.update(f"head does not give the metric {name}" for name in sorted(missing))
+        elif base is None or head is None or compared(pairs):
+            not_judged[f"the limit of {loop.limit} left no time"] += 1
+        elif base.status == "skipped":
+            left_out[base.reason] += 1
+        elif base.status != "ok":
+            not_judged[f"base {base.status}: {base.reason}"] += 1
+        elif head.status == "failed":
+            point = f"{task.declared.benchmark} {format_point(task.params)}"
+            result.broken.append(f"{point}: {head.reason}")
         else:
-            base, head = pairs[-1]
-            if base.status == "skipped":
-                left_out.append(base.reason)
-            elif base.status == "ok" and head.status == "failed":
-                point = f"{task.declared.benchmark} {format_point(task.params)}"
-                result.broken.append(f"{point}: {head.reason}")
-            else:
-                side, record = ("head", head) if base.status == "ok" else ("base", base)
-                not_judged.append(f"{side} {record.status}: {record.reason}")
+            not_judged[f"head {head.status}: {head.reason}"] += 1
     values = _judge_points(loop.sides, loop.pairs, judged, allowed, loop.most)
-    result.values = [each for of_point in values for each in of_point]
+    result.values = list(itertools.chain(*values))
     counts = [len(loop.pairs[number]) for number in judged]
     result.rounds = (min(counts, default=0), max(counts, default=0))
-    result.left_out = dict(Counter(left_out).most_common())
-    result.not_judged_points = dict(Counter(not_judged).most_common())
+    result.left_out = dict(left_out.most_common())
+    result.not_judged_points = dict(not_judged.most_common())
     return result

@@ -53,7 +53,7 @@ class Mean(NamedTuple):
     p: float
 
 
-def mean_difference(differences: Sequence[float], number_of_looks: int) -> Mean:
+def _mean_difference(differences: Sequence[float], number_of_looks: int) -> Mean:
     """By Student's t; the differences are symmetric around the true one, whatever the load.
 
     differences: at least two.
@@ -183,7 +183,7 @@ def _judge_alone(point: GatedPoint, metric: str, number_of_looks: int, reason: s
     is_ratio = bool((medians > 0).all())
     compared = np.log(medians) if is_ratio else medians
     worse = -1 if measured.direction == "higher" else 1
-    found = mean_difference(worse * (compared[:, 1] - compared[:, 0]), number_of_looks)
+    found = _mean_difference(worse * (compared[:, 1] - compared[:, 0]), number_of_looks)
     means = compared.mean(axis=0)
     base, head = (np.exp(means) if is_ratio else means).tolist()
     return GatedValue(

@@ -14,16 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import click
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from packaging.requirements import InvalidRequirement, Requirement
 
 from hpml_plugins import __version__
 from hpml_plugins.asv import PLUGIN, plugins_folder, read_configuration
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import counted
-from hpml_plugins.store import atomic_write
+from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.store import (
+    atomic_write,
+    machine_folders,
+    read_object_or_empty,
+    results_folder,
+)
 from hpml_plugins.terminal import printable, say, warn
 from hpml_plugins.tools.git import run_git
+from hpml_plugins.tools.templates import fill_template
 
 #: Files of which one says that pip can build a package here.
 BUILDS = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -119,7 +125,7 @@ def _table(parent: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @dataclass
-class Writer:
+class _Writer:
     """Writes files of a repository. wrote, left: what was written, and what was there already, a
     line each."""
 
@@ -139,10 +145,7 @@ class Writer:
 
     def fill(self, place: str, template: str, **values: str) -> bool:
         """The same with a template of this package."""
-        made = Environment(
-            loader=PackageLoader("hpml_plugins", "tools/init"), undefined=StrictUndefined
-        )
-        return self.write(place, made.get_template(template).render(**values).rstrip("\n") + "\n")
+        return self.write(place, fill_template("init", template, **values))
 
     def append_lines(self, place: str, lines: list[str]) -> None:
         """Add lines that a text file does not have."""
@@ -155,7 +158,7 @@ class Writer:
             self.wrote.append(f"{place}: {counted(len(missing), 'line')}")
 
 
-def make_configuration(folder: Path, top: Path, *, package: bool) -> dict[str, object]:
+def _make_configuration(folder: Path, top: Path, *, package: bool) -> dict[str, object]:
     """A new asv.conf.json. top: the repository's folder.  package: whether commits have one that
     pip builds.
 
@@ -226,9 +229,9 @@ def _blank_comment(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else re.sub(r"\S", " ", found[0])
 
 
-def write_all(folder: Path, top: Path, ci: str | None) -> tuple[Writer, str]:
+def write_all(folder: Path, top: Path, ci: str | None) -> tuple[_Writer, str]:
     """Write every file. Returns what was written, and the name of the benchmark to start with."""
-    writer, package = Writer(folder), find_package(folder)
+    writer, package = _Writer(folder), find_package(folder)
     existing = folder / CONFIGURATION
     if (before := existing.is_file()) and (
         extended := extend_configuration(existing)
@@ -238,7 +241,7 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[Writer, str]:
     elif before:
         writer.left.append(f"{CONFIGURATION} is there already")
     else:
-        made = make_configuration(folder, top, package=package is not None)
+        made = _make_configuration(folder, top, package=package is not None)
         writer.write(CONFIGURATION, json.dumps(made, indent=4) + "\n")
     conf = read_configuration(existing)
     plugin = "import_time" if package else "export_time"
@@ -267,7 +270,7 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[Writer, str]:
     return writer, plugin
 
 
-def _write_suite(writer: Writer, benchmarks: Path) -> None:
+def _write_suite(writer: _Writer, benchmarks: Path) -> None:
     """The module that asv finds our benchmarks in: of its own where an asv user has a package of
     benchmarks already."""
     places = [(benchmarks / name).as_posix() for name in ("__init__.py", "hpml_suite.py")]
@@ -275,11 +278,11 @@ def _write_suite(writer: Writer, benchmarks: Path) -> None:
         writer.fill(place, "suite.py.jinja", parents=".parent" * len(benchmarks.parts))
 
 
-def _write_ci(writer: Writer, top: Path, ci: str) -> None:
+def _write_ci(writer: _Writer, top: Path, ci: str) -> None:
     """The file of a service, which stands at the repository's top."""
-    service = Writer(top)
+    service = _Writer(top)
     if place := _free(service, list(CI[ci]), "hpml gate"):
-        folder = yaml_text(writer.folder.relative_to(top).as_posix())
+        folder = _yaml_text(writer.folder.relative_to(top).as_posix())
         if ci == "github":  # which fills in expressions in every text
             folder = folder.replace("${{", "${{ '${{' }}")
         runner = RUNNERS[ci][not is_for_gpus(writer.folder)]
@@ -293,6 +296,14 @@ def _write_ci(writer: Writer, top: Path, ci: str) -> None:
     writer.left += service.left
 
 
+def earlier_machines(results: Path) -> list[str]:
+    """The names under which asv filed results of this computer before: they are in
+    ~/.asv-machine.json and have results here."""
+    known = read_object_or_empty(Path("~/.asv-machine.json").expanduser())
+    found = (folder.name for folder in machine_folders(results))
+    return [name for name in found if name in known and name != machine_name(detect_node())]
+
+
 def _installs(folder: Path) -> str:
     """The words of pip that install the package's requirements, and what builds it; empty without a
     package."""
@@ -302,7 +313,7 @@ def _installs(folder: Path) -> str:
     return shlex.join([".", *(str(each) for each in builds if "${{" not in str(each))])
 
 
-def yaml_text(text: str) -> str:
+def _yaml_text(text: str) -> str:
     """A text of any characters as a double-quoted scalar of YAML, in one line of ASCII.
 
     Raises UsageError for one that is not UTF-8, such as the name of a folder.
@@ -319,7 +330,7 @@ def yaml_text(text: str) -> str:
     return f'"{"".join(map(spelled, text))}"'
 
 
-def _free(writer: Writer, places: list[str], ours: str) -> str | None:
+def _free(writer: _Writer, places: list[str], ours: str) -> str | None:
     """The first of these places where no file is; None where one of them has what is to be written:
     the text `ours`."""
     there = [place for place in places if (writer.folder / place).exists()]
@@ -373,4 +384,9 @@ def command(ci: str | None) -> int:
         f"  hpml run {plugin:18}  # measures it now",
         f"  {'asv run':27}  # measures the newest commit; then asv publish",
     )
+    for name in earlier_machines(results_folder(folder)):
+        say(
+            f"  {f'asv run --machine {name}':27}  # instead: continues the history of {name}, which"
+            f" asv measured; without it results are of {machine_name(detect_node())}"
+        )
     return 0

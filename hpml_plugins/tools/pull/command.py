@@ -135,7 +135,7 @@ class _Late(BaseException):
 
 
 @contextmanager
-def limited_time(seconds: float, address: str) -> Iterator[None]:
+def _limited_time(seconds: float, address: str) -> Iterator[None]:
     """End what takes longer, however slowly an address answers. Raises HpmlError. Only for the main
     thread."""
 
@@ -190,7 +190,7 @@ def command(address: str, name: str, into: Path, dry_run: bool, limit: float) ->
         renamed = Path(scratch, "renamed")
         renamed.mkdir()
         found = Import(name, into, renamed)
-        with limited_time(limit, address):
+        with _limited_time(limit, address):
             found.add(fetch_results(address, Path(scratch), found.skipped.append))
         report = merge_results([renamed], into, dry_run=dry_run)
     for line in [*report.conflicts, *found.skipped, *report.skipped]:

@@ -48,7 +48,7 @@ DATA_INDEX = "data/v1/index.json"
 _OF_THE_SITE = ("hpml_machines", "hpml_selected")
 
 
-def is_site(address: str) -> bool:
+def _is_site(address: str) -> bool:
     """Whether it is the address of a site and not of a git repository."""
     return bool(re.match(r"https?://", address)) and not address.rstrip("/").endswith(".git")
 
@@ -56,17 +56,17 @@ def is_site(address: str) -> bool:
 def fetch_results(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """A folder of results with what is there. on_damage: is given what is left out. Raises
     HpmlError for nothing."""
-    if is_site(address):
-        return read_site(address.rstrip("/"), scratch, on_damage)
+    if _is_site(address):
+        return _read_site(address.rstrip("/"), scratch, on_damage)
     folder = Path(address)
     if folder.is_dir() and not (folder / "HEAD").is_file():  # which a bare repository has
         return find_results(folder)
-    return read_repository(
+    return _read_repository(
         str(folder.resolve()) if folder.exists() else address, scratch, on_damage
     )
 
 
-def read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
+def _read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """The files of `results` in the newest commit, written one by one: no checkout, so no filter
     and no hook runs."""
     clone, results = scratch / "clone", scratch / "cloned"
@@ -126,7 +126,7 @@ def _git(folder: Path, *words: str) -> bytes:
         raise HpmlError(f"git {words[0]}: {said[-1] if said else 'failed'}") from None
 
 
-def read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
+def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """The newest Records of each point that a published site offers, and what it declares, as a
     folder of results."""
     results = scratch / "site"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hpml_plugins.analysis import Difference, Variability, compare_values
+from hpml_plugins.analysis import Difference, Values, Variability, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Declared
 from hpml_plugins.measure import Bench, Context, SamplingPlan
@@ -115,33 +115,22 @@ class BenchSession:
             if (each.benchmark, each.point) == (record.benchmark, record.point)
         ]
         order = commit_order(self.root, self.results)
-        before = current_records(same, order)
-        left_out = describe_outside(
-            order.outside(each.commit for each in same), "what is checked out"
-        )
+        current = current_records(same, order)
+        before = current[0] if current else None
+        outside = order.outside(each.commit for each in same)
+        left_out = describe_outside(outside, "what is checked out")
         variability = Variability([*self.stored, record])
         new = variability.values(record)
+        old = variability.values(before) if before else {}
+        since = (before.commit[:8] if before else "") or "uncommitted"
         found = []
         for name, metric in record.metrics.items():
-            value = quantity(metric.median, metric.unit)
-            if not before or name not in before[0].metrics:
-                why = f"nothing stored to compare with{left_out and f'; {left_out}'}"
-                is_ranked = metric.direction is not None
-                found.append(ComparedMetric(f"{name} {value}, {why}", is_judged=not is_ranked))
-                continue
-            old = variability.values(before[0])
-            difference = compare_values([(old, new, name)])[0]
-            ratio = "" if difference.ratio is None else f", {difference.ratio:.3g} times"
-            since = before[0].commit[:8] or "uncommitted"
-            against = f"{quantity(old[name].value, metric.unit)} at {since}"
-            is_judged = metric.direction is None or _is_judged(difference)
-            if difference.verdict == "BOUND" or not is_judged:
-                undecided = "undecided" if is_judged else "not judged"
-                verdict = f"{undecided}, {difference.wording(metric.unit)}"
+            if name in old:
+                found.append(_against(name, metric.unit, old, new, since))
             else:
-                verdict = difference.verdict
-            line = f"{name} {value}{ratio} {against}: {verdict}"
-            found.append(ComparedMetric(line, is_judged, difference.verdict == "WORSE"))
+                why = "; ".join(filter(None, ["nothing stored to compare with", left_out]))
+                line = f"{name} {quantity(metric.median, metric.unit)}, {why}"
+                found.append(ComparedMetric(line, is_judged=metric.direction is None))
         return found
 
     def store(self, benchmark: Benchmark, rounds: Sequence[Record]) -> None:
@@ -154,9 +143,6 @@ class BenchSession:
 
                 facts = {**facets(self.node, self.machine, {}), "version": 1}
                 atomic_write(file, json.dumps(facts, indent=4, sort_keys=True).encode())
-        from hpml_plugins.host import Declared
-        from hpml_plugins.registry import PluginEntry
-
         declared = Declared.of(benchmark, PluginEntry(PLUGIN))
         save_declarations(self.results, declared.entries())
 
@@ -289,6 +275,20 @@ class TestBench:
         declared = Declared.of(benchmark, PluginEntry(PLUGIN, module=__name__))
         measure_rounds([(declared, self._params)], session.run, measure, Follower())
         return rounds
+
+
+def _against(name: str, unit: str, old: Values, new: Values, since: str) -> ComparedMetric:
+    """A metric against what is stored.  since: the commit of that."""
+    (difference,) = compare_values([(old, new, name)])
+    has_verdict = new[name].direction is None or _is_judged(difference)
+    verdict: str = difference.verdict
+    if verdict == "BOUND" or not has_verdict:
+        undecided = "undecided" if has_verdict else "not judged"
+        verdict = f"{undecided}, {difference.wording(unit)}"
+    ratio = "" if difference.ratio is None else f", {difference.ratio:.3g} times"
+    now, then = (quantity(values[name].value, unit) for values in (new, old))
+    line = f"{name} {now}{ratio} {then} at {since}: {verdict}"
+    return ComparedMetric(line, has_verdict, difference.verdict == "WORSE")
 
 
 def _is_judged(difference: Difference) -> bool:

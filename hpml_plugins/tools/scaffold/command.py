@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hpml_plugins import __version__
 from hpml_plugins.asv import plugins_folder
@@ -19,6 +18,7 @@ from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.store import atomic_write
 from hpml_plugins.terminal import say
+from hpml_plugins.tools.templates import fill_template
 
 _PACKAGE = {
     "pyproject.toml": "pyproject.toml.jinja",
@@ -44,15 +44,12 @@ def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
     if target.exists():
         raise UsageError(f"{target} already exists; remove it or choose another name")
     files = {"": "benchmark.py.jinja"} if single_file else _PACKAGE
-    templates = Environment(
-        loader=PackageLoader("hpml_plugins", "tools/scaffold"), undefined=StrictUndefined
-    )
     values = {"name": name, "hpml_version": __version__, "torch": bool(find_spec("torch"))}
     for place, template in files.items():
         file = target / place.format(name=name) if place else target
         file.parent.mkdir(parents=True, exist_ok=True)
-        text = templates.get_template(template).render(**values)
-        file.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+        text = fill_template("scaffold", template, **values)
+        file.write_text(text, encoding="utf-8")
     return target
 
 
