@@ -197,5 +197,6 @@ def measure_commit(
     measured = {prepared.tasks[number].declared.name for number in answers}
     prepared.left_out = {task.declared.name for task in prepared.tasks} - measured
     return {
-        prepared.tasks[number].name: (answer, records[number]) for number, answer in answers.items()
+        prepared.tasks[number].name: (answer, records[number])
+        for number, answer in sorted(answers.items())
     }

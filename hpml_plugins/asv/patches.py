@@ -111,6 +111,7 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
             conf.regressions_first_commits = {".*": None}
             show_missing_commits(conf)
             page = Path(args.html_dir or conf.html_dir, "index.html").absolute()
+            log.flush()
             say(f"Publishing into {page.parent}")
             with staged_site(conf, args), log.set_level(logging.WARNING):
                 status = original(cls, conf, args, **options)

@@ -10,6 +10,9 @@ from typing import Any
 
 from asv.publishing import OutputPublisher
 
+#: Problems of pages that are named.
+MOST_PROBLEMS = 5
+
 
 class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
     """Writes our pages; then replaces the CDN addresses in asv's index, which asv has written by
@@ -30,12 +33,17 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
         from asv.console import log
 
         from hpml_plugins.asv.stored_history import StoredHistory, find_order
+        from hpml_plugins.model.formatting import counted
         from hpml_plugins.report.site.writing import write_site
         from hpml_plugins.terminal import one_line
 
         started, worked = time.perf_counter(), time.process_time()
         order = repo.order if isinstance(repo, StoredHistory) else find_order(conf, repo)
-        for problem in write_site(conf, repo, benchmarks, order.within(revisions)):
+        problems = list(write_site(conf, repo, benchmarks, order.within(revisions)))
+        shown = problems if log.is_debug_enabled() else problems[:MOST_PROBLEMS]
+        for problem in shown:
             log.warning(one_line(problem))
+        if more := len(problems) - len(shown):
+            log.warning(f"{counted(more, 'further problem')}: asv publish -v shows all")
         seconds, busy = time.perf_counter() - started, time.process_time() - worked
         log.info(f"our pages took {seconds:.2f} s ({busy:.2f} s of one CPU)")

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -20,6 +21,7 @@ from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.report.doubts import kind_of
+from hpml_plugins.store import foreign_declarations
 from hpml_plugins.terminal import say, warn
 
 
@@ -50,7 +52,7 @@ def command(
     registry = read_registry(settings.registry)
     node = detect_node()
     host = make_host(registry, unmet=functools.partial(unmet, node=node), profile=profile)
-    rows = _chosen(_listing(host), names)
+    rows = _chosen([*_listing(host), *_listing_of_asv(settings.results)], names)
     if as_json:
         print_json(rows)
     else:
@@ -77,6 +79,23 @@ def _listing(host: Host) -> list[dict[str, Any]]:
         )
     broken = [{"plugin": plugin.entry.name, "broken": str(plugin.error)} for plugin in host.broken]
     return rows + broken
+
+
+def _listing_of_asv(results: Path) -> list[dict[str, Any]]:
+    """The benchmarks of asv's own that `asv run` has found, as benchmarks.json says."""
+    return [
+        {
+            "plugin": "asv",
+            "benchmark": name,
+            "version": each.version,
+            "description": each.pretty_name,
+            "metrics": {"value": each.symbol},
+            "grid": dict(zip(each.param_names, each.params, strict=True)),
+            "points": sum(1 for _ in each.points()),
+            "skipped": {},
+        }
+        for name, each in foreign_declarations(results).items()
+    ]
 
 
 def _chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:

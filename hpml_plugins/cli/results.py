@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import shutil
 import sys
@@ -66,7 +67,8 @@ def table(settings: Settings, name: str, form: str, branch: str | None, results:
 
     NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. FILE.py is a plugin that need not be in
     the registry; its values are those of FILE.jsonl, which `hpml run FILE.py --record` writes, if
-    that is there. Otherwise the values are those of the newest Records.
+    that is there. Otherwise the values are those of the newest Records. A benchmark of asv's own is
+    named as asv does, or by a pattern such as 'suite.*'.
     """
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
@@ -189,10 +191,10 @@ def compare(
     from hpml_plugins.analysis.variability import Variability
     from hpml_plugins.report.compare import as_table, compare, describe_one_sided, find_side
     from hpml_plugins.report.tables import as_csv
-    from hpml_plugins.store import describe_outside, read_records
+    from hpml_plugins.store import describe_outside, read_foreign, read_records
 
     repository, order = _find_order(settings, results, branch)
-    stored = list(read_records(results, warn))
+    stored = [*read_records(results, warn), *read_foreign(results)]
     records = [
         each
         for each in stored
@@ -237,8 +239,8 @@ def _refuse_unknown_machine(results: Path, machine: str | None) -> None:
     read."""
     from hpml_plugins.store import is_in_records, machine_folders
 
-    if machine is not None and not is_in_records(results, machine):
-        known = [folder.name for folder in machine_folders(results)]
+    known = [folder.name for folder in machine_folders(results)]
+    if machine is not None and machine not in known and not is_in_records(results, machine):
         raise UsageError(f"no Records of machine {machine!r}; {nearest(machine, known)}")
 
 
@@ -247,20 +249,23 @@ def _refuse_unknown_side(settings: Settings, results: Path, name: str) -> None:
     before all Records are read."""
     from hpml_plugins.store import is_in_records, machine_folders, record_files
 
+    machines = machine_folders(results)
+    # asv's files are called COMMIT-ENVIRONMENT.json
+    files = sorted(path.stem for folder in machines for path in folder.glob("*-*.json"))
+    environments = {stem.partition("-")[2] for stem in files}
+    if name in environments or name in {folder.name for folder in machines}:
+        return
     if is_in_records(results, name):
         return
-    if name and any(path.stem.startswith(name[:8]) for path in record_files(results)):
+    commits = [*files, *(path.stem for path in record_files(results))]
+    if name and any(commit.startswith(name[:8]) for commit in commits):
         return
     from hpml_plugins.asv.configuration import find_history
 
     repository, _ = find_history(settings.registry.resolve().parent)
     if _find_commit(repository, name):
         return
-    machines = machine_folders(results)
-    # asv's files are called COMMIT-ENVIRONMENT.json
-    files = sorted(path.stem for folder in machines for path in folder.glob("*-*.json"))
-    environments = (stem.partition("-")[2] for stem in files)
-    known = dict.fromkeys((*(folder.name for folder in machines), *environments))
+    known = dict.fromkeys((*(folder.name for folder in machines), *sorted(environments)))
     raise UsageError(
         f"no machine, environment or commit with Records is called {name!r}; {nearest(name, known)}"
     )
@@ -314,16 +319,17 @@ def _print_comparison(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @_RESULTS
 def export(file: Path, results: Path) -> int:
-    """Write all Records to FILE as Parquet.
+    """Write all Records to FILE as Parquet, and the results of asv's own benchmarks.
 
     DuckDB, pandas and similar tools read it. A row is one metric of one Record.
     """
     if file.suffix not in (".parquet", ".pq"):
         raise UsageError(f"{file}: export writes Parquet; name the file {file.stem}.parquet")
     from hpml_plugins.report.export import write_parquet
-    from hpml_plugins.store import read_records
+    from hpml_plugins.store import read_foreign, read_records
 
-    say(f"{file}: {write_parquet(read_records(results, warn), file)} rows")
+    records = itertools.chain(read_records(results, warn), read_foreign(results))
+    say(f"{file}: {write_parquet(records, file)} rows")
     return 0
 
 
@@ -574,6 +580,31 @@ def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:
     return chosen
 
 
+def _tables_of_asv(
+    settings: Settings, results: Path, branch: str | None, names: Sequence[str]
+) -> Iterator[Drawable]:
+    """A table of each of these benchmarks of asv's own, of the newest values of what is declared
+    now. Raises UsageError where none has any."""
+    from hpml_plugins.model import Figure, Table
+    from hpml_plugins.report.figures import Drawable
+    from hpml_plugins.store import current_records, foreign_declarations, read_foreign
+
+    _, order = _find_order(settings, results, branch)
+    declared = foreign_declarations(results)
+    newest = [
+        each
+        for each in current_records(read_foreign(results), order)
+        if each.benchmark in names and each.version == declared[each.benchmark].version
+    ]
+    if not newest:
+        raise UsageError(f"nothing measured for {', '.join(names)} under {results}; run `asv run`")
+    for name, records in itertools.groupby(
+        sorted(newest, key=lambda each: each.benchmark), lambda each: each.benchmark
+    ):
+        table = Table.of_records(records, "value")
+        yield Drawable("asv", Figure("value", name, (name,), lambda _: Table({})), table)
+
+
 def _find_drawables(
     settings: Settings, name: str, results: Path, branch: str | None, form: str = "svg"
 ) -> Iterator[Drawable]:
@@ -587,7 +618,7 @@ def _find_drawables(
     from hpml_plugins.registry import read_registry, registry_with
     from hpml_plugins.report.drawing import draw_all, figure_names
     from hpml_plugins.report.reading import read_history
-    from hpml_plugins.store import describe_outside
+    from hpml_plugins.store import describe_outside, foreign_declarations
 
     asked = name
     if name.endswith(".py"):
@@ -596,6 +627,9 @@ def _find_drawables(
     else:
         registry = read_registry(settings.registry)
     host = make_host(registry)
+    if asvs := fnmatch.filter(foreign_declarations(results), name):
+        yield from _tables_of_asv(settings, results, branch, asvs)
+        return
     chosen = _find_plugins(host, name)
     _, order = _find_order(settings, results, branch)
     history = read_history(results, host, {}, order, {}, warn)

@@ -12,7 +12,7 @@ from hpml_plugins.model.record import MetricSamples, Record
 #: rounds differ by it.
 NOISY = 0.10
 _GPUS = re.compile(r"\b\d+ GPUs?\b")
-#: Warnings of a point that are shown.
+#: Warnings of a point without noise that are shown.
 MOST_WARNINGS = 1
 
 
@@ -21,18 +21,22 @@ def doubts(record: Record) -> list[str]:
     found = [f"only {record.missing_rounds}"] if record.missing_rounds else []
     noise = [*_widest(record), *_rounds_differ(record)]
     found += [f"noisy: {', '.join(noise)}"] if noise else []
-    found += record.warnings[:MOST_WARNINGS]
-    more = len(record.warnings) - MOST_WARNINGS
-    return [*found, f"{counted(more, 'more warning')}: -v"] if more > 0 else found
+    shown = [] if found else record.warnings[:MOST_WARNINGS]
+    more = len(record.warnings) - len(shown)
+    return [*found, *shown, *([f"{counted(more, 'warning')}: -v"] if more else [])]
 
 
 def _widest(record: Record) -> list[str]:
-    """The metric with the widest interval: `time ± 84 %`."""
+    """The interval of the first metric, which is shown: `± 84 %`; else the widest, with its
+    name."""
     widths = {name: _relative_width(metric) for name, metric in record.metrics.items()}
-    name = max(widths, key=lambda each: widths[each], default="")
-    if not name or widths[name] < NOISY:
+    first = next(iter(widths), "")
+    widest = max(widths, key=lambda each: widths[each], default="")
+    if not widest or widths[widest] < NOISY:
         return []
-    return [f"{name} {half_width(widths[name])}"]
+    if widths[first] >= NOISY:
+        return [half_width(widths[first])]
+    return [f"{widest} {half_width(widths[widest])}"]
 
 
 def _relative_width(metric: MetricSamples) -> float:

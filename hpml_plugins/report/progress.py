@@ -91,7 +91,7 @@ class RunReport(Follower):
         self._past = list(past)
         self._planned: Counter[Round] = Counter()
         self._share = 0.0
-        self._current = ""
+        self._current = self._benchmark = ""
         self._expected = 0.0
         self._started = self._spoke = self._began = clocks.monotonic()
         self._measuring: float | None = None
@@ -119,6 +119,7 @@ class RunReport(Follower):
             return
         which = f"round {this.number + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
         self._current = f"{which}{declared.benchmark} {formatting.format_point(params)}".rstrip()
+        self._benchmark = declared.benchmark
         self._expected = self.times.expect(this)
         self._began = clocks.monotonic()
         self.progress("", None)
@@ -157,14 +158,14 @@ class RunReport(Follower):
         doing = f"{text}{f' {share:.0%}' if share is not None else ''}"
         # as asv writes a share: `hpml jobs` looks for it
         told = f"[{self._share:4.0%}] {self._at_most} {_spell_time(left)} left"
-        line = one_line(f"{told}: {self._current} {doing}")
         if terminal:
+            line = one_line(f"{told}: {self._current} {doing}")
             filled = round(BAR * self._share)
             bar = "█" * filled + "░" * (BAR - filled)
             width = shutil.get_terminal_size().columns
             sys.stderr.write(f"\r\x1b[K{f'{bar} {line}'[: width - 1]}")
         else:
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{told}: {self._benchmark}\n")
         sys.stderr.flush()
 
     def finish_round(self, this: Round) -> None:
@@ -258,9 +259,8 @@ class RunReport(Follower):
     def without_number(self) -> Iterator[str]:
         """What was not measured, in a line by reason: failed points, then skipped ones."""
         for status in ("failed", "skipped"):
-            reasons = Counter(
-                kind_of(record.reason) for record in self.records if record.status == status
-            )
+            told = [record.reason for record in self.records if record.status == status]
+            reasons = Counter(map(kind_of, told) if status == "skipped" else told)
             if status == "skipped" and self._unavailable:
                 reasons[UNAVAILABLE] += self._unavailable
             if not reasons:

@@ -143,7 +143,7 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
             table = as_text(whole.select(*varying, *metrics[:count])).rstrip("\n")
             if max(map(len, table.splitlines())) <= width:
                 break
-        yield table
+        yield from table.splitlines()
         metrics = metrics[count:]
 
 

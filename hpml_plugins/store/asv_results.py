@@ -18,8 +18,13 @@ import msgspec
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.checking import LARGEST
 from hpml_plugins.model.record import MetricSamples, Record, Status
-from hpml_plugins.store.declarations import Declaration, value_of
-from hpml_plugins.store.files import machine_folders, read_object
+from hpml_plugins.store.declarations import (
+    DECLARATIONS,
+    Declaration,
+    read_declarations,
+    value_of,
+)
+from hpml_plugins.store.files import machine_folders, read_object, read_object_or_empty
 
 #: Parameter → its value, as Python's repr.
 Texts = dict[str, str]
@@ -115,6 +120,18 @@ def import_results(
                 file = msgspec.convert(read_object(path), _ResultFile)
                 if file.params.get("machine") == machine.name:
                     yield from _records(file, foreign)
+
+
+def read_foreign(results: Path) -> Iterator[Record]:
+    """The same Records, of what benchmarks.json declares there."""
+    for record, _ in import_results(results, foreign_declarations(results)):
+        yield record
+
+
+def foreign_declarations(results: Path) -> dict[str, Declaration]:
+    """The benchmarks in benchmarks.json that are asv's own, by name."""
+    known = read_declarations(read_object_or_empty(results / DECLARATIONS))
+    return {name: each for name, each in known.items() if not each.is_ours}
 
 
 def _records(

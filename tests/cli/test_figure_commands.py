@@ -47,6 +47,7 @@ def file_alone(write: Write, hpml: Hpml) -> Path:
     file = write("alone.py", DRAWN)
     done = hpml("run", "alone.py", "--budget", "0.05", "--rounds", "1", "--record")
     assert done.returncode == 0, done.stderr
+    assert "\\n" not in done.stdout  # each line of a table is one
     return file
 
 

@@ -93,8 +93,7 @@ def test_more_than_the_memory_can_give_came_from_the_cache() -> None:
 def test_the_terminal_shows_shares_behind_the_metrics() -> None:
     work = DeclaredWork(bytes=4.8e12, gpus=1)
     with_work, without = record(work, 2.0), record(DeclaredWork(), 1.0)
-    _, table = point_tables([with_work, without], 100, Roof([]))
-    head, first, second = table.splitlines()
+    _, head, first, second = point_tables([with_work, without], 100, Roof([]))
     assert head.split() == ["time", "of", "published", "peak"]
     assert first.split()[-2:] == ["50", "%"]
     assert second.split()[-1] == "–"

@@ -124,11 +124,7 @@ def _linked(
     answer = quotable.answer(quote)
     if quote.kind == "figure":
         return f"\n\nchart-of:{quote.name}\n\n"
-    figure = (
-        f"{shown[quote.name][0].address}#{quote.name.partition('.')[2]}"
-        if quote.name in shown
-        else ""
-    )
+    figure = shown[quote.name][1].address if quote.name in shown else ""
     if quote.kind == "table" and figure:
         return f"{_with_records(answer)}\n[The whole table, and its chart]({figure})\n"
     if answer.links and answer.links[0]:
@@ -166,5 +162,4 @@ def _name_headings(tokens: Sequence[Token]) -> list[tuple[str, str, str]]:
 
 
 def _chart(site: Site, page: PluginPage, shown: ShownFigure) -> str:
-    address = f"{page.address}#{shown.drawable.figure.name}"
-    return site.fill(_template("chart"), address, shown=shown, drawable=shown.drawable)
+    return site.fill(_template("chart"), shown.address, shown=shown, drawable=shown.drawable)

@@ -111,7 +111,7 @@ def warn_of_operators_left_out(bench: Bench, operators: Mapping[str, Work]) -> N
     count."""
     ordered = sorted(operators.items())
     if apart := ", ".join(f"{name} {work.apart}" for name, work in ordered if work.apart):
-        bench.warn(f"left out, not multiply-adds (fvcore's counts): {apart}")
+        bench.warn(f"not counted as multiply-adds: {apart}")
     if uncounted := ", ".join(
         f"{name} ×{work.calls}" for name, work in ordered if not work.counted
     ):

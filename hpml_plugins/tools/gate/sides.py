@@ -18,7 +18,7 @@ import msgspec
 from hpml_plugins.asv import AsvTask, Prepared, narrow, run_point, take_record, tasks_of
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.isolation import end_leftovers
-from hpml_plugins.model import Record
+from hpml_plugins.model import Record, counted
 from hpml_plugins.report import RunReport
 from hpml_plugins.run import CAUTION, TimeLimit, rounds_of
 from hpml_plugins.terminal import warn
@@ -184,6 +184,8 @@ def build_sides(
         ) from None
     except UserError as error:
         raise HpmlError(describe(error)) from None
+    if asvs := [name for name, entry in found.items() if "benchmark" not in entry]:
+        warn(f"{counted(len(asvs), 'benchmark')} of asv's own not gated; asv compare judges them")
     narrow(found, prepared.suite.benchmarks)
     prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
     if not prepared.tasks:
