@@ -4,20 +4,18 @@ to their Records."""
 from __future__ import annotations
 
 import io
-import json
 import subprocess
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fill_docs import ROOT, filled, quotable
+from workload_pages import read_point, write_points
 
 from hpml_plugins.model.formatting import format_point, times
 from hpml_plugins.plugins.course.origins import RecordLink
 from hpml_plugins.plugins.course.questions import FOLDER
 from hpml_plugins.plugins.course.quotes import Quote, fill
-from hpml_plugins.report.site.history import write_history
 from hpml_plugins.store import read_records
 
 #: Numbers of the question pages without a Record: (quote, its options) → why.
@@ -61,7 +59,7 @@ def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(
     results: Path, tmp_path: Path
 ) -> None:
     known = quotable(ROOT, results)
-    write_history(known.history, [], tmp_path, "project")
+    write_points(known.history, tmp_path)
     site = _Site(tmp_path)
     without, reached = set(), 0
 
@@ -92,18 +90,17 @@ def test_each_ratio_of_two_points_is_that_of_the_records_that_it_names(results: 
     checked = 0
 
     def median(link: RecordLink) -> float:
-        name, _, metric = link.metric.partition(".track_")
         machine = link.told.partition(" at ")[0]
         (found,) = [
             record
             for record in records
-            if record.benchmark == name
+            if record.benchmark == link.benchmark
             and record.machine == machine
             and record.commit.startswith(link.commit)
             and record.status == "ok"
             and format_point(record.params) == link.label
         ]
-        value = found.median(metric)
+        value = found.median(link.metric)
         assert value is not None
         return value
 
@@ -122,26 +119,14 @@ def test_each_ratio_of_two_points_is_that_of_the_records_that_it_names(results: 
 
 
 class _Site:
-    """What the page of a point reads. The first click leads to it; the second opens its Records."""
+    """The pages of workloads. The first click leads to a point; the second opens its Records."""
 
     def __init__(self, html_dir: Path) -> None:
         self.html_dir = html_dir
-        self.index = self.read("history/index.js")
-
-    def read(self, address: str) -> Any:
-        written = (self.html_dir / address).read_text(encoding="utf-8")
-        return json.loads(written.removeprefix(f'hpml.put("{address}",').removesuffix(")"))
 
     def has_record(self, link: RecordLink) -> bool:
-        """Whether the point's page lists the Record."""
-        listed = self.index["benchmarks"]
-        number = next(place for place, each in enumerate(listed) if each["name"] == link.metric)
-        point = next(place for place, label in listed[number]["points"] if label == link.label)
-        address, _ = self.read(f"history/{number}/{point}.js")["records"]
+        """Whether the point lists the Record."""
         machine = link.told.partition(" at ")[0]
-        return any(
-            record["commit"].startswith(link.commit)
-            and self.index["places"][record["place"]][1] == machine
-            and record["status"] == "ok"
-            for record in self.read(address)["records"]
-        )
+        shown = read_point(self.html_dir, link.benchmark, link.metric, link.label)
+        rows = shown.partition('class="records"')[2].split("<tr>")
+        return any(f"<td>{machine}</td>" in row and f"<code>{link.commit}" in row for row in rows)

@@ -196,7 +196,7 @@ def test_publishing_needs_the_core_packages_and_the_extra_publish(tmp_path: Path
     env = bare_project(tmp_path, "publish")
     done = run_bare(tmp_path, env, "-c", LIGHT, "merge stored", "publish --results results")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    assert (tmp_path / "html" / "plugin-tta.html").exists()
+    assert (tmp_path / "html" / "workload-tta.html").exists()
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def test_the_four_commands_lead_from_nothing_to_a_row_on_the_page(
         assert done.returncode == 0, done.stdout + done.stderr
     html = project.path / "html"
     assert "cols=4096" in (html / "gpus.html").read_text().replace(" ", "").replace("<span>", "")
-    assert "path benchmarks/hpml/row_sum.py" in (html / "plugin-row_sum.html").read_text()
+    assert "path benchmarks/hpml/row_sum.py" in (html / "workload-row_sum.html").read_text()
     assert (
         json.loads((project.path / "results" / "benchmarks.json").read_text())[
             "row_sum.track_time"

@@ -228,10 +228,10 @@ def compare(
 
 def _find_commit(repository: Path, name: str) -> str | None:
     """What git makes of a name ("HEAD", "v1.2", an abbreviated hash); None where it knows none."""
-    from hpml_plugins.store import ask_git
+    from hpml_plugins.git import ask_git
 
     words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    return ask_git(repository, *words).strip() or None
+    return ask_git(repository, *words) or None
 
 
 def _refuse_unknown_machine(results: Path, machine: str | None) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hpml_plugins.report.progress import RunReport
     from hpml_plugins.report.reading import History, Outcome, TrackedMetric
     from hpml_plugins.report.site.further import Site
-    from hpml_plugins.report.site.page import history_link
+    from hpml_plugins.report.site.page import point_link
     from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
     from hpml_plugins.report.tables import as_markdown, as_text, formatted, spell_samples
 
@@ -24,7 +24,7 @@ _LATER = {
     ".progress": ("RunReport",),
     ".reading": ("History", "Outcome", "TrackedMetric"),
     ".site.further": ("Site",),
-    ".site.page": ("history_link",),
+    ".site.page": ("point_link",),
     ".site.plugin_pages": ("PluginPage", "ShownFigure"),
     ".tables": ("as_markdown", "as_text", "formatted", "spell_samples"),
 }

@@ -8,6 +8,7 @@ https://vega.github.io/vega-lite/docs/.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -76,6 +77,7 @@ class Look(NamedTuple):
     marker: str
 
 
+@functools.cache
 def look(name: str, gpus: int = 1) -> Look:
     """Colour and marker of a GPU type, whichever others there are: the colour of the card, the
     marker of their number.

@@ -142,12 +142,12 @@ class TrackedBenchmark:
     """A benchmark, ours or of a plain asv project: its points, and what became of them.
 
     name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of
-    others do not count. first_metric: asv's name of its first.  needs_gpu: true also where it is
-    not known.  terms: see `Benchmark.terms`.  parameters: as declared. points: label, as
-    `format_point` spells it, in which different points differ → parameter → Python's repr, as asv
-    spells it; those declared, in asv's order, then others that Records have.  declared: the labels
-    of the former.  index: what is stored of each place, (label,
-    machine).  current: place → the stored Record that stands for it, whole.
+    others do not count. first_metric: of its metrics, as Records name it.  needs_gpu: true also
+    where it is not known.  terms: see `Benchmark.terms`.  parameters: as declared. points: label,
+    as `format_point` spells it, in which different points differ → parameter → Python's repr, as
+    asv spells it; those declared, in asv's order, then others that Records have.  declared: the
+    labels of the former.  index: what is stored of each place, (label, machine).
+    current: place → the stored Record that stands for it, whole.
     """
 
     name: str
@@ -360,18 +360,18 @@ def _tracked_metrics(
     benchmarks: dict[str, TrackedBenchmark] = {}
     for name, entry in entries.items():
         title = entry.benchmark if entry.is_ours else name
+        metric = entry.metric if entry.is_ours else METRIC
         if title not in benchmarks:
             heading = title if entry.is_ours else entry.pretty_name or name
             known = declared.get(title) if entry.is_ours else None
             more = (known.description, known.needs_gpu, known.terms) if known else ()
             points = {format_point_texts(texts): texts for texts in entry.points()}
             benchmarks[title] = TrackedBenchmark(
-                title, entry.plugin, heading, entry.version, Index(order), name, *more
+                title, entry.plugin, heading, entry.version, Index(order), metric, *more
             )
             benchmarks[title].parameters = entry.param_names
             benchmarks[title].points.update(points)
             benchmarks[title].declared.update(points)
-        metric = entry.metric if entry.is_ours else METRIC
         direction = entry.better or ""
         found[name] = TrackedMetric(name, benchmarks[title], metric, entry.symbol, direction)
     return found

@@ -292,5 +292,5 @@ def test_a_run_says_that_files_changed_while_the_version_did_not_and_the_page_na
     assert ran.asv("publish").returncode == 0
     assert (
         "They were measured with 2 states of the plugin's files"
-        in (ran.path / "html/plugin-toy.html").read_text()
+        in (ran.path / "html/workload-toy.html").read_text()
     )

@@ -112,7 +112,9 @@ def test_a_site_has_a_manifest_of_all_its_files(project: Path) -> None:
     manifest = json.loads(found.pop(NAME))
     assert manifest["files"] == {name: len(content) for name, content in found.items()}
     assert set(manifest["expected"]) <= found.keys()
-    assert {"index.html", "asv.html", "index.json", "plugin-toy.html"} <= set(manifest["expected"])
+    assert {"index.html", "asv.html", "index.json", "workload-toy.html"} <= set(
+        manifest["expected"]
+    )
     assert beside(project) == []
 
 
@@ -152,7 +154,7 @@ def test_a_publish_that_is_ended_leaves_the_site_before_it(
     (project / "hold").unlink()
     status, said = publish(project)
     assert status == 0, said
-    assert "plugin-toy.html" in contents(project / "html")
+    assert "workload-toy.html" in contents(project / "html")
     assert beside(project) == []
 
 
@@ -210,7 +212,7 @@ def test_no_page_names_a_home_folder(home: str, project: Path) -> None:
     found = contents(project / "html")
     named = [name for name, content in found.items() if f"{home}/".encode() in content]
     assert named == []
-    page = found["plugin-toy.html"].decode()
+    page = found["workload-toy.html"].decode()
     assert "in ~/code/toy.py" in page
     assert "https://example.org/home/other/page" in page
 

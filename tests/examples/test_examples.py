@@ -91,6 +91,6 @@ def test_both_are_named_then_measured_by_asv_and_on_the_page(
     assert published.returncode == 0, published.stdout + published.stderr
     html = project.path / "html"
     assert "openssl_speed" in (html / "gpus.html").read_text()
-    page = (html / "plugin-softmax.html").read_text()
+    page = (html / "workload-softmax.html").read_text()
     assert "hpml-softmax 1.0.0" in page
     assert "figures/softmax-bandwidth.json" in page

@@ -214,10 +214,12 @@ def write_pages(
     commits: dict[str, int] | None = None,
 ) -> None:
     """What pages read and write of a folder of results."""
+    from workload_pages import write_points
+
     from hpml_plugins.report.reading import read_history
+    from hpml_plugins.report.site.components import cover_types, fold_warnings
     from hpml_plugins.report.site.evidence import find_evidence
     from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
-    from hpml_plugins.report.site.history import write_history
     from hpml_plugins.report.site.nodes import ENOUGH_PASSES, find_gaps, find_nodes
     from hpml_plugins.report.site.page import write_page
 
@@ -231,15 +233,19 @@ def write_pages(
     history.current()
     matrix = build(history, Costs({}))
     write_gpu_types(matrix, judge(matrix), html, project)
-    write_history(history, [], html, project)
+    write_points(history, html)
     machines = find_nodes(history)
     write_page(
         html,
-        "nodes.html",
+        "evidence.html",
         machines=machines,
         gaps=find_gaps(history, machines),
         enough_passes=ENOUGH_PASSES,
         evidence=find_evidence(history),
+        cards=[],
+        most_cards=9,
+        types=cover_types(machines),
+        warnings=fold_warnings(history),
         project=project,
     )
 

@@ -104,10 +104,11 @@ def test_a_link_is_to_the_history_of_the_metric_that_the_row_shows() -> None:
     row = {"variant": "fast", "time": 3.0, "kernel": 1.0}
     found = RecordLink.of(record, row, ["time"])
     assert found == (
-        "copy.track_total",
+        "copy",
+        "total",
         "variant=fast",
         "abcdef01",
         "m at abcdef01: copy · total 3.000 s",
     )
-    assert RecordLink.of(record, row, ["variant", "kernel"]).metric == "copy.track_time"
-    assert RecordLink.of(record, row, ["variant"]).metric == "copy.track_time"
+    assert RecordLink.of(record, row, ["variant", "kernel"]).metric == "time"
+    assert RecordLink.of(record, row, ["variant"]).metric == "time"

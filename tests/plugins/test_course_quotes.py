@@ -184,26 +184,32 @@ def test_a_page_links_each_number_to_its_history_and_shows_the_chart(
         " column=time size=1 --><!--/-->\n\n<!--= table p.times columns=machine,time --><!--/-->\n"
     )
     (questions / "001.md").write_text("# Wrong\n\n<!--= value -->7<!--/-->\n")
-    shown = ShownFigure(DRAWABLE, "figures/p-rates.csv", "figures/p-rates.js", "Rates grow.")
+    shown = ShownFigure(
+        DRAWABLE,
+        "figures/p-rates.csv",
+        chart="figures/p-rates.js",
+        summary="Rates grow.",
+        benchmark="copy",
+    )
     records = history.current()
     times = ShownFigure(Drawable("p", TIMES, TIMES.table(records), records=records))
-    plugin: Any = SimpleNamespace(address="plugin-p.html", figures=[shown, times])
+    plugin: Any = SimpleNamespace(figures=[shown, times])
     site = Site(history, [plugin], html_dir, "project", [])
     (page,) = write_questions(questions, site, Provenance())
     assert (page.title, page.address) == ("Copies", "questions-000.html")
     assert dict(page.questions) == {"how-fast": "How fast?", "again": "Again?"}
     html = (html_dir / page.address).read_text(encoding="utf-8")
     assert (
-        '<a href="history.html#copy.track_time?size%3D1%2C%20cold%3DTrue" title="m at'
+        '<a href="workload-copy.html#time?size=1&amp;cold=True" title="m at'
         ' bbbbbbbb">2.000 ms</a>' in html
     )
     assert (
-        '<a href="plugin-p.html#rates">3.000 GB/s</a>, which is <a'
-        ' href="plugin-p.html#rates">1.50</a> times' in html
+        '<a href="workload-copy.html#p.rates">3.000 GB/s</a>, which is <a'
+        ' href="workload-copy.html#p.rates">1.50</a> times' in html
     )
-    assert '<a href="history.html#copy.track_time"><code>copy</code></a>' in html
+    assert '<a href="workload-copy.html"><code>copy</code></a>' in html
     link = (
-        '<a href="history.html#copy.track_time?size%3D1%2C%20cold%3DTrue" title="m at bbbbbbbb:'
+        '<a href="workload-copy.html#time?size=1&amp;cold=True" title="m at bbbbbbbb:'
         " copy · time 2.000 ms"
     )
     assert [text.partition(">")[2].partition("<")[0] for text in html.split(link)[1:]] == [

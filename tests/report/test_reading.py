@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 from records import a_record, a_value
+from workload_pages import read_point, write_points
 
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variability import Variability, with_intervals
@@ -17,8 +19,6 @@ from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.report.reading import History, read_history, stored_lines
-from hpml_plugins.report.site import history as history_page
-from hpml_plugins.report.site import newest_records
 from hpml_plugins.report.site.plugin_pages import find_code_changes
 from hpml_plugins.report.site.regressions import Readings
 from hpml_plugins.store import append_record, current_records, read_records, record_file
@@ -175,22 +175,6 @@ def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> Non
     assert index.on_line(("size=20", "m"))[-1].reason == "no GPU free"
 
 
-def test_the_newest_records_of_a_point_can_be_downloaded_as_they_are_stored(
-    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(newest_records, "MOST_RECORDS", 2)
-    found = newest_records.write_records(history, tmp_path)
-    address, count = found["toy", "size=10"]
-    _, told = json.loads(
-        f"[{(tmp_path / address).read_text().removeprefix('hpml.put(').removesuffix(')')}]"
-    )
-    stored = [decode(line.encode()).started for each in told["records"] for line in each["lines"]]
-    assert stored == [99.0, 20.0]  # the one of 30 s was skipped
-    # size=20 was skipped
-    assert (count, set(found)) == (4, {("toy", "size=10"), ("toy", "size=30")})
-    assert list(stored_lines([])) == []
-
-
 def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(
     history: History, tmp_path: Path
 ) -> None:
@@ -269,13 +253,14 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(tmp_pat
     assert {each.metrics["time"].median for each in found.current()} == {2.0, 5.0}
     assert current_records(read_records(tmp_path), REVISIONS) == [stacks[1], stacks[4]]
 
-    shown = history_page._stacks(found, found.metrics["toy.track_time"], "size=10")
-    assert shown["names"] == [
-        ("torch 2.9.1", "Python 3.11, numpy2.4.0, installed for it"),
-        ("torch 2.12.1", "Python 3.11, installed for it"),
-        ("torch 2.15.0", "Python 3.11, CUDA 13.2"),
+    write_points(found, tmp_path)
+    over = read_point(tmp_path, "toy", "time", "size=10").partition("over-stack")[2]
+    assert re.findall('(?:tick|quiet)" text-anchor="middle">([^<]*)<', over) == [
+        "torch 2.9.1",
+        "Python 3.11, numpy2.4.0, installed for it",
+        "torch 2.12.1",
+        "Python 3.11, installed for it",
+        "torch 2.15.0",
+        "Python 3.11, CUDA 13.2",
     ]
-    assert [(line["at"], line["values"]) for line in shown["lines"]] == [
-        ([0, 1, 2], [3.0, 4.0, 2.0])
-    ]
-    assert history_page._stacks(found, found.metrics["toy.track_time"], "size=20") == {}
+    assert "over-stack" not in read_point(tmp_path, "toy", "time", "size=20")

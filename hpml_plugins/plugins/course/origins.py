@@ -15,20 +15,21 @@ import msgspec
 
 from hpml_plugins import HpmlError, Record, Table
 from hpml_plugins.model import Cell, Row, format_point
-from hpml_plugins.report import Drawable, history_link, plain_cell, spell_samples
-from hpml_plugins.store import asv_name
+from hpml_plugins.report import Drawable, plain_cell, point_link, spell_samples
 
 #: A row's known cells, as (column, Python's repr).
 Cells = frozenset[tuple[str, str]]
 
 
 class RecordLink(NamedTuple):
-    """What leads to a Record: a point and a metric of it, as the page of its history has them.
+    """What leads to a Record: a point and a metric of it, as the page of its benchmark has them.
 
-    metric: asv's name.  label: of the point.  commit: shortened.  told: machine, commit, and the
+    metric: as Records name it.  label: of the point.  commit: shortened.
+     told: machine, commit, and the
     metric's value.
     """
 
+    benchmark: str
     metric: str
     label: str
     commit: str
@@ -36,8 +37,8 @@ class RecordLink(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Of the page of the point's history."""
-        return history_link(self.metric, self.label)
+        """Of the point on the page of its benchmark."""
+        return point_link(self.benchmark, self.metric, self.label)
 
     @classmethod
     def of(cls, record: Record, row: Row, columns: Iterable[str]) -> RecordLink:
@@ -57,7 +58,7 @@ class RecordLink(NamedTuple):
             f"{record.machine} at {commit}: {record.benchmark} · {name}"
             f" {spell_samples(metric, metric.unit)}"
         )
-        return cls(asv_name(record.benchmark, name), format_point(record.params), commit, told)
+        return cls(record.benchmark, name, format_point(record.params), commit, told)
 
 
 @dataclass(frozen=True)

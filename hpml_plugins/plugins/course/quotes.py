@@ -155,7 +155,10 @@ class Quotable:
                 quote.where,
             )
         at = outcome.commit[:8] or "unknown"
-        return Answer(texts[show], [[RecordLink(metric.name, label, at, f"{machine} at {at}")]])
+        return Answer(
+            texts[show],
+            [[RecordLink(metric.benchmark.name, metric.metric, label, at, f"{machine} at {at}")]],
+        )
 
     def _metric(self, quote: Quote) -> TrackedMetric:
         known = {
@@ -293,7 +296,7 @@ class Quotable:
         metric = self._metric(quote)
         label, outcome = self._outcome(quote, metric, machine, commit, options)
         at = outcome.commit[:8] or "unknown"
-        link = RecordLink(metric.name, label, at, f"{machine} at {at}")
+        link = RecordLink(metric.benchmark.name, metric.metric, label, at, f"{machine} at {at}")
         return outcome.readings[metric.metric].value, link
 
     def _table(self, quote: Quote) -> Answer:
@@ -310,12 +313,12 @@ class Quotable:
         return Answer(f"\nChart: {self._drawable(quote).figure.title} (`hpml plot {quote.name}`)\n")
 
     def _benchmark(self, quote: Quote) -> Answer:
-        first = {each.name: each.first_metric for each in self.history.benchmarks}
-        if quote.name not in first:
+        names = [each.name for each in self.history.benchmarks]
+        if quote.name not in names:
             raise HpmlError(
-                f"no benchmark {quote.name!r}; {nearest(quote.name, list(first))}", quote.where
+                f"no benchmark {quote.name!r}; {nearest(quote.name, names)}", quote.where
             )
-        return Answer(f"`{quote.name}`", [[RecordLink(first[quote.name], "", "", "")]])
+        return Answer(f"`{quote.name}`", [[RecordLink(quote.name, "", "", "", "")]])
 
 
 def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list[str]]:

@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hpml_plugins.analysis.verdicts import Difference
+from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.report.site.regressions import Judged, Shift
+from hpml_plugins.report.site.task_table import TypeColumn
 from hpml_plugins.report.site.tasks import TaskRow
 
 #: Regressions that are named.
 MOST_SHIFTS = 2
+#: Types that the answer of a workload names.
+MOST_TYPES = 4
 
 
 class Answer(NamedTuple):
@@ -121,6 +125,58 @@ def how_close(rows: Sequence[TaskRow], names: Sequence[str], columns: Sequence[i
     return Answer(question, f"{told[0]} of the published peak.", rest.rstrip())
 
 
+def answer_of_workload(
+    row: TaskRow,
+    columns: Sequence[TypeColumn],
+    base: int | None,
+    verdicts: Mapping[int, Difference],
+) -> tuple[str, str]:
+    """What each type gives in a row, as a sentence; and how the types compare, or why they do not.
+
+    base: the column that others are compared with.  verdicts: column → that type against it.
+    """
+    labels = {column.number: column.label for column in columns}
+    told = []
+    for number, cell in list(row.cells.items())[:MOST_TYPES]:
+        text = formatting.estimate(cell.number.estimate, row.metric.unit)
+        of_peak = f", {100 * cell.share:.0f} % of the published peak" if cell.share else ""
+        told.append(f"{labels[number]}: {text}{of_peak}")
+    more = len(row.cells) - len(told)
+    if more:
+        told.append(f"{counted(more, 'further type')} below")
+    point = f" at {row.point}" if row.point else ""
+    strong = f"{row.metric.title}{point}: {'; '.join(told)}."
+    if not row.metric.direction:
+        return strong, "Not ranked: it has no better direction."
+    if len(row.cells) == 1:
+        return strong, "No second type has measured this, so nothing is compared."
+    if base is None or not verdicts:
+        return strong, "No two types have measured this alike."
+    compared = [
+        f"{labels[number]} is {_in_words(found, labels[base])}"
+        for number, found in sorted(verdicts.items(), key=lambda each: _distance(each[1]))
+    ]
+    return strong, f"{'; '.join(compared[:MOST_TYPES])}."
+
+
+def _distance(found: Difference) -> float:
+    """For sorting: verdicts first, the largest ratio first."""
+    ratio = found.ratio or 1.0
+    return -max(ratio, 1 / ratio) if found.verdict in ("BETTER", "WORSE") else 0.0
+
+
+def _in_words(found: Difference, base: str) -> str:
+    """`faster than NVIDIA H100 ×1: at least 1.37×`."""
+    words = {
+        "BETTER": "better than",
+        "WORSE": "worse than",
+        "SAME": "the same as",
+        "BOUND": "not decided against",
+    }.get(found.verdict, "not compared with")
+    wording = found.wording()
+    return f"{words} {base}" + (f" ({wording})" if wording else "")
+
+
 def _range(shares: Sequence[float]) -> str:
     """`66 to 80 %`, `90 %`."""
     low, high = round(100 * min(shares)), round(100 * max(shares))
@@ -130,7 +186,7 @@ def _range(shares: Sequence[float]) -> str:
 def has_it_slowed(shifts: Mapping[str, Sequence[Shift]], judged: Sequence[Judged]) -> Answer:
     """Open regressions of GPU workloads and of the rest, and how many values could not be
     judged."""
-    question, link = "Has it slowed?", ("Changes", "regressions.html")
+    question, link = "Has it slowed?", ("Changes", "changes.html")
     values = sum(each.judged for each in judged)
     left_out = sum(each.left_out.total() for each in judged)
     if not values:
@@ -174,7 +230,7 @@ def can_i_trust(
     records: all that are stored.  cards: of each column.  gaps: machines on which something is
     missing or stale.
     """
-    question, link = "Can I trust it?", ("Evidence", "nodes.html#gaps")
+    question, link = "Can I trust it?", ("Evidence", "evidence.html#gaps")
     counts = [f"{names[column]}: {counted(cards[column], 'card')}" for column in columns]
     cells = [row.cells[column] for row in rows for column in columns if column in row.cells]
     of_one = sum(cell.cards == 1 for cell in cells)

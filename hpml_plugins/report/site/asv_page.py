@@ -86,9 +86,7 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
     text = localize(written.read_text(encoding="utf-8"), html_dir)
     if FIXES not in text:
-        ours = [
-            (label, page) for label, _, page in navigation() if label not in ("asv", "Regressions")
-        ]
+        ours = [(label, page) for label, _, page in navigation()]
         links = "".join(
             f'<li><a href="{page}">{label}</a></li>\n'
             for label, page in (*ours, ("Search", "search.html"))

@@ -86,7 +86,7 @@ def write_data_files(history: History, html_dir: Path, project: str) -> None:
                 continue
             newest.sort(key=attrgetter("file", "offsets"))
             text = b"".join(_lines(newest))
-            path = f"{_plain(machine.name)}/{_plain(benchmark.name)}.jsonl.gz"
+            path = data_path(machine.name, benchmark.name)
             digest = hashlib.sha256(text).hexdigest()
             target = folder / path
             if known.get(path) == digest:
@@ -116,6 +116,11 @@ def write_data_files(history: History, html_dir: Path, project: str) -> None:
     for name, schema in (("index", DataIndex), ("record", Record)):
         spelled = json.dumps(json_schema(schema), ensure_ascii=False)
         (folder / f"{name}.schema.json").write_text(spelled, encoding="utf-8")
+
+
+def data_path(machine: str, benchmark: str) -> str:
+    """The file of a benchmark on a machine, below the folder."""
+    return f"{_plain(machine)}/{_plain(benchmark)}.jsonl.gz"
 
 
 def _plain(name: str) -> str:

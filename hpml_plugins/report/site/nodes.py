@@ -18,7 +18,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import describe_share, spell_card
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
-from hpml_plugins.report.site.page import day, history_link
+from hpml_plugins.report.site.page import day, point_link
 
 #: Of one benchmark on one machine; the others are counted, and in the Records.
 MOST_WARNINGS = 6
@@ -120,7 +120,7 @@ def find_nodes(history: History) -> list[NodeCoverage]:
     for machine in sorted(history.machines, key=lambda machine: machine.name):
         seen = history.seen.get(machine.name, ())
         coverage = tuple(
-            _coverage(machine.name, benchmark, history_link(benchmark.first_metric, ""))
+            _coverage(machine.name, benchmark, point_link(benchmark.name))
             for benchmark in history.benchmarks
         )
         facts = tuple(_facts(machine, history.last.get(machine.name)))
@@ -199,7 +199,7 @@ def _runs(
         for label in benchmark.points:
             for outcome in benchmark.index.on_line((label, machine.name)):
                 if outcome.status != "skipped" and outcome.file:
-                    link = history_link(benchmark.first_metric, label)
+                    link = point_link(benchmark.name, benchmark.first_metric, label)
                     started.append(
                         (outcome.started, f"{benchmark.heading} {label}", link, str(outcome.status))
                     )
@@ -333,7 +333,7 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
             since = counts.total() - at[-1]
             gap = max((b - a for a, b in itertools.pairwise(at)), default=since + 1)
             if ENOUGH_PASSES * len(points) <= since >= gap:
-                link = history_link(benchmark.first_metric, label)
+                link = point_link(benchmark.name, benchmark.first_metric, label)
                 point = label, link, history.dates[columns[-1]], seen[-1] - columns[-1]
                 dropped.setdefault(benchmark.heading, []).append(point)
         stale = behind >= STALE_COMMITS or days >= STALE_DAYS

@@ -3,9 +3,13 @@ shown as text."""
 
 from __future__ import annotations
 
+import base64
 import datetime
 import functools
+import hashlib
+import re
 import shlex
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,25 +38,35 @@ POLICY = (
 #: Of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
 
+#: Data of a script that are longer are deflated, B.
+LEAST_PACKED = 4096
+
 #: (label, words that a search finds it by, address)
 NavigationEntry = tuple[str, str, str]
 #: Ours, in the order of the navigation.
 PAGES: tuple[NavigationEntry, ...] = (
     ("Compare", "first page: which GPU for what, how close to its limit", "index.html"),
-    ("GPU types", "which GPU for which work, price, watt", "gpus.html"),
-    ("History", "all GPU types over commits", "history.html"),
-    ("Regressions", "what got worse", "regressions.html"),
-    ("Nodes", "machines, coverage, skipped, failed", "nodes.html"),
-    ("Plugins", "charts and tables", "plugins.html"),
-    ("asv", "asv's own pages: grid and list of all benchmarks", "asv.html"),
+    (
+        "Changes",
+        "what got worse or better: regressions, improvements, by code or by circumstances",
+        "changes.html",
+    ),
+    (
+        "Workloads",
+        "every benchmark: values, history, cards, Records, charts of plugins",
+        "workloads.html",
+    ),
+    ("Evidence", "machines, nodes, cards, coverage, skipped, failed, error rates", "evidence.html"),
 )
+#: asv's own pages, below every page of ours.
+ASV = "asv.html"
 #: Those that plugins add.
 _FURTHER: ContextVar[Sequence[NavigationEntry]] = ContextVar("pages of plugins", default=())
 
 
 def navigation() -> list[NavigationEntry]:
-    """The entries of all pages. Those that plugins add stand in front of asv's."""
-    return [*PAGES[:-1], *_FURTHER.get(), PAGES[-1]]
+    """The entries of all pages; those that plugins add stand last."""
+    return [*PAGES, *_FURTHER.get()]
 
 
 @contextmanager
@@ -82,11 +96,17 @@ def fill_text(template: str, here: str, **values: Any) -> str:
 
 
 def write_data(html_dir: Path, address: str, value: Any) -> None:
-    """Write what `hpml.read(address)` of `data.js` gives to a page's script."""
+    """Write what `hpml.read(address)` of `data.js` gives to a page's script; deflated where that
+    saves much."""
     path = html_dir / address
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = unturned(hide_homes(msgspec.json.encode(value).decode()))
-    path.write_bytes(b"hpml.put(%b,%b)" % (msgspec.json.encode(address), data.encode()))
+    data = unturned(hide_homes(msgspec.json.encode(value).decode())).encode()
+    call = b"hpml.put(%b,%b)"
+    if len(data) > LEAST_PACKED:
+        packer = zlib.compressobj(3, wbits=-zlib.MAX_WBITS)
+        packed = base64.b64encode(packer.compress(data) + packer.flush())
+        call, data = b"hpml.unpack(%b,%b)", b'"%b"' % packed
+    path.write_bytes(call % (msgspec.json.encode(address), data))
 
 
 @functools.cache
@@ -104,7 +124,8 @@ def _templates() -> Environment:
         estimate,
         formatted,
         graph_link,
-        history_link,
+        point_link,
+        quote_fragment,
         navigation,
         numeric,
         reported,
@@ -125,9 +146,29 @@ def graph_link(name: str, selection: Mapping[str, str]) -> str:
     return f"asv.html#{_quoted(name)}" + (f"?{chosen}" if chosen else "")
 
 
-def history_link(name: str, point: str) -> str:
-    """The address of a point's history.  point: as `format_point` spells it."""
-    return f"history.html#{_quoted(name)}" + (f"?{_quoted(point)}" if point else "")
+def workload_address(benchmark: str) -> str:
+    """The page of a benchmark. A name that is no plain file name gets a digest, so that no two
+    share a page."""
+    plain = re.sub(r"[^a-z0-9_]+", "-", benchmark.lower()).strip("-")[:60]
+    digest = hashlib.sha256(benchmark.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"workload-{plain}.html" if plain == benchmark else f"workload-{plain}-{digest}.html"
+
+
+def point_anchor(metric: str, point: str) -> str:
+    """The id of a point's row on its page: `bandwidth?mebibytes=4096&memory=pinned`."""
+    return metric + ("?" + point.replace(", ", "&") if point else "")
+
+
+def point_link(benchmark: str, metric: str = "", point: str = "") -> str:
+    """The address of a benchmark, of a metric of it, or of a point.  metric: as Records name it.
+    point: as `format_point` spells it."""
+    place = quote_fragment(point_anchor(metric, point))
+    return workload_address(benchmark) + (f"#{place}" if metric else "")
+
+
+def quote_fragment(anchor: str) -> str:
+    """An id as an address has it behind "#"."""
+    return quote(anchor, safe="-_.!~*'()?&=,:/")
 
 
 def run_command(benchmark: TrackedBenchmark, point: str) -> str:

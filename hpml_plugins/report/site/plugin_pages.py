@@ -1,4 +1,5 @@
-"""Writes `plugins.html` and one page per plugin, with its figures: charts and their tables."""
+"""The figures of plugins as pages show them, charts and their tables, each on the page of a
+benchmark whose Records it shows."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -18,7 +20,7 @@ from hpml_plugins.report.figures import Drawable, naming, render
 from hpml_plugins.report.progress import describe_code_changes
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.chart_svg import chart_svg, remove_unused, vega_library
-from hpml_plugins.report.site.page import write_data, write_page
+from hpml_plugins.report.site.page import workload_address, write_data, write_page
 from hpml_plugins.report.summaries import summarise
 from hpml_plugins.report.tables import as_csv
 
@@ -39,7 +41,8 @@ class ShownFigure:
 
     svg: the drawn chart, as it stands in a page.  chart: address of its specification, for readers
     who explore it.  picture, csv: addresses.  All are empty where there is none.  summary: what a
-    chart says.  links: of each row, to the Records that it rests on.
+    chart says.  links: of each row, to the Records that it rests on.  benchmark: on whose page it
+    stands.
     """
 
     drawable: Drawable
@@ -49,18 +52,28 @@ class ShownFigure:
     picture: str = ""
     problem: str = ""
     links: Sequence[Sequence[Link]] = ()
+    benchmark: str = ""
     svg: Markup = Markup("")  # noqa: RUF009  (immutable)
+
+    @property
+    def anchor(self) -> str:
+        """Its id on its page."""
+        return f"{self.drawable.plugin}.{self.drawable.figure.name}"
+
+    @property
+    def address(self) -> str:
+        """Of the figure on its page."""
+        return f"{workload_address(self.benchmark)}#{self.anchor}"
 
 
 @dataclass(frozen=True)
 class PluginPage:
-    """The page of one plugin. origins: where the code of the shown Records came from.
+    """What a plugin shows. origins: where the code of the shown Records came from.
 
     problem: why figures are missing.
     """
 
     plugin: LoadedPlugin
-    address: str
     figures: list[ShownFigure]
     origins: list[CodeState]
     problem: str = ""
@@ -73,15 +86,16 @@ def write_plugin_pages(
     project: str,
     row_links: RowLinks | None = None,
 ) -> tuple[list[PluginPage], list[str]]:
-    """Write the pages of these plugins; returns them, and what went wrong, one line each.
+    """Write the files of these plugins' figures, and where the addresses of their earlier pages
+    lead; returns what they show, and what went wrong, one line each.
 
     records: of each machine and point the current one.  row_links: finds the Records of rows.
     """
     problems: list[str] = []
     pages = [_page(each, records, html_dir, problems, row_links) for each in drawn]
     for page in pages:
-        write_page(html_dir, "plugin.html", page.address, page=page, project=project)
-    write_page(html_dir, "plugins.html", plugins=pages, project=project)
+        old = f"plugin-{page.plugin.entry.name}.html"
+        write_page(html_dir, "moved.html", old, project=project, **_old_page(page))
     (html_dir / LIBRARY).parent.mkdir(exist_ok=True)
     (html_dir / LIBRARY).write_bytes(vega_library())
     remove_unused(time.time())
@@ -96,7 +110,11 @@ def _page(
     row_links: RowLinks | None,
 ) -> PluginPage:
     name, problem = drawn.plugin.entry.name, str(drawn.error or "")
-    every = [_shown(drawable, html_dir, row_links) for drawable in drawn.drawables]
+    own = [declared.name for declared in drawn.plugin.declared]
+    every = [
+        replace(_shown(drawable, html_dir, row_links), benchmark=_benchmark_of(drawable, own))
+        for drawable in drawn.drawables
+    ]
     problems += [problem] if problem else []
     problems += [figure.problem for figure in every if figure.problem]
     shown = [figure for figure in every if figure.csv or figure.problem]
@@ -107,12 +125,28 @@ def _page(
     origins = [
         (*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()
     ]
-    return PluginPage(drawn.plugin, page_address(name), shown, origins, problem)
+    return PluginPage(drawn.plugin, shown, origins, problem)
 
 
-def page_address(plugin: str) -> str:
-    """Of the page of a plugin."""
-    return f"plugin-{plugin}.html"
+def _benchmark_of(drawable: Drawable, own: Sequence[str]) -> str:
+    """The benchmark on whose page a figure stands: the first of its plugin that it shows."""
+    shown = drawable.figure.benchmarks
+    return next((name for name in shown if name in own), shown[0])
+
+
+def _old_page(page: PluginPage) -> dict[str, Any]:
+    """Where the address of the earlier page of a plugin, and of each figure on it, lead."""
+    names = [declared.name for declared in page.plugin.declared]
+    links = [
+        (figure.drawable.figure.name, "", figure.drawable.figure.title, figure.address)
+        for figure in page.figures
+    ]
+    to = (
+        workload_address(names[0])
+        if len(names) == 1
+        else f"workloads.html#{page.plugin.entry.name}"
+    )
+    return {"title": page.plugin.entry.name, "to": to, "links": links}
 
 
 def origin_of(record: Record) -> tuple[str, str, str]:

@@ -38,7 +38,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
 from hpml_plugins.report.site.nodes import Gaps
-from hpml_plugins.report.site.page import day, graph_link, history_link, write_page
+from hpml_plugins.report.site.page import day, graph_link, point_link
 from hpml_plugins.terminal import printable
 
 #: Smallest part of the level that counts.
@@ -588,43 +588,6 @@ def _exceeds(old: float, new: float, scatter: float) -> bool:
     return abs(new - old) > max(THRESHOLD * abs(old), scatter)
 
 
-def write_regressions(
-    shifts: Mapping[str, Sequence[Shift]],
-    left_out: Mapping[str, int],
-    series: Sequence[MeasuredSeries],
-    history: History,
-    gaps: Sequence[Gaps],
-    html_dir: Path,
-    project: str,
-    commit_url: str,
-) -> None:
-    """Write our page, with changes of every kind, and the Atom feed of the open regressions and of
-    what is missing.
-
-    left_out: see `find_suspected`.  series: those that were looked at.  commit_url: see
-    `page.commit_links`.
-    """
-    judged = count_judged(history, series)
-    shown = {
-        kind: [show_shift(each, history) for each in found[:LISTED]]
-        for kind, found in shifts.items()
-    }
-    write_feed(html_dir / "regressions.xml", shown["open regression"], project, gaps, judged)
-    totals = {kind: len(found) for kind, found in shifts.items()}
-    write_page(
-        html_dir,
-        "regressions.html",
-        project=project,
-        shown=shown,
-        totals=totals,
-        looked=len(series),
-        judged=judged,
-        left_out=left_out,
-        commit_url=commit_url,
-        outside=history.left_out,
-    )
-
-
 def _where(series: MeasuredSeries) -> str:
     machine = f"{series.machine.hardware.label} ({series.machine.name})"
     return f"{machine}, branch {series.branch}" if series.branch else machine
@@ -664,7 +627,7 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
         "steps": describe_steps(change, history),
         "verdict": change.verdict,
         "differences": "; ".join(map(str, differences(*records))) if len(records) == 2 else "",
-        "link": history_link(metric.name, series.label),
+        "link": point_link(metric.benchmark.name, metric.metric, series.label),
         "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
         "identity": [
             metric.name,
@@ -779,7 +742,7 @@ def write_feed(
                 title, texts["link"], each["date"], list(map(printable, each["identity"])), text
             )
         for gap in gaps:
-            machine, link = printable(gap.name), f"nodes.html#{gap.anchor}"
+            machine, link = printable(gap.name), f"evidence.html#{gap.anchor}"
             since = {"": gap.last} if gap.stale else {}
             since |= {
                 of: max(date for _, _, date, _ in points) for of, points in gap.dropped.items()
@@ -802,7 +765,7 @@ def write_feed(
                 machine = printable(count.machine)
                 yield entry(
                     f"{machine}: {count.wording}",
-                    "regressions.html",
+                    "changes.html",
                     count.last,
                     ["not judged", machine],
                 )

@@ -10,14 +10,28 @@ from urllib.parse import quote
 import msgspec
 
 from hpml_plugins.model.site_page import SearchEntry
+from hpml_plugins.published import SPELLINGS
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.gpu_types import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import navigation, write_data, write_page
+from hpml_plugins.report.site.page import navigation, point_link, write_data, write_page
 from hpml_plugins.report.site.plugin_pages import PluginPage
+from hpml_plugins.report.site.tasks import TaskRow
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
 LARGEST = 450_000
+#: Word → another spelling of it.
+SYNONYMS = {
+    **SPELLINGS,
+    "gemm": "matmul",
+    "allreduce": "all-reduce",
+    "joule": "energy",
+    "joules": "energy",
+    "speed": "rate",
+    "throughput": "rate",
+    "latency": "time",
+    "int4": "4-bit",
+}
 
 
 def write_search(
@@ -25,12 +39,14 @@ def write_search(
     matrix: Matrix,
     nodes: Sequence[NodeCoverage],
     plugins: Sequence[PluginPage],
+    tasks: Sequence[TaskRow],
     further: Iterable[SearchEntry],
     html_dir: Path,
     project: str,
 ) -> None:
-    """Write the index and the page that searches it.  further: what is on pages of plugins."""
-    entries = _entries(matrix, nodes, plugins, further)
+    """Write the index and the page that searches it.  tasks: rows of the first page.  further: what
+    is on pages of plugins."""
+    entries = [*_tasks(tasks, matrix), *_entries(matrix, nodes, plugins, further)]
     write_data(html_dir, "search-index.js", index(entries, history))
     write_page(html_dir, "search.html", project=project)
 
@@ -38,22 +54,44 @@ def write_search(
 def index(entries: Iterable[SearchEntry], history: History) -> dict[str, Any]:
     """The index.
 
-    entries: what is not a benchmark.  benchmarks: [asv's name, title, plugin, which of `points`];
-    metrics of one benchmark have the same points, which are spelled once.
+    entries: what is not a benchmark.  benchmarks: [address, title, plugin, which of `points`, the
+    types that have measured it]; metrics of one benchmark have the same points, which are spelled
+    once.  synonyms: word → the same in another spelling.
     """
     points: dict[tuple[str, ...], int] = {}
-    listed: list[tuple[str, str, str, int]] = []
+    listed: list[tuple[str, str, str, int, str]] = []
+    hardware = {machine.name: machine.hardware.label for machine in history.machines}
     for metric in sorted(history.measured, key=lambda metric: metric.name):
         benchmark = metric.benchmark
         known = {label for (label, _), line in benchmark.index.lines().items() if line}
         labels = tuple(label for label in benchmark.points if label and label in known)
         listed.append(
-            (metric.name, metric.title, benchmark.plugin, points.setdefault(labels, len(points)))
+            (
+                point_link(benchmark.name, metric.metric),
+                metric.title,
+                benchmark.plugin,
+                points.setdefault(labels, len(points)),
+                " ".join(dict.fromkeys(hardware[name] for _, name in benchmark.current)),
+            )
         )
-    found = {"entries": list(entries), "points": list(points), "benchmarks": listed}
+    found = {
+        "entries": list(entries),
+        "points": list(points),
+        "benchmarks": listed,
+        "synonyms": SYNONYMS,
+    }
     if len(msgspec.json.encode(found)) > LARGEST:
         return {**found, "points": [[] for _ in points], "short": True}
     return found
+
+
+def _tasks(tasks: Iterable[TaskRow], matrix: Matrix) -> Iterator[SearchEntry]:
+    """What a reader asks a GPU for in words of the registry, with the types that have an answer."""
+    for row in (each for each in tasks if each.task != each.metric.title):
+        benchmark = row.metric.benchmark.name
+        types = [matrix.columns[number].hardware.label for number in row.cells]
+        about = " ".join([row.section, row.metric.title, row.point, *types])
+        yield "task", row.task, about, point_link(benchmark, row.metric.metric, row.point)
 
 
 def _entries(
@@ -69,9 +107,9 @@ def _entries(
     for page in plugins:
         plugin = page.plugin.entry.name
         about = " ".join(f"{each.name} {each.description}" for each in page.plugin.declared)
-        yield "plugin", plugin, about, page.address
-        for figure in (shown.drawable.figure for shown in page.figures):
-            yield "chart", figure.title, plugin, f"{page.address}#{figure.name}"
+        yield "plugin", plugin, about, f"workloads.html#{plugin}"
+        for shown in page.figures:
+            yield "chart", shown.drawable.figure.title, plugin, shown.address
     for column in matrix.columns:
         label = column.hardware.label
         yield (
@@ -84,4 +122,4 @@ def _entries(
         facts = " ".join(
             value for name, value in node.facts if name in ("gpu", "cpu", "arch", "os")
         )
-        yield "machine", node.name, facts, f"nodes.html#{node.anchor}"
+        yield "machine", node.name, facts, f"evidence.html#{node.anchor}"

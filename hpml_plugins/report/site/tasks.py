@@ -160,6 +160,17 @@ def _at(value: MeasuredValue, regime: Regime) -> MeasuredValue:
     return at_boost(value) if regime == BOOST else value
 
 
+def rows_of_metric(group: Group, history: History, matrix: Matrix) -> list[TaskRow]:
+    """Every point of a metric that was measured or failed somewhere; one that a GPU throttles at
+    has a row for each regime."""
+    metric, found = group.metric, []
+    for row in group.rows:
+        regime: Regime = "boost" if row.regime else "settled"
+        of_row = metric.benchmark.plugin, metric.title, metric
+        found.append(_task_row(*of_row, row, regime, history, matrix))
+    return found
+
+
 def _headline_rows(history: History, matrix: Matrix) -> list[TaskRow]:
     """Of each benchmark its headline metric, at the point that most types measured, then the
     largest; MOST_ROWS of those benchmarks that most types measured.
@@ -194,9 +205,14 @@ def _headline_rows(history: History, matrix: Matrix) -> list[TaskRow]:
                         del row.cells[number]
         measured = [row for row in rows if row.cells]
         if measured:
-            found.append(max(measured, key=_reach))
+            found.append(largest_row(measured))
     found.sort(key=_reach, reverse=True)
     return sorted(found[:MOST_ROWS], key=lambda row: row.section)
+
+
+def largest_row(rows: Sequence[TaskRow]) -> TaskRow:
+    """Of rows with values that which most types measured, then that with the largest value."""
+    return max(rows, key=_reach)
 
 
 def _reach(row: TaskRow) -> tuple[int, float]:

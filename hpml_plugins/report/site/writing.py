@@ -15,27 +15,27 @@ from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
 from hpml_plugins.report.site.asv_page import STATIC, finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
+from hpml_plugins.report.site.changes_page import write_changes
 from hpml_plugins.report.site.compare_page import write_compare_page
+from hpml_plugins.report.site.components import MOST_CARDS, cover_types, fold_warnings, read_cards
 from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
-from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.manifest import write_manifest
 from hpml_plugins.report.site.page import PAGES, add_to_navigation, commit_links, write_page
-from hpml_plugins.report.site.plugin_pages import (
-    LIBRARY,
-    find_code_changes,
-    page_address,
-    write_plugin_pages,
-)
+from hpml_plugins.report.site.plugin_pages import LIBRARY, find_code_changes, write_plugin_pages
 from hpml_plugins.report.site.search import write_search
+from hpml_plugins.report.site.task_table import cards_of_machines
+from hpml_plugins.report.site.tasks import find_rows
+from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 from hpml_plugins.store import CommitOrder
 
 #: What every site has, beside the pages of plugins and those that they add.
 EXPECTED = (
     *(address for _, _, address in PAGES),
     *("search.html", "search-index.js", "summary.json", "badge.svg", "regressions.xml"),
-    *("gpus/rows.js", "history/index.js", INDEX, LIBRARY),
+    *("gpus.html", "gpus/rows.js", "history.html", "nodes.html", "regressions.html"),
+    *(INDEX, LIBRARY),
     *(path.name for path in STATIC.iterdir() if path.is_file()),
 )
 
@@ -82,37 +82,58 @@ def _write(
     matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
     gpu_types.write_gpu_types(matrix, gpu_types.judge(matrix), html_dir, project)
     series = regressions.find_changes(history)
-    loading = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
     found, commit_url = nodes.find_nodes(history), commit_links(str(conf.show_commit_url))
     gaps = nodes.find_gaps(history, found)
     shifts, left_out = regressions.find_shifts(history, series, gaps)
     write_data_files(history, html_dir, project)
-    write_history(history, series, html_dir, project, loading, commit_url)
-    regressions.write_regressions(
-        shifts, left_out, series, history, gaps, html_dir, project, commit_url
-    )
-    write_page(
-        html_dir,
-        "nodes.html",
-        machines=found,
-        project=project,
-        gaps=gaps,
-        enough_passes=nodes.ENOUGH_PASSES,
-        evidence=find_evidence(history),
-    )
+    write_changes(shifts, left_out, series, history, gaps, html_dir, project, commit_url)
     current = history.current()
     tracing = next((page for page in further if page.row_links), None)
     trace, row_links = (tracing.trace, tracing.row_links) if tracing else (None, None)
     drawing = draw_all(host, current, trace=trace) if host else ()
     drawn = [each for each in drawing if each.plugin.declared]
     pages, faults = write_plugin_pages(drawn, current, html_dir, project, row_links)
+    rows, wrong = find_rows(host.registry.tasks if host else {}, history, matrix)
+    problems += wrong
+    workloads = find_workloads(history, matrix, rows, cards_of_machines(history))
+    write_workloads(
+        workloads,
+        history,
+        {each.place: each for each in series},
+        pages,
+        html_dir,
+        project,
+        commit_url,
+    )
+    write_page(
+        html_dir,
+        "evidence.html",
+        machines=found,
+        project=project,
+        gaps=gaps,
+        enough_passes=nodes.ENOUGH_PASSES,
+        evidence=find_evidence(history),
+        cards=read_cards(workloads),
+        most_cards=MOST_CARDS,
+        types=cover_types(found),
+        warnings=fold_warnings(history),
+    )
+    for old, new in (("nodes", "evidence"), ("regressions", "changes")):
+        write_page(
+            html_dir,
+            "moved.html",
+            f"{old}.html",
+            project=project,
+            title=old.capitalize(),
+            to=f"{new}.html",
+            links=(),
+        )
     site = Site(history, pages, html_dir, project, problems)
-    write_search(history, matrix, found, pages, write_pages(further, site), html_dir, project)
+    write_search(history, matrix, found, pages, rows, write_pages(further, site), html_dir, project)
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
     judged = regressions.count_judged(history, series)
-    tasks = host.registry.tasks if host else {}
-    problems += write_compare_page(history, matrix, tasks, shifts, judged, gaps, html_dir, project)
+    write_compare_page(history, matrix, rows, shifts, judged, gaps, html_dir, project)
     write_summary(history, html_dir, project, judged)
-    pages_of_plugins = [page_address(each.plugin.entry.name) for each in drawn]
-    write_manifest(html_dir, [*EXPECTED, *pages_of_plugins, *site.written], declarations.keys())
+    of_workloads = [each.address for each in workloads]
+    write_manifest(html_dir, [*EXPECTED, *of_workloads, *site.written], declarations.keys())
     problems += [*faults, *(host.offers.problems if host else ())]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import http.server
-import json
 import shutil
 import threading
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from support import unavailable
+from workload_pages import read_data as read_data
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -127,13 +127,3 @@ def _watch(site: Site) -> None:
         "dialog",
         lambda dialog: (site.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()),
     )
-
-
-def read_data(html_dir: Path, address: str) -> Any:
-    """What a page's script reads at this address: the file is a call of hpml.put with the address
-    and the value."""
-    found = json.loads(
-        "[" + (html_dir / address).read_text().removeprefix("hpml.put(").removesuffix(")") + "]"
-    )
-    assert found[0] == address
-    return found[1]

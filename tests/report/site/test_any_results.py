@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import read_data
 from repositories import git
-from site_history import A100, BENCHMARKS, FLOP, FOREIGN, H200, write_result
+from site_history import A100, BENCHMARKS, FLOP, FOREIGN, H200, NASTY, write_result
+from workload_pages import dots, read_point
 
 from hpml_plugins.asv import stored_history
 from hpml_plugins.store import history
@@ -21,7 +22,12 @@ MISSING = "f" * 40
 
 
 def commits_of(html: Path) -> list[str]:
-    return [commit for commit, _ in read_data(html, "history/index.js")["commits"]]
+    """Those on the chart of the first point that has several."""
+    found = [
+        re.findall('class="tick" text-anchor="middle">([0-9a-f]{8})<', page.read_text())
+        for page in html.glob("workload-*.html")
+    ]
+    return max(found, key=len)
 
 
 def test_results_of_several_folders_are_published_without_project_and_repository(
@@ -36,11 +42,8 @@ def test_results_of_several_folders_are_published_without_project_and_repository
     done = hpml("publish", "--results", str(project.results), "--results", str(other))
     assert done.returncode == 0, done.stderr
     first, last = (project.commits[day][0] for day in (0, 3))
-    assert commits_of(tmp_path / "html") == [first, MISSING, last]
-    assert {place for _, place in read_data(tmp_path / "html", "history/index.js")["places"]} == {
-        "node1",
-        "node2",
-    }
+    assert commits_of(tmp_path / "html") == [first[:8], last[:8]]
+    assert MISSING[:8] in read_point(tmp_path / "html", FOREIGN["name"], "value", f"path={NASTY}")
     assert (
         FOREIGN["name"] in json.loads((tmp_path / "html" / "index.json").read_text())["benchmarks"]
     )
@@ -64,9 +67,13 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
     said = project.publish()
     assert f"1 of 3 commits are not in the repository, shown by date: {MISSING[:8]}" in said
     first, last = (project.commits[day][0] for day in (0, 2))
-    assert commits_of(project.html) == [first, MISSING, last]
-    (line,) = read_data(project.html, "history/0/0.js")["lines"]
-    assert line["values"] == [1.0, 1.25, 1.5]
+    assert commits_of(project.html) == [first[:8], MISSING[:8], last[:8]]
+    shown = dots(read_point(project.html, FOREIGN["name"], "value", f"path={NASTY}"))
+    assert [re.findall(r": ([\d.]+) points", each) for each in shown] == [
+        ["1.500"],
+        ["1.250"],
+        ["1"],
+    ]
     index = json.loads((project.html / "index.json").read_text())
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
     of_asv = [
@@ -96,7 +103,7 @@ def test_results_of_a_merged_commit_are_shown_where_it_was_up_to_date(
     assert "not in the repository" not in said
     assert (f"1 of 3 commits are not on the line of main, left out: {merged[:8]}" in said) != shown
     first, last = (project.commits[day][0] for day in (0, 2))
-    assert commits_of(project.html) == [first, last, *[merged] * shown]
+    assert commits_of(project.html) == [each[:8] for each in (first, last, *[merged] * shown)]
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
     assert [value**2 for _, value in json.loads(graph.read_text())] == pytest.approx(
         [2, 3, *[2.5] * shown]

@@ -30,7 +30,7 @@ from branches import (
     unknown_to_the_repository,
     unmerged,
 )
-from browsing import read_data
+from workload_pages import read_point
 
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.errors import HpmlError
@@ -316,13 +316,14 @@ def test_the_published_site_has_the_step_of_main(
     assert sum("30 % higher" in title and "branch" not in title for title in titles) == len(
         MACHINES
     )
-    point = read_data(html, "history/0/0.js")
-    assert [line["branch"] for line in point["lines"]] == ["", "", *branches[1:]]
+    point = read_point(html, "toy", "time")
+    lines = re.findall('<g class="[^"]*" data-line="([^"]*)"', point.partition("over-date")[0])
+    assert [line.partition(" · branch ")[2] for line in lines] == ["", "", *branches[1:]]
     text, alone = "5 Records of 5 commits that are not on the line of main", branches == ("main",)
     assert text in (html / "index.html").read_text()
     # else they are on the line of topic
-    assert (text in (html / "regressions.html").read_text()) == alone
-    assert (text in point["outside"]) == alone
+    assert (text in (html / "changes.html").read_text()) == alone
+    assert (text in point) == alone
     graphs = (html / "graphs").glob("*/**/toy.track_time.json")
     lengths = sorted(
         len(json.loads(graph.read_text())) for graph in graphs if "summary" not in graph.parts

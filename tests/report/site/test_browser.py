@@ -31,11 +31,12 @@ NASTY = "<script>alert(1)</script>"
 OURS = (
     "index.html",
     "gpus.html",
-    "history.html",
-    "regressions.html",
-    "nodes.html",
-    "plugins.html",
-    "plugin-toy.html",
+    "changes.html",
+    "workloads.html",
+    "workload-toy.html",
+    "workload-vector_add.html",
+    "workload-resnet50.html",
+    "evidence.html",
     "questions.html",
     "questions-000.html",
     "search.html",
@@ -85,26 +86,27 @@ def test_asv_s_pages_open_without_another_host_or_a_failed_request(site: Site) -
     assert site.tab.locator("h1").count() == 1
 
 
-def test_asv_s_navbar_leads_to_the_page_of_gpu_types(site: Site) -> None:
+def test_asv_s_navbar_leads_to_our_pages(site: Site) -> None:
     tab = site.open("asv.html")
-    tab.get_by_role("link", name="GPU types").click()
-    tab.wait_for_url("**/gpus.html")
-    assert "benchmarks by GPU type" in tab.locator("h1").inner_text()
+    tab.get_by_role("link", name="Workloads").click()
+    tab.wait_for_url("**/workloads.html")
+    tab.get_by_role("link", name="asv's own pages").click()
+    tab.wait_for_url("**/asv.html**")
 
 
 def test_asv_s_page_of_regressions_is_ours(site: Site) -> None:
     tab = site.open("asv.html")
     tab.get_by_role("link", name="Regressions").click()
-    tab.wait_for_url("**/regressions.html")
-    assert "regressions and other changes" in tab.locator("h1").inner_text()
-    site.open("asv.html#/regressions").wait_for_url("**/regressions.html")
+    tab.wait_for_url("**/changes.html")
+    assert tab.locator("h1").inner_text() == "hpml-plugins: changes"
+    site.open("asv.html#/regressions").wait_for_url("**/changes.html")
 
 
 def test_a_plugin_s_page_draws_its_charts_under_its_policy(site: Site) -> None:
     tab = site.open("asv.html")
-    tab.get_by_role("link", name="Plugins", exact=True).click()
+    tab.get_by_role("link", name="Workloads", exact=True).click()
     tab.get_by_role("link", name="Time against size", exact=True).click()
-    tab.wait_for_url("**/plugin-toy.html#over_size")
+    tab.wait_for_url("**/workload-toy.html#toy.over_size")
     policy = tab.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
     assert "script-src 'self';" in policy
     assert "unsafe" not in policy
@@ -113,30 +115,36 @@ def test_a_plugin_s_page_draws_its_charts_under_its_policy(site: Site) -> None:
     told = tab.locator("#toy-over_size svg title").all_text_contents()
     assert f"machine: {WILD} · size: 1,000 · time: 35 µs" in told
     assert tab.evaluate("typeof vegaEmbed") == "undefined"
-    assert tab.locator("#over_size details[open]").count() == 0
-    assert tab.locator("#numbers .vega, #numbers img").count() == 0
-    assert tab.locator("#numbers details[open] tbody tr").count() == 2
-    tab.locator("#freely img").scroll_into_view_if_needed()
-    tab.wait_for_function("() => document.querySelector('#freely img').naturalWidth > 300")
+    assert tab.locator('[id="toy.over_size"] details[open]').count() == 0
+    assert tab.locator('[id="toy.numbers"] .vega, [id="toy.numbers"] img').count() == 0
+    assert tab.locator('[id="toy.numbers"] details[open] tbody tr').count() == 2
+    tab.locator('[id="toy.freely"] img').scroll_into_view_if_needed()
+    tab.wait_for_function(
+        "() => document.querySelector('[id=\"toy.freely\"] img').naturalWidth > 300"
+    )
 
 
 def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> None:
     def records() -> str:
-        tab.locator("#runs summary").click()
-        tab.locator("#records tbody tr").first.wait_for()
-        return f"{tab.locator('#title').inner_text()}: {tab.locator('#records').inner_text()}"
+        """The id of the open point, and its Records."""
+        drawer = tab.locator("tr.drawer")
+        drawer.locator("summary").click()
+        point = drawer.evaluate("each => each.previousElementSibling.id")
+        return f"{point}: {drawer.locator('.records tbody').inner_text()}"
 
     tab = site.open("index.html")
     for text, point in (("35.00 µs", "size=1000"), ("17.5", "size=1000"), ("[2]", "size=10")):
-        tab.get_by_role("link", name="Questions", exact=True).click()
+        tab.get_by_role("link", name="Course", exact=True).click()
         tab.get_by_role("link", name="How long?", exact=True).click()
         tab.get_by_role("link", name=text, exact=True).click()
-        assert records().startswith(f"toy · time: {point}")
+        assert records().startswith(f"time?{point}: ")
     for page, table in (
         ("questions-000.html", "article table"),
-        ("plugin-toy.html", "#numbers table"),
+        ("workload-toy.html", '[id="toy.numbers"] table'),
     ):
         tab = site.open(page)
+        for fold in tab.locator("article summary").all():
+            fold.click()
         link = tab.locator(f"{table} tbody tr", has_text="35.00 µs").get_by_role("link")
         commit = link.inner_text()
         assert link.get_attribute("title").startswith(f"{WILD} at {commit}: toy · time 35.00 µs ± ")
@@ -146,7 +154,7 @@ def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> 
 
 def explored(site: Site) -> Any:
     """The page of a plugin, whose chart is drawn by Vega."""
-    tab = site.open("plugin-toy.html")
+    tab = site.open("workload-toy.html")
     tab.locator("#toy-over_size button[data-explore]").click()
     tab.locator("#toy-over_size[data-explored] svg").wait_for()
     return tab
@@ -160,7 +168,7 @@ def test_an_explored_chart_tells_its_values_where_the_reader_points(site: Site) 
 
 def test_a_chart_is_explored_from_the_disk(published: Path, browser: Any) -> None:
     tab = browser.new_page()
-    tab.goto((published / "plugin-toy.html").as_uri())
+    tab.goto((published / "workload-toy.html").as_uri())
     tab.locator("#toy-over_size button[data-explore]").click()
     tab.locator("#toy-over_size[data-explored] svg").wait_for()
     tab.close()
@@ -184,15 +192,19 @@ def test_a_chart_is_zoomed_with_ctrl_and_the_wheel(site: Site) -> None:
 
 
 def test_a_chart_s_numbers_and_picture_can_be_downloaded(site: Site) -> None:
-    tab = site.open("plugin-toy.html")
-    tab.locator("#over_size summary").click()
-    cells = tab.locator("#over_size tbody tr").nth(1).locator("td").all_inner_texts()
+    tab = site.open("workload-toy.html")
+    tab.locator('[id="toy.over_size"] summary').click()
+    cells = tab.locator('[id="toy.over_size"] tbody tr').nth(1).locator("td").all_inner_texts()
     assert cells[:-1] == [WILD, "1000", "35.00 µs"]
-    link = tab.locator("#over_size details").get_by_role("link", name="CSV").get_attribute("href")
+    link = (
+        tab.locator('[id="toy.over_size"] details')
+        .get_by_role("link", name="CSV")
+        .get_attribute("href")
+    )
     assert link == "figures/toy-over_size.csv"
     assert tab.request.get(f"{site.address}/{link}").text().endswith("1000,3.5e-05\n")
     with tab.expect_download() as download:
-        tab.locator("#over_size button[data-save]").click()
+        tab.locator('[id="toy.over_size"] button[data-save]').click()
     assert download.value.suggested_filename == "toy-over_size.svg"
     assert ElementTree.parse(download.value.path()).getroot().tag.endswith("}svg")
 
@@ -201,9 +213,9 @@ def test_without_script_a_plugin_s_page_has_its_charts_and_tables(
     published: Path, browser: Any
 ) -> None:
     with served(published, browser, java_script_enabled=False) as made:
-        tab = made.open("plugin-toy.html")
-        tab.locator("#over_size summary").click()
-        assert tab.locator("#over_size details[open] tbody tr:visible").count() == 2
+        tab = made.open("workload-toy.html")
+        tab.locator('[id="toy.over_size"] summary').click()
+        assert tab.locator('[id="toy.over_size"] details[open] tbody tr:visible').count() == 2
         assert tab.locator("#toy-over_size svg text:visible").count() > 2
         assert tab.locator(".vega button:visible").count() == 0
 
@@ -213,80 +225,53 @@ def test_charts_are_drawn_in_the_ink_of_the_page(
     published: Path, browser: Any, scheme: str
 ) -> None:
     with served(published, browser, color_scheme=scheme) as made:
-        tab = made.open("plugin-toy.html")
+        tab = made.open("workload-toy.html")
         ink = tab.evaluate("() => getComputedStyle(document.body).color")
         title = tab.locator("#toy-over_size svg text", has_text="size").first
         assert title.evaluate("each => getComputedStyle(each).fill") == ink
 
 
-def test_a_cell_leads_to_its_history_and_on_to_asv_s_graph_of_that_point(site: Site) -> None:
+def test_a_cell_leads_to_its_point_and_on_to_asv_s_graph_of_it(site: Site) -> None:
     tab = site.open("gpus.html#open=vector_add")
     cell(tab, "vector_add · time", "n=1000000, mode=fast", "NVIDIA H200 ×1").get_by_role(
         "link"
     ).click()
-    tab.wait_for_url("**/history.html#vector_add.track_time?*")
-    tab.locator("#chart svg .line").first.wait_for(state="attached")
-    assert tab.locator("h1").inner_text() == "vector_add · time: n=1000000, mode=fast"
-    assert tab.locator("#chart .line").count() == 2
-    rows = [
-        row.locator("th, td").all_inner_texts() for row in tab.locator("#numbers tbody tr").all()
-    ]
+    tab.wait_for_url("**/workload-vector_add.html#time?n=1000000&mode=fast")
+    drawer = tab.locator("tr.drawer")
+    drawer.locator(".history .marker").first.wait_for()
+    newest = drawer.get_by_role("group", name="Newest value of each machine")
+    rows = [row.locator("th, td").all_inner_texts() for row in newest.locator("tbody tr").all()]
     assert [row[:3] for row in rows] == [
-        ["NVIDIA A100 ×2", "node2", "8.000 ms ± 4.1 %"],
-        ["NVIDIA H200 ×1", "node1", "6.000 ms ± 4.1 %"],
+        ["node2", "8.000 ms ± 4.1 %", "± 2 %"],
+        ["node1", "6.000 ms ± 4.1 %", "± 2 %"],
     ]
-    assert (rows[0][3], rows[0][5]) == ("± 2 %", "3")
-    tab.get_by_role("link", name="asv's graph").click()
+    assert rows[0][6] == "3"
+    drawer.get_by_role("link", name="asv's graph").click()
     tab.wait_for_function(PAINTED, arg="#main-graph canvas.flot-base")
     assert tab.locator("#title").inner_text() == "vector_add.track_time"
     selected = tab.locator("#graphdisplay-navigation .btn.active").all_inner_texts()
     assert {"1000000", "fast"} <= {text.strip().strip("'") for text in selected}
 
 
-def test_the_history_is_read_by_keyboard_and_another_point_has_an_address_of_its_own(
-    site: Site,
-) -> None:
-    tab = site.open("history.html#vector_add.track_time?n%3D1000%2C%20mode%3Dplain")
-    tab.locator("#chart svg").focus()
-    tab.keyboard.press("Home")
-    assert (
-        "of 2026-01-01: NVIDIA A100 ×2 20.00 µs; NVIDIA H200 ×1 10.00 µs"
-        in tab.locator("#reading").inner_text()
-    )
-    tab.keyboard.press("End")
-    assert "NVIDIA H200 ×1 15.00 µs" in tab.locator("#reading").inner_text()
-    tab.get_by_label("Point").select_option("n=1000, mode=fast")
-    tab.wait_for_url("**fast")
-    tab.locator("h1", has_text="n=1000, mode=fast").wait_for()
-    tab.get_by_role("button", name="NVIDIA A100 ×2").click()
-    assert tab.locator("#chart .line").count() == 1
-    site.open("history.html#no.such.benchmark")
-    assert "No benchmark no.such.benchmark has results" in tab.locator("#facts").inner_text()
-
-
 def test_a_value_s_warnings_and_a_point_s_retracted_records_are_shown_where_the_value_is(
     site: Site,
 ) -> None:
-    tab = site.open("history.html#toy.track_time?size%3D1000")
-    (row,) = [
-        row.locator("th, td").all_inner_texts() for row in tab.locator("#numbers tbody tr").all()
-    ]
-    assert row[2] == "35.00 µs ± 6.3 % ⚠"
-    assert tab.locator("#numbers abbr").get_attribute("title") == "\n".join(WARNINGS)
-    (row,) = [
-        row.locator("th, td").all_inner_texts() for row in tab.locator("#retracted tbody tr").all()
-    ]
-    assert row[1:] == ["unknown", WILD, RETRACTED]
-    assert tab.get_by_role(
-        "heading", name="Retracted: measured, and known to be wrong"
-    ).is_visible()
-    site.open("history.html#toy.track_time?size%3D10")
-    tab.locator("h1", has_text=re.compile("size=10$")).wait_for()
-    assert tab.locator("#numbers abbr, #retracted tbody tr, #retracted-title:visible").count() == 0
+    tab = site.open("workload-toy.html#time?size=1000")
+    drawer = tab.locator("tr.drawer")
+    newest = drawer.get_by_role("group", name="Newest value of each machine")
+    (row,) = [row.locator("th, td").all_inner_texts() for row in newest.locator("tbody tr").all()]
+    assert (row[1], row[7]) == ("35.00 µs ± 6.3 %", "; ".join(WARNINGS))
+    retracted = drawer.get_by_role("group", name="Retracted", exact=True).locator("tbody tr")
+    (row,) = [row.locator("th, td").all_inner_texts() for row in retracted.all()]
+    assert row[1:] == [WILD, RETRACTED]
+    site.tab.goto("about:blank")
+    site.open("workload-toy.html#time?size=10")
+    drawer.locator(".history").first.wait_for()
+    assert drawer.get_by_text("Retracted").count() == 0
 
 
 def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
-    tab = site.open("nodes.html")
+    tab = site.open("evidence.html")
     laptop = tab.locator("section").filter(has=tab.get_by_role("heading", name="laptop"))
     row = laptop.locator("tr").filter(has=tab.get_by_role("rowheader", name="vector_add"))
     assert "needs 1 GPU, this node has no GPU" in row.inner_text()
@@ -398,10 +383,9 @@ def test_a_metric_without_a_direction_is_ranked_nowhere(site: Site) -> None:
     assert "8.200 GFLOP" in shown.inner_text()
     assert "not ranked" in group.inner_text()
     assert not re.search(r"better|worse|same|told|×", group.inner_text() + shown.inner_text())
-    tab = site.open("history.html#resnet50.track_flop")
-    tab.locator("h1", has_text="resnet50 · flop").wait_for()
-    assert tab.locator("#facts").inner_text().startswith("In FLOP")
-    assert not re.search(r"better|worse|[▲▼]", tab.locator("#facts").inner_text())
+    tab = site.open("workload-resnet50.html")
+    assert "not ranked" in tab.locator("#flop h3").inner_text()
+    assert not re.search(r"[▲▼]|[\d]×|is better", tab.locator("main").inner_text())
     tab = site.open("asv.html#/summarylist")
     tab.locator("#summarylist-body table:visible").wait_for()
     classes = tab.evaluate("""() => new Promise(done => {
@@ -455,7 +439,13 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
     assert found("toy size=10") == ["toy · time: size=10 point", "toy · time: size=1000 point"]
     assert found("h200 gpu type") == ["NVIDIA H200 ×1 GPU type"]
     assert found("how long toys") == ["How long? question"]
-    assert found("no such thing") == []
+    assert found("zzzzzzzzzzzz") == []
+    # a benchmark by the GPU that has measured it, a synonym, a task, and a word with a wrong letter
+    assert found("bandwidth h200")[0] == "vector_add · bandwidth benchmark · numba_cuda"
+    assert "vector_add · time benchmark · numba_cuda" in found("latency vector_add")
+    assert found("bandwitdh benchmark")[0].startswith("vector_add · bandwidth")
+    near = tab.locator("#search-message").inner_text()
+    assert near == "No results for “bandwitdh benchmark”. Near it: “bandwidth benchmark”, 1 found."
     assert f"foreign.track_score: path={NASTY} point" in found("<script>")
     assert found("BANDWIDTH n=1000,") == [
         "vector_add · bandwidth: n=1000, mode=plain point",
@@ -465,7 +455,7 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
 
 
 def test_the_search_is_used_by_keyboard_and_leads_where_it_says(site: Site) -> None:
-    tab = site.open("nodes.html")
+    tab = site.open("evidence.html")
     tab.keyboard.press("s")
     tab.keyboard.type("n=1000000 time")
     tab.locator("#search-list a").first.wait_for()
@@ -480,12 +470,12 @@ def test_the_search_is_used_by_keyboard_and_leads_where_it_says(site: Site) -> N
     tab.keyboard.press("ArrowDown")
     tab.locator("#search-list a").first.wait_for()
     tab.keyboard.press("Enter")
-    tab.wait_for_url("**/history.html#vector_add.track_time?n%3D1000000**")
-    tab.locator("h1", has_text="n=1000000, mode=plain").wait_for()
+    tab.wait_for_url("**/workload-vector_add.html#time?n=1000000&mode=plain")
+    tab.locator("tr.drawer .history").first.wait_for()
     # From one point to another of the same page
     tab.get_by_label("Search", exact=False).first.fill("flop")
     tab.locator("#search-list a").first.click()
-    tab.locator("h1", has_text="resnet50 · flop").wait_for()
+    tab.locator("h1", has_text="resnet50").wait_for()
     # A search has an address.
     site.open("asv.html").get_by_role("link", name="Search", exact=True).click()
     tab.get_by_label("Search").fill("laptop")
@@ -496,7 +486,7 @@ def test_the_search_is_used_by_keyboard_and_leads_where_it_says(site: Site) -> N
 
 
 def test_the_slash_key_goes_to_the_search(site: Site) -> None:
-    for page, name in (("gpus.html", "filter"), ("history.html", "find")):
+    for page, name in (("gpus.html", "filter"), ("workloads.html", "filter")):
         tab = site.open(page)
         tab.keyboard.press("/")
         assert tab.evaluate("document.activeElement.id") == name
@@ -510,7 +500,13 @@ def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
         )
     site.tab.emulate_media(color_scheme=scheme)
     asv_s = (f"asv.html#{page}" for page in ("", "/summarylist", "vector_add.track_time"))
-    for page in (*OURS, "history.html#vector_add.track_time", EVERYTHING, *asv_s, "error.html"):
+    for page in (
+        *OURS,
+        "workload-vector_add.html#time?n=1000&mode=fast",
+        EVERYTHING,
+        *asv_s,
+        "error.html",
+    ):
         site.tab.goto("about:blank")  # another fragment alone would load nothing
         tab = site.open(page)
         tab.evaluate(AXE.read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Site, read_data, served
+from browsing import Site, served
 from msgspec.structs import replace
 from site_history import (
     A100,
@@ -30,13 +30,13 @@ from site_history import (
     read,
     records_of,
 )
+from workload_pages import dots, read_point, write_points
 
 from hpml_plugins.analysis.verdicts import Difference, Verdict
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.answers import can_i_trust, has_it_slowed, how_close, which_gpu
 from hpml_plugins.report.site.gpu_types import Costs, Matrix, build
-from hpml_plugins.report.site.history import write_history
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
 from hpml_plugins.report.site.regressions import Judged, Shift, find_suspected, write_feed
 from hpml_plugins.report.site.tasks import Regime, TaskRow, find_rows, judge_rows
@@ -136,7 +136,7 @@ def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results)
     assert (broken.behind, broken.stale, broken.failed) == (0, False, 1)
     assert (less.behind, less.stale, less.failed) == (0, False, 0)
     ((name, (point,)),) = less.dropped.items()
-    link = f"history.html#{TIME['name']}?n%3D1000%2C%20mode%3Dfast"
+    link = "workload-vector_add.html#time?n=1000&mode=fast"
     assert (name, point) == ("vector_add", ("n=1000, mode=fast", link, 3 * 86_400_000.0, 8))
 
 
@@ -202,17 +202,15 @@ def test_failures_and_skips_have_their_history_with_reasons(
 ) -> None:
     for day in range(6):
         results.add(LAPTOP, day, {TIME["name"]: [1.0, (1.0, None, math.nan)[day // 2]]})
-    write_history(results.read(), [], tmp_path, "p")
-    listed = read_data(tmp_path, "history/index.js")["benchmarks"]
-    ((place, points),) = (
-        (n, each["points"]) for n, each in enumerate(listed) if each["name"] == TIME["name"]
+    write_points(results.read(), tmp_path)
+    steady, broken = (
+        dots(read_point(tmp_path, "vector_add", "time", f"n=1000, mode={mode}"))
+        for mode in ("plain", "fast")
     )
-    (steady,), (broken,) = (
-        read_data(tmp_path, f"history/{place}/{n}.js")["lines"] for n, _ in points
-    )
-    assert (steady["failed"], steady["skipped"], steady["missed"]) == ([], [], [])
-    assert (broken["at"], broken["failed"], broken["skipped"]) == ([0, 1], [2, 3], [4, 5])
-    assert broken["missed"] == [["failed: it broke", [2, 3]], [f"skipped: {SKIPPED}", [4, 5]]]
+    assert (len(steady), sum("failed" in each for each in steady)) == (6, 0)
+    assert (len(broken), sum("failed, it broke" in each for each in broken)) == (4, 2)
+    page = (tmp_path / "workload-vector_add.html").read_text()
+    assert f"1 point skipped on laptop: {SKIPPED}" in page
 
 
 def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is_not(
@@ -506,7 +504,7 @@ def test_a_click_shows_every_card_and_another_one_folds_it(site: Site) -> None:
 
 def test_what_is_missing_is_on_the_page_of_nodes(site: Site) -> None:
     tab = site.open("index.html")
-    tab.get_by_role("link", name="Evidence").click()
-    tab.wait_for_url("**/nodes.html#gaps")
+    tab.locator("main").get_by_role("link", name="Evidence").click()
+    tab.wait_for_url("**/evidence.html#gaps")
     tab.locator("#gaps a", has_text="laptop").click()
     assert tab.locator(":target h2").inner_text() == "laptop"

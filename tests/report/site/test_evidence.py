@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backtest import measured_points
@@ -35,6 +36,10 @@ DECLARED = {
 }
 
 
+#: What else is on the page.
+OTHER_PARTS: dict[str, Any] = {"cards": [], "most_cards": 0, "types": [], "warnings": []}
+
+
 def measure(results: Path, cards: int) -> None:
     """Two sizes on each card, in two runs; cards differ by 0.5 %."""
     draw = random.Random(4)
@@ -61,7 +66,9 @@ def measure(results: Path, cards: int) -> None:
 def page_of(results: Path) -> str:
     """The page, as words."""
     evidence = find_evidence(read(results, DECLARED, {COMMIT: 0.0}))
-    page = fill("nodes.html", machines=[], gaps=[], evidence=evidence, project="p")
+    page = fill(
+        "evidence.html", machines=[], gaps=[], evidence=evidence, project="p", **OTHER_PARTS
+    )
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 

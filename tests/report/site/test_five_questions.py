@@ -31,13 +31,13 @@ def test_five_questions_are_answered_within_three_clicks(
         assert "is faster in" in answer and "at least" in answer
         # Did anything get slower?
         tab.locator(".answers a", has_text="Changes").click()
-        tab.wait_for_url("**/regressions.html")
+        tab.wait_for_url("**/changes.html")
         # What does a run cost? By the search, as for any metric.
         site.open("index.html")
         tab.get_by_label("Search").fill("vector_add bandwidth")
         tab.locator("#search-list a").first.click()
-        tab.locator("#numbers tbody tr").first.wait_for()
-        assert "B/s" in tab.locator("#numbers").inner_text()
+        tab.locator("#bandwidth tbody tr").first.wait_for()
+        assert "B/s" in tab.locator("#bandwidth").inner_text()
         # How is that repeated?
         assert (
             tab.get_by_text("hpml run vector_add")
@@ -46,12 +46,18 @@ def test_five_questions_are_answered_within_three_clicks(
         )
         # Is this node normal?
         site.open("index.html")
-        tab.get_by_role("link", name="Nodes", exact=True).click()
+        tab.locator("nav").get_by_role("link", name="Evidence").click()
         tab.get_by_role("link", name="node1", exact=True).first.click()
         assert "#" in tab.url
         assert tab.get_by_role("heading", name="node1").is_visible()
         # Nothing runs out of the page sideways.
-        for page in ("index.html", "gpus.html", "history.html", "nodes.html", "plugin-toy.html"):
+        for page in (
+            "index.html",
+            "changes.html",
+            "workload-toy.html",
+            "workloads.html",
+            "evidence.html",
+        ):
             site.open(page)
             assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), page
         # an icon that a click interrupted

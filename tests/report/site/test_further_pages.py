@@ -57,7 +57,7 @@ def test_pages_of_plugins_stand_in_the_navigation_and_one_that_raises_costs_itse
     added = (project.html / "added.html").read_text()
     assert "<h1>&lt;b&gt;hpml-plugins</h1>" in added
     assert '<a href="added.html" aria-current="page">Added</a>' in added
-    for page in ("index.html", "gpus.html", "history.html", "asv.html"):
+    for page in ("index.html", "changes.html", "workloads.html", "asv.html"):
         assert '<a href="added.html">Added</a>' in (project.html / page).read_text(), page
     entries = read_data(project.html, "search-index.js")["entries"]
     assert ["page", "Added", "more words", "added.html"] in entries

@@ -55,7 +55,7 @@ def pages(hostile: Hostile) -> Iterator[str]:
         yield f"gpus.html#filter={in_address(each)}&base={in_address(each)}&sort={in_address(each)}"
         yield f"history.html#{in_address(each)}?{in_address(each)}"
         yield f"index.html#base={in_address(each)}&by={in_address(each)}&count={in_address(each)}"
-        yield f"regressions.html#filter={in_address(each)}"
+        yield f"changes.html#filter={in_address(each)}"
 
 
 def walk(site: Site, hostile: Hostile) -> tuple[int, int]:
@@ -201,7 +201,7 @@ class _Texts(HTMLParser):
 
 def test_the_texts_are_shown_as_they_are(hostile: Hostile) -> None:
     reader = _Texts()
-    reader.feed((hostile.html / "plugin-toy.html").read_text())
+    reader.feed((hostile.html / "workload-toy.html").read_text())
     reader.close()
     shown = "".join(reader.cells)
     for each in TEXTS:

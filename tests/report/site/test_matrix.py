@@ -28,7 +28,7 @@ from hpml_plugins.report.site.gpu_types import (
     judge,
     rows_data,
 )
-from hpml_plugins.report.site.page import fill, graph_link, history_link
+from hpml_plugins.report.site.page import fill, graph_link, point_link
 from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.declarations import read_declarations
 
@@ -493,10 +493,7 @@ def test_a_link_is_spelled_as_asv_s_script_reads_it() -> None:
 
 
 def test_a_history_s_address_names_the_benchmark_and_the_point() -> None:
-    assert (
-        history_link("a.track_b", "n=1, mode=x&y")
-        == "history.html#a.track_b?n%3D1%2C%20mode%3Dx%26y"
-    )
+    assert point_link("a", "b", "n=1, mode=x&y") == "workload-a.html#b?n=1&mode=x&y"
 
 
 def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import read_data
 from feeds import ATOM, feed_of
 from site_history import BANDWIDTH, H200, TIME, around
+from workload_pages import dots, read_point
 
 from hpml_plugins.terminal import printable
 
@@ -39,13 +39,17 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
         )
     project.publish()
     assert not (project.html / "regressions.json").exists()
-    page = (project.html / "regressions.html").read_text()
-    assert "2 improvements" in page
-    text = page.partition("2 open regressions</h2>")[2].partition("</section>")[0]
-    assert text.count("% lower") == 1 and text.count("% higher") == 1
-    assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 2
+    page = (project.html / "changes.html").read_text()
+    assert "2 open regressions · " in page and "2 improvements" in page
+    code, text = (part.partition("</section>")[0] for part in page.split("<h2>")[1:])
+    assert "No change for which nothing but the commit differs." in code
+    assert text.count("▼ 50 % lower") + text.count("▼ 100 % higher") == 2
+    assert text.count("▲ ") == 2
+    assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 4
+    assert text.count('class="spark ') == 4
+    assert text.count("<small>at ") == 4
     assert project.commits[6][0][:8] in text
-    assert project.commits[5][0][:8] not in text  # surely one commit's
+    assert f"<code>{project.commits[5][0][:8]}" not in text  # surely one commit's
     feed = ET.parse(project.html / "regressions.xml").getroot()
     titles = [entry.findtext(f"{ATOM}title") or "" for entry in feed.iter(f"{ATOM}entry")]
     assert sorted(title.split(": ", 1)[1] for title in titles) == [
@@ -55,12 +59,13 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     assert "What else differs: torch 2.11.0 → 2.15.0." in (
         feed.findtext(f"{ATOM}entry/{ATOM}content") or ""
     )
-    points = read_data(project.html, "history/1/0.js")
-    (change,) = points["lines"][0]["changes"]
-    assert (change[0], change[3]) == (6, "better")
-    (change,) = read_data(project.html, "history/1/1.js")["lines"][0]["changes"]
-    assert (change[0], change[3]) == (6, "worse")
-    assert change[2] / change[1] == pytest.approx(2, rel=0.01)
+    for mode, sign, verdict in (("plain", "▲", "better"), ("fast", "▼", "worse")):
+        point = read_point(project.html, "vector_add", "time", f"n=1000, mode={mode}")
+        assert point.count(f"<td>{sign} ") == 1
+        # the chart's mark has the table's direction
+        shape = {"▲": "M0 -1.2", "▼": "M0 1.2"}[sign]
+        assert point.count(f'class="marker change {verdict}" d="{shape}') == 1
+    assert sum("higher" in each for each in dots(point)) == 1
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@
         var register = $.asv.register_page;
         $.asv.register_page = function (name, show) {
             if (name === 'regressions') {  // ours knows which way is better
-                show = function () { location.replace('regressions.html'); };
+                show = function () { location.replace('changes.html'); };
             }
             register(name, name !== 'graphdisplay' ? show : function (params) { show(with_machines(params)); });
         };

@@ -1,46 +1,57 @@
-/* Reads the site's data. A page that was opened from the disk may load scripts, but fetch nothing: each file of data is
-   a script that calls hpml.put with its own address and its value. */
-window.hpml = (function () {
-    'use strict';
-    var values = Object.create(null), asked = Object.create(null);
+"use strict";
+// Reads the site's data. A page that was opened from the disk may load scripts, but fetch nothing: each file of data is a
+// script that calls hpml.put with its own address and its value, or hpml.unpack with the deflated value.
+window.hpml = (() => {
+    /** @type {Map<string, any>} */
+    const values = new Map();
+    /** @type {Map<string, Promise<any>>} */
+    const asked = new Map();
 
+    /** @param {string} address @param {any} value */
     function put(address, value) {
-        values[address] = value;
+        values.set(address, value);
     }
 
-    /* A promise of the value at an address below the site, loaded once; rejected where it cannot be loaded. */
+    /** @param {string} address @param {string} packed raw deflate, as base64 */
+    function unpack(address, packed) {
+        const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+        const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+        values.set(address, new Response(stream).json());
+    }
+
+    /** The value at an address below the site, loaded once; rejected where it cannot be loaded.
+     * @param {string} address
+     * @returns {Promise<any>} */
     function read(address) {
-        asked[address] = asked[address] || new Promise(function (resolve, reject) {
-            var script = document.createElement('script');
+        const loading = asked.get(address) ?? new Promise((resolve, reject) => {
+            const script = document.createElement("script");
             script.src = address;
-            script.onload = function () {
+            script.onload = () => {
                 script.remove();
-                if (address in values) {
-                    resolve(values[address]);
-                } else {
-                    script.onerror();
-                }
+                resolve(values.get(address));
             };
-            script.onerror = function () {
-                delete asked[address];
+            script.onerror = () => {
+                asked.delete(address);
                 script.remove();
-                reject(new Error(address + ' could not be loaded'));
+                reject(new Error(`${address} could not be loaded`));
             };
             document.head.append(script);
         });
-        return asked[address];
+        asked.set(address, loading);
+        return loading;
     }
 
-    /* What parameters and values mean: "recipe=lab: …" of each.  terms: term → text. */
+    /** What parameters and values mean: "recipe=lab: …" of each.
+     * @param {Record<string, string>} terms */
     function glossary(terms) {
-        return Object.keys(terms).map(function (term) {
-            var made = document.createElement('span'), name = document.createElement('b');
-            made.className = 'term';
+        return Object.entries(terms).map(([term, text]) => {
+            const made = document.createElement("span"), name = document.createElement("b");
+            made.className = "term";
             name.textContent = term;
-            made.append(name, ': ' + terms[term]);
+            made.append(name, `: ${text}`);
             return made;
         });
     }
 
-    return {put: put, read: read, glossary: glossary};
+    return { put, unpack, read, glossary };
 })();

@@ -1,0 +1,106 @@
+"""What the page of evidence tells of cards, GPU types and warnings: which card reads unlike the
+others of its type, what each type has measured, and what was warned of how often."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from hpml_plugins.model.differences import spell_card
+from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.nodes import NodeCoverage
+from hpml_plugins.report.site.workloads import Workload
+
+#: Values that a card needs in a class; cards and classes that the page lists.
+ENOUGH, MOST_CARDS = 3, 60
+#: What a kind of warning is told by: its text without numbers, and how many kinds are listed.
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
+MOST_KINDS = 20
+
+
+class CardReading(NamedTuple):
+    """How a card reads in a class of values, against the other cards of its type.
+
+    component: the class.  times: the median of how many times better than their mean.  values: of
+    so many points.  others: cards that it is compared with, at most.
+    """
+
+    hardware: str
+    card: str
+    component: str
+    times: float
+    values: int
+    others: int
+
+
+class TypeCoverage(NamedTuple):
+    """What the machines of a GPU type have.  counts: status → points."""
+
+    hardware: str
+    machines: int
+    counts: Counter[str]
+
+
+def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
+    """Each card in each class of which it has values beside other cards of its type, those that
+    differ most first."""
+    found: dict[tuple[str, str, str], list[tuple[float, int]]] = {}
+    for workload in workloads:
+        labels = {column.number: column.label for column in workload.columns}
+        for row in workload.rows:
+            if not row.metric.direction:
+                continue
+            sign = 1 if row.metric.direction == "higher" else -1
+            for number, cell in row.cells.items():
+                levels = cell.number.levels
+                for level in levels if len(levels) > 1 else ():
+                    others = [each.level for each in levels if each is not level]
+                    apart = sign * (level.level - statistics.fmean(others))
+                    key = labels[number], level.card, str(cell.number.physics)
+                    found.setdefault(key, []).append((apart, len(others)))
+    readings = [
+        CardReading(
+            hardware,
+            spell_card(card),
+            component,
+            math.exp(statistics.median(apart for apart, _ in values)),
+            len(values),
+            max(others for _, others in values),
+        )
+        for (hardware, card, component), values in found.items()
+        if len(values) >= ENOUGH
+    ]
+    return sorted(readings, key=lambda each: -abs(math.log(each.times)))
+
+
+def cover_types(nodes: Sequence[NodeCoverage]) -> list[TypeCoverage]:
+    """Each type with the points of all its machines."""
+    found: dict[str, TypeCoverage] = {}
+    for node in nodes:
+        before = found.get(node.hardware, TypeCoverage(node.hardware, 0, Counter()))
+        counts = before.counts + node.total
+        found[node.hardware] = TypeCoverage(node.hardware, before.machines + 1, counts)
+    return [found[name] for name in sorted(found)]
+
+
+def fold_warnings(history: History) -> list[tuple[str, int, int]]:
+    """(kind, Records, machines) of the warnings of the newest Record of each point, the most
+    frequent first.  kind: the first warning of those that differ in their numbers alone."""
+    counts: Counter[str] = Counter()
+    machines: dict[str, set[str]] = {}
+    texts: dict[str, str] = {}
+    for benchmark in history.benchmarks:
+        for label, machine in benchmark.index:
+            newest = benchmark.index.newest((label, machine))
+            for warning in newest.warnings if newest else ():
+                kind = _NUMBER.sub("…", warning.partition(": ")[2] or warning)
+                counts[kind] += 1
+                machines.setdefault(kind, set()).add(machine)
+                texts.setdefault(kind, warning)
+    return [
+        (texts[kind], count, len(machines[kind])) for kind, count in counts.most_common(MOST_KINDS)
+    ]

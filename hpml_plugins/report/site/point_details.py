@@ -1,0 +1,470 @@
+"""All that is known of one point of a metric: its cards, its history over commits, dates and
+software stacks, its Records, and what measures it again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from markupsafe import Markup
+from packaging.version import InvalidVersion, Version
+
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.verdicts import why_not_judged
+from hpml_plugins.model import formatting
+from hpml_plugins.model.differences import spell_card, unusual_conditions
+from hpml_plugins.model.record import STACK
+from hpml_plugins.report.charts import look
+from hpml_plugins.report.reading import (
+    History,
+    Machine,
+    Outcome,
+    TrackedBenchmark,
+    TrackedMetric,
+    stored_record,
+)
+from hpml_plugins.report.shares import describe_shares
+from hpml_plugins.report.site import history_chart, svg
+from hpml_plugins.report.site.card_strips import draw as draw_cards
+from hpml_plugins.report.site.card_strips import find_strips
+from hpml_plugins.report.site.data_files import FOLDER, data_path
+from hpml_plugins.report.site.history_chart import Dot, Line, Mark
+from hpml_plugins.report.site.page import day, fill, graph_link, run_command
+from hpml_plugins.report.site.regressions import MeasuredSeries
+from hpml_plugins.report.site.task_table import TypeColumn, colour_class
+from hpml_plugins.report.site.tasks import TaskRow
+from hpml_plugins.report.tables import spell_samples
+from hpml_plugins.store import describe_outside
+
+#: Why values are drawn pale; other reasons are those of `why_not_judged`.
+BY_DATE = "not judged: the repository lacks the commit, and only its date places it"
+BUSY = "judged with a wider interval: other processes used the CPUs meanwhile"
+#: Records that the table of a point lists, the newest; data/ has all.
+MOST_RECORDS = 60
+#: `MeasuredSeries.place` → the series.
+SeriesByPlace = Mapping[tuple[str, str, str, str], MeasuredSeries]
+#: Characters that are shown of why a point failed; its Record has the rest.
+MOST_REASON = 200
+_Item = TypeVar("_Item")
+_MINUTE = "%Y-%m-%d %H:%M"
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A Record with a number of the metric.  why: it is drawn pale.  counts: for its commit."""
+
+    outcome: Outcome
+    value: MeasuredValue
+    why: str
+    counts: bool
+
+
+@dataclass(frozen=True)
+class _MachineLine:
+    """What a machine measured on a branch, oldest first.  missed: outcomes without a number."""
+
+    machine: Machine
+    branch: str
+    readings: list[_Reading]
+    missed: list[Outcome] = field(default_factory=list)
+    series: MeasuredSeries | None = None
+
+
+@dataclass(frozen=True)
+class PointDetails:
+    """A point of a metric, and where it stands in the site."""
+
+    history: History
+    row: TaskRow
+    columns: Sequence[TypeColumn]
+    series: SeriesByPlace
+    commit_url: str = ""
+
+    @property
+    def metric(self) -> TrackedMetric:
+        """The row's."""
+        return self.row.metric
+
+    def fill(self) -> str:
+        """The piece of the page."""
+        metric, label = self.metric, self.row.point
+        lines = [
+            line
+            for branch in metric.benchmark.index.branches
+            for machine in self.history.machines
+            if (line := self._line(machine, branch))
+        ]
+        strips = find_strips(self.row, self.columns)
+        of_gpus = {column.label for column in self.columns if column.count}
+        split = _gpus_apart(strips, [each.name in of_gpus for each in strips])
+        return fill(
+            "point.html",
+            strips=strips,
+            cards_pictures=[draw_cards(alike, metric.unit) for alike in split],
+            facts=self._facts(lines),
+            charts=list(self._charts(lines)),
+            legend=_legend(lines),
+            newest=[row for line in lines if (row := self._newest(line))],
+            changes=list(self._changes(lines)),
+            commands=self._commands(),
+            terms=metric.benchmark.explain(label),
+            graph=graph_link(metric.name, _selection(metric, label)) if lines else "",
+            commit_url=self.commit_url,
+        )
+
+    def _line(self, machine: Machine, branch: str) -> _MachineLine | None:
+        metric, label = self.metric, self.row.point
+        line = metric.line(label, machine.name, branch)
+        judged = {each.revision for each, _ in metric.judged(label, machine.name, branch)}
+        newest = _newest_quiet([value for each, value in line if value and each.revision in judged])
+        readings = []
+        for outcome, value in line:
+            if value:
+                by_date = outcome.revision not in judged
+                readings.append(_Reading(outcome, value, _why(value, newest, by_date), True))
+        counting = {each.outcome.revision: each.value.card for each in readings}
+        for outcome in metric.benchmark.index.stored((label, machine.name)):
+            found = outcome.readings.get(metric.metric)
+            if found and found.card != counting.get(outcome.revision, found.card):
+                readings.append(_Reading(outcome, found, "", False))
+        missed = [each for each, value in line if not value and each.status == "failed"]
+        if not readings and not missed:
+            return None
+        series = self.series.get((metric.name, label, machine.name, branch))
+        readings.sort(key=lambda each: (each.outcome.revision, each.outcome.started))
+        return _MachineLine(machine, branch, readings, missed, series)
+
+    def _facts(self, lines: Sequence[_MachineLine]) -> list[str]:
+        """What the charts do not show, or show pale, in words."""
+        metric, label = self.metric, self.row.point
+        values = [each for line in lines for each in line.readings]
+        pale = Counter(each.why for each in values if each.why)
+        found = []
+        if pale:
+            told = "; ".join(f"{count} {why}" for why, count in pale.items())
+            found.append(f"Pale, of {len(values)} values: {told}")
+        index = metric.benchmark.index
+        unpublished = sum(
+            each.revision < 0 and metric.metric in each.readings
+            for machine in self.history.machines
+            for each in index.on_line((label, machine.name))
+        )
+        if unpublished:
+            of = "of a commit that is" if unpublished == 1 else "of commits that are"
+            counted = formatting.counted(unpublished, "value")
+            found.append(f"Not on the chart: {counted} {of} not published; listed below by date")
+        drawn = {each.outcome.commit for line in lines for each in line.readings}
+        elsewhere = Counter(
+            each.commit
+            for machine in self.history.machines
+            for each in index.outside((label, machine.name))
+            if metric.metric in each.readings and each.commit not in drawn
+        )
+        if text := describe_outside(elsewhere, " or ".join(self.history.branches)):
+            found.append(text[0].upper() + text[1:])
+        return found
+
+    def _charts(self, lines: Sequence[_MachineLine]) -> Iterator[tuple[str, Markup]]:
+        """(name of the axis, chart) of each axis that has several places."""
+        if not lines:
+            return
+        history = self.history
+        every = [each for line in lines for each in line.readings]
+        revisions = sorted(
+            {each.outcome.revision for each in every}
+            | {each.revision for line in lines for each in line.missed}
+        )
+        places = {revision: float(place) for place, revision in enumerate(revisions)}
+        columns = [history.columns[revision] for revision in revisions]
+        commits = [
+            (float(place), history.commits[column][:8], day(history.dates[column]))
+            for place, column in enumerate(columns)
+        ]
+        yield "commit", self._chart(lines, lambda each: places[each.revision], commits, places)
+        dates = {each.outcome.started for each in every}
+        if len(dates) > 1:
+            low, high = min(dates), max(dates)
+            at = [low + share * (high - low) / 4 for share in range(5)]
+            labels = [(when, day(1000 * when), "") for when in at]
+            yield "date", self._chart(lines, lambda each: each.started, labels)
+        of_stacks = [line for machine in history.machines if (line := self._by_stack(machine))]
+        environments = {each.outcome.environment for line in of_stacks for each in line.readings}
+        stacks = sorted(environments, key=_stack_name)
+        if len(stacks) > 1:
+            numbers = {name: float(place) for place, name in enumerate(stacks)}
+            names = [(numbers[name], *_stack_name(name)[1:]) for name in stacks]
+            yield "stack", self._chart(of_stacks, lambda each: numbers[each.environment], names)
+
+    def _by_stack(self, machine: Machine) -> _MachineLine | None:
+        """The newest reading of a machine with each software stack, also of those that no line of
+        commits has."""
+        metric, newest = self.metric, {}
+        for outcome in metric.benchmark.index.on_line((self.row.point, machine.name)):
+            value = outcome.readings.get(metric.metric)
+            if value and outcome.environment:
+                newest[outcome.environment] = _Reading(outcome, value, "", counts=True)
+        return _MachineLine(machine, "", list(newest.values())) if newest else None
+
+    def _chart(
+        self,
+        lines: Sequence[_MachineLine],
+        place: Callable[[Outcome], float],
+        labels: Sequence[tuple[float, str, str]],
+        places: Mapping[int, float] | None = None,
+    ) -> Markup:
+        """A chart of the GPUs, and one of the CPUs.  place: of an outcome on the axis.  places: of
+        revisions, where the axis is of commits: levels and changes are drawn there."""
+        title = f"{self.metric.title} {self.row.point}".strip()
+        about = f"History of {title}: a dot for each Record"
+        drawn = [
+            self._drawn(line, number, lines, place, places) for number, line in enumerate(lines)
+        ]
+        split = _gpus_apart(drawn, [line.machine.hardware.kind == 0 for line in lines])
+        charts = [history_chart.draw(alike, labels, self.metric.unit, about) for alike in split]
+        return Markup("").join(charts)
+
+    def _drawn(
+        self,
+        line: _MachineLine,
+        number: int,
+        lines: Sequence[_MachineLine],
+        place: Callable[[Outcome], float],
+        places: Mapping[int, float] | None,
+    ) -> Line:
+        name, hardware = _name(line, lines), line.machine.hardware
+        dots = [
+            Dot(
+                place(each.outcome),
+                each.value.value,
+                each.value.estimate.low if each.counts else None,
+                each.value.estimate.high if each.counts else None,
+                self._title(name, each),
+                f"{'apart ' if each.why else ''}{'' if each.counts else 'other'}",
+            )
+            for each in line.readings
+        ]
+        dash = svg.DASHES[number % len(svg.DASHES)] if line.branch else ""
+        levels, marks = self._levels(line, places) if places else ([], [])
+        missed = [
+            (place(each), f"{name}: {each.status}, {each.reason[:MOST_REASON]}")
+            for each in line.missed
+        ]
+        shape = look(hardware.name, hardware.count).marker
+        return Line(name, colour_class(hardware), shape, dash, dots, levels, marks, missed)
+
+    def _title(self, name: str, each: _Reading) -> str:
+        outcome, unit = each.outcome, self.metric.unit
+        card = f"card {spell_card(each.value.card)}" if each.value.card else ""
+        when = day(1000 * outcome.started, _MINUTE)
+        return history_chart.dot_title(
+            name, each.value.value, unit, card, outcome.commit[:8], when, each.why
+        )
+
+    def _levels(
+        self, line: _MachineLine, places: Mapping[int, float]
+    ) -> tuple[list[tuple[float, float]], list[Mark]]:
+        if not line.series:
+            return [], []
+        levels = [
+            (places[each.first], places[each.last], each.value, each.ends[-1])
+            for each in line.series.levels
+            if each.first in places and each.last in places
+        ]
+        marks = [
+            Mark(places[each.first], each.after, each.verdict, f"{each.wording}")
+            for each in line.series.changes
+            if each.first in places
+        ]
+        return history_chart.level_corners(levels), marks
+
+    def _newest(self, line: _MachineLine) -> dict[str, Any] | None:
+        """The newest value of a machine."""
+        counting = [each for each in line.readings if each.counts]
+        if not counting:
+            return None
+        metric, last = self.metric, counting[-1]
+        current = metric.benchmark.current.get((self.row.point, line.machine.name))
+        roof = self.history.roofs.get(line.machine.name)
+        shares = ""
+        if current and roof and not line.branch:
+            shares = describe_shares(current[1], roof, metric.metric)
+        _, own = formatting.split_estimate(formatting.estimate(last.value.own, metric.unit))
+        boost = last.value.boost
+        return {
+            "name": _name(line, [line]),
+            "machine": line.machine.name,
+            "value": spell_samples(last.value, metric.unit),
+            "within": f"{own}, boost {formatting.quantity(boost, metric.unit)}" if boost else own,
+            "shares": shares,
+            "commit": last.outcome.commit,
+            "day": day(1000 * last.outcome.started),
+            "readings": len(counting),
+            "warnings": last.outcome.warnings,
+        }
+
+    def _changes(self, lines: Sequence[_MachineLine]) -> Iterator[dict[str, Any]]:
+        """The changes of level, the newest first."""
+        found = [(change, line) for line in lines if line.series for change in line.series.changes]
+        for change, line in sorted(found, key=lambda each: -each[0].first):
+            column = self.history.columns[change.first]
+            yield {
+                "commit": self.history.commits[column],
+                "day": day(self.history.dates[column]),
+                "name": _name(line, lines),
+                "verdict": change.verdict,
+                "wording": change.wording,
+                "before": formatting.quantity(change.before, self.metric.unit),
+                "after": formatting.quantity(change.after, self.metric.unit),
+            }
+
+    def _commands(self) -> list[tuple[str, str]]:
+        """(what it measures, command): by `hpml run` the benchmark as it is now, by asv as it was
+        at the newest commit. A point that is not declared any more is left to asv."""
+        benchmark, label = self.metric.benchmark, self.row.point
+        commands = []
+        if command := run_command(benchmark, label):
+            commands.append(("code as it is now", command))
+        measured = [
+            each
+            for machine in self.history.machines
+            for each in benchmark.index.on_line((label, machine.name))
+            if self.metric.metric in each.readings and each.commit
+        ]
+        if measured:
+            newest = max(measured, key=benchmark.index.rank)
+            pattern = f"^{re.escape(f'{benchmark.name}.' if benchmark.plugin else benchmark.name)}"
+            words = ["asv", "run", "--bench", pattern, f"{newest.commit[:8]}^!"]
+            commands.append(("newest measured commit", shlex.join(words)))
+        return commands
+
+
+def list_records(
+    history: History,
+    benchmark: TrackedBenchmark,
+    label: str,
+    commit_url: str,
+) -> str:
+    """The newest Records of a point with all their metrics, the files that have every sample, and
+    Records that were retracted, as a piece of the page."""
+    found = [
+        (each, machine)
+        for machine in history.machines
+        for each in benchmark.index.stored((label, machine.name))
+        if each.status != "skipped"
+    ]
+    found.sort(key=lambda each: -each[0].started)
+    units = {
+        each.metric: each.unit for each in history.metrics.values() if each.benchmark is benchmark
+    }
+    listed = [each for each in found if each[0].status != "retracted"]
+    retracted = [
+        (each.commit, machine.name, each.reason)
+        for each, machine in found
+        if each.status == "retracted"
+    ]
+    return fill(
+        "records.html",
+        listed=[_record(history, *each, units) for each in listed[:MOST_RECORDS]],
+        count=len(listed),
+        retracted=retracted,
+        files=[
+            (name, f"{FOLDER}/{data_path(name, benchmark.name)}")
+            for name in dict.fromkeys(machine.name for each, machine in found if each.file)
+        ],
+        commit_url=commit_url,
+    )
+
+
+def _record(
+    history: History,
+    outcome: Outcome,
+    machine: Machine,
+    units: Mapping[str, str],
+) -> dict[str, Any]:
+    values = {name: each for name, each in outcome.readings.items() if name in units}
+    conditions = unusual_conditions(stored_record(outcome)) if outcome.file else []
+    first = next(iter(values.values()), None)
+    told = [f"{name} {formatting.estimate(each.own, units[name])}" for name, each in values.items()]
+    return {
+        "started": day(1000 * outcome.started, _MINUTE),
+        "machine": machine.name,
+        "card": spell_card(first.card) if first and first.card else "",
+        "commit": outcome.commit,
+        "published": outcome.revision in history.columns,
+        "values": "; ".join(told) or str(outcome.status),
+        "samples": first.count if first else "",
+        "told": "; ".join(filter(None, [outcome.reason, *conditions, *outcome.warnings])),
+    }
+
+
+def _gpus_apart(items: Sequence[_Item], of_gpu: Sequence[bool]) -> list[list[_Item]]:
+    """Those of GPUs, and the others: an axis down to CPUs would hide what GPUs differ by."""
+    apart = [
+        [item for item, flag in zip(items, of_gpu, strict=True) if flag is wanted]
+        for wanted in (True, False)
+    ]
+    return [alike for alike in apart if alike]
+
+
+def _selection(metric: TrackedMetric, label: str) -> dict[str, str]:
+    return {f"p-{name}": text for name, text in metric.benchmark.points[label].items()}
+
+
+def _name(line: _MachineLine, lines: Sequence[_MachineLine]) -> str:
+    """The type; also the machine where another one has the same type, and the branch."""
+    label = line.machine.hardware.label
+    same = {each.machine.name for each in lines if each.machine.hardware == line.machine.hardware}
+    named = f"{label} · {line.machine.name}" if len(same) > 1 else label
+    return f"{named} · branch {line.branch}" if line.branch else named
+
+
+def _legend(lines: Sequence[_MachineLine]) -> list[dict[str, str]]:
+    return [
+        {
+            "name": _name(line, lines),
+            "colour": colour_class(line.machine.hardware),
+            "shape": svg.MARKERS[
+                look(line.machine.hardware.name, line.machine.hardware.count).marker
+            ],
+        }
+        for line in lines
+    ]
+
+
+def _newest_quiet(values: Sequence[MeasuredValue]) -> MeasuredValue | None:
+    """The newest reading that no other process slowed; else the newest."""
+    quiet = [each for each in values if not each.is_busy]
+    return next(iter([*reversed(quiet), *reversed(values)]), None)
+
+
+def _why(value: MeasuredValue, newest: MeasuredValue | None, by_date: bool) -> str:
+    """Why a reading counts less than the newest quiet one, or not at all; "" where it counts
+    alike."""
+    if by_date:
+        return BY_DATE
+    if value.is_busy:
+        return BUSY
+    why = why_not_judged(value, newest) if newest else ""
+    return why and f"not judged: {why}"
+
+
+def _stack_name(environment: str) -> tuple[Any, str, str]:
+    """For sorting; torch's version, or all where the name has none; and the rest of an
+    environment's name."""
+    kind, _, rest = environment.partition("-")
+    parts = rest.split("-")
+    torch = next((part for part in parts if part.startswith("torch")), "")
+    others = ", ".join(part for part in parts if part != torch)
+    others = re.sub(r"\bcuda", "CUDA ", re.sub(r"\bpy", "Python ", others))
+    installed = ", installed for it" if environment.startswith(STACK) else ""
+    version = torch.removeprefix("torch")
+    title = f"torch {version}" if torch else rest or environment
+    try:
+        order = Version(version)
+    except InvalidVersion:
+        order = Version("0")
+    return order, title, f"{others if torch else kind}{installed}"

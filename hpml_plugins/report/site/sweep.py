@@ -1,0 +1,143 @@
+"""The sweep of a workload: its headline over a parameter, a line for each GPU type and choice of
+the other parameters."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from hpml_plugins.model import formatting
+from hpml_plugins.report.site import svg
+from hpml_plugins.report.site.task_table import TypeColumn
+from hpml_plugins.report.site.tasks import TaskRow
+from hpml_plugins.store.declarations import value_of
+
+#: px.
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 920, 300, 80, 210, 20, 42
+#: Values of a parameter that make a sweep; choices of the others that are drawn.
+ENOUGH, MOST_CHOICES = 3, 3
+_SHAPES = ("circle", "square", "triangle-up")
+_BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+#: The other parameters of a point, spelled.
+Choice = str
+
+
+def draw_sweep(
+    rows: Sequence[TaskRow], lead: int | None, columns: Sequence[TypeColumn]
+) -> tuple[str, Markup] | None:
+    """What it is over, and the chart; None where no parameter has several numbers.
+
+    CPUs are left out beside GPUs: an axis down to them would hide what GPUs differ by.
+    """
+    if lead is None:
+        return None
+    first = rows[lead]
+    alike = [row for row in rows if row.metric is first.metric and row.regime == first.regime]
+    swept = _parameter(alike)
+    if swept is None:
+        return None
+    gpus = [column for column in columns if column.count]
+    shown = gpus or list(columns)
+    choices = _choices(alike, swept, first)
+    lines = {
+        (column, choice): points
+        for choice in choices
+        for column in shown
+        if len(points := _points(alike, swept, choice, column.number)) > 1
+    }
+    if not lines:
+        return None
+    return swept, _draw(lines, choices, swept, first)
+
+
+def _number(row: TaskRow, name: str) -> float | None:
+    """A parameter of a row as a number: of `16MiB` the bytes."""
+    value = value_of(row.metric.benchmark.points[row.point].get(name, "None"))
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        digits, ending = value[:-3], value[-3:]
+        return float(digits) * _BINARY[ending] if ending in _BINARY and digits.isdigit() else None
+    found = float(value) if isinstance(value, int | float) else math.nan
+    return found if math.isfinite(found) else None
+
+
+def _parameter(rows: Sequence[TaskRow]) -> str | None:
+    """The parameter with most numbers among the points."""
+    counts = {
+        name: len({number for row in rows if (number := _number(row, name)) is not None})
+        for name in rows[0].metric.benchmark.points[rows[0].point]
+    }
+    best = max(counts, key=lambda name: counts[name], default=None)
+    return best if best is not None and counts[best] >= ENOUGH else None
+
+
+def _choice(row: TaskRow, swept: str) -> Choice:
+    texts: Mapping[str, str] = row.metric.benchmark.points[row.point]
+    return formatting.format_point_texts({n: t for n, t in texts.items() if n != swept})
+
+
+def _choices(rows: Sequence[TaskRow], swept: str, lead: TaskRow) -> list[Choice]:
+    """That of the leading point, then those of most points."""
+    counted = Counter(_choice(row, swept) for row in rows if row.cells)
+    others = [choice for choice, _ in counted.most_common() if choice != _choice(lead, swept)]
+    return [_choice(lead, swept), *others][:MOST_CHOICES]
+
+
+def _points(
+    rows: Sequence[TaskRow], swept: str, choice: Choice, column: int
+) -> list[tuple[float, float]]:
+    found = [
+        (number, row.cells[column].number.value)
+        for row in rows
+        if column in row.cells
+        and _choice(row, swept) == choice
+        and (number := _number(row, swept)) is not None
+    ]
+    return sorted(found)
+
+
+def _draw(
+    lines: Mapping[tuple[TypeColumn, Choice], Sequence[tuple[float, float]]],
+    choices: Sequence[Choice],
+    swept: str,
+    lead: TaskRow,
+) -> Markup:
+    unit = lead.metric.unit
+    across = [x for points in lines.values() for x, _ in points]
+    values = [value for points in lines.values() for _, value in points]
+    wide, tall = svg.is_wide(across), svg.is_wide(values)
+    axis = svg.extent(values, logarithmic=tall)
+    x = svg.scale((min(across), max(across)), LEFT + 10, WIDTH - RIGHT - 10, logarithmic=wide)
+    y = svg.scale(axis, HEIGHT - BOTTOM, TOP, logarithmic=tall)
+    floor = HEIGHT - BOTTOM
+    parts = svg.value_axis(axis, y, unit, LEFT, WIDTH - RIGHT, logarithmic=tall)
+    parts.append(svg.line(LEFT, floor, WIDTH - RIGHT, floor, "axis"))
+    parts.append(svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, swept, "tick", "middle"))
+    last = -math.inf
+    for value in sorted(set(across)):
+        if x(value) - last >= 50:
+            last = x(value)
+            parts.append(svg.text(last, floor + 16, f"{value:,.6g}", "tick", "middle"))
+    for number, ((column, choice), points) in enumerate(lines.items()):
+        shape = _SHAPES[choices.index(choice)]
+        dash = svg.DASHES[choices.index(choice)]
+        name = ", ".join(filter(None, [column.label.removeprefix("NVIDIA "), choice]))
+        corners = " ".join(f"{x(at):g},{y(value):g}" for at, value in points)
+        parts.append(f'<g class="{column.colour}">')
+        if all(a[0] < b[0] for a, b in pairwise(points)):
+            parts.append(f'<polyline class="line" points="{corners}" stroke-dasharray="{dash}"/>')
+        for at, value in points:
+            title = f"{name}, {swept} {at:,.6g}: {formatting.quantity(value, unit)}"
+            parts.append(svg.marker(shape, x(at), y(value), 3.6, "value", title))
+        label = TOP + 16 * number + 4
+        if label < floor:
+            parts.append(svg.marker(shape, WIDTH - RIGHT + 14, label - 4, 3.6, "value"))
+            parts.append(svg.text(WIDTH - RIGHT + 24, label, name[:34], "legend"))
+        parts.append("</g>")
+    about = f"{lead.metric.title} over {swept}"
+    return Markup(svg.picture(parts, WIDTH, HEIGHT, "history", about))

@@ -1,0 +1,268 @@
+"""One page for each benchmark: the answer as a sentence, value and share of the peak per GPU type,
+the sweep, cards and history of its leading point, all its points, and its plugin's figures.
+
+The page's script reads `workload/NAME/N.js`, what is known of the N-th point, when a reader opens
+it; the leading point stands in the page.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpml_plugins.analysis.verdicts import Difference
+from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.site import sweep
+from hpml_plugins.report.site.answers import answer_of_workload
+from hpml_plugins.report.site.gpu_types import Matrix
+from hpml_plugins.report.site.page import (
+    point_anchor,
+    point_link,
+    workload_address,
+    write_data,
+    write_page,
+)
+from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
+from hpml_plugins.report.site.point_details import PointDetails, SeriesByPlace, list_records
+from hpml_plugins.report.site.task_table import (
+    TypeColumn,
+    choose_pair,
+    show_cell,
+    show_verdict,
+    type_column,
+    within,
+)
+from hpml_plugins.report.site.tasks import TaskRow, judge_rows, largest_row, rows_of_metric
+
+#: The folder of what the pages' script reads.
+FOLDER = "workload"
+#: Columns of a page, and reasons why nothing is measured; rows from which a page has a filter.
+MOST_TYPES, MOST_REASONS, MANY_ROWS = 12, 6, 12
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A benchmark as a page shows it.  rows: its points, those of one metric together, its headline
+    first.  lead: the row that stands for it; None where nothing is measured.  base: the column that
+    others are compared with, or None.  verdicts: column → row → the verdict against the base."""
+
+    benchmark: TrackedBenchmark
+    rows: list[TaskRow]
+    columns: list[TypeColumn]
+    lead: int | None
+    base: int | None
+    verdicts: dict[int, dict[int, Difference]]
+
+    @property
+    def address(self) -> str:
+        """Of its page."""
+        return workload_address(self.benchmark.name)
+
+    @property
+    def sections(self) -> list[tuple[TrackedMetric, list[tuple[int, TaskRow]]]]:
+        """Each metric with its rows, numbered."""
+        numbered = enumerate(self.rows)
+        groups = itertools.groupby(numbered, key=lambda each: each[1].metric.name)
+        found = [list(rows) for _, rows in groups]
+        return [(rows[0][1].metric, rows) for rows in found]
+
+    @property
+    def answer(self) -> tuple[str, str]:
+        """What the leading row says: the sentence, and how its types compare."""
+        if self.lead is None:
+            return "Nothing is measured yet.", ""
+        of_lead = {
+            column: found[self.lead]
+            for column, found in self.verdicts.items()
+            if self.lead in found
+        }
+        return answer_of_workload(self.rows[self.lead], self.columns, self.base, of_lead)
+
+
+def find_workloads(
+    history: History, matrix: Matrix, tasks: Sequence[TaskRow], cards: Mapping[str, set[str]]
+) -> list[Workload]:
+    """All benchmarks, by name.  tasks: rows of the first page, which lead on their pages.  cards:
+    see `cards_of_machines`."""
+    groups = {
+        name: list(of_one)
+        for name, of_one in itertools.groupby(
+            matrix.groups, key=lambda group: group.metric.benchmark.name
+        )
+    }
+    every = [type_column(number, matrix, cards) for number in range(len(matrix.columns))]
+    found = []
+    for benchmark in history.benchmarks:
+        rows = [
+            row
+            for group in groups.get(benchmark.name, ())
+            for row in rows_of_metric(group, history, matrix)
+        ]
+        numbers = [
+            column.number for column in every if any(column.number in row.cells for row in rows)
+        ][:MOST_TYPES]
+        rows = within(rows, numbers)
+        pair = choose_pair([row for row in rows if row.metric.direction], numbers)
+        verdicts = {
+            other: judge_rows(rows, pair[0], other)
+            for other in numbers
+            if pair and other != pair[0]
+        }
+        columns = [every[number] for number in numbers]
+        lead, base = _lead(rows, tasks), pair[0] if pair else None
+        found.append(Workload(benchmark, rows, columns, lead, base, verdicts))
+    return found
+
+
+def _lead(rows: Sequence[TaskRow], tasks: Sequence[TaskRow]) -> int | None:
+    """The row of the first task that has a value; without one the headline at its largest point."""
+    places = {(row.metric.name, row.point, row.regime): n for n, row in enumerate(rows)}
+    for task in tasks:
+        place = places.get((task.metric.name, task.point, task.regime))
+        if place is not None and rows[place].cells:
+            return place
+    measured = [row for row in rows if row.cells]
+    if not measured:
+        return None
+    headline = [row for row in measured if row.metric is measured[0].metric]
+    return rows.index(largest_row(headline))
+
+
+def write_workloads(
+    workloads: Sequence[Workload],
+    history: History,
+    series: SeriesByPlace,
+    plugins: Sequence[PluginPage],
+    html_dir: Path,
+    project: str,
+    commit_url: str,
+) -> None:
+    """Write the pages, what their script reads, and their list.
+
+    series: those whose levels are drawn.  plugins: with their figures.  commit_url: see
+    `page.commit_links`.
+    """
+    shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # of an earlier publish
+    shown: dict[str, list[tuple[PluginPage, ShownFigure]]] = {}
+    of_plugin = {page.plugin.entry.name: page for page in plugins}
+    for page in plugins:
+        for figure in page.figures:
+            shown.setdefault(figure.benchmark, []).append((page, figure))
+    for workload in workloads:
+        found = list(_details(workload, history, series, commit_url))
+        of_points = _records(workload, history, commit_url)
+        addresses = _write_points(workload, found, of_points, html_dir)
+        lead = workload.lead
+        plugin = of_plugin.get(workload.benchmark.plugin)
+        write_page(
+            html_dir,
+            "workload.html",
+            workload.address,
+            project=project,
+            workload=workload,
+            benchmark=workload.benchmark,
+            cells=[_cells(row) for row in workload.rows],
+            verdicts=_verdicts(workload),
+            addresses=addresses,
+            lead="" if lead is None else found[lead] + of_points[workload.rows[lead].point],
+            sweep=sweep.draw_sweep(workload.rows, lead, workload.columns),
+            reasons=_reasons(history, workload.benchmark),
+            figures=shown.get(workload.benchmark.name, ()),
+            problem=plugin.problem if plugin else "",
+            origins=plugin.origins if plugin else (),
+            anchor=_anchor,
+            many=len(workload.rows) >= MANY_ROWS,
+        )
+    sections: dict[str, list[Workload]] = {}
+    for workload in workloads:
+        sections.setdefault(workload.benchmark.plugin, []).append(workload)
+    write_page(
+        html_dir,
+        "workloads.html",
+        project=project,
+        sections=dict(sorted(sections.items())),
+        figures=shown,
+    )
+    write_page(html_dir, "moved.html", "history.html", project=project, **_old_history(history))
+
+
+def _anchor(row: TaskRow) -> str:
+    """The id of a row."""
+    anchor = point_anchor(row.metric.metric, row.point)
+    return f"{anchor}&regime=boost" if row.regime == "boost" else anchor
+
+
+def _details(
+    workload: Workload, history: History, series: SeriesByPlace, commit_url: str
+) -> Iterator[str]:
+    """What is known of each row, as a piece of the page."""
+    for row in workload.rows:
+        yield PointDetails(history, row, workload.columns, series, commit_url).fill()
+
+
+def _records(workload: Workload, history: History, commit_url: str) -> dict[str, str]:
+    """The Records of each point, as a piece of the page."""
+    labels = dict.fromkeys(row.point for row in workload.rows)
+    return {label: list_records(history, workload.benchmark, label, commit_url) for label in labels}
+
+
+def _write_points(
+    workload: Workload, details: Sequence[str], records: Mapping[str, str], html_dir: Path
+) -> list[str]:
+    """Write a file for each point: what is known of each of its rows, and its Records, which are
+    those of all rows; returns the address for each row."""
+    folder = f"{FOLDER}/{workload.address.removeprefix('workload-').removesuffix('.html')}"
+    points: dict[str, dict[str, str]] = {label: {"": found} for label, found in records.items()}
+    for row, piece in zip(workload.rows, details, strict=True):
+        points[row.point][_anchor(row)] = piece
+    addresses = {label: f"{folder}/{number}.js" for number, label in enumerate(points)}
+    for label, pieces in points.items():
+        write_data(html_dir, addresses[label], pieces)
+    return [addresses[row.point] for row in workload.rows]
+
+
+def _cells(row: TaskRow) -> dict[int, dict[str, Any]]:
+    return {number: show_cell(row, cell) for number, cell in row.cells.items()}
+
+
+def _verdicts(workload: Workload) -> list[dict[int, dict[str, Any]]]:
+    """Of each row: column → the verdict against the base."""
+    return [
+        {
+            column: show_verdict(row, found[number], 2.0)
+            for column, found in workload.verdicts.items()
+            if number in found
+        }
+        for number, row in enumerate(workload.rows)
+    ]
+
+
+def _reasons(history: History, benchmark: TrackedBenchmark) -> list[tuple[str, int]]:
+    """Why points have no number: `skipped on h100-x1: …`, of how many points, the most frequent
+    first."""
+    found: Counter[str] = Counter()
+    for label in benchmark.points:
+        for machine in history.machines:
+            newest = benchmark.index.newest((label, machine.name))
+            if newest is not None and newest.status in ("skipped", "failed"):
+                found[f"{newest.status} on {machine.name}: {newest.reason}"] += 1
+    return found.most_common(MOST_REASONS)
+
+
+def _old_history(history: History) -> dict[str, Any]:
+    """Where the addresses of the earlier page of histories lead."""
+    links = [
+        (
+            each.name,
+            f"{each.benchmark.name}.{each.metric}",
+            each.title,
+            point_link(each.benchmark.name, each.metric),
+        )
+        for each in history.measured
+    ]
+    return {"title": "History", "to": "workloads.html", "links": links}
