@@ -229,7 +229,7 @@ def grow(commits: int, machines: int, points: int) -> dict[str, float]:
         found = publish(folder)
         html = folder / "html"
         largest = max(
-            (each.stat().st_size for each in (html / "history").glob("*/*.js")), default=0
+            (each.stat().st_size for each in (html / "workload").glob("*/*.js")), default=0
         )
         site = size(html)
         packed = sum(
@@ -252,7 +252,7 @@ def grow(commits: int, machines: int, points: int) -> dict[str, float]:
             "gpus.html": float((html / "gpus.html").stat().st_size),
             "index.html": float((html / "index.html").stat().st_size),
             "asv's graphs": size(html / "graphs") if (html / "graphs").is_dir() else 0.0,
-            "newest Records": size(html / "records") if (html / "records").is_dir() else 0.0,
+            "newest Records": size(html / "data") if (html / "data").is_dir() else 0.0,
         }
 
 

@@ -319,9 +319,10 @@ def _print_comparison(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @_RESULTS
 def export(file: Path, results: Path) -> int:
-    """Write all Records to FILE as Parquet, and the results of asv's own benchmarks.
+    """Write all Records to FILE as Parquet.
 
-    DuckDB, pandas and similar tools read it. A row is one metric of one Record.
+    The results of asv's own benchmarks are among them. DuckDB, pandas and similar tools read it. A
+    row is one metric of one Record.
     """
     if file.suffix not in (".parquet", ".pq"):
         raise UsageError(f"{file}: export writes Parquet; name the file {file.stem}.parquet")

@@ -19,7 +19,7 @@ def hpml_pages() -> Iterable[SitePage]:
     questions = Questions()
     return [
         SitePage(
-            "Questions",
+            "Course",
             "what the Records answer, with links to them",
             "questions.html",
             questions.write,

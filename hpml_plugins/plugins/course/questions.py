@@ -96,8 +96,7 @@ def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[Qu
                 cell.attrSet("class", "number")
         if tokens and tokens[0].tag == "h1":  # the template has the title
             del tokens[:3]
-        body = _parser().renderer.render(tokens, _parser().options, {})
-        body = _CHART.sub(lambda match: _chart(site, *shown[match[1]]), body)
+        body = _CHART.sub(lambda match: _chart(site, *shown[match[1]]), _fold(tokens))
         title = next((text for level, text, _ in headings if level == "h1"), path.stem)
         questions = {anchor: text for level, text, anchor in headings if level == "h2"}
         page = QuestionPage(title, f"questions-{path.stem}.html", questions)
@@ -105,6 +104,34 @@ def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[Qu
         written.append(page)
     site.write(_template("questions"), "questions.html", written=written)
     return written
+
+
+def _fold(tokens: Sequence[Token]) -> str:
+    """The page as HTML: of each question its first paragraph, which answers it, and what follows in
+    a fold."""
+    parser = _parser()
+
+    def render(part: Sequence[Token]) -> str:
+        return str(parser.renderer.render(part, parser.options, {}))
+
+    starts = [
+        place
+        for place, token in enumerate(tokens)
+        if token.type == "heading_open" and token.tag == "h2"
+    ]
+    parts = [render(tokens[: starts[0]] if starts else tokens)]
+    for first, end in itertools.pairwise([*starts, len(tokens)]):
+        answers = (
+            place + 1
+            for place in range(first, end)
+            if tokens[place].type == "paragraph_close" and not tokens[place].level
+        )
+        answer = next(answers, end)
+        parts.append(render(tokens[first:answer]))
+        if answer < end:
+            rest = render(tokens[answer:end])
+            parts.append(f"<details><summary>Charts, tables and how</summary>{rest}</details>")
+    return "".join(parts)
 
 
 def _template(name: str) -> str:
