@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import msgspec
 
-import hpml_plugins
 from hpml_plugins.git import ask_git
 from hpml_plugins.report.site.manifest import NAME as MANIFEST
 from hpml_plugins.report.site.manifest import Manifest, write_manifest
@@ -26,6 +25,8 @@ from hpml_plugins.store import CommitOrder
 
 #: In the published folder.
 NAME: Final = "unchanged.json"
+#: This package's code, templates and scripts.
+_PACKAGE: Final = Path(__file__).parents[2]
 #: Settings of asv that say where things are, not what is in them.
 _PLACES: Final = ("html_dir",)
 #: Folders of sys.path that change when a package is installed.
@@ -81,7 +82,7 @@ def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> 
     found = hashlib.sha256(repr((told, places)).encode(errors="replace"))
     for file in (
         *_files(Path(conf.results_dir)),
-        *_files(Path(hpml_plugins.__file__).parent),
+        *_files(_PACKAGE),
         *(top / name for name in changed),
     ):
         found.update(os.fsencode(file))
