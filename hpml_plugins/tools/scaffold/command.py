@@ -56,7 +56,7 @@ def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
 def refuse_taken(name: str, registry: Path, *, single_file: bool) -> None:
     """Raise UsageError where a plugin or benchmark of the registry, or an installed package, has
     this name already."""
-    if not single_file and find_spec(f"hpml_{name}"):
+    if not single_file and name.isidentifier() and find_spec(f"hpml_{name}"):
         raise UsageError(f"a package hpml_{name} is installed already; choose another name")
     if not registry.is_file():
         return
