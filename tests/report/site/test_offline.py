@@ -108,7 +108,7 @@ def test_doing_it_twice_changes_nothing(html_dir: Path) -> None:
     once = {path.name: path.read_text() for path in html_dir.glob("*.html")}
     finish_asv_page(html_dir, {})
     assert {path.name: path.read_text() for path in html_dir.glob("*.html")} == once
-    assert once[PAGE].count('<li><a href="gpus.html">GPU types</a></li>') == 1
+    assert once[PAGE].count('<li><a href="workloads.html">Workloads</a></li>') == 1
     assert once[PAGE].count("asv_fixes.js") == 1
 
 
