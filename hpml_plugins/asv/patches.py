@@ -22,6 +22,7 @@ import asv
 from asv import benchmarks, runner, util
 from asv.commands import Command
 from asv.console import log
+from asv.util import ProcessError
 
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.asv.driver import Driver
@@ -38,7 +39,8 @@ from hpml_plugins.asv.run import (
 )
 from hpml_plugins.asv.staging import staged_site
 from hpml_plugins.asv.stored_history import show_missing_commits
-from hpml_plugins.errors import HpmlError, UsageError, describe, unwritable
+from hpml_plugins.errors import HpmlError, describe, unwritable
+from hpml_plugins.git import NOT_INSTALLED, GitRefused, why_git_refuses
 from hpml_plugins.store import (
     Locked,
     atomic_write,
@@ -83,10 +85,8 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
     escape_unencodable()
     try:
         return _run_command(original, cls, conf, args, options)
-    except (HpmlError, OSError) as error:
-        refused = unwritable(error) if isinstance(error, OSError) else error
-        if refused is None and shutil.which("git") is None:
-            refused = UsageError("git is not installed; asv checks commits out with it")
+    except (HpmlError, OSError, ProcessError) as error:
+        refused = _one_line_of(error, Path(conf.repo))
         if refused is None:
             raise
         log.flush()
@@ -94,6 +94,16 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
         if file := os.environ.get(REFUSAL_VARIABLE):
             atomic_write(Path(file), str(refused).encode())
         sys.exit(LOCKED if isinstance(error, Locked) else 2)
+
+
+def _one_line_of(error: Exception, repository: Path) -> HpmlError | None:
+    """What a command says instead of a traceback; None for what has no words of ours."""
+    if isinstance(error, HpmlError):
+        return error
+    refused = unwritable(error) if isinstance(error, OSError) else None
+    here = repository if repository.is_dir() else Path()
+    why = why_git_refuses(here) if shutil.which("git") else NOT_INSTALLED
+    return refused or (GitRefused(why, str(here.resolve())) if why else None)
 
 
 def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:

@@ -228,10 +228,10 @@ def compare(
 
 def _find_commit(repository: Path, name: str) -> str | None:
     """What git makes of a name ("HEAD", "v1.2", an abbreviated hash); None where it knows none."""
-    from hpml_plugins.store import ask_git
+    from hpml_plugins.git import ask_git
 
     words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    return ask_git(repository, *words).strip() or None
+    return ask_git(repository, *words) or None
 
 
 def _refuse_unknown_machine(results: Path, machine: str | None) -> None:
@@ -319,9 +319,10 @@ def _print_comparison(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @_RESULTS
 def export(file: Path, results: Path) -> int:
-    """Write all Records to FILE as Parquet, and the results of asv's own benchmarks.
+    """Write all Records to FILE as Parquet.
 
-    DuckDB, pandas and similar tools read it. A row is one metric of one Record.
+    The results of asv's own benchmarks are among them. DuckDB, pandas and similar tools read it. A
+    row is one metric of one Record.
     """
     if file.suffix not in (".parquet", ".pq"):
         raise UsageError(f"{file}: export writes Parquet; name the file {file.stem}.parquet")

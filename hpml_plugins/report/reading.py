@@ -8,11 +8,13 @@ figures; downloads come from the files.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -328,9 +330,9 @@ class History:
 def stored_lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
     """The lines of the rounds of these Records as they are stored, without line breaks, in this
     order."""
-    for outcome in outcomes:
-        with open_result(Path(outcome.file), MAX_RECORDS) as file:
-            for offset in outcome.offsets:
+    for path, of_file in itertools.groupby(outcomes, key=attrgetter("file")):
+        with open_result(Path(path), MAX_RECORDS) as file:
+            for offset in itertools.chain.from_iterable(each.offsets for each in of_file):
                 file.seek(offset)
                 yield file.readline().rstrip(b"\n")
 

@@ -29,11 +29,9 @@ if TYPE_CHECKING:
         CommitOrder,
         Line,
         Standing,
-        ask_git,
         commit_order,
         describe_by_date,
         describe_outside,
-        why_git_refuses,
     )
     from hpml_plugins.store.index import Index, current_records, of_node
     from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
@@ -73,11 +71,9 @@ _NAMES = {
         "CommitOrder",
         "Line",
         "Standing",
-        "ask_git",
         "commit_order",
         "describe_by_date",
         "describe_outside",
-        "why_git_refuses",
     ),
     ".index": ("Index", "current_records", "of_node"),
     ".locks": ("Lock", "Locked", "lock_declarations", "lock_machine"),

@@ -15,46 +15,18 @@ so they count only where there is nothing of the line itself.
 from __future__ import annotations
 
 import enum
-import os
-import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpml_plugins.git import ask_git, tell_git
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.files import machine_folders, read_object_or_empty
-from hpml_plugins.terminal import one_line
 
 #: The commits that a text names, of those that it counts.
 MOST_NAMED = 5
-
-
-def ask_git(repository: Path, *words: str) -> str:
-    """What git says there; empty where it is not installed, there is no repository, or it does not
-    know."""
-    try:
-        return subprocess.run(
-            ["git", *words], cwd=repository, capture_output=True, text=True, check=True
-        ).stdout
-    except (OSError, ValueError, subprocess.CalledProcessError):
-        return ""
-
-
-def why_git_refuses(repository: Path) -> str:
-    """Why git does not read a repository that is there, such as one of another user; else empty."""
-    asked = ["git", "rev-parse", "--git-dir"]
-    env = {**os.environ, "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            asked, cwd=repository, env=env, capture_output=True, text=True, check=False
-        )
-    except (OSError, ValueError):
-        return ""
-    if not done.returncode or "not a git repository" in done.stderr:
-        return ""
-    return one_line(done.stderr)
 
 
 class Standing(enum.IntEnum):
@@ -210,7 +182,7 @@ def commit_order(repository: Path, results: Path, branches: Sequence[str] = ()) 
     by_date = frozenset(stored.keys() - graph.dates.keys())
     own = frozenset[str]().union(*(line.own for line in lines))
     ordered = [commit for commit in graph.parents if commit in own]
-    shallow = ask_git(repository, "rev-parse", "--is-shallow-repository").strip() == "true"
+    shallow = ask_git(repository, "rev-parse", "--is-shallow-repository") == "true"
     return CommitOrder(
         places={commit: at for at, commit in enumerate(place_by_date(ordered, dates, by_date))},
         lines=lines,
@@ -264,12 +236,16 @@ class _Graph:
 
 
 def read_graph(repository: Path) -> _Graph:
-    """All commits of all branches and tags, oldest first; none where there is no repository."""
+    """All commits of all branches and tags, oldest first; none where there is no repository.
+
+    Raises UsageError for one that git does not read.
+    """
     parents: dict[str, tuple[str, ...]] = {}
     dates: dict[str, int] = {}
-    for line in ask_git(
-        repository, "log", "--all", "--date-order", "--reverse", "--format=%H %ct %P"
-    ).splitlines():
+    if not ask_git(repository, "rev-parse", "--git-dir"):
+        return _Graph(parents, dates)
+    words = ("log", "--all", "--date-order", "--reverse", "--format=%H %ct %P")
+    for line in tell_git(repository, *words).splitlines():
         commit, seconds, *before = line.split()
         parents[commit], dates[commit] = tuple(before), int(seconds) * 1000
     return _Graph(parents, dates)
@@ -279,7 +255,7 @@ def _find_tip(repository: Path, branch: str) -> str:
     """The newest commit of a branch, else of the remote's; "" where neither has it."""
     for name in (branch, f"origin/{branch}"):
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        if found := ask_git(repository, *words).strip():
+        if found := ask_git(repository, *words):
             return found
     return ""
 

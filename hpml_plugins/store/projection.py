@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.errors import HpmlError, Unwritable, describe
+from hpml_plugins.git import GitRefused, ask_git
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Estimate, Record
 from hpml_plugins.store.asv_results import is_result_file, rows_without
@@ -41,7 +42,6 @@ from hpml_plugins.store.files import (
     read_object_or_empty,
     spell_json,
 )
-from hpml_plugins.store.history import ask_git
 from hpml_plugins.store.index import Index
 from hpml_plugins.store.locks import lock_declarations
 from hpml_plugins.store.records import RECORDS, read_file, record_files
@@ -68,8 +68,8 @@ FORMAT = 2
 #: Characters of the longest name of an environment that asv writes out; of a longer one it takes
 #: the MD5.
 _LONGEST_ENVIRONMENT = 127
-#: What data can raise that nobody thought of. Of Unwritable, which is the file system's fault,
-#: nothing is made.
+#: What data can raise that nobody thought of. Unwritable and GitRefused are not its
+#: fault.
 _FAULTS = (HpmlError, ValueError, TypeError, LookupError, ArithmeticError)
 
 #: asv's name of a metric's benchmark → its row of a result file.
@@ -84,7 +84,7 @@ def project(
 
     machine: only this one's.  force: compare every file with its Records, whatever its age.
     on_damage: is given a line for what asv's files have to do without; the rest is written. Raises
-    Unwritable and OSError.
+    Unwritable, GitRefused and OSError.
     """
     declared = _declared_benchmarks(results)
     written = []
@@ -132,7 +132,7 @@ def _write_what_can_be(
     named."""
     try:
         return _write(target, records, declared, on_damage)
-    except Unwritable:
+    except (Unwritable, GitRefused):
         raise
     except _FAULTS:
         sound = [record for record in records if _is_sound(record, declared, on_damage, target)]

@@ -232,8 +232,9 @@ def test_asv_without_git_ends_in_one_line(
         raise OSError("Could not find 'git' in PATH")
 
     monkeypatch.setenv("PATH", "")
-    conf = SimpleNamespace(results_dir="nowhere", env_dir="nowhere", matrix={})
+    conf = SimpleNamespace(results_dir="nowhere", env_dir="nowhere", matrix={}, repo=".")
     with pytest.raises(SystemExit) as ended:
         run_command(without_git, type("Show", (), {}), conf, SimpleNamespace())
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "hpml: git is not installed; asv checks commits out with it\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "git is not installed" in line

@@ -168,7 +168,7 @@ def _rows_of(
         return []
 
 
-class Traced(msgspec.Struct, frozen=True):
+class _Traced(msgspec.Struct, frozen=True):
     """The origins of a figure's rows as plain data: the process that has the figure's plugin finds
     them, another one needs them.
 
@@ -180,7 +180,7 @@ class Traced(msgspec.Struct, frozen=True):
     alone: dict[int, list[dict[str, Cell]]]
 
 
-def trace(drawable: Drawable) -> Traced:
+def trace(drawable: Drawable) -> _Traced:
     """Find the origins of a figure's rows, where its plugin is."""
     places = {id(record): place for place, record in enumerate(drawable.records)}
     origins = origins_of(drawable)
@@ -191,7 +191,7 @@ def trace(drawable: Drawable) -> Traced:
         rests.append([places[id(record)] for record in resting])
         for record in resting if len(resting) > 1 else ():
             alone[places[id(record)]] = [_plain(each) for each in origins.alone[id(record)]]
-    return Traced(rests, alone)
+    return _Traced(rests, alone)
 
 
 def origins_of(drawable: Drawable) -> Origins:
@@ -204,7 +204,7 @@ def origins_of(drawable: Drawable) -> Origins:
         measured = [record for record in records if record.metrics]
         return Origins.trace(drawable.figure.table, measured)
     try:
-        traced = msgspec.convert(drawable.traced, Traced)
+        traced = msgspec.convert(drawable.traced, _Traced)
         if any(place < 0 for places in (*traced.rests, traced.alone) for place in places):
             raise IndexError
         resting = [[records[place] for place in row] for row in traced.rests]

@@ -62,7 +62,7 @@ _OVER = "over."
 _QUOTE = re.compile(r"<!--= (?P<words>[^\n]*?) -->(?P<text>.*?)<!--/-->", re.DOTALL)
 
 
-class NotMeasured(HpmlError):
+class _NotMeasured(HpmlError):
     """No Record has the values that a quote names."""
 
 
@@ -130,17 +130,15 @@ class Quotable:
         try:
             answer = answers[quote.kind](replace(quote, options=options))
             return replace(answer, text=otherwise) if otherwise and answer.text == "–" else answer
-        except NotMeasured:
+        except _NotMeasured:
             if not otherwise:
                 raise
             return Answer(f"\n{otherwise}\n" if quote.kind == "table" else otherwise)
 
     def _value(self, quote: Quote) -> Answer:
         options = dict(quote.options)
-        show, commit = options.pop("show", "estimate"), options.pop("commit", "")
-        machine = options.pop("machine", "")
-        metric = self._metric(quote)
-        label, outcome = self._outcome(quote, metric, machine, commit, options)
+        show = options.pop("show", "estimate")
+        metric, outcome, link = self._point(replace(quote, options=options))
         reading = outcome.readings[metric.metric]
         texts = {
             "estimate": f"{estimate(reading.estimate, metric.unit)} {reading.regime}".rstrip(),
@@ -154,11 +152,17 @@ class Quotable:
                 f"show={show}: {nearest(show, [name for name, text in texts.items() if text])}",
                 quote.where,
             )
+        return Answer(texts[show], [[link]])
+
+    def _point(self, quote: Quote) -> tuple[TrackedMetric, Outcome, RecordLink]:
+        """The metric, and the Record of the point that the options name."""
+        options = dict(quote.options)
+        machine, commit = options.pop("machine", ""), options.pop("commit", "")
+        metric = self._metric(quote)
+        label, outcome = self._outcome(quote, metric, machine, commit, options)
         at = outcome.commit[:8] or "unknown"
-        return Answer(
-            texts[show],
-            [[RecordLink(metric.benchmark.name, metric.metric, label, at, f"{machine} at {at}")]],
-        )
+        link = RecordLink(metric.benchmark.name, metric.metric, label, at, f"{machine} at {at}")
+        return metric, outcome, link
 
     def _metric(self, quote: Quote) -> TrackedMetric:
         known = {
@@ -202,13 +206,13 @@ class Quotable:
                 self.history.outside_of({metric.benchmark.name}), self.history.branches[0]
             )
             points += f"; {left_out}" if left_out and not found else ""
-            error = HpmlError if found else NotMeasured
+            error = HpmlError if found else _NotMeasured
             raise error(f"{quote.name} machine={machine} {_joined(params)}: {points}", quote.where)
         return next(iter(found.items()))
 
     def _drawable(self, quote: Quote) -> Drawable:
         if quote.name not in self.figures:  # the site leaves out figures without rows
-            raise NotMeasured(
+            raise _NotMeasured(
                 f"no figure {quote.name!r}; {nearest(quote.name, list(self.figures))}", quote.where
             )
         drawable = self.figures[quote.name]
@@ -232,7 +236,7 @@ class Quotable:
 
         found = table.filtered(matches)
         if not len(found):
-            raise NotMeasured(f"no row of {quote.name} has {_joined(wanted)}", quote.where)
+            raise _NotMeasured(f"no row of {quote.name} has {_joined(wanted)}", quote.where)
         return found
 
     def _only(self, quote: Quote) -> tuple[Table, list[RecordLink]]:
@@ -282,22 +286,15 @@ class Quotable:
     def _ratio_of_points(
         self, quote: Quote, above: Mapping[str, str], below: Mapping[str, str]
     ) -> Answer:
-        (divided, of_one), (divisor, of_other) = (
-            self._reading(replace(quote, options=each)) for each in (above, below)
-        )
+        numbers, links = [], []
+        for options in (above, below):
+            metric, outcome, link = self._point(replace(quote, options=options))
+            numbers.append(outcome.readings[metric.metric].value)
+            links.append(link)
+        divided, divisor = numbers
         if not divisor:
             raise HpmlError(f"no ratio of {divided!r} and {divisor!r}", quote.where)
-        return Answer(times(divided / divisor), [list(dict.fromkeys((of_one, of_other)))])
-
-    def _reading(self, quote: Quote) -> tuple[float, RecordLink]:
-        """The value of the point that the options name, and its Record."""
-        options = dict(quote.options)
-        machine, commit = options.pop("machine", ""), options.pop("commit", "")
-        metric = self._metric(quote)
-        label, outcome = self._outcome(quote, metric, machine, commit, options)
-        at = outcome.commit[:8] or "unknown"
-        link = RecordLink(metric.benchmark.name, metric.metric, label, at, f"{machine} at {at}")
-        return outcome.readings[metric.metric].value, link
+        return Answer(times(divided / divisor), [list(dict.fromkeys(links))])
 
     def _table(self, quote: Quote) -> Answer:
         rows = self._rows(quote)

@@ -25,7 +25,7 @@ from hpml_plugins.report.site.previous import previous_file, take_over
 FOLDER: Final = "data/v1"
 INDEX: Final = f"{FOLDER}/index.json"
 #: Of each point and machine the newest Records are published; `results/` has all.
-MOST_RECORDS: Final = 100
+MOST_RECORDS: Final = 50
 #: Names that are parts of addresses as they are.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.-]")

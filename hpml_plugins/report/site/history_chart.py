@@ -45,7 +45,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """What one machine measured on one branch.  marker: of `svg.MARKERS`.  levels: corners of its
     line, (x, value).  missed: places without a number, with the reason."""
 
@@ -60,7 +60,7 @@ class Line:
 
 
 def draw(
-    lines: Sequence[Line], labels: Sequence[tuple[float, str, str]], unit: str, about: str
+    lines: Sequence[ChartLine], labels: Sequence[tuple[float, str, str]], unit: str, about: str
 ) -> Markup:
     """The chart as SVG.  labels: of the axis below, (x, text, second line), ascending."""
     dots = [dot for line in lines for dot in line.dots]
@@ -97,7 +97,7 @@ def _labels(labels: Sequence[tuple[float, str, str]], x: svg.Scale, floor: float
 
 
 def _line(
-    line: Line, x: svg.Scale, y: svg.Scale, floor: float, step: int, axis: tuple[float, float]
+    line: ChartLine, x: svg.Scale, y: svg.Scale, floor: float, step: int, axis: tuple[float, float]
 ) -> Iterator[str]:
     if line.levels:
         corners = " ".join(f"{x(at):g},{y(value):g}" for at, value in line.levels)

@@ -32,7 +32,7 @@ from hpml_plugins.report.site import history_chart, svg
 from hpml_plugins.report.site.card_strips import draw as draw_cards
 from hpml_plugins.report.site.card_strips import find_strips
 from hpml_plugins.report.site.data_files import FOLDER, data_path
-from hpml_plugins.report.site.history_chart import Dot, Line, Mark
+from hpml_plugins.report.site.history_chart import ChartLine, Dot, Mark
 from hpml_plugins.report.site.page import day, fill, graph_link, run_command
 from hpml_plugins.report.site.regressions import MeasuredSeries
 from hpml_plugins.report.site.task_table import TypeColumn, colour_class
@@ -234,7 +234,7 @@ class PointDetails:
         lines: Sequence[_MachineLine],
         place: Callable[[Outcome], float],
         places: Mapping[int, float] | None,
-    ) -> Line:
+    ) -> ChartLine:
         name, hardware = _name(line, lines), line.machine.hardware
         dots = [
             Dot(
@@ -254,7 +254,7 @@ class PointDetails:
             for each in line.missed
         ]
         shape = look(hardware.name, hardware.count).marker
-        return Line(name, colour_class(hardware), shape, dash, dots, levels, marks, missed)
+        return ChartLine(name, colour_class(hardware), shape, dash, dots, levels, marks, missed)
 
     def _title(self, name: str, each: _Reading) -> str:
         outcome, unit = each.outcome, self.metric.unit

@@ -22,9 +22,14 @@ def replacing(site: Path) -> Iterator[None]:
         _PREVIOUS.reset(token)
 
 
+def replaced_site() -> Path | None:
+    """Where the site is that is replaced."""
+    return _PREVIOUS.get()
+
+
 def previous_file(address: str) -> Path | None:
     """A regular file of the site that is replaced; None where there is none."""
-    site = _PREVIOUS.get()
+    site = replaced_site()
     file = site / address if site else None
     return file if file and file.is_file() and not file.is_symlink() else None
 

@@ -27,6 +27,7 @@ from hpml_plugins.report.site.plugin_pages import LIBRARY, find_code_changes, wr
 from hpml_plugins.report.site.search import write_search
 from hpml_plugins.report.site.task_table import cards_of_machines
 from hpml_plugins.report.site.tasks import find_rows
+from hpml_plugins.report.site.unchanged import digest_inputs, remember, take_over_pages, written
 from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 from hpml_plugins.store import CommitOrder
 
@@ -51,6 +52,12 @@ def write_site(
     order: of the commits; `asv publish RANGE` asks for a part of them. Raises HpmlError where the
     site would not work offline.
     """
+    html_dir = Path(conf.html_dir)
+    dates = {commit: float(repo.get_date(commit)) for commit in order}
+    digest = digest_inputs(conf, order, dates)
+    if (found := take_over_pages(digest, html_dir, declarations)) is not None:
+        return found
+    before, old = written(html_dir), {name: {**each} for name, each in declarations.items()}
     problems: list[str] = []
     host: Host | None = None
     try:
@@ -59,22 +66,24 @@ def write_site(
         problems.append(f"no pages of plugins: {error}")
     further = collect_pages(host, problems) if host else []
     with add_to_navigation([(page.label, page.about, page.address) for page in further]):
-        _write(conf, repo, declarations, order, host, further, problems)
+        whole = _write(conf, dates, declarations, order, host, further, problems)
+    if digest and whole:
+        remember(digest, before, old, html_dir, declarations, problems)
     return problems
 
 
 def _write(
     conf: Any,
-    repo: Any,
+    dates: Mapping[str, float],
     declarations: Mapping[str, dict[str, Any]],
     order: CommitOrder,
     host: Host | None,
     further: Sequence[SitePage],
     problems: list[str],
-) -> None:
-    """Write every page.  further: those that plugins add."""
+) -> bool:
+    """Write every page; returns whether all plugins drew: one that did not is asked again next
+    time.  further: those that plugins add."""
     html_dir, project = Path(conf.html_dir), str(conf.project)
-    dates = {commit: float(repo.get_date(commit)) for commit in order}
     history = read_history(
         Path(conf.results_dir), host, declarations, order, dates, problems.append
     )
@@ -138,3 +147,4 @@ def _write(
     of_workloads = [each.address for each in workloads]
     write_manifest(html_dir, [*EXPECTED, *of_workloads, *site.written], declarations.keys())
     problems += [*faults, *(host.offers.problems if host else ())]
+    return not faults

@@ -14,9 +14,9 @@ from pathlib import Path
 import hpml_plugins
 from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
+from hpml_plugins.git import ask_git, tell_git
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.packages import NodeFacts
-from hpml_plugins.tools.git import git_answer, run_git
 
 _HERE = Path(__file__).parent
 
@@ -112,34 +112,33 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
     """Pack these branches ("" and HEAD: the one checked out) and the tags. Raises UsageError when
     one is not there."""
     where = str(root)
-    if run_git(root, "rev-parse", "--git-dir").returncode:
+    if not ask_git(root, "rev-parse", "--git-dir"):
         raise UsageError(
             "not a git repository; results name commits, and asv checks them out", where
         )
-    if run_git(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
+    if ask_git(root, "rev-parse", "--is-shallow-repository") == "true":
         raise UsageError("the repository is a shallow clone; run git fetch --unshallow", where)
-    own = run_git(root, "symbolic-ref", "--short", "HEAD").stdout.strip() or "HEAD"
+    own = ask_git(root, "symbolic-ref", "--short", "HEAD") or "HEAD"
     names = tuple(dict.fromkeys(own if name in ("", "HEAD") else name for name in branches))
     for name in names:
-        head = f"refs/heads/{name}^{{commit}}"
-        if run_git(root, "rev-parse", "--verify", "--quiet", head).returncode:
+        if not ask_git(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}"):
             raise UsageError(
                 f"asv.conf.json names branch {name!r}, which is not here; git branch {name} COMMIT"
                 " creates it",
                 where,
             )
-    git_answer(root, "bundle", "create", "-q", str(file), *names, "--tags")
-    commit = git_answer(root, "rev-parse", f"refs/heads/{names[0]}")
+    tell_git(root, "bundle", "create", "-q", str(file), *names, "--tags")
+    commit = tell_git(root, "rev-parse", f"refs/heads/{names[0]}")
     warnings = []
-    if changed := git_answer(root, "status", "--porcelain").splitlines():
+    if changed := tell_git(root, "status", "--porcelain").splitlines():
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         warnings.append(
             f"{changed[0].split(maxsplit=1)[1]}{more} not committed: what is not committed does not"
             " travel"
         )
-    if run_git(root, "rev-parse", "HEAD").stdout.strip() != commit:
+    if ask_git(root, "rev-parse", "HEAD") != commit:
         warnings.append(
             f"{names[0]} travels (asv.conf.json), not the commit that is checked out here"
         )
-    commits = int(git_answer(root, "rev-list", "--count", commit))
+    commits = int(tell_git(root, "rev-list", "--count", commit))
     return PackedHistory(names, commit, commits, tuple(warnings))

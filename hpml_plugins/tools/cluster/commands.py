@@ -54,6 +54,11 @@ _CLUSTER = click.option(
 @click.option(
     "--dry-run", is_flag=True, help="Print what would be given to sbatch; submit nothing."
 )
+@click.option(
+    "--unanswered",
+    is_flag=True,
+    help="Submit also while Slurm does not say whether an earlier job of the machine still runs.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def submit(
@@ -65,6 +70,7 @@ def submit(
     bench: tuple[str, ...],
     skip_existing: bool,
     dry_run: bool,
+    unanswered: bool,
     yes: bool,
 ) -> int:
     """Measure on each TARGET of cluster.yaml through Slurm, or here.
@@ -103,12 +109,28 @@ def submit(
             say(*submitting.script(target, request, folder).split("\n"))
         elif chosen:
             planned.append((target, chosen))
+    if not unanswered:
+        _refuse_second_jobs([target for target, _ in planned], Path(cluster.jobs))
     if planned and not (names or yes) and not _confirm():
         return 0
     failures = [
         _submit_one(target, chosen, request, Path(cluster.jobs)) for target, chosen in planned
     ]
     return 1 if any(failures) else 0
+
+
+def _refuse_second_jobs(targets: Sequence[Target], jobs: Path) -> None:
+    """Raise UsageError where an earlier job of a target's machine may still wait or run: a second
+    one would measure beside it."""
+    machines = {target.machine_name for target in targets if target.executor == "slurm"}
+    earlier = find_jobs(jobs, warn) if machines else []
+    unknown = [job for job in earlier if job.state == "unknown" and job.machine in machines]
+    if unknown:
+        named = ", ".join(f"{job.id} ({job.target})" for job in unknown)
+        raise UsageError(
+            f"Slurm does not answer, and may still hold {named}, submitted before: ask hpml jobs"
+            " again later, or submit with --unanswered"
+        )
 
 
 def _confirm() -> bool:

@@ -72,9 +72,9 @@ class AsvRun:
         if status in (0, SOME_FAILED) and not reason:
             self._report("done", "some points failed; their Records say why" if status else "")
             return status
-        if not reason and status < 0:
-            reason = f"asv run was ended by {signal.Signals(-status).name}"
-        reason = reason or f"asv run ended with status {status}; its log says why"
+        if not reason:
+            more = "" if status < 0 else "; its log says why"
+            reason = f"asv run {spell_end(status)}{more}"
         self._report("stopped", reason)
         if status == -signal.SIGTERM and os.environ.get("SUBMITIT_EXECUTOR") == "slurm":
             time.sleep(SIGTERM_WAIT)
@@ -134,6 +134,13 @@ class AsvRun:
         attempts = (before.attempts if before else 0) + (phase == "running")
         write_file(Path(self.folder), JobState(phase, socket.gethostname(), attempts, reason))
         return attempts
+
+
+def spell_end(status: int) -> str:
+    """How a process ended, from its exit status."""
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
 
 
 def _prepare_asv() -> None:

@@ -18,7 +18,7 @@ from hpml_plugins.node import read_gpus, usable
 from hpml_plugins.store import Lock, lock_machine, merge_results
 from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
 from hpml_plugins.terminal import say
-from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun
+from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, spell_end
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
 #: What queues would see where there is no GPU, separated by commas: for trying it out there.
@@ -179,26 +179,21 @@ class SideBySide(AsvRun):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _outcome(self, queues: list[Queue], statuses: list[int]) -> tuple[int, str]:
-        failed = [
-            pair for pair in zip(queues, statuses, strict=True) if pair[1] not in (0, SOME_FAILED)
-        ]
-        if not failed:
+        if all(status in (0, SOME_FAILED) for status in statuses):
             return max(statuses), ""
         if all(status == -signal.SIGTERM for status in statuses):
             return -signal.SIGTERM, ""
         reasons = []
-        for queue, status in failed:
-            lines = [line for line in tail(self._log(queue), 50) if line.startswith("hpml: ")]
-            how = (
-                f"was ended by {signal.Signals(-status).name}"
-                if status < 0
-                else f"ended with status {status}"
-            )
-            why = lines[-1].removeprefix("hpml: ") if lines else f"its log: {self._log(queue).name}"
-            reasons.append(
-                f"{queue.name} (GPU {queue.gpu or 'none'}, {queue.describe()}) {how}: {why}"
-            )
-        kept = (
-            f"; what it measured and the other {len(queues) - len(failed)} queues' results are kept"
-        )
-        return 1, "; ".join(reasons) + kept
+        for queue, status in zip(queues, statuses, strict=True):
+            if status not in (0, SOME_FAILED):
+                name = f"{queue.name} (GPU {queue.gpu or 'none'}, {queue.describe()})"
+                reasons.append(f"{name} {spell_end(status)}: {self._why(queue)}")
+        others = len(queues) - len(reasons)
+        reasons.append(f"what it measured and the other {others} queues' results are kept")
+        return 1, "; ".join(reasons)
+
+    def _why(self, queue: Queue) -> str:
+        """The last error that a queue printed, or where to look."""
+        log = self._log(queue)
+        errors = [line for line in tail(log, 50) if line.startswith("hpml: ")]
+        return errors[-1].removeprefix("hpml: ") if errors else f"its log: {log.name}"

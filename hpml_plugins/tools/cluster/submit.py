@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hpml_plugins.errors import UsageError, needs_extra
+from hpml_plugins.git import tell_git
 from hpml_plugins.model import counted
 from hpml_plugins.terminal import one_line, say
 from hpml_plugins.tools.cluster.config import Target
@@ -30,7 +31,6 @@ from hpml_plugins.tools.cluster.jobs import (
     write_commits,
     write_file,
 )
-from hpml_plugins.tools.git import run_git
 
 with needs_extra("cluster"):
     from submitit import LocalExecutor, SlurmExecutor
@@ -66,10 +66,8 @@ def commits_to_measure(
 
 
 def _rev_list(root: Path, spec: str) -> list[str]:
-    done = run_git(root, "rev-list", "--first-parent", "--end-of-options", spec, "--")
-    if done.returncode:
-        raise UsageError(f"--commits {spec!r}: git says {done.stderr.strip()}")
-    return done.stdout.split()
+    words = ("rev-list", "--first-parent", "--end-of-options", spec, "--")
+    return tell_git(root, *words, fault=f"--commits {spec!r}: git knows no such commits").split()
 
 
 def measured_commits(results: Path, machine: str) -> set[str]:

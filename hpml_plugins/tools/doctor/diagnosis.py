@@ -26,6 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.git import why_git_refuses
 from hpml_plugins.host import make_host
 from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
 from hpml_plugins.node import GLANCE, CpuWatch, describe_load, detect_node, machine_name, read_state
@@ -151,7 +152,7 @@ def diagnose(registry: Path) -> Iterator[Finding]:
         groups[1].insert(1, "numba.cuda")
     yield from _gpu(node)
     yield from _registry(registry)
-    yield _tool("git", "asv checks commits out with it", needed=True)
+    yield _git(registry.resolve().parent)
     if node.gpus:
         yield _tool("ncu", "Nsight Compute counts a kernel's operations and bytes")
         yield _tool("nvcc", "CUDA's compiler")
@@ -272,6 +273,13 @@ def _tool(name: str, purpose: str, *, needed: bool = False) -> Finding:
     if path:
         return Finding(name, "ok", path)
     return Finding(name, "broken" if needed else "missing", f"not on the PATH ({purpose})")
+
+
+def _git(folder: Path) -> Finding:
+    found = _tool("git", "asv checks commits out with it", needed=True)
+    if found.state == "ok" and (refusal := why_git_refuses(folder)):
+        return Finding("git", "broken", refusal)
+    return found
 
 
 def _machine_file(node: Node) -> Finding:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hpml_plugins.errors import HpmlError
+from hpml_plugins.git import run_git
 from hpml_plugins.registry import PluginEntry, Registry, read_registry
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.gate.budgets import DEFAULT_BUDGET, budgets_of
-from hpml_plugins.tools.git import run_git
 
 #: Settings of sampling, and whether a larger one measures less precisely.
 _SAMPLING = {"precision": True, "budget": False, "rounds": False}
@@ -27,7 +27,7 @@ def registry_of_base(registry: Registry, top: Path, base: str) -> Registry | Non
         return None
     with temporary_folder("hpml-gate-") as folder:
         file = folder / registry.path.name
-        file.write_text(shown.stdout, encoding="utf-8", errors="surrogateescape")
+        file.write_bytes(shown.stdout)
         try:
             return read_registry(file)
         except HpmlError:

@@ -17,13 +17,13 @@ import msgspec
 
 from hpml_plugins.asv import AsvTask, Prepared, narrow, run_point, take_record, tasks_of
 from hpml_plugins.errors import HpmlError, UsageError, describe
+from hpml_plugins.git import tell_git
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model import Record, counted
 from hpml_plugins.report import RunReport
 from hpml_plugins.run import CAUTION, TimeLimit, rounds_of
 from hpml_plugins.terminal import warn
 from hpml_plugins.tools.gate.verdicts import FIRST_LOOK, Pair, looks
-from hpml_plugins.tools.git import git_answer
 
 BASE, HEAD = 0, 1
 SIDES = ("base", "head")
@@ -58,27 +58,26 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     untracked ones that git does not ignore, without the folder of results. Raises UsageError where
     there is nothing to compare.
     """
-    top = Path(git_answer(folder, "rev-parse", "--show-toplevel"))
-    head = git_answer(
-        top, "rev-parse", "--verify", "-q", "HEAD", fault="nothing is committed here yet"
-    )
+    top = Path(tell_git(folder, "rev-parse", "--show-toplevel"))
+    nothing = "nothing is committed here yet"
+    head = tell_git(top, "rev-parse", "--verify", "-q", "HEAD", fault=nothing)
     unknown = f"{base!r} is no branch, tag or commit here; git fetch gets those of a remote"
-    named = git_answer(
+    named = tell_git(
         top, "rev-parse", "--verify", "-q", "--end-of-options", f"{base}^{{commit}}", fault=unknown
     )
-    found = git_answer(
+    found = tell_git(
         top, "merge-base", head, named, fault=f"no commit of HEAD's history is in {base!r}"
     )
     kept = (folder / results).resolve()
     excluded = [f":(exclude,literal){kept.relative_to(top)}"] if kept.is_relative_to(top) else []
     with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
         index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
-        git_answer(top, "read-tree", "HEAD", **index)
-        git_answer(top, "add", "--all", "--", ".", *excluded, **index)
-        tree = git_answer(top, "write-tree", **index)
-    if uncommitted := tree != git_answer(top, "rev-parse", "HEAD^{tree}"):
+        tell_git(top, "read-tree", "HEAD", **index)
+        tell_git(top, "add", "--all", "--", ".", *excluded, **index)
+        tree = tell_git(top, "write-tree", **index)
+    if uncommitted := tree != tell_git(top, "rev-parse", "HEAD^{tree}"):
         who = ["-c", "user.name=hpml gate", "-c", "user.email=gate@localhost"]
-        head = git_answer(
+        head = tell_git(
             top, *who, "commit-tree", tree, "-p", head, "-m", "the work tree, for hpml gate"
         )
     if head == found:

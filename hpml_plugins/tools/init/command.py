@@ -19,6 +19,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from hpml_plugins import __version__
 from hpml_plugins.asv import PLUGIN, plugins_folder, read_configuration
 from hpml_plugins.errors import HpmlError, UsageError
+from hpml_plugins.git import ask_git
 from hpml_plugins.model import counted
 from hpml_plugins.node import detect_node, machine_name
 from hpml_plugins.store import (
@@ -28,7 +29,6 @@ from hpml_plugins.store import (
     results_folder,
 )
 from hpml_plugins.terminal import printable, say, warn
-from hpml_plugins.tools.git import run_git
 from hpml_plugins.tools.templates import fill_template
 
 #: Files of which one says that pip can build a package here.
@@ -116,7 +116,8 @@ def is_for_gpus(folder: Path) -> bool:
     optional = _table(_table(project, "project"), "optional-dependencies").values()
     poetry = _table(_table(_table(project, "tool"), "poetry"), "dependencies")
     stated = [*map(str, needed_packages(folder)), *map(str, optional), *poetry]
-    return bool(_git(folder, "ls-files", "*.cu", "*.cuh")) or any(map(_GPU_PACKAGES.search, stated))
+    has_kernels = bool(ask_git(folder, "ls-files", "*.cu", "*.cuh"))
+    return has_kernels or any(map(_GPU_PACKAGES.search, stated))
 
 
 def _table(parent: dict[str, Any], name: str) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def _make_configuration(folder: Path, top: Path, *, package: bool) -> dict[str, 
     Of what it names, nothing lies beside the package but `benchmarks`: setuptools takes any other
     folder for a second package, and refuses to build.
     """
-    branch = _git(folder, "symbolic-ref", "--short", "--quiet", "HEAD")
+    branch = ask_git(folder, "symbolic-ref", "--short", "--quiet", "HEAD")
     below = folder.relative_to(top).as_posix()
     nothing: list[str] = []
     return {
@@ -341,12 +342,6 @@ def _free(writer: _Writer, places: list[str], ours: str) -> str | None:
     return next((place for place in places if place not in there), places[-1])
 
 
-def _git(folder: Path, *words: str) -> str:
-    """What git answers; empty where it fails."""
-    done = run_git(folder, *words)
-    return "" if done.returncode else done.stdout.strip()
-
-
 @click.command("init")
 @click.option(
     "--ci",
@@ -361,7 +356,7 @@ def command(ci: str | None) -> int:
     suite gets one entry more. Asks nothing.
     """
     folder = Path.cwd()
-    top = _git(folder, "rev-parse", "--show-toplevel")
+    top = ask_git(folder, "rev-parse", "--show-toplevel")
     if not top:
         raise UsageError(
             "not a git repository; results name commits: git init, then commit something",
@@ -372,7 +367,7 @@ def command(ci: str | None) -> int:
         warn(f"{line}; left as it is")
     for line in writer.wrote:
         say(f"wrote {line}")
-    if not _git(folder, "rev-parse", "--verify", "--quiet", "HEAD"):
+    if not ask_git(folder, "rev-parse", "--verify", "--quiet", "HEAD"):
         say("", "next, once there is a commit:")
     else:
         say("", "next:")

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
-import subprocess
 import urllib.request
 import zlib
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from hpml_plugins.errors import HpmlError, UsageError, describe
+from hpml_plugins.errors import HpmlError, describe
+from hpml_plugins.git import run_git, why_failed
 from hpml_plugins.store import (
     DECLARATIONS,
     MAX_FILE,
@@ -114,16 +113,10 @@ def _read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
 
 
 def _git(folder: Path, *words: str) -> bytes:
-    env = {**os.environ, **_SAFE}
-    try:
-        return subprocess.run(
-            ["git", *_NO_HOOKS, *words], cwd=folder, env=env, capture_output=True, check=True
-        ).stdout
-    except FileNotFoundError:
-        raise UsageError("git is not installed") from None
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip().splitlines()
-        raise HpmlError(f"git {words[0]}: {said[-1] if said else 'failed'}") from None
+    done = run_git(folder, *_NO_HOOKS, *words, **_SAFE)
+    if done.returncode:
+        raise HpmlError(why_failed(done))
+    return done.stdout
 
 
 def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:

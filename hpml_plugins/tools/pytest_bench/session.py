@@ -17,6 +17,7 @@ import pytest
 
 from hpml_plugins.analysis import Difference, Values, Variability, compare_values
 from hpml_plugins.errors import UsageError
+from hpml_plugins.git import ask_git
 from hpml_plugins.host import Declared
 from hpml_plugins.measure import Bench, Context, SamplingPlan
 from hpml_plugins.model import (
@@ -33,7 +34,6 @@ from hpml_plugins.registry import PluginEntry
 from hpml_plugins.run import Follower, measure_rounds
 from hpml_plugins.store import (
     append_record,
-    ask_git,
     atomic_write,
     commit_order,
     current_records,
@@ -44,7 +44,6 @@ from hpml_plugins.store import (
     record_file,
     results_folder,
     save_declarations,
-    why_git_refuses,
 )
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.pytest_bench.measuring import measure_point
@@ -97,10 +96,8 @@ class BenchSession:
     @cached_property
     def commit(self) -> str:
         """What is checked out; empty where tracked files have changes that are not committed."""
-        if refusal := why_git_refuses(self.root):
-            raise UsageError(f"git does not read {self.root}: {refusal}")
         changed = ask_git(self.root, "status", "--porcelain", "--untracked-files=no")
-        return "" if changed else ask_git(self.root, "rev-parse", "HEAD").strip()
+        return "" if changed else ask_git(self.root, "rev-parse", "HEAD")
 
     @cached_property
     def stored(self) -> list[Record]:

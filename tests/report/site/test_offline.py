@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 import re
 import shutil
 import subprocess
@@ -108,7 +109,7 @@ def test_doing_it_twice_changes_nothing(html_dir: Path) -> None:
     once = {path.name: path.read_text() for path in html_dir.glob("*.html")}
     finish_asv_page(html_dir, {})
     assert {path.name: path.read_text() for path in html_dir.glob("*.html")} == once
-    assert once[PAGE].count('<li><a href="workloads.html">Workloads</a></li>') == 1
+    assert once[PAGE].count('<li><a href="evidence.html">Evidence</a></li>') == 1
     assert once[PAGE].count("asv_fixes.js") == 1
 
 
@@ -169,6 +170,15 @@ def test_another_asv_without_what_we_know_of_its_page_is_refused(html_dir: Path)
         index.write_text(known.replace(part, "other"))
         with pytest.raises(HpmlError, match=part):
             finish_asv_page(html_dir, {})
+
+
+def test_asv_s_list_of_a_machine_has_the_points_that_it_measured(html_dir: Path) -> None:
+    list_of_machine = html_dir / "graphs" / "machine-m" / "summary.json"
+    list_of_machine.parent.mkdir(parents=True)
+    rows = [{"name": "a", "last_value": 0.0}, {"name": "b", "last_value": None}]
+    list_of_machine.write_text(json.dumps(rows))
+    finish_asv_page(html_dir, {})
+    assert json.loads(list_of_machine.read_text()) == rows[:1]
 
 
 def test_a_folder_without_index_says_what_to_run(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from hpml_plugins.cli.run import _tasks, command
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record
 from hpml_plugins.report.reading import read_history
-from hpml_plugins.report.site.history_chart import TOP, Dot, Line, draw
+from hpml_plugins.report.site.history_chart import TOP, ChartLine, Dot, draw
 from hpml_plugins.store import append_record, record_file
 
 AXE = ROOT / ".tools" / "axe.min.js"
@@ -355,7 +355,7 @@ def test_values_that_get_no_verdict_against_the_newest_are_told_apart(
 
 def test_a_wide_interval_does_not_flatten_the_values() -> None:
     dots_of = [Dot(float(n), 2.0 + n / 10, 1.9, 90.0 if n else 2.1, f"{n}") for n in range(3)]
-    line = Line("H200", "look0", "circle", "", dots_of)
+    line = ChartLine("H200", "look0", "circle", "", dots_of)
     drawn = str(draw([line], [(0.0, "a", ""), (2.0, "c", "")], "s", "about"))
     heights = [float(y) for y in re.findall(r'value "[^>]*translate\([\d.]+ ([\d.]+)\)', drawn)]
     assert len(heights) == 3

@@ -12,6 +12,7 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.tools.cluster.commands import submit
 from hpml_plugins.tools.cluster.config import Python, Target
 from hpml_plugins.tools.cluster.job import RunRequest
+from hpml_plugins.tools.cluster.jobs import JobOrder, write_file
 from hpml_plugins.tools.cluster.submit import commits_to_measure, measured_commits, script
 
 
@@ -41,7 +42,7 @@ def test_commits_are_the_newest_all_the_new_ones_or_a_range(
     assert wanted("NEW", []) == commits
     assert wanted("main~3..main~1", []) == commits[1:3]
     for wrong in ("nowhere", "--all"):
-        with pytest.raises(UsageError, match=f"--commits '{wrong}': git says"):
+        with pytest.raises(UsageError, match=f"--commits '{wrong}': git knows no such"):
             wanted(wrong, [])
 
 
@@ -149,3 +150,33 @@ def test_the_profile_is_core_unless_another_is_named(
     assert done.exit_code == 0, done.output
     assert done.output.count(f"all benchmarks, profile {chosen}: ") == 2
     assert f"\nenv HPML_PROFILE={chosen} " in done.output
+
+
+@pytest.mark.parametrize(
+    ("machine", "options", "refused"),
+    [("h100", [], True), ("h100", ["--unanswered"], False), ("h200", [], False)],
+)
+def test_no_second_job_is_submitted_while_slurm_does_not_answer(
+    site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: str,
+    options: list[str],
+    refused: bool,
+) -> None:
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for name in ("sacct", "squeue", "sbatch", "srun"):
+        (commands / name).write_text(f"#!/bin/sh\ntouch {commands}/asked-{name}\nexit 1\n")
+        (commands / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:/bin:/usr/bin")
+    site.cluster("version: 1\ntargets:\n  - {name: h100, partition: p}\n")
+    before = site.project.path / "cluster-jobs" / "before"
+    before.mkdir(parents=True)
+    write_file(before, JobOrder("h100", machine, "slurm", "login", "7"))
+    settings = Settings(site.project.path / "registry.yaml")
+    done = CliRunner().invoke(submit, [*options, "h100"], obj=settings)
+    said = str(done.exception)
+    assert (isinstance(done.exception, UsageError) and "hold 7 (h100)" in said) == refused, said
+    assert (commands / "asked-squeue").exists() == (not options)
+    assert (commands / "asked-sbatch").exists() != refused

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from repositories import commit_all, make_repository
 from support import ROOT
 
 from hpml_plugins.asv import read_configuration
@@ -38,7 +39,8 @@ QUICKSTART = """
 
 
 def repository(folder: Path) -> Path:
-    subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
+    folder.mkdir(exist_ok=True)
+    make_repository(folder)
     return folder
 
 
@@ -103,9 +105,7 @@ def test_a_repository_without_a_package_measures_its_export_and_builds_nothing(
     assert (plugin, writer.left) == ("export_time", [])
     assert conf.build_command == conf.install_command == conf.uninstall_command == []
     assert conf.html_dir == ".asv/html"
-    subprocess.run(["git", "add", "-A"], cwd=tmp_path, check=True)
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", *who, "commit", "-qm", "first"], cwd=tmp_path, check=True)
+    commit_all(tmp_path, "first")
     done = hpml("run", "export_time", "--rounds", "1", "--json")
     size = json.loads(done.stdout)["metrics"]["size"]["samples"][0]
     assert size == sum(len(content) for content in files(tmp_path).values() if content is not None)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from repositories import make_repository
 
 from hpml_plugins import __version__
 from hpml_plugins.tools.init.command import write_all
@@ -81,7 +82,7 @@ def written(tmp_path: Path, name: str, service: str) -> tuple[Path, dict[Any, An
     top = tmp_path / "repository"
     folder = top / name
     folder.mkdir(parents=True)
-    subprocess.run(["git", "init", "-q", "-b", "main", str(top)], check=True)
+    make_repository(top)
     write_all(folder, top, service)
     place = ".github/workflows/hpml.yml" if service == "github" else ".gitlab-ci.yml"
     return top, yaml.safe_load((top / place).read_text(encoding="utf-8"))

@@ -205,6 +205,6 @@ def test_a_repository_that_git_refuses_is_said_to_be_so(repository: Path) -> Non
     os.chown(repository / ".git", 65534, -1)
     output = run_pytest(repository, "--hpml-save")
     assert "1 failed" in output, output
-    assert "git does not read" in output
+    assert "git refuses the repository" in output
     assert "dubious ownership" in output
     assert not (repository / "results").exists()

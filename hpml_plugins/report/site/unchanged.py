@@ -1,0 +1,166 @@
+"""Whether anything that our pages are made of has changed since the site that is replaced was
+published; where nothing has, its pages are taken over.
+
+Writing the pages of this repository's results takes 13 s of one CPU, taking them over 1 s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from hpml_plugins.git import ask_git
+from hpml_plugins.report.site.manifest import NAME as MANIFEST
+from hpml_plugins.report.site.manifest import Manifest, write_manifest
+from hpml_plugins.report.site.previous import previous_file, replaced_site, take_over
+from hpml_plugins.store import CommitOrder
+
+#: In the published folder.
+NAME: Final = "unchanged.json"
+#: This package's code, templates and scripts.
+_PACKAGE: Final = Path(__file__).parents[2]
+#: Settings of asv that say where things are, not what is in them.
+_PLACES: Final = ("html_dir",)
+#: Folders of sys.path that change when a package is installed.
+_PACKAGES: Final = ("site-packages", "dist-packages")
+
+#: asv's name of a benchmark → what its entry in asv's index has.
+Declarations = Mapping[str, dict[str, Any]]
+#: Address → size, B, and when it was written, ns.
+Written = Mapping[str, tuple[int, int]]
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What our pages were made of, as a digest, and what was written.
+
+    files: address → size, B.  removed: addresses that asv had written.  entries: what the entries
+    of asv's index got.  problems: what went wrong, which is said again.
+    """
+
+    digest: str
+    files: dict[str, int]
+    removed: list[str]
+    entries: dict[str, dict[str, Any]]
+    problems: list[str]
+
+
+def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> str:
+    """A digest of all that pages are made of; empty where git does not tell what has changed.
+
+    These are the results, the project's files but those that git ignores, this package, what is
+    installed beside it, asv's settings, the commits and the variables that begin with HPML_.
+    """
+    project = Path.cwd()
+    head = ask_git(project, "rev-parse", "HEAD")
+    if not head:
+        return ""
+    top = Path(ask_git(project, "rev-parse", "--show-toplevel"))
+    edited = ask_git(project, "diff", "--name-only", "-z", "HEAD")
+    untracked = ask_git(project, "ls-files", "-z", "--others", "--exclude-standard", "--full-name")
+    staged = Path(conf.html_dir).resolve().parent  # of the site that is being made
+    apart = (staged, replaced_site() or staged, Path(conf.results_dir).resolve())
+    changed = [
+        name
+        for name in f"{edited}\0{untracked}".split("\0")
+        if name and not any((top / name).is_relative_to(each) for each in apart)
+    ]
+    settings = {name: str(value) for name, value in vars(conf).items() if name not in _PLACES}
+    variables = {name: value for name, value in os.environ.items() if name.startswith("HPML_")}
+    packages = [path for path in sys.path if path.endswith(_PACKAGES)]
+    installed = [(path, _changed_at(Path(path))) for path in packages]
+    lines = [(line.branch, sorted(line.own)) for line in order.lines]
+    told = (head, changed, settings, variables, installed, lines, sorted(order.by_date))
+    places = (list(order.items()), sorted(dates.items()), sys.version)
+    found = hashlib.sha256(repr((told, places)).encode(errors="replace"))
+    for file in (
+        *_files(Path(conf.results_dir)),
+        *_files(_PACKAGE),
+        *(top / name for name in changed),
+    ):
+        found.update(os.fsencode(file))
+        with suppress(OSError):  # a deleted one
+            found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def _changed_at(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            yield path
+
+
+def written(html_dir: Path) -> Written:
+    """What there is now."""
+    found = {}
+    for path in html_dir.rglob("*"):
+        if path.is_file():
+            told = path.stat()
+            found[path.relative_to(html_dir).as_posix()] = (told.st_size, told.st_mtime_ns)
+    return found
+
+
+def remember(
+    digest: str,
+    before: Written,
+    old: Declarations,
+    html_dir: Path,
+    declarations: Declarations,
+    problems: list[str],
+) -> None:
+    """Write what the next publish needs to know.
+
+    before: what there was before our pages.  old, declarations: asv's entries before and now.
+    """
+    after = written(html_dir)
+    files = {address: told[0] for address, told in after.items() if before.get(address) != told}
+    files.pop(MANIFEST, None)  # which is completed later
+    entries = {
+        name: {key: value for key, value in entry.items() if key not in old.get(name, {})}
+        for name, entry in declarations.items()
+    }
+    removed = sorted(before.keys() - after.keys())
+    published = Published(digest, files, removed, entries, problems)
+    (html_dir / NAME).write_bytes(msgspec.json.encode(published))
+
+
+def take_over_pages(digest: str, html_dir: Path, declarations: Declarations) -> list[str] | None:
+    """Take our pages over from the site that is replaced, where they were made of the same and are
+    all there; returns what went wrong then. None where they have to be written."""
+    state, listed = previous_file(NAME), previous_file(MANIFEST)
+    if not digest or state is None or listed is None:
+        return None
+    try:
+        published = msgspec.json.decode(state.read_bytes(), type=Published)
+        manifest = msgspec.json.decode(listed.read_bytes(), type=Manifest)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    files = {address: previous_file(address) for address in published.files}
+    if published.digest != digest or any(
+        file is None or file.stat().st_size != published.files[address]
+        for address, file in files.items()
+    ):
+        return None
+    for address in (*published.files, *published.removed):
+        (html_dir / address).unlink(missing_ok=True)
+    for address in published.files:
+        take_over(address, html_dir)
+    for name, entry in published.entries.items():
+        declarations.get(name, {}).update(entry)
+    write_manifest(html_dir, manifest.expected, manifest.benchmarks)
+    shutil.copyfile(state, html_dir / NAME)
+    return published.problems
