@@ -58,8 +58,6 @@ PAGES: tuple[NavigationEntry, ...] = (
     ),
     ("Evidence", "machines, nodes, cards, coverage, skipped, failed, error rates", "evidence.html"),
 )
-#: asv's own pages, below every page of ours.
-ASV = "asv.html"
 #: Those that plugins add.
 _FURTHER: ContextVar[Sequence[NavigationEntry]] = ContextVar("pages of plugins", default=())
 

@@ -13,7 +13,7 @@ from hpml_plugins.registry import read_registry
 from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site import gpu_types, nodes, regressions
-from hpml_plugins.report.site.asv_page import STATIC, finish_asv_page, name_machines
+from hpml_plugins.report.site.asv_page import PAGE, STATIC, finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes_page import write_changes
 from hpml_plugins.report.site.compare_page import write_compare_page
@@ -34,6 +34,7 @@ from hpml_plugins.store import CommitOrder
 #: What every site has, beside the pages of plugins and those that they add.
 EXPECTED = (
     *(address for _, _, address in PAGES),
+    PAGE,
     *("search.html", "search-index.js", "summary.json", "badge.svg", "regressions.xml"),
     *("gpus.html", "gpus/rows.js", "history.html", "nodes.html", "regressions.html"),
     *(INDEX, LIBRARY),

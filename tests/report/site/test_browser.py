@@ -278,8 +278,8 @@ def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
     # 1 point of FLOP and 1 of FOREIGN; 4 of vector_add skipped; 1 of FOREIGN failed; 2 of toy never
     # run
     total = (
-        tab.locator("table")
-        .first.locator("tr")
+        tab.get_by_role("region", name="Nodes", exact=True)
+        .locator("tr")
         .filter(has=tab.get_by_role("rowheader", name="laptop"))
     )
     assert total.locator("td.number").all_inner_texts() == ["1", "2", "4", "1", "2"]
