@@ -123,7 +123,8 @@ def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[st
             page = Path(args.html_dir or conf.html_dir, "index.html").absolute()
             log.flush()
             say(f"Publishing into {page.parent}")
-            with staged_site(conf, args), log.set_level(logging.WARNING):
+            level = logging.DEBUG if log.is_debug_enabled() else logging.WARNING
+            with staged_site(conf, args), log.set_level(level):
                 status = original(cls, conf, args, **options)
             log.flush()
             say(f"Page: {page.as_uri()}    (also served: asv preview --browser)")

@@ -57,7 +57,7 @@ _COMMANDS = {
     ),
     "export": (
         "hpml_plugins.cli.results:export",
-        "Write all Records to FILE as Parquet, and the results of asv's own benchmarks.",
+        "Write all Records to FILE as Parquet.",
     ),
     "machine": (
         "hpml_plugins.cli.small:machine",

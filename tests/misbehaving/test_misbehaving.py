@@ -44,9 +44,11 @@ FAULTS = {
     "fork_without_end": "more than 30 processes at once (HPML_PROCESS_LIMIT sets another limit)",
     # or the kernel's end of it, where it promises more than it has
     "allocate_a_hundred_gigabytes": MEMORY,
-    "return_nan": "metric 'zero' is not finite: nan",
-    "return_text": "metric 'zero' is a str, not Samples or a number",
-    "return_another_metric": "measure returned speed, which are no metrics of 'misbehaves'",
+    "return_nan": "metric 'zero' is not finite: nan (measuring.py:N)",
+    "return_text": "metric 'zero' is a str, not Samples or a number (measuring.py:N)",
+    "return_another_metric": (
+        "measure returned speed, which are no metrics of 'misbehaves'; known: zero (measuring.py:N)"
+    ),
     "find_a_wrong_result": "check failed: the sum differs",
 }
 PROMISED = "died of SIGKILL (killed, perhaps for want of memory)"

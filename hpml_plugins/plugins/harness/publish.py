@@ -116,7 +116,9 @@ def publish(project: Path, configuration: str) -> dict[str, float]:
     # Python keeps the compiled modules, as it does for a user; compiling them each time would take
     # half a second.
     env = {"HOME": str(project), "PYTHONPYCACHEPREFIX": str(project / ".pycache")}
-    done = processes.run_python(project, "-m", "asv", "publish", "--config", configuration, **env)
+    done = processes.run_python(
+        project, "-m", "asv", "publish", "-v", "--config", configuration, **env
+    )
     pages = re.search(r"our pages took ([\d.]+) s \(([\d.]+) s", done.output)
     wall, cpu = map(float, pages.groups()) if pages else (0.0, 0.0)
     return {"seconds": done.seconds, "cpu": done.cpu, "pages": wall, "pages_cpu": cpu}

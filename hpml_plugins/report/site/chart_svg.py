@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
@@ -111,7 +110,9 @@ def vega_library() -> bytes:
 @functools.cache
 def _drawing_version() -> str:
     with needs_extra("publish"):
-        return importlib.metadata.version("vl-convert-python")
+        import vl_convert
+
+    return str(vl_convert.__version__)
 
 
 def _draw(chart: Chart) -> bytes:

@@ -43,8 +43,8 @@ from hpml_plugins.store import describe_outside
 #: Why values are drawn pale; other reasons are those of `why_not_judged`.
 BY_DATE = "not judged: the repository lacks the commit, and only its date places it"
 BUSY = "judged with a wider interval: other processes used the CPUs meanwhile"
-#: Records that the table of a point lists, the newest; data/ has all.
-MOST_RECORDS = 60
+#: Records of one machine that the table of a point lists, the newest; data/ has more of them.
+MOST_RECORDS = 30
 #: `MeasuredSeries.place` → the series.
 SeriesByPlace = Mapping[tuple[str, str, str, str], MeasuredSeries]
 #: Characters that are shown of why a point failed; its Record has the rest.
@@ -360,7 +360,13 @@ def list_records(
     units = {
         each.metric: each.unit for each in history.metrics.values() if each.benchmark is benchmark
     }
-    listed = [each for each in found if each[0].status != "retracted"]
+    standing = [each for each in found if each[0].status != "retracted"]
+    of_machine: Counter[str] = Counter()
+    listed = []
+    for outcome, machine in standing:
+        of_machine[machine.name] += 1
+        if of_machine[machine.name] <= MOST_RECORDS:
+            listed.append((outcome, machine))
     retracted = [
         (each.commit, machine.name, each.reason)
         for each, machine in found
@@ -368,8 +374,8 @@ def list_records(
     ]
     return fill(
         "records.html",
-        listed=[_record(history, *each, units) for each in listed[:MOST_RECORDS]],
-        count=len(listed),
+        listed=[_record(history, *each, units) for each in listed],
+        count=len(standing),
         retracted=retracted,
         files=[
             (name, f"{FOLDER}/{data_path(name, benchmark.name)}")

@@ -243,7 +243,7 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[_Writer, str]:
         writer.left.append(f"{CONFIGURATION} is there already")
     else:
         made = _make_configuration(folder, top, package=package is not None)
-        writer.write(CONFIGURATION, json.dumps(made, indent=4) + "\n")
+        writer.write(CONFIGURATION, json.dumps(made, indent=4, ensure_ascii=False) + "\n")
     conf = read_configuration(existing)
     plugin = "import_time" if package else "export_time"
     name, source = package or ("", "")

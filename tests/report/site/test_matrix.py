@@ -625,7 +625,7 @@ def test_an_error_of_ours_reaches_asv_s_user_as_one_line(
 
     monkeypatch.chdir(tmp_path)
     folders = {"results_dir": str(tmp_path / "results"), "html_dir": str(tmp_path)}
-    conf = SimpleNamespace(**folders, project="p", hash_length=8, show_commit_url="#")
+    conf = SimpleNamespace(**folders, repo=".", project="p", hash_length=8, show_commit_url="#")
     monkeypatch.setattr(
         patches, "_run_command", lambda *_: GpuTypes.publish(conf, None, {}, None, {})
     )
