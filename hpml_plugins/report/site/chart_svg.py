@@ -7,8 +7,8 @@ Drawing the 117 charts of this repository takes 6.1 s of one CPU.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import hashlib
+import importlib.metadata
 import json
 import os
 import re
