@@ -192,11 +192,10 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
     newest.
 
     readings: of one metric at equal code and environment, at least one. Those that other processes
-    disturbed count only where there are no others, and those of another class than the newest not
-    at all.
+    disturbed count only where there are no others, and those of another class than most cards have
+    (the newest, where two classes have as many) not at all.
     """
-    newest = max(readings, key=lambda reading: reading.started)
-    alike = [each for each in readings if each.physics is newest.physics]
+    alike = _of_most_cards(readings)
     quiet = [each for each in alike if not each.is_busy] or alike
     newest = max(quiet, key=lambda reading: reading.started)
     if len(quiet) == 1 or newest.physics in (Physics.COUNTED, Physics.FOREIGN):
@@ -221,6 +220,19 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
         levels=levels,
         boosted=mean_over_cards(boosted) if boosted else None,
     )
+
+
+def _of_most_cards(readings: Sequence[MeasuredValue]) -> list[MeasuredValue]:
+    """Those of the class that most cards have: one card whose launch was seen once, say, stands
+    for no type."""
+    classes: dict[Physics, list[MeasuredValue]] = {}
+    for each in readings:
+        classes.setdefault(each.physics, []).append(each)
+
+    def weight(members: list[MeasuredValue]) -> tuple[int, float]:
+        return len({each.card for each in members}), max(each.started for each in members)
+
+    return max(classes.values(), key=weight)
 
 
 def _level(card: str, readings: Sequence[MeasuredValue]) -> CardLevel:
