@@ -68,7 +68,7 @@ def test_no_number_means_a_group_or_another_process(tmp_path: Path, number: str)
 def test_the_job_s_own_process_is_interrupted(tmp_path: Path) -> None:
     job = tmp_path / "20260101-desk"
     # Python that is still starting may lose an interrupt in what it imports.
-    started = f"print(flush=True); {SLEEP}"
+    started = f"import time; print(flush=True); {SLEEP}"
     own = subprocess.Popen(
         [sys.executable, "-c", started, "submitit.local._local", str(job)], stdout=subprocess.PIPE
     )
