@@ -298,8 +298,8 @@ def choose(text: str, offered: Container[str]) -> list[str]:
     """The values that a choice names: one that is offered as it stands, though it has a comma, else
     those between.
 
-    offered: as `spell_choice` spells them. A text needs its quotes only where a number is offered
-    that is spelled like it.
+    offered: in the form that `spell_choice` returns. A text needs quotes only if the same
+    characters without quotes are also offered, as a number.
     """
 
     def spellings(value: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ DIGITS: Final = 4
 WIDE, SKEWED = 10, 1.5
 MINUS: Final = "\u2212"
 
-#: What a text needs its quotes for: another value is spelled so, or a point with more parameters.
+#: Texts that keep their quotes, because without them they read as a number or as several values.
 _READS_OTHERWISE: Final = re.compile(
     r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf|nan|true|false|none|['\"(\[{].*|.*, .*",
     re.IGNORECASE | re.DOTALL,

@@ -118,15 +118,11 @@ def may_need_cleaning(line: bytes) -> bool:
 
 def hide_homes(text: str) -> str:
     """The text with `~` for the home folders in it: whose home it was is nobody's business."""
-    return _HOME.sub("~", text) if _names_home(text) else text
-
-
-def _names_home(text: str) -> bool:
-    return "/root/" in text or "/home/" in text or "/Users/" in text
+    return _HOME.sub("~", text)
 
 
 def _is_suspicious(text: str) -> bool:
-    return _names_home(text) or (not text.isascii() and unturned(text) != text)
+    return bool(_HOME.search(text)) or (not text.isascii() and unturned(text) != text)
 
 
 def cleaned(record: Record) -> Record:

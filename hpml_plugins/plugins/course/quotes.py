@@ -339,7 +339,7 @@ def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list
 
 
 def _is_named(cell: Cell, texts: Sequence[str]) -> bool:
-    """Whether an option names the cell: as `-p` spells it, or a text as it stands in the table."""
+    """Whether an option selects the cell, by its text in the table or in the form of `-p`."""
     return cell in texts or spell_choice(cell) in texts
 
 
