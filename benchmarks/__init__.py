@@ -23,7 +23,10 @@ except ImportError as error:
             return float("nan")
 
         track.benchmark_name = f"{benchmark['benchmark']}.track_{metric['name']}"
-        track.params, track.param_names = list(benchmark["grid"].values()), list(benchmark["grid"])
+        track.params, track.param_names = (
+            list(benchmark["grid"].values()),
+            list(benchmark["grid"]),
+        )
         track.version = benchmark["version"]
         return track
 

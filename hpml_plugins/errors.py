@@ -66,7 +66,9 @@ class HpmlError(Exception):
     failure = Failure.ERROR
 
     def __init__(self, what: str, where: str = "") -> None:
-        self.what = one_line(what if len(what) <= LONGEST_ERROR else f"{what[:LONGEST_ERROR]} …")
+        self.what = one_line(
+            what if len(what) <= LONGEST_ERROR else f"{what[:LONGEST_ERROR]} …"
+        )
         self.where = printable(where)
         super().__init__(f"{self.where}: {self.what}" if where else self.what)
 
@@ -143,7 +145,9 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
         return None
     where = error.filename2 or error.filename or path
     where = os.fsdecode(where) if isinstance(where, (str, bytes)) else str(where)
-    return Unwritable(f"cannot be written: {error.strerror}; free space or fix permissions", where)
+    return Unwritable(
+        f"cannot be written: {error.strerror}; free space or fix permissions", where
+    )
 
 
 def environment_number(variable: str, default: float) -> float:
@@ -219,7 +223,9 @@ def failing_line(error: BaseException) -> tuple[str, str]:
     frame = frames[index]
     expression = linecache.getline(frame.filename, frame.lineno or 0)
     if frame.end_lineno == frame.lineno and frame.colno is not None:  # offsets are in bytes
-        expression = expression.encode()[frame.colno : frame.end_colno].decode(errors="replace")
+        expression = expression.encode()[frame.colno : frame.end_colno].decode(
+            errors="replace"
+        )
     shown = textwrap.shorten(one_line(expression), 80, placeholder=" …")
     return f"{frame.filename}:{frame.lineno}", shown
 
@@ -234,7 +240,9 @@ def plugin_frame(files: Sequence[str]) -> int | None:
     packages = [_package(file) for file in files]
     installed = [each for each in packages if each not in (None, "", "pluggy")]
     plugin = "" if "" in packages else next(iter(installed), None)
-    places = [place for place, each in enumerate(packages) if each is not None and each == plugin]
+    places = [
+        place for place, each in enumerate(packages) if each is not None and each == plugin
+    ]
     return places[-1] if places else None
 
 

@@ -17,7 +17,9 @@ class GitRefused(UsageError):
     """git does not read a repository that is there, such as one of another user."""
 
 
-def run_git(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+def run_git(
+    folder: Path, *words: str, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
     """git's exit status and what it printed, in English. Raises UsageError where it is not
     installed."""
     env = {**os.environ, **variables, "LC_ALL": "C.UTF-8"}
@@ -75,7 +77,9 @@ def why_git_refuses(folder: Path) -> str:
         return ""
     if "not a git repository" not in said:
         return f"git refuses the repository: {said}"
-    damaged = f"git takes {repository} for no repository: {said}; restore it, or clone again"
+    damaged = (
+        f"git takes {repository} for no repository: {said}; restore it, or clone again"
+    )
     return damaged if repository else ""
 
 

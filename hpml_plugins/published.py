@@ -65,7 +65,16 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 #: The fields of GpuType that are peaks, as `peak` takes them.
-PRECISIONS = ("float64", "float64_tensor", "float32", "tf32", "float16", "bfloat16", "fp8", "int8")
+PRECISIONS = (
+    "float64",
+    "float64_tensor",
+    "float32",
+    "tf32",
+    "float16",
+    "bfloat16",
+    "fp8",
+    "int8",
+)
 
 #: Other spellings of them.
 SPELLINGS = {
@@ -235,10 +244,13 @@ def read_data(name: str, kind: type[T]) -> T:
     """
     import yaml  # not at the top: discovery imports this module
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's takes a tenth of the time
+    loader = getattr(
+        yaml, "CSafeLoader", yaml.SafeLoader
+    )  # libyaml's takes a tenth of the time
     try:
         return msgspec.convert(
-            yaml.load(Path(__file__).parent.joinpath("data", name).read_bytes(), loader), kind
+            yaml.load(Path(__file__).parent.joinpath("data", name).read_bytes(), loader),
+            kind,
         )
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise DefinitionError(str(error), f"hpml_plugins/data/{name}") from None

@@ -37,7 +37,9 @@ def temporary_folder(prefix: str, parent: Path | str | None = None) -> Iterator[
 
 def user_cache() -> Path:
     """The user's cache by the XDG rules: nothing is lost with it but time."""
-    base = os.environ.get("XDG_CACHE_HOME", "")  # counts as not set where it is not absolute
+    base = os.environ.get(
+        "XDG_CACHE_HOME", ""
+    )  # counts as not set where it is not absolute
     return (Path(base) if Path(base).is_absolute() else absolute("~/.cache")) / "hpml"
 
 

@@ -45,7 +45,9 @@ def _escape(text: str, kept: str, quote: Callable[[str], str]) -> str:
     its quotes."""
     if text.isprintable():
         return text
-    shown = [each if each.isprintable() or each == kept else quote(each)[1:-1] for each in text]
+    shown = [
+        each if each.isprintable() or each == kept else quote(each)[1:-1] for each in text
+    ]
     return "".join(shown)
 
 

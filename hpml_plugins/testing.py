@@ -102,7 +102,9 @@ def pytest_generate_tests(metafunc: Any) -> None:
         return
     from hpml_plugins.tools.check.check import check, find_plugin
 
-    name = metafunc.config.getoption("--hpml-plugin") or metafunc.config.getini("hpml_plugin")
+    name = metafunc.config.getoption("--hpml-plugin") or metafunc.config.getini(
+        "hpml_plugin"
+    )
     findings = list(check(find_plugin(name), limit=60.0))
     metafunc.parametrize(
         "hpml_finding", findings, ids=[f"{each.subject}-{each.state}" for each in findings]

@@ -65,7 +65,9 @@ def verdict_table(found: BackTest) -> Iterator[dict[str, str]]:
             groups[str(physics)] = [results[physics]]
         if physics in found.adjusted:
             groups[f"{physics}, by the reference"] = [found.adjusted[physics]]
-    groups["all classes of a GPU"] = [results[physics] for physics in ON_GPU if physics in results]
+    groups["all classes of a GPU"] = [
+        results[physics] for physics in ON_GPU if physics in results
+    ]
     groups["all"] = list(results.values())
     for name, members in groups.items():
         if pairs := sum(len(each.called) for each in members):
@@ -79,7 +81,9 @@ def verdict_table(found: BackTest) -> Iterator[dict[str, str]]:
             for planted in PLANTED:
                 count = sum(size < math.log1p(planted) for size in smallest)
                 row[f"{planted:.0%} found, alone"] = f"{count / pairs:.1%}"
-            row[f"found in {FOUND:.0%} of pairs"] = f"{math.expm1(smallest_in_most(smallest)):.1%}"
+            row[f"found in {FOUND:.0%} of pairs"] = (
+                f"{math.expm1(smallest_in_most(smallest)):.1%}"
+            )
             yield row
 
 

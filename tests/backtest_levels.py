@@ -83,7 +83,9 @@ class Score:
     """
 
     points: int = 0
-    found: dict[float, list[bool]] = field(default_factory=lambda: {size: [] for size in PLANTED})
+    found: dict[float, list[bool]] = field(
+        default_factory=lambda: {size: [] for size in PLANTED}
+    )
     false: int = 0
     readings: int = 0
 
@@ -130,7 +132,9 @@ def listed(runs: Runs, series: int) -> list[Change]:
     if len(readings.readings) < 2 * ENOUGH_WITH_INTERVAL:
         return []
     told, asked = ask(SERIES, readings)
-    known = answer(told, {question: series * p < ERROR_RATE for question, p in asked.items()})
+    known = answer(
+        told, {question: series * p < ERROR_RATE for question, p in asked.items()}
+    )
     return [*known.open, *known.changes]
 
 
@@ -157,7 +161,9 @@ def is_found(runs: Runs, at: int, size: float, series: int) -> bool:
 def false_changes(runs: Runs, series: int) -> int:
     """How many changes are listed after any of the commits, each counted once."""
     shown = {
-        change.first for count in range(1, len(runs) + 1) for change in listed(runs[:count], series)
+        change.first
+        for count in range(1, len(runs) + 1)
+        for change in listed(runs[:count], series)
     }
     return len(shown)
 
@@ -212,7 +218,9 @@ def try_class(
     yield "as measured", measured
     alike = map(of_one_code, points)
     several = [
-        runs for runs in alike if len(runs) > len({each.card for each in runs}) >= ENOUGH_CARDS
+        runs
+        for runs in alike
+        if len(runs) > len({each.card for each in runs}) >= ENOUGH_CARDS
     ]
     resampled, dice = Score(points=len(several)), random.Random(0)
     for number in range(HISTORIES if several else 0):
@@ -231,7 +239,9 @@ def backtest(root: Path, results: Path) -> str:
     """The table, as Markdown."""
     history = read(root, results)
     lines = (
-        line for metric in history.measured for line in metric.benchmark.index.lines().values()
+        line
+        for metric in history.measured
+        for line in metric.benchmark.index.lines().values()
     )
     series = sum(len(line) >= 2 * ENOUGH_WITH_INTERVAL for line in lines)
     points = runs_by_class(history)

@@ -20,7 +20,9 @@ from hpml_plugins.registry import read_registry
 @pytest.fixture
 def node() -> Node:
     """A small machine without GPU."""
-    return Node(os="Linux 6", arch="x86_64", cpu="Test CPU", num_cpu=2, ram=2.0**34, python="3.11")
+    return Node(
+        os="Linux 6", arch="x86_64", cpu="Test CPU", num_cpu=2, ram=2.0**34, python="3.11"
+    )
 
 
 @pytest.fixture

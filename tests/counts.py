@@ -58,7 +58,9 @@ def count_missing(results: Path) -> tuple[int, int]:
     return missing, total
 
 
-def _stored(row: list[Any] | None, record: Record, declared: Declaration | None) -> float | None:
+def _stored(
+    row: list[Any] | None, record: Record, declared: Declaration | None
+) -> float | None:
     """The value of a Record's point in a row of a result file; None where it has none."""
     if not row or row[2] != record.version:
         return None
@@ -72,7 +74,9 @@ def main() -> None:
     from hpml_plugins.asv import patches
 
     missing, total = count_missing(ROOT / "results")
-    print(f"metric values in Records           {total}, missing from asv's files: {missing}")
+    print(
+        f"metric values in Records           {total}, missing from asv's files: {missing}"
+    )
     print(f"replaced attributes of asv         {len(patches.REPLACED)}")
     shared = classes_of_one_name(core_and_tools()) or "none"
     print(f"public classes that share a name   {shared}")

@@ -66,7 +66,9 @@ def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
     def answer(quote: Quote) -> str:
         assert known is not None
         return (
-            back_test(root, results, quote) if quote.kind == BACK_TEST else known.answer(quote).text
+            back_test(root, results, quote)
+            if quote.kind == BACK_TEST
+            else known.answer(quote).text
         )
 
     for path, text in quoting.items():
@@ -86,7 +88,8 @@ def _back_tested(results: Path) -> dict[str, str]:
     records = list(read_records(results))
     found = BackTest(measured_points(records), References.of(records))
     tables = {
-        name: as_markdown(Table.of(list(rows(found)))) for name, rows in BACK_TEST_TABLES.items()
+        name: as_markdown(Table.of(list(rows(found))))
+        for name, rows in BACK_TEST_TABLES.items()
     }
     return tables | {"spread": measurement_tables.spread(records, records)}
 
@@ -120,7 +123,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     for path, new in stale:
-        print(f"{path.relative_to(ROOT)}: {'stale; run `make docs`' if check else 'written'}")
+        print(
+            f"{path.relative_to(ROOT)}: {'stale; run `make docs`' if check else 'written'}"
+        )
         if not check:
             path.write_text(new, encoding="utf-8")
     return 1 if check and stale else 0

@@ -70,7 +70,8 @@ def make_repository(folder: Path, per_cent: int) -> OwnRepository:
     """A commit, and a work tree whose steps take so much longer."""
     mine = OwnRepository.make(folder)
     mine.write(
-        "setup.py", "from setuptools import setup\nsetup(name='steps', packages=['steps'])\n"
+        "setup.py",
+        "from setuptools import setup\nsetup(name='steps', packages=['steps'])\n",
     )
     mine.write("steps/__init__.py", PACKAGE.format(per_cent=0))
     mine.commit("first")
@@ -81,7 +82,9 @@ def make_repository(folder: Path, per_cent: int) -> OwnRepository:
         "version: 1\nplugins:\n  - {name: steps, path: benchmarks/hpml/steps_time.py}\n",
     )
     mine.commit("hpml")
-    mine.write("steps/__init__.py", PACKAGE.format(per_cent=per_cent) + "\n    # harmless\n")
+    mine.write(
+        "steps/__init__.py", PACKAGE.format(per_cent=per_cent) + "\n    # harmless\n"
+    )
     return mine
 
 
@@ -100,7 +103,9 @@ def load(cpus: float) -> Iterator[None]:
     """Other processes that use so many CPUs."""
     shares = [1.0] * int(cpus) + ([cpus % 1] if cpus % 1 else [])
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=use_cpus, args=(share,), daemon=True) for share in shares]
+    processes = [
+        context.Process(target=use_cpus, args=(share,), daemon=True) for share in shares
+    ]
     for each in processes:
         each.start()
     try:

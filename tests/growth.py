@@ -103,7 +103,11 @@ def make(folder: Path, commits: int, machines: int, points: int) -> None:
     (results / "benchmarks.json").write_text(json.dumps(kept))
     dice = random.Random(1)
     for number in range(machines):
-        name, gpu, count = f"node{number}", CARDS[number % len(CARDS)], 1 + number // len(CARDS)
+        name, gpu, count = (
+            f"node{number}",
+            CARDS[number % len(CARDS)],
+            1 + number // len(CARDS),
+        )
         facts = {
             "machine": name,
             "gpu": gpu,
@@ -119,7 +123,9 @@ def make(folder: Path, commits: int, machines: int, points: int) -> None:
             for rounds in chosen:
                 level = math.exp(dice.gauss(0, 0.01))
                 for turn, each in enumerate(rounds):
-                    lines.append(encode(_varied(each, name, commit, place, turn, level)) + b"\n")
+                    lines.append(
+                        encode(_varied(each, name, commit, place, turn, level)) + b"\n"
+                    )
             record_file(results, name, commit).write_bytes(b"".join(lines))
 
 
@@ -129,12 +135,19 @@ def _varied(
     started = processes.STARTED + place * processes.DAY + turn * 60 + record.started % 60
     metrics = {
         name: replace(
-            metric, samples=_scaled(metric.samples, level), boost=_scaled(metric.boost, level)
+            metric,
+            samples=_scaled(metric.samples, level),
+            boost=_scaled(metric.boost, level),
         )
         for name, metric in record.metrics.items()
     }
     made = replace(
-        record, machine=machine, commit=commit, run=f"run{place}", started=started, metrics=metrics
+        record,
+        machine=machine,
+        commit=commit,
+        run=f"run{place}",
+        started=started,
+        metrics=metrics,
     )
     return thinned(shorten(replace(made, environment="node")))
 
@@ -175,7 +188,11 @@ def stored() -> list[dict[str, str | float]]:
         ]
         packed = sum(len(zlib.compress(text)) for text in texts)
         rows.append(
-            {"Records": name, "stored": float(sum(map(len, texts))), "in git": float(packed)}
+            {
+                "Records": name,
+                "stored": float(sum(map(len, texts))),
+                "in git": float(packed),
+            }
         )
     return rows
 
@@ -188,7 +205,9 @@ def fast_commits(folder: Path, count: int) -> None:
         f" {processes.STARTED + place * processes.DAY} +0000\ndata 1\n.\n"
         for place in range(count)
     )
-    subprocess.run(["git", "fast-import", "--quiet"], cwd=folder, input=made, text=True, check=True)
+    subprocess.run(
+        ["git", "fast-import", "--quiet"], cwd=folder, input=made, text=True, check=True
+    )
 
 
 def publish(folder: Path) -> dict[str, float]:
@@ -196,7 +215,11 @@ def publish(folder: Path) -> dict[str, float]:
     env = {**os.environ, "HOME": str(folder)}
     with (folder / "said.txt").open("w+") as said:
         child = subprocess.Popen(
-            [sys.executable, "-m", "asv", "publish"], cwd=folder, env=env, stdout=said, stderr=said
+            [sys.executable, "-m", "asv", "publish"],
+            cwd=folder,
+            env=env,
+            stdout=said,
+            stderr=said,
         )
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = status
@@ -213,7 +236,9 @@ def publish(folder: Path) -> dict[str, float]:
 
 def size(folder: Path, pattern: str = "*") -> float:
     """B of all files."""
-    return float(sum(each.stat().st_size for each in folder.rglob(pattern) if each.is_file()))
+    return float(
+        sum(each.stat().st_size for each in folder.rglob(pattern) if each.is_file())
+    )
 
 
 def grow(commits: int, machines: int, points: int) -> dict[str, float]:
@@ -264,7 +289,9 @@ def main() -> None:
         "--stored", action="store_true", help="what the Records of this repository take"
     )
     chosen = parser.parse_args()
-    units = dict.fromkeys(BYTES, "B") | dict.fromkeys(("projection", "CPU", "our pages' CPU"), "s")
+    units = dict.fromkeys(BYTES, "B") | dict.fromkeys(
+        ("projection", "CPU", "our pages' CPU"), "s"
+    )
     rows = []
     for each in chosen.sizes:
         rows.append(grow(*map(int, each.split("x"))))

@@ -113,11 +113,15 @@ def odd_but_right() -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _with(("metrics", "time", "info"), ({"core_rate": "text", "n": 1e50},))
     yield (
         "fewer FLOP",
-        _changed({("metrics", "time"): {"unit": "FLOP", "direction": "lower", "samples": [-1.0]}}),
+        _changed(
+            {("metrics", "time"): {"unit": "FLOP", "direction": "lower", "samples": [-1.0]}}
+        ),
     )
     yield (
         "a difference below 0",
-        _changed({("metrics", "time"): {"unit": "s", "direction": None, "samples": [-1.0]}}),
+        _changed(
+            {("metrics", "time"): {"unit": "s", "direction": None, "samples": [-1.0]}}
+        ),
     )
     yield "a field of a later version", _changed({("later",): {"a": [1]}})
 
@@ -131,7 +135,9 @@ def _identities() -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _with(("commit",), (*PATHS, *TEXTS, *OPTIONS, *LONG, *COMMITS))
     yield from _with(("environment",), (*PATHS, *TEXTS, *LONG, *'<>:"|?*'))
     yield from _with(("machine",), (*PATHS, *TEXTS, *LONG))
-    yield from _with(("benchmark",), (*PATHS, *TEXTS, *LONG, *OPTIONS, "", "a b", "1a", "a-b"))
+    yield from _with(
+        ("benchmark",), (*PATHS, *TEXTS, *LONG, *OPTIONS, "", "a b", "1a", "a-b")
+    )
     yield from _with(("plugin",), (*PATHS[:4], *TEXTS, *LONG, *OPTIONS, "a b"))
     yield from _with(("run",), (*PATHS[:4], *TEXTS, *LONG))
     yield from _with(("version",), (*TEXTS, *LONG))
@@ -153,13 +159,15 @@ def _times() -> Iterator[tuple[str, dict[str, Any]]]:
 def _metrics() -> Iterator[tuple[str, dict[str, Any]]]:
     metric = ("metrics", "time")
     yield from _with(
-        (*metric, "samples"), ([], [-5.0, -5.1], [1.0, -1e-12], [0.0] * 5, [1e308], [1.0, 1e101])
+        (*metric, "samples"),
+        ([], [-5.0, -5.1], [1.0, -1e-12], [0.0] * 5, [1e308], [1.0, 1e101]),
     )
     yield from _with((*metric, "boost"), ([-1.0], [1e308]))
     yield from _with((*metric, "unit"), ("parsec", "", "S", "ms", "s ", "seconds"))
     yield from _with((*metric, "direction"), ("higher", "up", "", "Lower"))
     yield from _with(
-        (*metric, "interval"), ([1.0, 1.0], [5.0, 6.0], [9.0, -9.0], [None, None], [0.0, 1e308])
+        (*metric, "interval"),
+        ([1.0, 1.0], [5.0, 6.0], [9.0, -9.0], [None, None], [0.0, 1e308]),
     )
     yield from _with((*metric, "rounds"), ([3, 3], [0, 3], [-1, 4], [10**18], [2]))
     yield from _with((*metric, "info"), ({"a": 1e308}, {"a": None}, {"a": [1]}))

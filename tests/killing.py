@@ -50,7 +50,9 @@ def finish(running: subprocess.Popen[str], home: Path, *statuses: int) -> float:
 
 
 def kill_after(
-    running: subprocess.Popen[str], seconds: float, kill: Callable[[int], object] | None = None
+    running: subprocess.Popen[str],
+    seconds: float,
+    kill: Callable[[int], object] | None = None,
 ) -> bool:
     """Kill it, with its whole session unless `kill` does otherwise. False: it had ended before."""
     try:
@@ -67,7 +69,12 @@ def command_lines(naming: Path) -> dict[int, str]:
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            words = (
+                (entry / "cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")
+            )
         except OSError:
             continue
         if str(naming) in words:
@@ -93,7 +100,9 @@ def whole_files(folder: Path) -> int:
 def records_below(results: Path) -> list[Record]:
     """The whole Records, in the order written: what a reader sees, however the writer ended."""
     return [
-        record for path in sorted(results.glob("*/records/*.jsonl")) for record in read_file(path)
+        record
+        for path in sorted(results.glob("*/records/*.jsonl"))
+        for record in read_file(path)
     ]
 
 

@@ -111,7 +111,9 @@ def repeats(records: Sequence[Record], chosen: Sequence[Record]) -> str:
     for a, b, name in pairs:
         runs[a.machine, a.run, a.commit, b.run, b.commit].append((a, b, name))
         kinds[physics_of(a, name)].append(not_covered(known, (a, b, name)))
-    verdicts = Counter(found.verdict for asked in runs.values() for found in compare(known, asked))
+    verdicts = Counter(
+        found.verdict for asked in runs.values() for found in compare(known, asked)
+    )
     kinds["all"] = [each for of_kind in kinds.values() for each in of_kind]
     rows = [
         (kind, f"{len(missed):,}", f"{sum(missed) / len(missed):.2%}")
@@ -143,7 +145,9 @@ def with_boost(record: Record) -> Record:
     `compare`."""
     time = record.metrics.get("time")
     return (
-        replace(record, metrics={**record.metrics, BOOST: time}) if time and time.boost else record
+        replace(record, metrics={**record.metrics, BOOST: time})
+        if time and time.boost
+        else record
     )
 
 
@@ -169,8 +173,14 @@ def slowed_pairs(records: Iterable[Record]) -> Iterator[tuple[Group, Pair]]:
                 continue
             for name in ("time", BOOST):
                 if name in a.metrics and name in b.metrics:
-                    regime = BOOST if name == BOOST else a.metrics[name].regime or "not throttled"
-                    of = Group(kernel, regime, int(b.params["slowdown"]), card_of(a) == card_of(b))
+                    regime = (
+                        BOOST
+                        if name == BOOST
+                        else a.metrics[name].regime or "not throttled"
+                    )
+                    of = Group(
+                        kernel, regime, int(b.params["slowdown"]), card_of(a) == card_of(b)
+                    )
                     yield of, (a, replace(b, params={**b.params, "slowdown": 0}), name)
 
 
@@ -207,12 +217,16 @@ def power(records: Sequence[Record], chosen: Sequence[Record]) -> str:
     for of, pair in slowed_pairs(slowed):
         groups[of].append(pair)
     rows = []
-    for of, pairs in sorted(groups.items(), key=lambda item: (*item[0][:3], not item[0].same_card)):
+    for of, pairs in sorted(
+        groups.items(), key=lambda item: (*item[0][:3], not item[0].same_card)
+    ):
         alone = Counter(compare(known, [pair])[0].verdict for pair in pairs)
         among = Counter(
             compare(known, beside_equal_pairs(pair, AT_ONCE))[0].verdict for pair in pairs
         )
-        ratio = statistics.median(_median(b, name) / _median(a, name) for a, b, name in pairs)
+        ratio = statistics.median(
+            _median(b, name) / _median(a, name) for a, b, name in pairs
+        )
         rows.append(
             [
                 of.kernel,
@@ -251,7 +265,8 @@ def fidelity(_: Sequence[Record], chosen: Sequence[Record]) -> str:
         if record.benchmark == "harness_fidelity" and record.status == "ok":
             newest[str(record.params["case"]), card_of(record)] = record
     cards = {
-        card: f"{number + 1}" for number, card in enumerate(sorted({card for _, card in newest}))
+        card: f"{number + 1}"
+        for number, card in enumerate(sorted({card for _, card in newest}))
     }
     rows = []
     for (case, card), record in newest.items():
@@ -285,7 +300,9 @@ def _against_peers(record: Record, regime: str) -> Iterator[str]:
         mine = metric.boost_median if regime == "boost" else metric.median
         if mine is None:  # this way of timing it did not throttle
             mine = metric.median
-        off = f"{(mine - peer) * 1e6:+.2f} µs" if peer < SHORT else f"{mine / peer - 1:+.2%}"
+        off = (
+            f"{(mine - peer) * 1e6:+.2f} µs" if peer < SHORT else f"{mine / peer - 1:+.2%}"
+        )
         yield from (f"{mine * 1e6:.2f}", f"{peer * 1e6:.2f}", off)
 
 
@@ -305,11 +322,25 @@ def spread(_: Sequence[Record], chosen: Sequence[Record]) -> str:
             cases[str(record.params["case"])].append(record)
     rows = []
     for case, records in cases.items():
-        throttled = any(record.median("time") != record.median("boost") for record in records)
+        throttled = any(
+            record.median("time") != record.median("boost") for record in records
+        )
         for name in ("time", "boost") if throttled else ("time",):
-            regime = {"time": "sustained", "boost": "boost"}[name] if throttled else "not throttled"
+            regime = (
+                {"time": "sustained", "boost": "boost"}[name]
+                if throttled
+                else "not throttled"
+            )
             rows.append([case, regime, *_spread_of(records, name)])
-    header = ["kernel", "regime", "µs", "CV on one card", "Records", "CV between cards", "cards"]
+    header = [
+        "kernel",
+        "regime",
+        "µs",
+        "CV on one card",
+        "Records",
+        "CV between cards",
+        "cards",
+    ]
     return markdown(header, sorted(rows))
 
 
@@ -355,11 +386,16 @@ def energy(records: Sequence[Record], chosen: Sequence[Record]) -> str:
             ].append(record)
     cards = {
         card: str(number + 1)
-        for number, card in enumerate(sorted({card for of in points.values() for card in of}))
+        for number, card in enumerate(
+            sorted({card for of in points.values() for card in of})
+        )
     }
     rows = []
     for point, of_cards in sorted(points.items()):
-        pairs = [(a[-1], b[-1], "energy") for a, b in itertools.combinations(of_cards.values(), 2)]
+        pairs = [
+            (a[-1], b[-1], "energy")
+            for a, b in itertools.combinations(of_cards.values(), 2)
+        ]
         covered = (
             f"{sum(not not_covered(known, pair) for pair in pairs)} of {len(pairs)}"
             if pairs
@@ -375,9 +411,21 @@ def energy(records: Sequence[Record], chosen: Sequence[Record]) -> str:
                 if (watts := metric.info.get(name))
             )
             rows.append(
-                [point, cards[card], f"{quantity(metric.median, 'J')}{half}", power, covered]
+                [
+                    point,
+                    cards[card],
+                    f"{quantity(metric.median, 'J')}{half}",
+                    power,
+                    covered,
+                ]
             )
-    header = ["point", "card", "energy", "idle power of power, W", "pairs of cards that agree"]
+    header = [
+        "point",
+        "card",
+        "energy",
+        "idle power of power, W",
+        "pairs of cards that agree",
+    ]
     return f"{markdown(header, rows)}\n\n{_validation(chosen, cards)}"
 
 
@@ -385,12 +433,20 @@ def _validation(chosen: Sequence[Record], cards: dict[str, str]) -> str:
     newest = {
         (str(record.params["case"]), float(record.params["load"]), card_of(record)): record
         for record in sorted(chosen, key=lambda record: record.started)
-        if record.benchmark == "harness_energy" and record.status == "ok" and record.version != "1"
+        if record.benchmark == "harness_energy"
+        and record.status == "ok"
+        and record.version != "1"
     }
     rows = []
     for (case, load, card), record in sorted(newest.items()):
-        counted, integrated = (record.metrics[name].median for name in ("counted", "integrated"))
-        twice = f"{record.metrics['doubling'].median:.4f}" if "doubling" in record.metrics else ""
+        counted, integrated = (
+            record.metrics[name].median for name in ("counted", "integrated")
+        )
+        twice = (
+            f"{record.metrics['doubling'].median:.4f}"
+            if "doubling" in record.metrics
+            else ""
+        )
         error = f"{integrated / counted - 1:+.2%}"
         rows.append(
             [
@@ -435,7 +491,8 @@ def overhead(_: Sequence[Record], chosen: Sequence[Record]) -> str:
     newest = {
         (record.machine, record.benchmark, format_point(record.params)): record
         for record in sorted(chosen, key=lambda record: record.started)
-        if record.status == "ok" and record.benchmark in [f"harness_{name}" for name in OVERHEAD]
+        if record.status == "ok"
+        and record.benchmark in [f"harness_{name}" for name in OVERHEAD]
     }
     rows = [
         [
@@ -500,7 +557,9 @@ def core(_: Sequence[Record], rounds: Sequence[Record]) -> str:
         if len(timed) < FEWEST_ROUNDS or 1 in (len(set(rates)), len(set(times))):
             continue
         slope, start = statistics.linear_regression(rates, times)
-        left = [time - slope * rate - start for rate, time in zip(rates, times, strict=True)]
+        left = [
+            time - slope * rate - start for rate, time in zip(rates, times, strict=True)
+        ]
         r = statistics.correlation(rates, times)
         spreads = [
             f"{math.exp(float(np.ptp(np.quantile(each, [0.1, 0.9])))):.2f}"
@@ -538,10 +597,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--commit", action="append", default=[], metavar="PREFIX")
     given = parser.parse_args(arguments)
     records = (
-        past_rounds(given.results) if given.table == "core" else list(read_records(given.results))
+        past_rounds(given.results)
+        if given.table == "core"
+        else list(read_records(given.results))
     )
     chosen = [
-        each for each in records if not given.commit or each.commit.startswith(tuple(given.commit))
+        each
+        for each in records
+        if not given.commit or each.commit.startswith(tuple(given.commit))
     ]
     print(TABLES[given.table](records, chosen))
 

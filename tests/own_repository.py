@@ -110,7 +110,9 @@ class OwnRepository:
         self, *words: str, status: int | None = 0, **env: str
     ) -> subprocess.CompletedProcess[str]:
         """Run hpml there."""
-        return self.run(self.python, "-P", "-m", "hpml_plugins", *words, status=status, **env)
+        return self.run(
+            self.python, "-P", "-m", "hpml_plugins", *words, status=status, **env
+        )
 
     def asv(
         self, *words: str, status: int | None = 0, **env: str
@@ -209,5 +211,7 @@ def install_wheel(wheel: Path, folder: Path) -> str:
     link_packages(dependencies(), site)
     python = str(folder / "bin" / "python")
     options = ["--quiet", "--no-deps", "--no-index", "--python", python]
-    subprocess.run([*no_network(), find_uv(), "pip", "install", *options, str(wheel)], check=True)
+    subprocess.run(
+        [*no_network(), find_uv(), "pip", "install", *options, str(wheel)], check=True
+    )
     return python

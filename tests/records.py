@@ -31,9 +31,16 @@ def a_record(
     card; "" for none.  card: its UUID.  facts: any fields of the Record.
     """
     declared = {}
-    made: dict[str, Any] = {"benchmark": benchmark, "plugin": "toy", "version": "1", "params": {}}
+    made: dict[str, Any] = {
+        "benchmark": benchmark,
+        "plugin": "toy",
+        "version": "1",
+        "params": {},
+    }
     if isinstance(benchmark, Benchmark):
-        declared = {metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics}
+        declared = {
+            metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics
+        }
         made |= {"benchmark": benchmark.name, "version": benchmark.version}
     made["metrics"] = {
         name: samples_of(given, *declared.get(name, (units.get(name, "s"), "lower")))

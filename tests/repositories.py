@@ -15,7 +15,12 @@ def git(folder: Path, *words: str, date: str = "", name: str = "test") -> str:
     if date:
         env |= {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
     done = subprocess.run(
-        ["git", *who, *words], cwd=folder, env=env, capture_output=True, text=True, check=True
+        ["git", *who, *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.strip()
 

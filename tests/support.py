@@ -149,7 +149,11 @@ def in_new_process(test: Callable[..., None]) -> Callable[..., None]:
             return
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", place]
         ended = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, ALONE: place}, capture_output=True, text=True
+            command,
+            cwd=ROOT,
+            env={**os.environ, ALONE: place},
+            capture_output=True,
+            text=True,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
 

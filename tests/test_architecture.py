@@ -19,7 +19,8 @@ def test_public_classes_of_core_and_tools_have_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["architecture.md", "reliability.md", "measurement.md", "plugins.md", "cluster.md"]
+    "page",
+    ["architecture.md", "reliability.md", "measurement.md", "plugins.md", "cluster.md"],
 )
 def test_paths_that_the_docs_name_exist(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")

@@ -34,7 +34,9 @@ SOME = [
 def copy(tmp_path: Path) -> Path:
     """The project without its history, results and environment."""
     for name in ("hpml_plugins", "benchmarks"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for name in ("registry.yaml", "asv.conf.json", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
@@ -68,15 +70,22 @@ def test_deleting_a_plugin_leaves_the_others_working(name: str, copy: Path) -> N
     suite = subprocess.run(
         [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, check=False
     )
-    assert int(suite.stdout) == sum(len(row["metrics"]) for row in before if row["plugin"] != name)
+    assert int(suite.stdout) == sum(
+        len(row["metrics"]) for row in before if row["plugin"] != name
+    )
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_deleting_only_the_folder_is_said_and_the_others_still_run(name: str, copy: Path) -> None:
+def test_deleting_only_the_folder_is_said_and_the_others_still_run(
+    name: str, copy: Path
+) -> None:
     shutil.rmtree(copy / "hpml_plugins" / "plugins" / name)
     done = hpml(copy, "list")
     assert done.returncode == 2
-    assert f"plugin '{name}': module 'hpml_plugins.plugins.{name}' does not import" in done.stderr
+    assert (
+        f"plugin '{name}': module 'hpml_plugins.plugins.{name}' does not import"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -95,7 +104,9 @@ def test_a_built_in_plugin_imports_only_public_names(name: str) -> None:
     own = f"hpml_plugins.plugins.{name}"
     for path in (ROOT / "hpml_plugins" / "plugins" / name).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hpml_plugins"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "hpml_plugins"
+            ):
                 # what hpml_plugins or one of its packages exports; import-linter names which of
                 # them
                 package = ROOT.joinpath(*node.module.split("."), "__init__.py").exists()
@@ -120,14 +131,16 @@ def test_a_built_in_plugin_measures_through_its_bench_alone(name: str) -> None:
                 of_bench = node.value.id in ("bench", "rank")
                 assert not (of_bench and node.attr.startswith("_")), where
             targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
-            assert not [each for each in targets if ast.unparse(each).startswith("bench.")], where
+            assert not [
+                each for each in targets if ast.unparse(each).startswith("bench.")
+            ], where
 
 
 def delete_entry(registry: Path, name: str) -> None:
     lines = registry.read_text().splitlines(keepends=True)
-    starts = [number for number, line in enumerate(lines) if line.startswith("  - name:")] + [
-        len(lines)
-    ]
+    starts = [
+        number for number, line in enumerate(lines) if line.startswith("  - name:")
+    ] + [len(lines)]
     kept = lines[: starts[0]]
     for start, end in itertools.pairwise(starts):
         if lines[start].strip() != f"- name: {name}":

@@ -51,7 +51,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_quoted_number_is_stale(results: Path) -> None:
-    stale = [str(path.relative_to(ROOT)) for path, old, new in filled(ROOT, results) if new != old]
+    stale = [
+        str(path.relative_to(ROOT))
+        for path, old, new in filled(ROOT, results)
+        if new != old
+    ]
     assert not stale, f"{', '.join(stale)}: run `make docs` and commit"
 
 
@@ -72,7 +76,10 @@ def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(
                 assert site.has_record(link), f"{quote.where}: {quote.name}: {link}"
             if not answer.links[0]:
                 without.add(
-                    (quote.name, " ".join(f"{key}={value}" for key, value in quote.options.items()))
+                    (
+                        quote.name,
+                        " ".join(f"{key}={value}" for key, value in quote.options.items()),
+                    )
                 )
             reached += bool(answer.links[0])
         return answer.text
@@ -83,7 +90,9 @@ def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(
     assert reached > 200
 
 
-def test_each_ratio_of_two_points_is_that_of_the_records_that_it_names(results: Path) -> None:
+def test_each_ratio_of_two_points_is_that_of_the_records_that_it_names(
+    results: Path,
+) -> None:
     """By another way than quotes take: the Records of the named machine and commit, read anew."""
     known = quotable(ROOT, results)
     records = list(read_records(results))
@@ -129,4 +138,6 @@ class _Site:
         machine = link.told.partition(" at ")[0]
         shown = read_point(self.html_dir, link.benchmark, link.metric, link.label)
         rows = shown.partition('class="records"')[2].split("<tr>")
-        return any(f"<td>{machine}</td>" in row and f"<code>{link.commit}" in row for row in rows)
+        return any(
+            f"<td>{machine}</td>" in row and f"<code>{link.commit}" in row for row in rows
+        )

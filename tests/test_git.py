@@ -78,7 +78,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
     (folder / "one.py").write_text(PLUGIN)
-    (folder / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: one, path: one.py}\n")
+    (folder / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: one, path: one.py}\n"
+    )
     (folder / "asv.conf.json").write_text(CONFIGURATION)
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "first")
@@ -125,7 +127,11 @@ def test_asv_ends_with_the_reason_too(repository: Path, words: list[str]) -> Non
     env = {**os.environ, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "PYTHONPATH": str(ROOT)}
     (repository / "results").mkdir()
     ended = subprocess.run(
-        [sys.executable, "-m", "asv", *words], env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "asv", *words],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "Traceback" not in ended.stderr + ended.stdout
     if words == ["show"]:  # which asks git nothing where there are no results

@@ -23,7 +23,11 @@ RUNS = 4
 
 
 def record(
-    benchmark: str, params: dict[str, Any], metrics: dict[str, MetricSamples], card: str, run: str
+    benchmark: str,
+    params: dict[str, Any],
+    metrics: dict[str, MetricSamples],
+    card: str,
+    run: str,
 ) -> Record:
     return a_record(
         benchmark,
@@ -46,7 +50,13 @@ def timed(value: float, boost: float | None = None) -> MetricSamples:
     boosted = [boost] * 3 if boost else []
     ones = [1, 1, 1]
     return MetricSamples(
-        "s", "lower", [value] * 3, info, boosted, rounds=ones, boost_rounds=ones if boost else []
+        "s",
+        "lower",
+        [value] * 3,
+        info,
+        boosted,
+        rounds=ones,
+        boost_rounds=ones if boost else [],
     )
 
 
@@ -92,16 +102,24 @@ def test_a_slow_down_far_above_the_spread_is_always_found_and_none_is_invented()
     for card, count in pairs.items():
         kernel, regime, *_, worse, among, better, number = rows["5 %", card]
         assert (kernel, regime, number) == ("registers", "not throttled", str(count))
-        assert worse.startswith("100%") and among.startswith("100%") and better.startswith("0%")
+        assert (
+            worse.startswith("100%")
+            and among.startswith("100%")
+            and better.startswith("0%")
+        )
         assert rows["0 %", card][5].startswith("0%")
     assert float(rows["5 %", "same"][4].rstrip("%")) == pytest.approx(5, abs=0.2)
 
 
-def test_the_spread_of_the_runs_hides_a_slow_down_and_asking_for_more_hides_it_earlier() -> None:
+def test_the_spread_of_the_runs_hides_a_slow_down_and_asking_for_more_hides_it_earlier() -> (
+    None
+):
     def found(deviation: float) -> tuple[int, int]:
         records = slowed(deviation)
         row = next(
-            row for row in cells(tables.power(records, records)) if row[2:4] == ["5 %", "same"]
+            row
+            for row in cells(tables.power(records, records))
+            if row[2:4] == ["5 %", "same"]
         )
         return first_percent(row[5]), first_percent(row[6])
 
@@ -113,7 +131,9 @@ def test_the_spread_of_the_runs_hides_a_slow_down_and_asking_for_more_hides_it_e
 def test_boost_is_judged_by_its_own_spread() -> None:
     records = slowed(0.05, boost_deviation=0.001, kernel="products")
     rows = {
-        row[1]: row for row in cells(tables.power(records, records)) if row[2:4] == ["5 %", "same"]
+        row[1]: row
+        for row in cells(tables.power(records, records))
+        if row[2:4] == ["5 %", "same"]
     }
     assert set(rows) == {"boost", "sustained"}
     assert first_percent(rows["boost"][5]) == 100
@@ -125,7 +145,9 @@ def test_runs_are_compared_not_points_of_one_run() -> None:
     assert list(tables.slowed_pairs(made)) == []
 
 
-def test_fidelity_tells_short_kernels_in_microseconds_and_throttled_ones_in_two_regimes() -> None:
+def test_fidelity_tells_short_kernels_in_microseconds_and_throttled_ones_in_two_regimes() -> (
+    None
+):
     def fidelity(case: str, hot: MetricSamples, ncu: float) -> Record:
         others = dict.fromkeys(("cold", "ncu_cold", "dirty", "do_bench"), timed(ncu))
         return record(
@@ -156,11 +178,15 @@ def test_the_spread_between_cards_has_its_interval() -> None:
             "time_variation": variation,
             "boost_variation": variation,
         }
-        metrics = {name: MetricSamples("1", "lower", [value]) for name, value in values.items()}
+        metrics = {
+            name: MetricSamples("1", "lower", [value]) for name, value in values.items()
+        }
         made = record("harness_spread", {"case": "vecadd_100m"}, metrics, card, card)
         return replace(made, series={"runs": Series({"time": [1.0] * 10})})
 
-    [row] = cells(tables.spread([], [spread("A", 1.00e-4, 0.003), spread("B", 1.02e-4, 0.004)]))
+    [row] = cells(
+        tables.spread([], [spread("A", 1.00e-4, 0.003), spread("B", 1.02e-4, 0.004)])
+    )
     assert row[:3] == ["vecadd_100m", "not throttled", "100 to 102"]
     assert row[3] == tables.deviation((0.5 * (0.003**2 + 0.004**2)) ** 0.5, 18)
     assert row[5].startswith("1.40%")  # log 1.02 / √2
@@ -181,7 +207,9 @@ def test_a_table_is_printed_of_the_chosen_commits(
     assert cells(capsys.readouterr().out) == []
     tables.main(["repeats", "--results", str(tmp_path)])
     printed = capsys.readouterr().out
-    pairs = len(CARDS) * RUNS * (len(CARDS) * RUNS - 1)  # of each of two points, every two runs
+    pairs = (
+        len(CARDS) * RUNS * (len(CARDS) * RUNS - 1)
+    )  # of each of two points, every two runs
     assert [int(row[1]) for row in cells(printed)] == [pairs, pairs]
     assert "SAME" in printed
     assert statistics.fmean(float(row[2].rstrip("%")) for row in cells(printed)) < 10
@@ -195,7 +223,9 @@ def test_energy_tells_which_cards_agree_and_how_far_the_counter_is_from_the_powe
             "counted": MetricSamples("W", None, [counted]),
             "integrated": MetricSamples("W", None, [606.0]),
         }
-        made = record("harness_energy", {"case": "vecadd_100m", "load": 1.0}, metrics, card, run)
+        made = record(
+            "harness_energy", {"case": "vecadd_100m", "load": 1.0}, metrics, card, run
+        )
         return replace(made, version="2")
 
     runs = [
@@ -203,7 +233,9 @@ def test_energy_tells_which_cards_agree_and_how_far_the_counter_is_from_the_powe
         energy("A", "2", 0.201, 600.0),
         energy("B", "3", 0.202, 606.0),
     ]
-    agreement, validation = (cells(table) for table in tables.energy(runs, runs).split("\n\n"))
+    agreement, validation = (
+        cells(table) for table in tables.energy(runs, runs).split("\n\n")
+    )
     assert [(row[1], row[2].split(" ±")[0], row[3], row[4]) for row in agreement] == [
         ("1", "201.0 mJ", "100 of 650", "1 of 1"),
         ("2", "202.0 mJ", "100 of 650", "1 of 1"),
@@ -214,7 +246,10 @@ def test_energy_tells_which_cards_agree_and_how_far_the_counter_is_from_the_powe
 def test_what_predicts_a_host_bound_time_is_told_over_hosts() -> None:
     records = []
     for boot, slower in (("a", 1.0), ("b", 1.5), ("c", 2.0)):
-        facts = {"node": {"gpus": [{"name": "NVIDIA H200"}], "boot": boot}, "plugin": "machine"}
+        facts = {
+            "node": {"gpus": [{"name": "NVIDIA H200"}], "boot": boot},
+            "plugin": "machine",
+        }
         core = record(
             "machine_core",
             {},
@@ -241,17 +276,30 @@ def test_how_far_the_rate_of_the_core_explains_a_time_is_told_over_rounds() -> N
         rate = draw.choice([36e6, 71e6])
         of_rate = {"launch": 500 / rate, "memory": 1e-3 * draw.gauss(1, 0.02), "few": 1.0}
         metrics = {
-            name: MetricSamples("s", "lower", [value], {"timer": "perf_counter", "core_rate": rate})
+            name: MetricSamples(
+                "s", "lower", [value], {"timer": "perf_counter", "core_rate": rate}
+            )
             for name, value in of_rate.items()
             if name != "few" or number < 3
         }
         rounds.append(record("b", {"n": 1}, metrics, "A", str(number)))
-    lasted = MetricSamples("s", "lower", [1.0], {"timer": "perf_counter", "core_rate": 71e6})
+    lasted = MetricSamples(
+        "s", "lower", [1.0], {"timer": "perf_counter", "core_rate": 71e6}
+    )
     wrong = [
         replace(rounds[0], run="wrong", started=number, metrics={"launch": lasted})
         for number in (100.0, 101.0)
     ]
     launch, memory = cells(tables.core([], [*rounds, *wrong, retract(wrong[0], "wrong")]))
-    assert launch == ["a CPU", "`b.launch` n=1", "40", "-1.00", "-1.00", "1.97", "1.97", "1.00"]
+    assert launch == [
+        "a CPU",
+        "`b.launch` n=1",
+        "40",
+        "-1.00",
+        "-1.00",
+        "1.97",
+        "1.97",
+        "1.00",
+    ]
     assert memory[1] == "`b.memory` n=1" and abs(float(memory[4])) < 0.05
     assert float(memory[6]) == pytest.approx(float(memory[7]), abs=0.02)

@@ -40,7 +40,9 @@ def prepared(mine: OwnRepository) -> OwnRepository:
 
 def measured(mine: OwnRepository, benchmark: str) -> dict[str, Record]:
     """Commit → its Record."""
-    found = [each for each in read_records(mine.path / RESULTS) if each.benchmark == benchmark]
+    found = [
+        each for each in read_records(mine.path / RESULTS) if each.benchmark == benchmark
+    ]
     assert {each.status for each in found} == {"ok"}, [each.reason for each in found]
     return {each.commit: each for each in found}
 
@@ -52,12 +54,22 @@ def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
     configuration = mine.path / "asv.conf.json"
     # as many asv users have it: the commit of the work tree is in no repository but this
     configuration.write_text(
-        configuration.read_text().replace('"repo": "."', '"repo": "https://example.invalid/m.git"')
+        configuration.read_text().replace(
+            '"repo": "."', '"repo": "https://example.invalid/m.git"'
+        )
     )
     mine.commit("remote")
     mine.write_package(again=3)  # not committed
     done = mine.hpml(
-        "gate", "main", "--bench", "total", "--rounds", "3", "--markdown", "gate.md", status=1
+        "gate",
+        "main",
+        "--bench",
+        "total",
+        "--rounds",
+        "3",
+        "--markdown",
+        "gate.md",
+        status=1,
     )
     assert "refused: 1 slower beyond the budget" in done.stdout
     assert "pairs of base and head" in done.stdout
@@ -65,9 +77,14 @@ def test_a_compiled_package_is_gated(tmp_path: Path) -> None:
     late = mine.hpml("gate", "main", "--bench", "total", "--limit", "1s", status=3)
     assert "not judged: " in late.stdout + late.stderr and time.monotonic() - began < 30
     report = (mine.path / "gate.md").read_text()
-    assert "`the work tree` against `" in report and "| total | size=20000 | time |" in report
+    assert (
+        "`the work tree` against `" in report and "| total | size=20000 | time |" in report
+    )
     assert "Repeat it: `hpml gate main --bench total --rounds 3`" in report
-    assert mine.git("status", "--porcelain").splitlines() == ["M sums/compiled.c", "?? gate.md"]
+    assert mine.git("status", "--porcelain").splitlines() == [
+        "M sums/compiled.c",
+        "?? gate.md",
+    ]
     assert not (mine.path / RESULTS).exists()
     mine.git("checkout", "-q", ".")
     (mine.path / "gate.md").unlink()
@@ -107,7 +124,9 @@ def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(
     registry.write_text(f"{good}, gate: {{total: 1000}}}}\n")
     assert f"registry.yaml:{line}: " in refused("main")
     registry.write_text(f"{good}}}\n")
-    with Lock(mine.path / ".asv" / "env" / "gate.lock"):  # another gate builds and measures there
+    with Lock(
+        mine.path / ".asv" / "env" / "gate.lock"
+    ):  # another gate builds and measures there
         assert (
             f".asv/env/gate.lock: held by {socket.gethostname()} (process {os.getpid()}"
             in refused("main")
@@ -153,9 +172,9 @@ def test_five_commits_from_the_wheel_without_a_network(tmp_path: Path) -> None:
         registry.write("  - {name: vecadd, module: hpml_plugins.plugins.vecadd}\n")
     chosen = ("-p", "millions=1", "-p", "implementation=numpy")
     assert (
-        json.loads(mine.hpml("run", "vecadd_cpu", *chosen, "--rounds", "1", "--json").stdout)[
-            "status"
-        ]
+        json.loads(
+            mine.hpml("run", "vecadd_cpu", *chosen, "--rounds", "1", "--json").stdout
+        )["status"]
         == "ok"
     )
     submitted = mine.hpml("submit", "--yes", "--bench", "import_time")
@@ -208,7 +227,11 @@ def test_the_old_results_of_an_asv_user_show_beside_ours(tmp_path: Path) -> None
     rows = (html / "gpus" / "rows.js").read_text()
     assert "old.track_size" in rows and "import_time.track_time" in rows
     summary = json.loads((html / "summary.json").read_text())
-    assert (summary["commit"], summary["benchmarks"], "old-machine" in summary["machines"]) == (
+    assert (
+        summary["commit"],
+        summary["benchmarks"],
+        "old-machine" in summary["machines"],
+    ) == (
         second,
         2,
         True,
@@ -254,10 +277,13 @@ def test_a_bundle_measures_somebody_elses_repository(tmp_path: Path) -> None:
 
 def make_unjudgeable(mine: OwnRepository) -> None:
     """Commit a state of which the gate can judge nothing: its only benchmark is skipped."""
-    skipping = PLUGIN.replace("    numbers = ", '    bench.skip("not today")\n        numbers = ')
+    skipping = PLUGIN.replace(
+        "    numbers = ", '    bench.skip("not today")\n        numbers = '
+    )
     mine.write("benchmarks/hpml/total.py", skipping)
     mine.write(
-        "registry.yaml", "version: 1\nplugins: [{name: total, path: benchmarks/hpml/total.py}]\n"
+        "registry.yaml",
+        "version: 1\nplugins: [{name: total, path: benchmarks/hpml/total.py}]\n",
     )
     mine.commit("skips")
 
@@ -304,7 +330,9 @@ def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -
     if ci == "github":
         file = yaml.safe_load((checkout.path / ".github/workflows/hpml.yml").read_text())
         steps = {
-            step["name"]: step["run"] for step in file["jobs"]["gate"]["steps"] if "run" in step
+            step["name"]: step["run"]
+            for step in file["jobs"]["gate"]["steps"]
+            if "run" in step
         }
         assert list(steps) == ["Install", "Gate"]
         checkout.run("bash", "-e", "-c", steps["Install"])

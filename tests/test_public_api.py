@@ -38,7 +38,9 @@ def _describe(name: str, thing: object) -> Iterator[str]:
         )
         return
     fields = dataclasses.is_dataclass(thing) or issubclass(thing, msgspec.Struct)
-    yield f"{name}({', '.join(inspect.signature(thing).parameters)})" if fields else f"{name}"
+    yield (
+        f"{name}({', '.join(inspect.signature(thing).parameters)})" if fields else f"{name}"
+    )
     for attribute, value in sorted(_attributes(thing).items()):
         if (attribute.startswith("_") and attribute != "__init__") or (
             fields and attribute == "__init__"

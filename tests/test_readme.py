@@ -44,7 +44,10 @@ def test_the_plugin_of_the_readme_runs_as_it_stands(
     done = hpml("run", "softmax", "-p", "cols=256", "--json")
     record = decode(done.stdout.encode())
     assert (record.status, set(record.metrics)) == ("ok", {"time", "bandwidth"})
-    seconds, speed = record.metrics["time"].samples[0], record.metrics["bandwidth"].samples[0]
+    seconds, speed = (
+        record.metrics["time"].samples[0],
+        record.metrics["bandwidth"].samples[0],
+    )
     assert speed == pytest.approx(2 * 1024 * 256 * 4 / seconds)
 
 
@@ -71,7 +74,9 @@ def test_the_readme_has_its_commands() -> None:
 
 
 def test_the_machines_of_the_readme_are_compared_from_the_results_here() -> None:
-    (command,) = {tuple(command) for command in COMMANDS if command[:2] == ["hpml", "compare"]}
+    (command,) = {
+        tuple(command) for command in COMMANDS if command[:2] == ["hpml", "compare"]
+    }
     registry = [
         "--registry",
         str(ROOT / "registry.yaml"),
@@ -96,7 +101,9 @@ def test_the_results_of_the_readme_are_quoted_from_records() -> None:
         re.MULTILINE,
     )
     assert len(rows) == 3
-    assert all((benchmark, machine) == (named, on) for benchmark, machine, named, on in rows)
+    assert all(
+        (benchmark, machine) == (named, on) for benchmark, machine, named, on in rows
+    )
 
 
 def test_every_file_that_the_docs_link_to_is_there() -> None:

@@ -43,10 +43,16 @@ def test_the_pins_are_names_versions_and_hashes_and_name_no_index() -> None:
 
 def test_make_installs_nothing_without_a_hash_but_the_project_itself() -> None:
     done = subprocess.run(
-        ["make", "-nB", ".venv/installed"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "-nB", ".venv/installed"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     installing = [line for line in done.stdout.splitlines() if " pip install " in line]
-    assert [line for line in installing if "--require-hashes" not in line] == [installing[-1]]
+    assert [line for line in installing if "--require-hashes" not in line] == [
+        installing[-1]
+    ]
     assert "--no-deps --no-build-isolation -e ." in installing[-1]
 
 
@@ -69,7 +75,10 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
         pins,
         "--target",
     ]
-    for text, wrong in ((found[0], False), (re.sub("sha256:.{4}", "sha256:beef", found[0]), True)):
+    for text, wrong in (
+        (found[0], False),
+        (re.sub("sha256:.{4}", "sha256:beef", found[0]), True),
+    ):
         pins.write_text(text)
         done = subprocess.run(
             [*command, tmp_path / str(wrong)], capture_output=True, text=True, timeout=300
@@ -116,8 +125,12 @@ def test_a_package_without_a_licence_is_named(
             f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{line}"
         )
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "pins.txt").write_text("said_nothing==1.0\nsaid_unknown==1.0\nsaid_mit==1.0\n")
-    assert [licences.licence(name) for name in ("said_nothing", "said_unknown", "said_mit")] == [
+    (tmp_path / "pins.txt").write_text(
+        "said_nothing==1.0\nsaid_unknown==1.0\nsaid_mit==1.0\n"
+    )
+    assert [
+        licences.licence(name) for name in ("said_nothing", "said_unknown", "said_mit")
+    ] == [
         "",
         "",
         "MIT",
@@ -150,7 +163,16 @@ def bare_project(folder: Path, *extras: str) -> dict[str, str]:
     site = folder / "site"
     site.mkdir()
     link_packages(closure(Requirement(text).name for text in asked), site)
-    missing = ("torch", "torchvision", "numba", "fvcore", "torchao", "nvmath", "sklearn", "triton")
+    missing = (
+        "torch",
+        "torchvision",
+        "numba",
+        "fvcore",
+        "torchao",
+        "nvmath",
+        "sklearn",
+        "triton",
+    )
     assert not [name for name in missing if (site / name).exists()]
     (site / "hpml_plugins").symlink_to(ROOT / "hpml_plugins")
     for name in FILES:
@@ -165,10 +187,18 @@ def bare_project(folder: Path, *extras: str) -> dict[str, str]:
     }
 
 
-def run_bare(folder: Path, env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+def run_bare(
+    folder: Path, env: dict[str, str], *words: str
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-S", *words]
     return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=300
+        command,
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 
@@ -187,7 +217,9 @@ def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Pat
     for line, (extra, package) in needing.items():
         done = run_bare(tmp_path, env, "-m", "hpml_plugins", *line.split())
         said = done.stderr.splitlines()[-1]
-        assert f"this needs the package {package}, which is not installed" in said, done.stderr
+        assert f"this needs the package {package}, which is not installed" in said, (
+            done.stderr
+        )
         assert f"pip install 'hpml-plugins[{extra}]'" in said
         assert done.returncode == 2, line
 
@@ -209,7 +241,9 @@ def test_the_pins_fit_together_and_are_what_one_command_writes(tmp_path: Path) -
     shutil.copy(PINS, again)
     command = ["sh", "tests/pins.sh", str(uv), sys.executable, str(again)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    if done.returncode and re.search(r"Failed to fetch|error sending request|dns", done.stderr):
+    if done.returncode and re.search(
+        r"Failed to fetch|error sending request|dns", done.stderr
+    ):
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
     assert again.read_text() == PINS.read_text()

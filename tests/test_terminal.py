@@ -99,7 +99,9 @@ def test_a_text_is_one_printable_line_wherever_it_stands(
     assert json.loads(spelled) == [text]
 
 
-def test_a_count_of_six_digits_is_printed_as_it_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_count_of_six_digits_is_printed_as_it_is_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     say(quantity(25_557_032, "1"))
     assert capsys.readouterr().out == f"25{THIN_SPACE}557{THIN_SPACE}032\n"
 
@@ -117,7 +119,11 @@ def test_a_text_in_a_table_stays_in_its_cell(text: str) -> None:
     )
     failed = replace(record, status="failed", reason=text)
     table = Table.of_records([record], "time")
-    assert [len(form(table).splitlines()) for form in (as_text, as_markdown, as_csv)] == [2, 3, 2]
+    assert [len(form(table).splitlines()) for form in (as_text, as_markdown, as_csv)] == [
+        2,
+        3,
+        2,
+    ]
     hold_harmless(*(form(table) for form in (as_text, as_markdown, as_csv)))
     hold_harmless("\n".join(describe_points([record, failed], 100, {})))
 
@@ -134,7 +140,9 @@ def test_every_line_of_a_command_goes_through_the_one_function() -> None:
     }
     direct = {"print", "echo", "secho"}
     for path in (
-        path for folder in folders for path in (ROOT / "hpml_plugins" / folder).rglob("*.py")
+        path
+        for folder in folders
+        for path in (ROOT / "hpml_plugins" / folder).rglob("*.py")
     ):
         name = str(path.relative_to(ROOT / "hpml_plugins"))
         for node in ast.walk(ast.parse(path.read_text())):
@@ -158,7 +166,11 @@ def test_commands_show_what_others_wrote_as_text(
     hold_harmless(out, err)
     assert code == 0
     assert "x\nhpml: forged" in json.loads(out)[0]["grid"]["size"]
-    names = [text.replace("/", "") for text in HOSTILE if "\0" not in text and "\ud800" not in text]
+    names = [
+        text.replace("/", "")
+        for text in HOSTILE
+        if "\0" not in text and "\ud800" not in text
+    ]
     for number, text in enumerate(names):
         machine = tmp_path / "other" / "results" / text
         machine.mkdir(parents=True)
@@ -227,7 +239,10 @@ def test_commands_show_what_others_wrote_as_text(
             "hpml: toy.py/registry.yaml: cannot be read: ",
         ),
         (["merge", "toy.py"], "hpml: toy.py: "),
-        (["jobs", "--cluster", os.fsdecode(b"\xff.yaml")], "hpml: \\udcff.yaml: no such file"),
+        (
+            ["jobs", "--cluster", os.fsdecode(b"\xff.yaml")],
+            "hpml: \\udcff.yaml: no such file",
+        ),
     ],
 )
 def test_what_cannot_be_meant_ends_in_one_line_and_status_2(
@@ -284,7 +299,9 @@ def test_an_unforeseen_error_is_one_line_and_debug_shows_its_traceback(
         main()
 
 
-def test_an_ascii_terminal_and_a_name_that_is_not_utf8_are_shown_escaped(call: Call) -> None:
+def test_an_ascii_terminal_and_a_name_that_is_not_utf8_are_shown_escaped(
+    call: Call,
+) -> None:
     bare = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
     job = Path("cluster-jobs", os.fsdecode(b"\xff"))
     job.mkdir(parents=True)

@@ -29,11 +29,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "hpml_plugins"]
+    command = [
+        "git",
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "hpml_plugins",
+    ]
     tracked = subprocess.run(
         command, cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.splitlines()
-    packed = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
+    packed = [
+        name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name
+    ]
     assert sorted(packed) == sorted(name for name in tracked if (ROOT / name).exists())
     assert len(packed) > 250
 
@@ -45,7 +54,9 @@ def test_what_it_says_of_itself_fits_a_public_index(wheel: Path) -> None:
     assert (found["Name"], found.get_all("License-File")) == ("hpml-plugins", ["LICENSE"])
     assert found["License-Expression"] == "MIT"
     # pictures have licences of their own: the data set `photographs` is no part of it
-    assert not [name for name in archive.namelist() if name.endswith((".png", ".jpg", ".gif"))]
+    assert not [
+        name for name in archive.namelist() if name.endswith((".png", ".jpg", ".gif"))
+    ]
     assert archive.read(f"{folder}/licenses/LICENSE").startswith(b"MIT License")
     assert len(found["Summary"]) < 200 and "\n" not in found["Summary"]
     assert set(found.get_all("Provides-Extra")) == {

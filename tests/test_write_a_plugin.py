@@ -37,7 +37,13 @@ Hpml = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_every_python_block_is_one_of_those_run_here() -> None:
-    assert [block for block in BLOCKS if "def " in block] == [SMALLEST, AXPY, COPYING, MORE, *TESTS]
+    assert [block for block in BLOCKS if "def " in block] == [
+        SMALLEST,
+        AXPY,
+        COPYING,
+        MORE,
+        *TESTS,
+    ]
 
 
 def test_the_smallest_plugin_has_at_most_twenty_lines() -> None:
@@ -60,12 +66,18 @@ def test_a_plugin_of_the_page_is_measured(
     write("registry.yaml", "version: 1\nplugins:\n  - {name: mine, path: mine.py}\n")
     done = hpml("run", name, "--json", "--budget", "0.1", "--rounds", "1")
     records = [decode(line.encode()) for line in done.stdout.splitlines()]
-    assert [(record.status, record.reason) for record in records] == [("ok", "")] * 2, done.stderr
+    assert [(record.status, record.reason) for record in records] == [("ok", "")] * 2, (
+        done.stderr
+    )
 
 
 def test_the_registry_of_the_page_is_one(write: Callable[[str, str], Path]) -> None:
     entries = read_registry(write("registry.yaml", REGISTRY)).plugins
-    assert [list(entry.sources) for entry in entries] == [["path"], ["module"], ["entry_point"]]
+    assert [list(entry.sources) for entry in entries] == [
+        ["path"],
+        ["module"],
+        ["entry_point"],
+    ]
 
 
 def test_the_tests_of_the_page_pass_beside_its_smallest_plugin(
@@ -85,7 +97,9 @@ def test_the_tests_of_the_page_pass_beside_its_smallest_plugin(
         "--rootdir",
         str(tmp_path),
     ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 4  # type: ignore[index]  # one a finding
 
@@ -102,7 +116,9 @@ def test_the_four_commands_lead_from_nothing_to_a_row_on_the_page(
         done = project.run(sys.executable, "-m", modules[command], *args)
         assert done.returncode == 0, done.stdout + done.stderr
     html = project.path / "html"
-    assert "cols=4096" in (html / "gpus.html").read_text().replace(" ", "").replace("<span>", "")
+    assert "cols=4096" in (html / "gpus.html").read_text().replace(" ", "").replace(
+        "<span>", ""
+    )
     assert "path benchmarks/hpml/row_sum.py" in (html / "workload-row_sum.html").read_text()
     assert (
         json.loads((project.path / "results" / "benchmarks.json").read_text())[

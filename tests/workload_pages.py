@@ -22,10 +22,15 @@ from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 
 
 def write_points(
-    history: History, html_dir: Path, series: Sequence[MeasuredSeries] = (), commit_url: str = ""
+    history: History,
+    html_dir: Path,
+    series: Sequence[MeasuredSeries] = (),
+    commit_url: str = "",
 ) -> None:
     """Write the page of each benchmark, and what its script reads."""
-    found = find_workloads(history, build(history, Costs({})), [], cards_of_machines(history))
+    found = find_workloads(
+        history, build(history, Costs({})), [], cards_of_machines(history)
+    )
     placed = {each.place: each for each in series}
     write_workloads(found, history, placed, [], html_dir, "p", commit_url)
 

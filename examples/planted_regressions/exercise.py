@@ -164,7 +164,14 @@ def make_repository(folder: Path, plan: Sequence[Step] = PLAN) -> list[str]:
         (folder / "README.md").write_text(f"Commit {number}: {step.message}\n")
         _git(folder, "add", "-A")
         date = f"{FIRST_DAY + 86_400 * number} +0000"
-        _git(folder, "commit", "-qm", step.message, GIT_AUTHOR_DATE=date, GIT_COMMITTER_DATE=date)
+        _git(
+            folder,
+            "commit",
+            "-qm",
+            step.message,
+            GIT_AUTHOR_DATE=date,
+            GIT_COMMITTER_DATE=date,
+        )
         commits.append(_git(folder, "rev-parse", "HEAD"))
     return commits
 
@@ -199,7 +206,9 @@ def measure(folder: Path, budget: float, rounds: int, *more: str) -> Path:
     """
     _run(folder, "-m", "hpml_plugins", "init")
     shutil.copy(HERE / "planted.py", folder)
-    (folder / "registry.yaml").write_text(REGISTRY.lstrip().format(budget=budget, rounds=rounds))
+    (folder / "registry.yaml").write_text(
+        REGISTRY.lstrip().format(budget=budget, rounds=rounds)
+    )
     _run(folder, "-m", "asv", "run", "ALL", *more)
     return folder / "results"
 
@@ -214,7 +223,9 @@ def keep(results: Path, to: Path) -> None:
     for machine in (each for each in results.iterdir() if (each / "records").is_dir()):
         if (to / machine.name).exists():
             shutil.rmtree(to / machine.name)
-        shutil.copytree(machine, to / machine.name, ignore=shutil.ignore_patterns("*.lock", ".*"))
+        shutil.copytree(
+            machine, to / machine.name, ignore=shutil.ignore_patterns("*.lock", ".*")
+        )
     shutil.copy(results / "benchmarks.json", to)
 
 
@@ -292,7 +303,9 @@ def analyse(results: Path, commits: Sequence[str], plan: Sequence[Step] = PLAN) 
             known += [record.benchmark] if record.benchmark not in known else []
             continue
         slowed = (
-            planted.get(record.benchmark.partition("_")[0]) if record.params["percent"] else None
+            planted.get(record.benchmark.partition("_")[0])
+            if record.params["percent"]
+            else None
         )
         point = f"percent={record.params['percent']}"
         key = record.machine, record.benchmark, point
@@ -337,7 +350,8 @@ def _histories(results: Path, commits: Sequence[str], folder: Path) -> Iterator[
         if isinstance(entry, dict)
     }
     dates = {
-        commit: 1000.0 * (FIRST_DAY + 86_400 * number) for number, commit in enumerate(commits)
+        commit: 1000.0 * (FIRST_DAY + 86_400 * number)
+        for number, commit in enumerate(commits)
     }
     for machine in results.glob("*/machine.json"):
         (folder / machine.parent.name / "records").mkdir(parents=True)
@@ -395,7 +409,8 @@ def format_report(report: Report, plan: Sequence[Step] = PLAN) -> str:
     """The report as Markdown."""
     rows: list[Mapping[str, str | float | None]] = []
     for _, each in sorted(
-        report.series.items(), key=lambda item: (item[0][0], item[0][1], item[1].point.zfill(12))
+        report.series.items(),
+        key=lambda item: (item[0][0], item[0][1], item[1].point.zfill(12)),
     ):
         if each.planted is None:
             continue
@@ -474,9 +489,14 @@ def main(words: Sequence[str] | None = None) -> int:
         metavar="DIR",
         help="store the Records of DIR, another machine's --results",
     )
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where Records are stored")
     parser.add_argument(
-        "--budget", type=float, default=0.6, help="s of sampling per point, all rounds together"
+        "--results", type=Path, default=RESULTS, help="where Records are stored"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=0.6,
+        help="s of sampling per point, all rounds together",
     )
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each point")
     parser.add_argument(
@@ -495,7 +515,9 @@ def main(words: Sequence[str] | None = None) -> int:
             chosen.results.mkdir(parents=True, exist_ok=True)
             keep(chosen.add, chosen.results)
         elif not chosen.report:
-            results = measure(Path(folder) / "repository", chosen.budget, chosen.rounds, *more)
+            results = measure(
+                Path(folder) / "repository", chosen.budget, chosen.rounds, *more
+            )
             chosen.results.mkdir(parents=True, exist_ok=True)
             keep(results, chosen.results)
         tables = format_report(analyse(chosen.results, commits, plan), plan)

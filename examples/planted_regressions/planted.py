@@ -47,7 +47,10 @@ def _measure(bench: Bench, workload: str, percent: int) -> dict[str, Samples]:
 def hpml_benchmarks() -> list[Benchmark]:
     """Each workload for each device."""
     measures = {"kernel": measure_kernel, "copy": measure_copy, "data": measure_data}
-    devices = {"cpu": Requires(modules=("torch",)), "cuda": Requires(gpus=1, modules=("torch",))}
+    devices = {
+        "cpu": Requires(modules=("torch",)),
+        "cuda": Requires(gpus=1, modules=("torch",)),
+    }
     return [
         Benchmark(
             f"{workload}_{device}",

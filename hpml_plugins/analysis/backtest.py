@@ -121,7 +121,9 @@ def _timed_readings(measured: Iterable[MeasuredPoint]) -> list[Readings]:
     return [(place, readings) for (_, place), readings in found.items()]
 
 
-def _repeated_values(observed: ObservedReadings, places: Sequence[Place]) -> list[_Repeated]:
+def _repeated_values(
+    observed: ObservedReadings, places: Sequence[Place]
+) -> list[_Repeated]:
     """Every value of equal code on two cards of a type or more.  places: of each line."""
     found: dict[tuple[object, ...], list[tuple[int, MeasuredValue]]] = {}
     for number, (place, line) in enumerate(zip(places, observed.lines, strict=True)):
@@ -163,7 +165,10 @@ class BackTest:
         self._same = estimate_runs(observed.observations)
         place_of = {id(reading): place for place, line in readings for reading in line}
         place_of |= {
-            id(each.boosted): place for place, line in readings for each in line if each.boosted
+            id(each.boosted): place
+            for place, line in readings
+            for each in line
+            if each.boosted
         }
         places = [place_of[id(line[0])] for line in observed.lines]
         self._known: dict[frozenset[str], list[Spread]] = {}
@@ -188,11 +193,15 @@ class BackTest:
         if not self._references:
             return {}
         left_out = self._observed.numbers_of(cards)
-        return adjusted_spreads(self._observed, self._references, self._without(*cards), left_out)
+        return adjusted_spreads(
+            self._observed, self._references, self._without(*cards), left_out
+        )
 
     def _leave_one_out(self, each: _Repeated, result: ClassResult) -> None:
         for card, value in each.cards.items():
-            others = [other.cards[0].level for name, other in each.cards.items() if name != card]
+            others = [
+                other.cards[0].level for name, other in each.cards.items() if name != card
+            ]
             spread = self._without(card)[each.line]
             width = half_width(spread.any_card, spread.any_freedom, len(others))
             error = abs(math.log(value.value) - statistics.fmean(others))
@@ -219,7 +228,9 @@ class BackTest:
                     for card in (a, b)
                 )
                 pairs.append((one, other))
-            together = compare_values([({"": one}, {"": other}, "") for one, other in pairs])
+            together = compare_values(
+                [({"": one}, {"": other}, "") for one, other in pairs]
+            )
             for each, found, (one, other) in zip(common, together, pairs, strict=True):
                 (alone,) = compare_values([({"": one}, {"": other}, "")])
                 results = [self.results[each.physics]]

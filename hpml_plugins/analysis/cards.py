@@ -92,7 +92,9 @@ class CardObservations:
         place = place.ravel()
         runs = np.bincount(place)
         mean = np.bincount(place, self.value) / runs
-        within = np.bincount(place, (self.value - mean[place]) ** 2) / np.maximum(runs - 1, 1)
+        within = np.bincount(place, (self.value - mean[place]) ** 2) / np.maximum(
+            runs - 1, 1
+        )
         return _CardMeans(mean, within * (1 - 1 / runs), *each)
 
 
@@ -118,7 +120,9 @@ class _CardMeans(NamedTuple):
         return found._replace(spot=np.unique(found.spot, return_inverse=True)[1])
 
 
-def estimate_members(observed: CardObservations, without: Collection[int] = ()) -> Estimated:
+def estimate_members(
+    observed: CardObservations, without: Collection[int] = ()
+) -> Estimated:
     """The variance between cards of each member, by its number.  without: cards left out."""
     members = int(observed.member.max()) + 1
     pool_of = np.zeros(members, np.int64)
@@ -146,7 +150,9 @@ def estimate_members(observed: CardObservations, without: Collection[int] = ()) 
         for_others = max(prior, UNKNOWN_CARDS**2) if are_few else prior
         borrowed = np.where(has_own[inside], prior, for_others)
         freedom[inside] = worth + own[inside]
-        variance[inside] = (worth * borrowed + own[inside] * sample[inside]) / freedom[inside]
+        variance[inside] = (worth * borrowed + own[inside] * sample[inside]) / freedom[
+            inside
+        ]
         known[inside] = True
     return Estimated(variance, freedom, known, own)
 
@@ -158,7 +164,9 @@ def _cards_of(observed: CardObservations, kept: Array, pools: Collection[int]) -
     return float(cards)
 
 
-def _fit_class(sample: Array, freedom: Array, cards: float, *, modest: bool) -> tuple[float, float]:
+def _fit_class(
+    sample: Array, freedom: Array, cards: float, *, modest: bool
+) -> tuple[float, float]:
     """τ0² and d0 of a class.  sample, freedom: of its members.  cards: the degrees of freedom of
     all its cards."""
     prior, worth = float(np.average(sample, weights=freedom)), LEAST_WORTH

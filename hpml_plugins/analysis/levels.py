@@ -72,7 +72,9 @@ class ReadingSeries:
     between: float
     between_freedom: float
     covariates: Array = field(default_factory=lambda: np.empty((0, 0)))
-    busy: np.ndarray[Any, np.dtype[np.bool_]] = field(default_factory=lambda: np.zeros(1, np.bool_))
+    busy: np.ndarray[Any, np.dtype[np.bool_]] = field(
+        default_factory=lambda: np.zeros(1, np.bool_)
+    )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -185,14 +187,18 @@ class _Fit:
         about_means = products.squares - means @ products.by_card.T
         values = products.values - means @ known.by_card
         squares = known.squares - float(known.reciprocals @ known.by_card**2)
-        inverse_within, rank_within = _inverse(about_means, DEPENDENT, np.trace(products.squares))
+        inverse_within, rank_within = _inverse(
+            about_means, DEPENDENT, np.trace(products.squares)
+        )
         within = _left(squares, values, inverse_within)
         cards = int(np.count_nonzero(known.totals))
         freedom = len(known.values) - cards - rank_within
         self.runs_freedom = series.runs_freedom + freedom
         self.runs = (series.runs_freedom + within) / self.runs_freedom
         degrees = cards + rank_within - rank
-        worth = float(known.totals.sum() - np.sum(products.by_card * (inverse @ products.by_card)))
+        worth = float(
+            known.totals.sum() - np.sum(products.by_card * (inverse @ products.by_card))
+        )
         found = (
             max(0.0, (residual - within - self.runs * degrees) / worth)
             if degrees and worth > 1e-9
@@ -233,7 +239,9 @@ class _Fit:
         variance = float(coefficients @ self._inverse @ coefficients)
         of_cards = self.between * float(np.sum((coefficients @ self._of_cards) ** 2))
         of_runs = max(variance - of_cards, 0.0)
-        spread = of_runs**2 / self.runs_freedom + of_cards**2 / max(self.between_freedom, 1e-9)
+        spread = of_runs**2 / self.runs_freedom + of_cards**2 / max(
+            self.between_freedom, 1e-9
+        )
         freedom = variance**2 / spread if spread > 0 else self.runs_freedom
         return _Contrast(float(coefficients @ self.estimates), variance, freedom)
 
@@ -245,7 +253,9 @@ class _Fit:
         ratio = self.between / self.runs
         determinant = np.sum(np.log(variances)) + np.sum(np.log1p(ratio * known.totals))
         squares = self.residuals @ self.solve(self.residuals)
-        return float(determinant + squares + self.columns.shape[1] * math.log(len(known.values)))
+        return float(
+            determinant + squares + self.columns.shape[1] * math.log(len(known.values))
+        )
 
     def plain_criterion(self) -> float:
         """Schwarz's, by the residuals, and the variances as they were known before."""
@@ -272,7 +282,9 @@ class _Fit:
         residual = self.solve(self.residuals)[:, None]
         design = self.solve(self.columns)
         of_card = known.of_card * weights[:, None]
-        explained, weighed, by_card = (_cumulated(each) for each in (residual, design, of_card))
+        explained, weighed, by_card = (
+            _cumulated(each) for each in (residual, design, of_card)
+        )
         first, end = _places(len(self.series))
         sums = by_card[end] - by_card[first]
         own = sums.sum(axis=1) - (sums**2) @ (self.runs * self._shrinkage)
@@ -395,9 +407,14 @@ class Segmentation:
         # Within a visit to one card, a change shows; what is asked is to which side a visit
         # belongs.
         visits = np.flatnonzero(np.diff(cards[before.first : after.end])) + before.first + 1
-        nearest = sorted(visits.tolist(), key=lambda place: abs(place - after.first))[:MOST_VISITS]
+        nearest = sorted(visits.tolist(), key=lambda place: abs(place - after.first))[
+            :MOST_VISITS
+        ]
         beside = (after.first - 1, after.first + 1, *nearest)
-        places = [after.first, *(place for place in beside if before.first < place < after.end)]
+        places = [
+            after.first,
+            *(place for place in beside if before.first < place < after.end),
+        ]
         drifting = sum(each.drifts for each in segments)
         covariates = self.fit.design[:, len(segments) + drifting :]
         designs = [
@@ -467,7 +484,9 @@ def _search(series: ReadingSeries, covariates: Array) -> Segmentation:
         starts = added
     while True:
         found = fitted(*starts)
-        p_values = [found.p_value((n, MIDDLE), (n + 1, MIDDLE)) for n in range(len(starts) - 1)]
+        p_values = [
+            found.p_value((n, MIDDLE), (n + 1, MIDDLE)) for n in range(len(starts) - 1)
+        ]
         if not p_values or (len(series) - 1) * max(p_values) <= ENTRY:
             return _with_drifts(found, covariates)
         del starts[int(np.argmax(p_values)) + 1]
@@ -513,10 +532,14 @@ def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
     the variances as they were known before.
     """
     series, best = found.fit.series, found
-    for first, last in _monotonic([found.value(number) for number in range(len(found.segments))]):
+    for first, last in _monotonic(
+        [found.value(number) for number in range(len(found.segments))]
+    ):
         drift = _Segment(found.segments[first].first, found.segments[last].end, drifts=True)
         kept = [
-            each for each in best.segments if each.end <= drift.first or each.first >= drift.end
+            each
+            for each in best.segments
+            if each.end <= drift.first or each.first >= drift.end
         ]
         replaced = len(best.segments) - len(kept)
         if replaced < last - first + 1 or drift.end - drift.first < ENOUGH_TO_DRIFT:
@@ -537,7 +560,8 @@ def _monotonic(values: Sequence[float]) -> Iterator[tuple[int, int]]:
     for place in range(1, len(values) + 1):
         turns = place == len(values) or (
             place - first > 1
-            and (values[place] > values[place - 1]) != (values[place - 1] > values[place - 2])
+            and (values[place] > values[place - 1])
+            != (values[place - 1] > values[place - 2])
         )
         if turns:
             yield first, place - 1

@@ -159,7 +159,9 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     @property
     def cards(self) -> tuple[CardLevel, ...]:
         """What each card measured; the value must be above 0."""
-        return self.levels or (CardLevel(self.card, math.log(self.value), 1, self.reference),)
+        return self.levels or (
+            CardLevel(self.card, math.log(self.value), 1, self.reference),
+        )
 
     @property
     def own(self) -> Estimate:
@@ -178,7 +180,9 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
         if self.spread is None or self.spread == EXACT:
             return Estimate(self.value, None, None, self.count)
         factor = math.exp(
-            half_width(self.spread.any_card, self.spread.any_freedom, max(1, len(self.levels)))
+            half_width(
+                self.spread.any_card, self.spread.any_freedom, max(1, len(self.levels))
+            )
         )
         return Estimate(self.value, self.value / factor, self.value * factor, self.count)
 
@@ -208,7 +212,9 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
         levels = tuple(_level(card, members) for card, members in by_card.items())
         value = math.exp(statistics.fmean(each.level for each in levels))
     else:
-        means = [statistics.fmean(each.value for each in members) for members in by_card.values()]
+        means = [
+            statistics.fmean(each.value for each in members) for members in by_card.values()
+        ]
         value = statistics.fmean(means)
     boosted = [each.boosted for each in quiet if each.boosted]
     return msgspec.structs.replace(
@@ -239,7 +245,9 @@ def _level(card: str, readings: Sequence[MeasuredValue]) -> CardLevel:
     references = [each.reference for each in readings if each.reference is not None]
     complete = len(references) == len(readings)
     level = statistics.fmean(math.log(each.value) for each in readings)
-    return CardLevel(card, level, len(readings), statistics.fmean(references) if complete else None)
+    return CardLevel(
+        card, level, len(readings), statistics.fmean(references) if complete else None
+    )
 
 
 def code_of(record: Record) -> str:

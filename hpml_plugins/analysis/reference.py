@@ -97,7 +97,9 @@ class References:
         means = [statistics.fmean(values) for values in by_card.values()]
         if len(means) < 2:
             return None
-        return TypeReference(statistics.fmean(means), statistics.variance(means) / len(means))
+        return TypeReference(
+            statistics.fmean(means), statistics.variance(means) / len(means)
+        )
 
     def find(self, run: str, card: str, started: float) -> Visit | None:
         """The visit of a Record: that of the same run, else that of the same card nearest in time,
@@ -129,7 +131,9 @@ def visit_of(record: Record) -> Visit | None:
         seconds = boost if physics in TOLD_BY_BOOST and boost is not None else metric.median
         if seconds > 0:
             logarithms[physics] = math.log(seconds)
-    return Visit(record.run, card_of(record), hardware_of(record), record.started, logarithms)
+    return Visit(
+        record.run, card_of(record), hardware_of(record), record.started, logarithms
+    )
 
 
 class Pair(NamedTuple):
@@ -168,7 +172,9 @@ def fit_coefficient(pairs: Sequence[Pair]) -> Coefficient | None:
     groups: dict[object, list[Pair]] = {}
     for pair in pairs:
         groups.setdefault(pair.group, []).append(pair)
-    shared = [members for members in groups.values() if len({each.card for each in members}) > 1]
+    shared = [
+        members for members in groups.values() if len({each.card for each in members}) > 1
+    ]
     cards = {each.card for members in shared for each in members}
     if len(cards) < ENOUGH_CARDS:
         return None
@@ -186,9 +192,14 @@ def fit_coefficient(pairs: Sequence[Pair]) -> Coefficient | None:
     slope = float(x @ y) / squares
     rest = float((y - slope * x) @ (y - slope * x))
     independent = max(1, len(cards) - 2)
-    error = math.sqrt(rest / max(1, freedom - 1) / squares * max(1.0, freedom / independent))
+    error = math.sqrt(
+        rest / max(1, freedom - 1) / squares * max(1.0, freedom / independent)
+    )
     believed = min(1.0, max(0.0, slope - SHRINKAGE * error))
     left = y - believed * x
     return Coefficient(
-        believed, len(cards), float(y @ y) / freedom, float(left @ left) / max(1, freedom - 1)
+        believed,
+        len(cards),
+        float(y @ y) / freedom,
+        float(left @ left) / max(1, freedom - 1),
     )

@@ -44,7 +44,9 @@ class PointSides(Generic[Measured]):
     measured on both.
     """
 
-    def __init__(self, a: Sequence[Measured], b: Sequence[Measured], *, common: bool) -> None:
+    def __init__(
+        self, a: Sequence[Measured], b: Sequence[Measured], *, common: bool
+    ) -> None:
         """a, b: all runs of one point, at least one each.
 
         common: whether the sides are types of hardware, which are compared at the newest code that
@@ -52,7 +54,9 @@ class PointSides(Generic[Measured]):
         """
         shared = {run.code for run in a} & {run.code for run in b} if common else set()
         if shared:
-            code_of_a = max(shared, key=lambda code: min(_newest(a, code), _newest(b, code)))
+            code_of_a = max(
+                shared, key=lambda code: min(_newest(a, code), _newest(b, code))
+            )
             code_of_b = code_of_a
         else:
             code_of_a, code_of_b = newest_run(a).code, newest_run(b).code

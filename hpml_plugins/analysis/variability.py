@@ -13,7 +13,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from hpml_plugins.analysis.cards import CardObservations, estimate_members
-from hpml_plugins.analysis.measured import EXACT, Adjusted, MeasuredValue, TypeReference, Values
+from hpml_plugins.analysis.measured import (
+    EXACT,
+    Adjusted,
+    MeasuredValue,
+    TypeReference,
+    Values,
+)
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
 from hpml_plugins.analysis.reference import Pair, References, fit_coefficient
@@ -69,7 +75,9 @@ class ObservedReadings:
         return [number for number, name in enumerate(self.names) if name in cards]
 
 
-def fill_in_spreads(points: Iterable[Readings], references: References | None = None) -> None:
+def fill_in_spreads(
+    points: Iterable[Readings], references: References | None = None
+) -> None:
     """Fill in the spread of every reading, and where there are references how it moves without the
     card's factor.
 
@@ -89,7 +97,9 @@ def fill_in_spreads(points: Iterable[Readings], references: References | None = 
                 reading.adjusted = adjusted
 
 
-def with_references(points: Iterable[Readings], references: References) -> Iterator[Readings]:
+def with_references(
+    points: Iterable[Readings], references: References
+) -> Iterator[Readings]:
     """The points, of which each reading knows the reference step of its class and visit.
 
     Those of the reference itself know none: what is regressed on itself tells nothing.
@@ -121,7 +131,9 @@ def adjusted_spreads(
     """
     cards = observed.cards
     recent = [each for line in observed.lines for each in line[-RECENT:]]
-    known = np.array([math.nan if each.reference is None else each.reference for each in recent])
+    known = np.array(
+        [math.nan if each.reference is None else each.reference for each in recent]
+    )
     told = np.isfinite(known) & ~np.isin(cards.card, list(without))
     coefficients = _fit_coefficients(cards, known, told)
     adjusted = told & np.isfinite(coefficients)
@@ -165,7 +177,9 @@ def _without_factor(spread: Spread, variance: float) -> float:
     return max(variance, spread.same_card) if is_own else variance
 
 
-def _signed_type(reading: MeasuredValue, of_type: TypeReference | None) -> TypeReference | None:
+def _signed_type(
+    reading: MeasuredValue, of_type: TypeReference | None
+) -> TypeReference | None:
     return of_type and of_type._replace(mean=_signed(reading, of_type.mean))
 
 
@@ -174,7 +188,9 @@ def _card_pairs(cards: CardObservations, references: _Array, chosen: _Array) -> 
     found: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for number in np.flatnonzero(chosen).tolist():
         key = int(cards.spot[number]), int(cards.card[number])
-        found.setdefault(key, []).append((float(cards.value[number]), float(references[number])))
+        found.setdefault(key, []).append(
+            (float(cards.value[number]), float(references[number]))
+        )
     return [
         Pair(spot, str(card), *map(statistics.fmean, zip(*values, strict=True)))
         for (spot, card), values in found.items()
@@ -214,12 +230,22 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
             )
             recent = line[-RECENT:]
             told = [each.rounds for each in recent if each.rounds]
-            rounds, rounds_freedom = pool_rounds(told), float(sum(freedom for _, freedom in told))
+            rounds, rounds_freedom = (
+                pool_rounds(told),
+                float(sum(freedom for _, freedom in told)),
+            )
             for each in recent:
                 spot = spots[place, each.physics, each.hardware, each.code]
                 of_reading = codes[each.code], cards[each.card], runs[each.started], spot
                 rows.append(
-                    (math.log(each.value), rounds, rounds_freedom, number, *of_line, *of_reading)
+                    (
+                        math.log(each.value),
+                        rounds,
+                        rounds_freedom,
+                        number,
+                        *of_line,
+                        *of_reading,
+                    )
                 )
             lines.append(line)
     if not rows:
@@ -232,8 +258,12 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
     classes = _Numbers()
     family = np.array([classes[pool[:-1]] for pool in pools.known])
     return ObservedReadings(
-        Observations(values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run),
-        CardObservations(values, spot_number, member_number, pool_number, card, modest, family),
+        Observations(
+            values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run
+        ),
+        CardObservations(
+            values, spot_number, member_number, pool_number, card, modest, family
+        ),
         lines,
         list(cards.known),
     )
@@ -326,7 +356,10 @@ class Variability:
 
     def reading(self, record: Record, name: str) -> MeasuredValue:
         """Of a metric of a Record, with its spread."""
-        found, place = MeasuredValue.of(record, name), Place(record.benchmark, record.point, name)
+        found, place = (
+            MeasuredValue.of(record, name),
+            Place(record.benchmark, record.point, name),
+        )
         if self._references:
             list(with_references([(place, [found])], self._references))
         for each in filter(None, (found, found.boosted)):

@@ -110,7 +110,9 @@ def estimate_runs(observed: Observations) -> Estimated:
     return _posterior(observed, sets, observed.run)
 
 
-def estimate_spreads(observed: Observations, same: Estimated, between: Estimated) -> list[Spread]:
+def estimate_spreads(
+    observed: Observations, same: Estimated, between: Estimated
+) -> list[Spread]:
     """The spread of each point, by its number.
 
     same: `estimate_runs`.  between: of each observation the variance of a run on any card; see
@@ -131,13 +133,17 @@ def estimate_spreads(observed: Observations, same: Estimated, between: Estimated
     # guess besides.
     alone = (known & ~known_cards) | unknown
     cards = np.where(alone, runs + UNKNOWN_CARDS**2, cards)
-    cards_freedom = np.where(alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom)
+    cards_freedom = np.where(
+        alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom
+    )
     # Another card differs by no less than another run. Of a point that nobody ran twice on one card
     # only its class tells how far runs move: no farther than cards, where it knows more of those.
     noisy = cards < surely
     cards = np.where(noisy, surely, cards)
     cards_freedom = np.where(noisy, cards_freedom + rounds_freedom, cards_freedom)
-    borrowed = known_cards & (own_runs == 0) & (runs > cards) & (runs_freedom <= cards_freedom)
+    borrowed = (
+        known_cards & (own_runs == 0) & (runs > cards) & (runs_freedom <= cards_freedom)
+    )
     runs, runs_freedom = (
         np.where(borrowed, cards, runs),
         np.where(borrowed, cards_freedom, runs_freedom),
@@ -166,15 +172,20 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> Estim
     group = group_of[point]
     pooled, pooled_freedom = _pool(variance, freedom, group, len(kind_of))
     known = pooled_freedom > 0
-    of_group, total = np.full(len(kind_of), UNKNOWN**2), np.full(len(kind_of), UNKNOWN_FREEDOM)
+    of_group, total = (
+        np.full(len(kind_of), UNKNOWN**2),
+        np.full(len(kind_of), UNKNOWN_FREEDOM),
+    )
     worth = total.copy()
     for kind in np.unique(kind_of[known]):
         of_kind = kind_of == kind
-        prior, prior_freedom = fit_prior(pooled[of_kind & known], pooled_freedom[of_kind & known])
+        prior, prior_freedom = fit_prior(
+            pooled[of_kind & known], pooled_freedom[of_kind & known]
+        )
         total[of_kind] = prior_freedom + pooled_freedom[of_kind]
-        of_group[of_kind] = (prior_freedom * prior + (pooled_freedom * pooled)[of_kind]) / total[
-            of_kind
-        ]
+        of_group[of_kind] = (
+            prior_freedom * prior + (pooled_freedom * pooled)[of_kind]
+        ) / total[of_kind]
         # How much the points of a class differ from one another, all classes of the kind together.
         members = of_kind[group]
         ratios = np.maximum(variance, FLOOR**2)[members] / of_group[group[members]]
@@ -189,7 +200,9 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> Estim
     return Estimated(variance, freedom, repeated, more)
 
 
-def _sample_variances(value: Array, within: Array, replicate: Array) -> tuple[Array, Array, Array]:
+def _sample_variances(
+    value: Array, within: Array, replicate: Array
+) -> tuple[Array, Array, Array]:
     """(point, sample variance, degrees of freedom) of each set with two replicates or more.
 
     within: one column per observation, whose first row is the point. From four replicates on, which
@@ -213,7 +226,9 @@ def _sample_variances(value: Array, within: Array, replicate: Array) -> tuple[Ar
     for length in np.unique(count[count > 3]).tolist():
         scale, worth = _calibration(length)
         (long,) = np.nonzero(count == length)
-        variance[long] = scale * ndimage.median(squares[within_set], of_set[within_set], long)
+        variance[long] = scale * ndimage.median(
+            squares[within_set], of_set[within_set], long
+        )
         freedom[long] = worth
     chosen = count > 1
     point = np.zeros(len(count), np.int64)
@@ -256,7 +271,9 @@ def _pool(variance: Array, freedom: Array, key: Array, size: int) -> tuple[Array
 def pool_rounds(told: Sequence[tuple[float, int]]) -> float:
     """The variance of runs of a point as their rounds tell it, NaN where none does.  told:
     variance, its freedom."""
-    unbiased = [variance / expected_quartile(len(told), freedom) for variance, freedom in told]
+    unbiased = [
+        variance / expected_quartile(len(told), freedom) for variance, freedom in told
+    ]
     return float(np.quantile(unbiased, QUARTILE)) if unbiased else np.nan
 
 
@@ -272,7 +289,9 @@ def expected_quartile(count: int, freedom: int) -> float:
     shares = (np.arange(1000) + 0.5) / 1000
     below, part = divmod(QUARTILE * (count - 1), 1)
     ranks = np.minimum([below + 1, below + 2], count)[:, None]
-    means = chdtri(freedom, betaincinv(count + 1 - ranks, ranks, shares)).mean(axis=1) / freedom
+    means = (
+        chdtri(freedom, betaincinv(count + 1 - ranks, ranks, shares)).mean(axis=1) / freedom
+    )
     return float((1 - part) * means[0] + part * means[1])
 
 

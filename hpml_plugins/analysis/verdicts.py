@@ -65,7 +65,11 @@ class Difference:
     def times(self) -> float | None:
         """How many times better B is, whichever direction is better; None where that cannot be
         said."""
-        return None if self.ratio is None or self.direction is None else self._oriented(self.ratio)
+        return (
+            None
+            if self.ratio is None or self.direction is None
+            else self._oriented(self.ratio)
+        )
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -147,7 +151,10 @@ def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Differen
         if found.p is not None:
             hypotheses[key] = max(found.p, hypotheses.get(key, 0.0))
     corrected = dict(zip(hypotheses, correct(list(hypotheses.values())), strict=True))
-    return [_judged(found, corrected.get(key, 1.0)) for found, key in zip(raw, asked, strict=True)]
+    return [
+        _judged(found, corrected.get(key, 1.0))
+        for found, key in zip(raw, asked, strict=True)
+    ]
 
 
 def correct(p_values: Sequence[float]) -> list[float]:
@@ -189,7 +196,9 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
         return dataclasses.replace(unjudged, reason=EXTREME)
     exact = a.physics is b.physics is Physics.COUNTED
     if a.value == b.value and (exact or a.spread is None or b.spread is None):
-        return Difference("SAME", 1.0 if positive else None, direction=direction, change=change)
+        return Difference(
+            "SAME", 1.0 if positive else None, direction=direction, change=change
+        )
     if exact:
         return dataclasses.replace(
             unjudged, low=ratio, high=ratio, least=ratio, p=0.0, reason=NO_DIRECTION
@@ -201,7 +210,9 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     return _difference_of_ratios(a, b, unjudged)
 
 
-def _difference_of_changes(a: MeasuredValue, b: MeasuredValue, found: Difference) -> Difference:
+def _difference_of_changes(
+    a: MeasuredValue, b: MeasuredValue, found: Difference
+) -> Difference:
     """Of values that are not above 0: their difference, by how far repeated runs of equal code
     move."""
     scatters = [each.scatter for each in (a, b) if each.scatter]
@@ -266,7 +277,9 @@ def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared |
     ratio, variance = plain.ratio, 0.0
     for side, sign in ((a, -1.0), (b, 1.0)):
         adjusted = side.adjusted
-        references = [level.reference for level in side.cards if level.reference is not None]
+        references = [
+            level.reference for level in side.cards if level.reference is not None
+        ]
         if adjusted is None or len(references) < len(side.cards):
             return None
         factor = sum(references) / len(references)
@@ -278,7 +291,11 @@ def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared |
         ratio -= sign * adjusted.coefficient * factor
         variance += adjusted.variance / len(references)
     return _Compared(
-        ratio, variance, min(a.adjusted.freedom, b.adjusted.freedom), plain.cards, adjusted=True
+        ratio,
+        variance,
+        min(a.adjusted.freedom, b.adjusted.freedom),
+        plain.cards,
+        adjusted=True,
     )
 
 
@@ -292,7 +309,9 @@ def _slowed_by_others(a: MeasuredValue, b: MeasuredValue, quiet: _Compared) -> _
     return quiet._replace(variance=variance, freedom=freedom)
 
 
-def _difference_of_ratios(a: MeasuredValue, b: MeasuredValue, found: Difference) -> Difference:
+def _difference_of_ratios(
+    a: MeasuredValue, b: MeasuredValue, found: Difference
+) -> Difference:
     compared = _slowed_by_others(a, b, _compare_cards(a, b))
     lower, higher = throttling_slack(a, b)
     deviation = math.sqrt(compared.variance)
@@ -343,15 +362,23 @@ def _judged(found: Difference, adjusted: float) -> Difference:
     if found.p is None:
         return found
     within = found.low is not None and found.high is not None and found.low != found.high
-    if within and (found.low or 0.0) >= 1 - MARGIN and (found.high or math.inf) <= 1 + MARGIN:
+    if (
+        within
+        and (found.low or 0.0) >= 1 - MARGIN
+        and (found.high or math.inf) <= 1 + MARGIN
+    ):
         return dataclasses.replace(found, verdict="SAME", reason="")
     if adjusted < ERROR_RATE and found.direction is not None:
         risen = (found.change or 0.0) > 0 if found.ratio is None else found.ratio > 1
         better = risen == (found.direction == "higher")
-        return dataclasses.replace(found, verdict="BETTER" if better else "WORSE", reason="")
+        return dataclasses.replace(
+            found, verdict="BETTER" if better else "WORSE", reason=""
+        )
     if found.ratio is not None:
         return dataclasses.replace(found, verdict="BOUND", reason="")
-    return dataclasses.replace(found, reason=found.reason or "the difference may be one of runs")
+    return dataclasses.replace(
+        found, reason=found.reason or "the difference may be one of runs"
+    )
 
 
 def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
@@ -382,7 +409,8 @@ def different_problems(of_a: Values, of_b: Values) -> str:
     differing = [
         f"{name} {of_a[name].value:.15g} and {of_b[name].value:.15g}"
         for name in sorted(of_a.keys() & of_b.keys())
-        if _describes_problem(of_a[name], of_b[name]) and of_a[name].value != of_b[name].value
+        if _describes_problem(of_a[name], of_b[name])
+        and of_a[name].value != of_b[name].value
     ]
     return DIFFERENT_PROBLEMS + ", ".join(differing) if differing else ""
 

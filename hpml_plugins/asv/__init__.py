@@ -6,7 +6,15 @@ from hpml_plugins.asv.driver import run_point
 from hpml_plugins.asv.environment import NodeEnvironment, own_requirements
 from hpml_plugins.asv.patches import apply
 from hpml_plugins.asv.publisher import GpuTypes
-from hpml_plugins.asv.run import AsvTask, Prepared, facets, narrow, prepare, take_record, tasks_of
+from hpml_plugins.asv.run import (
+    AsvTask,
+    Prepared,
+    facets,
+    narrow,
+    prepare,
+    take_record,
+    tasks_of,
+)
 
 
 def setup() -> None:

@@ -60,7 +60,11 @@ def plugins_folder(project: Path) -> Path:
     """Where a project's own plugins go: beside its asv benchmarks, in a folder that neither asv nor
     a build tool takes for a package. Without asv.conf.json: the project's folder."""
     file = project / NAME
-    return project / read_configuration(file).benchmark_dir / PLUGINS if file.is_file() else project
+    return (
+        project / read_configuration(file).benchmark_dir / PLUGINS
+        if file.is_file()
+        else project
+    )
 
 
 def find_history(folder: Path) -> tuple[Path, list[str]]:
@@ -75,7 +79,10 @@ def find_history(folder: Path) -> tuple[Path, list[str]]:
         repository, mirror = folder / str(conf.repo), folder / str(conf.project)
     except (UserError, ValueError, TypeError, AttributeError, RecursionError, OSError):
         return folder, []
-    for path in (repository, mirror):  # asv keeps a mirror of a repository that is elsewhere
+    for path in (
+        repository,
+        mirror,
+    ):  # asv keeps a mirror of a repository that is elsewhere
         if path.is_dir():
             return path, branches
     return folder, branches

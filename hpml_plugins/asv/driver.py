@@ -185,7 +185,9 @@ def measure_commit(
 
     tasks = [
         (
-            msgspec.structs.replace(task.declared, rounds=prepared.rounds or task.declared.rounds),
+            msgspec.structs.replace(
+                task.declared, rounds=prepared.rounds or task.declared.rounds
+            ),
             task.params,
         )
         for task in prepared.tasks

@@ -62,7 +62,9 @@ def package_digest(site: Path, commit: str) -> str:
         for path in site.glob("*.dist-info/RECORD")
         for line in path.read_text("utf-8").splitlines()
     ]
-    files = sorted(line for line in lines if ".dist-info/" not in line and ".pyc," not in line)
+    files = sorted(
+        line for line in lines if ".dist-info/" not in line and ".pyc," not in line
+    )
     return hashlib.sha256("\n".join(files).encode()).hexdigest() if files else commit
 
 
@@ -103,7 +105,8 @@ def own_requirements(*extras: str) -> list[Requirement]:
     return [
         each
         for each in stated
-        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras)
+        if each.marker is None
+        or any(each.marker.evaluate({"extra": extra}) for extra in extras)
     ]
 
 
@@ -130,7 +133,9 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         super().__init__(conf, python, requirements, tagged_env_vars)
         # an empty list is the choice to run nothing: a repository without a package
         self._build_command = [_BUILD] if conf.build_command is None else conf.build_command
-        self._install_command = [_INSTALL] if conf.install_command is None else conf.install_command
+        self._install_command = (
+            [_INSTALL] if conf.install_command is None else conf.install_command
+        )
         self._uninstall_command = (
             [_UNINSTALL] if conf.uninstall_command is None else conf.uninstall_command
         )
@@ -193,15 +198,22 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         """
         uv = shutil.which(
             "uv",
-            path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+            path=os.pathsep.join(
+                [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+            ),
         )
         if uv is None:
             raise HpmlError(
                 f"{self.name} is installed by uv, which is not here: python -m pip install uv"
             )
         stack = Path(self._path, "stack")
-        pins = {name.removeprefix("pip+"): version for name, version in self._requirements.items()}
-        self._uv([uv, "venv", "-q", "--clear", "--seed", "--python", sys.executable, str(stack)])
+        pins = {
+            name.removeprefix("pip+"): version
+            for name, version in self._requirements.items()
+        }
+        self._uv(
+            [uv, "venv", "-q", "--clear", "--seed", "--python", sys.executable, str(stack)]
+        )
         self._uv(
             [
                 uv,
@@ -228,11 +240,17 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
                 f"{self.name} cannot be installed: {' '.join(error.stderr.split())[-500:]}"
             ) from None
         except subprocess.TimeoutExpired:
-            raise HpmlError(f"{self.name} cannot be installed within {INSTALL_TIMEOUT} s") from None
+            raise HpmlError(
+                f"{self.name} cannot be installed within {INSTALL_TIMEOUT} s"
+            ) from None
 
     def find_executable(self, executable: str) -> str:
         """This environment's Python; anything else from the PATH."""
-        return self.python_executable if executable == "python" else str(util.which(executable))
+        return (
+            self.python_executable
+            if executable == "python"
+            else str(util.which(executable))
+        )
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
         """Run this environment's Python with the commit's package in front of its own.

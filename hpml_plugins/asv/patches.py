@@ -53,7 +53,11 @@ from hpml_plugins.store.asv_results import bounded_rows, is_result_file, rows_wi
 from hpml_plugins.store.declarations import DECLARATIONS, VERSION_KEY, valid_declarations
 from hpml_plugins.store.files import refuse_lone_surrogates, spell_json
 from hpml_plugins.store.projection import MACHINE, add_entries, measured_here
-from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, REFUSAL_VARIABLE
+from hpml_plugins.suite import (
+    ASV_ENVIRONMENTS_VARIABLE,
+    ASV_RESULTS_VARIABLE,
+    REFUSAL_VARIABLE,
+)
 from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, warn
 
 #: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
@@ -61,7 +65,10 @@ LOCKED = 75
 #: Exit status of a run that measured what fitted into its limit, and left points out.
 NOT_WHOLE = 3
 #: asv's commands that measure, and those of them that store results.
-_MEASURING, _WRITING = ("Run", "Continuous", "Find", "Profile"), ("Run", "Continuous", "Find")
+_MEASURING, _WRITING = (
+    ("Run", "Continuous", "Find", "Profile"),
+    ("Run", "Continuous", "Find"),
+)
 
 #: What the measuring command under way works with.
 _prepared: list[Prepared] = []
@@ -106,7 +113,9 @@ def _one_line_of(error: Exception, repository: Path) -> HpmlError | None:
     return refused or (GitRefused(why, str(here.resolve())) if why else None)
 
 
-def _run_command(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
+def _run_command(
+    original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]
+) -> Any:
     command = cls.__name__
     conf.results_dir = os.environ.get(ASV_RESULTS_VARIABLE) or conf.results_dir
     if name := os.environ.get(ASV_ENVIRONMENTS_VARIABLE):
@@ -176,7 +185,13 @@ def _project_if_possible(results: Path) -> None:
 
 
 def discover(
-    original: Any, cls: Any, conf: Any, repo: Any, environments: Any, commits: Any, **options: Any
+    original: Any,
+    cls: Any,
+    conf: Any,
+    repo: Any,
+    environments: Any,
+    commits: Any,
+    **options: Any,
 ) -> Any:
     """asv's benchmarks, of ours one metric each and the points of the profile."""
     found = original(cls, conf, repo, environments, commits, **options)
@@ -196,7 +211,9 @@ def drive(original: Any, env: Any, benchmark_dir: str, launch_method: str | None
     return Driver(_prepared[0], spawner) if _prepared and _prepared[0].tasks else spawner
 
 
-def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = False) -> None:
+def log_result(
+    original: Any, found: Any, benchmark: Any, show_stderr: bool = False
+) -> None:
     """Of a benchmark of ours, which the driver has described, what it printed, where that was
     asked; asv's own output for others."""
     if "benchmark" not in benchmark or not _prepared:
@@ -208,7 +225,11 @@ def log_result(original: Any, found: Any, benchmark: Any, show_stderr: bool = Fa
 
 
 def write_json(
-    original: Any, path: str, data: Any, api_version: int | None = None, compact: bool = False
+    original: Any,
+    path: str,
+    data: Any,
+    api_version: int | None = None,
+    compact: bool = False,
 ) -> None:
     """Atomic, to the same bytes: asv writes in place, and a kill or a full disk would cost the old
     content.
@@ -275,7 +296,9 @@ def load_json(
         # `asv publish` would end at one machine's damaged file
         if file.name == MACHINE and api_version is None:
             log.warning(
-                one_line(f"{path} is not a machine's facts; shown by the name of its folder")
+                one_line(
+                    f"{path} is not a machine's facts; shown by the name of its folder"
+                )
             )
             return {"machine": file.parent.name}
         if isinstance(error, util.UserError):
@@ -303,7 +326,9 @@ def _valid_declarations(path: str, found: Any) -> Any:
         raise TypeError("not a JSON object")
     valid = valid_declarations(found)
     for name in found.keys() - valid.keys() - {VERSION_KEY}:
-        log.warning(one_line(f"{path}: {name[:100]!r} is no declaration of a benchmark; left out"))
+        log.warning(
+            one_line(f"{path}: {name[:100]!r} is no declaration of a benchmark; left out")
+        )
     return {name: found[name] for name in valid}
 
 
@@ -366,7 +391,8 @@ def changed() -> list[str]:
     return [
         f"asv {asv.__version__} changed {each.owner.__name__}.{each.name}"
         for each in REPLACED
-        if _parameters(inspect.getattr_static(each.owner, each.name, None)) != each.parameters
+        if _parameters(inspect.getattr_static(each.owner, each.name, None))
+        != each.parameters
     ]
 
 
@@ -375,7 +401,9 @@ def _parameters(attribute: Any) -> str | None:
     function = getattr(attribute, "__func__", attribute)
     if not callable(function):
         return None
-    return ", ".join(name for name in inspect.signature(function).parameters if name != "cls")
+    return ", ".join(
+        name for name in inspect.signature(function).parameters if name != "cls"
+    )
 
 
 @functools.cache
@@ -387,7 +415,9 @@ def apply() -> None:
             f"{differences[0]}; hpml-plugins works with asv 0.6.6: pip install 'asv==0.6.6'"
         )
     for each in REPLACED:
-        for owner in util.iter_subclasses(Command) if each.owner is Command else [each.owner]:
+        for owner in (
+            util.iter_subclasses(Command) if each.owner is Command else [each.owner]
+        ):
             _replace(owner, each.name, each.replacement)
 
 
@@ -401,4 +431,8 @@ def _replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
     def replaced(*arguments: Any, **options: Any) -> Any:
         return replacement(original, *arguments, **options)
 
-    setattr(owner, name, classmethod(replaced) if isinstance(attribute, classmethod) else replaced)
+    setattr(
+        owner,
+        name,
+        classmethod(replaced) if isinstance(attribute, classmethod) else replaced,
+    )

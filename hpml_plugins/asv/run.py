@@ -105,7 +105,9 @@ class Prepared:
     passes: int = 0
     done: dict[tuple[str, str], tuple[Pass, dict[int, Any]]] = field(default_factory=dict)
 
-    def next_pass(self, commit: str, environment: str) -> tuple[Pass | None, dict[int, Any]]:
+    def next_pass(
+        self, commit: str, environment: str
+    ) -> tuple[Pass | None, dict[int, Any]]:
         """The pass over a commit's points that begins now, and by number of the point what asv was
         given in the passes before; None where all rounds are measured at once."""
         if not self.passes:
@@ -118,7 +120,9 @@ class Prepared:
 
     def is_last_pass(self, commit: str, environment: str) -> bool:
         """Whether asv does not come to the commit again."""
-        return not self.passes or self.done[commit, environment][0].number == self.passes - 1
+        return (
+            not self.passes or self.done[commit, environment][0].number == self.passes - 1
+        )
 
     def check_lock(self) -> None:
         """Raise Locked where another process may write what this one does."""
@@ -138,7 +142,9 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     limit = limit_of_environment()
     registry = read_registry()
     node = detect_node()
-    if reordered := pin_devices(node, os.environ):  # here too: older commits measure without it
+    if reordered := pin_devices(
+        node, os.environ
+    ):  # here too: older commits measure without it
         log.warning(reordered)
     args.machine = machine = getattr(args, "machine", None) or machine_name(node)
     results = Path(conf.results_dir)
@@ -276,7 +282,9 @@ def keep_shard(benchmarks: Benchmarks) -> None:
     have some."""
     index, count = chosen_shard()
     active = benchmarks.benchmark_selection
-    weights = {name: 1 if active.get(name) is None else len(active[name]) for name in benchmarks}
+    weights = {
+        name: 1 if active.get(name) is None else len(active[name]) for name in benchmarks
+    }
     mine = shard(weights, count)[index]
     if weights and not mine:
         say(
@@ -342,7 +350,9 @@ def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
 
 def record_machine(facts: dict[str, str]) -> None:
     """Write the facts where asv looks for them, ~/.asv-machine.json."""
-    save_machines(Path(MachineCollection.get_machine_file_path()), {facts["machine"]: facts})
+    save_machines(
+        Path(MachineCollection.get_machine_file_path()), {facts["machine"]: facts}
+    )
 
 
 def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
@@ -365,7 +375,9 @@ def _reused_statuses(args: Any) -> list[str]:
         args, "skip_existing_commits", False
     )
     successful = (
-        ["ok", "skipped"] if everything or getattr(args, "skip_existing_successful", False) else []
+        ["ok", "skipped"]
+        if everything or getattr(args, "skip_existing_successful", False)
+        else []
     )
     return successful + (
         ["failed"] if everything or getattr(args, "skip_existing_failed", False) else []

@@ -55,7 +55,9 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
 
     def __init__(self, *_: object) -> None:
         for name in _ASKED:  # asv's Repo has them all, and raises
-            setattr(self, name, getattr(self.known, name) if self.known is not None else _refuse)
+            setattr(
+                self, name, getattr(self.known, name) if self.known is not None else _refuse
+            )
 
     @classmethod
     def url_match(cls, url: str) -> bool:
@@ -73,15 +75,23 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
 
     def get_date(self, commit: str) -> int:
         """The stored date of a commit, else the repository's, ms since 1970."""
-        return self.dates[commit] if commit in self.dates else int(self.known.get_date(commit))
+        return (
+            self.dates[commit] if commit in self.dates else int(self.known.get_date(commit))
+        )
 
     def get_date_from_name(self, name: str) -> int:
         """The date of what git calls so."""
-        return self.dates[name] if name in self.dates else int(self.known.get_date_from_name(name))
+        return (
+            self.dates[name]
+            if name in self.dates
+            else int(self.known.get_date_from_name(name))
+        )
 
     def get_branch_name(self, branch: str | None = None) -> str:
         """The repository's; "results" where there is none."""
-        return str(self.known.get_branch_name(branch)) if self.known is not None else "results"
+        return (
+            str(self.known.get_branch_name(branch)) if self.known is not None else "results"
+        )
 
     def get_branch_commits(self, branch: str | None) -> list[str]:
         """The line of a branch, newest first. Commits that the repository lacks are on every
@@ -120,7 +130,9 @@ def find_order(conf: Any, repository: Any) -> CommitOrder:
     results = Path(conf.results_dir)
     if repository is None:
         return order_by_date(stored_dates(result_files(results)))
-    names = list(dict.fromkeys(str(repository.get_branch_name(branch)) for branch in conf.branches))
+    names = list(
+        dict.fromkeys(str(repository.get_branch_name(branch)) for branch in conf.branches)
+    )
     if repository.dvcs == "git":
         local = Path(conf.repo)  # asv keeps a mirror of a repository that is elsewhere
         return commit_order(local if local.is_dir() else Path(conf.project), results, names)
@@ -131,7 +143,9 @@ def find_order(conf: Any, repository: Any) -> CommitOrder:
     by_date = frozenset(stored.keys() - known.keys())
     ordered = sorted(own & known.keys(), key=known.__getitem__)
     dates = {commit: int(repository.get_date(commit)) for commit in ordered} | stored
-    places = {commit: place for place, commit in enumerate(place_by_date(ordered, dates, by_date))}
+    places = {
+        commit: place for place, commit in enumerate(place_by_date(ordered, dates, by_date))
+    }
     return CommitOrder(places, lines, by_date, known=known.keys())
 
 
@@ -167,7 +181,10 @@ def show_missing_commits(conf: Any) -> None:
             f" date: {names}"
         )
     if outside := dates.keys() - order.keys():
-        names, branches = name_some(outside), " and ".join(line.branch for line in order.lines)
+        names, branches = (
+            name_some(outside),
+            " and ".join(line.branch for line in order.lines),
+        )
         log.warning(
             one_line(
                 f"{len(outside)} of {len(dates)} commits are not on the line of {branches}, left"
@@ -183,7 +200,9 @@ def _shown_by_asv(repository: Any, branches: Iterable[str | None]) -> set[str]:
     the remote."""
     try:
         return {
-            commit[:8] for branch in branches for commit in repository.get_branch_commits(branch)
+            commit[:8]
+            for branch in branches
+            for commit in repository.get_branch_commits(branch)
         }
     except (UserError, ProcessError):
         return set()

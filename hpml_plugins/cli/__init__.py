@@ -18,8 +18,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hpml_plugins.errors import LONGEST, HpmlError, UsageError, describe, nearest, unwritable
-from hpml_plugins.terminal import escape_unencodable, one_line, printable, printable_json, say, warn
+from hpml_plugins.errors import (
+    LONGEST,
+    HpmlError,
+    UsageError,
+    describe,
+    nearest,
+    unwritable,
+)
+from hpml_plugins.terminal import (
+    escape_unencodable,
+    one_line,
+    printable,
+    printable_json,
+    say,
+    warn,
+)
 from hpml_plugins.version import __version__
 
 if TYPE_CHECKING:
@@ -99,7 +113,9 @@ def choose_results(context: click.Context, _: click.Parameter, named: Path | Non
     return named or settings.results
 
 
-def read_results(context: click.Context, option: click.Parameter, named: Path | None) -> Path:
+def read_results(
+    context: click.Context, option: click.Parameter, named: Path | None
+) -> Path:
     """The same for a command that only reads: a file of Records is a folder of results too, and for
     NAME a plugin's FILE.py, the file of Records beside it is the default."""
     name = context.params.get("name") or ""
@@ -134,7 +150,11 @@ class Positive(click.FloatRange):
     ) -> float:
         """The number; ends the command with a usage error for anything else."""
         found: float = super().convert(value, param, ctx)
-        return self.fail(f"{value!r} is not a number.", param, ctx) if math.isnan(found) else found
+        return (
+            self.fail(f"{value!r} is not a number.", param, ctx)
+            if math.isnan(found)
+            else found
+        )
 
 
 def _show_tracebacks(context: click.Context, _: click.Parameter, debug: bool) -> None:
@@ -305,7 +325,9 @@ def _explain(error: Exception) -> str:
     if isinstance(found, HpmlError):
         return str(found)
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
-        return str(HpmlError(error.strerror or describe(error), os.fsdecode(error.filename)))
+        return str(
+            HpmlError(error.strerror or describe(error), os.fsdecode(error.filename))
+        )
     if isinstance(error, UnicodeEncodeError):
         return str(
             HpmlError(
@@ -334,7 +356,9 @@ def main() -> NoReturn:
         status = group.main(standalone_mode=False, prog_name="hpml")
     except click.ClickException as error:
         command = getattr(error, "ctx", None) or click.Context(group, info_name="hpml")
-        warn(f"{one_line(error.format_message()).rstrip('.')}; see {command.command_path} --help")
+        warn(
+            f"{one_line(error.format_message()).rstrip('.')}; see {command.command_path} --help"
+        )
         status = 2
     except (click.Abort, KeyboardInterrupt):
         warn("interrupted")

@@ -77,7 +77,9 @@ def _listing(host: Host) -> list[dict[str, Any]]:
                 "skipped": dict(Counter(benchmark.unmet.values())),
             }
         )
-    broken = [{"plugin": plugin.entry.name, "broken": str(plugin.error)} for plugin in host.broken]
+    broken = [
+        {"plugin": plugin.entry.name, "broken": str(plugin.error)} for plugin in host.broken
+    ]
     return rows + broken
 
 
@@ -197,11 +199,16 @@ def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
         metrics = ", ".join(f"{name} [{symbol}]" for name, symbol in row["metrics"].items())
         details = [
             f"metrics: {metrics}",
-            *(f"{name}: {', '.join(map(str, values))}" for name, values in row["grid"].items()),
+            *(
+                f"{name}: {', '.join(map(str, values))}"
+                for name, values in row["grid"].items()
+            ),
         ]
         details += [
             f"skipped here: {count} of {row['points']}, {why}"
             for why, count in row["skipped"].items()
         ]
         for text in details:
-            yield from wrap(f"    {text}", width, subsequent_indent=" " * 8, break_on_hyphens=False)
+            yield from wrap(
+                f"    {text}", width, subsequent_indent=" " * 8, break_on_hyphens=False
+            )

@@ -57,7 +57,9 @@ def command(
         raise UsageError("no such file", str(file))
     records = records or records_beside(str(file))
     if not records.is_file():
-        raise UsageError(f"no such file; measure first: hpml run {file} --record", str(records))
+        raise UsageError(
+            f"no such file; measure first: hpml run {file} --record", str(records)
+        )
     with temporary_folder("hpml-preview-") as project:
         html = folder.absolute() if folder else project / "html"
         _write_project(project, file.absolute(), records, html)
@@ -85,7 +87,9 @@ def _write_project(project: Path, file: Path, records: Path, html: Path) -> None
         node = msgspec.convert(past_rounds(results, machine.name)[-1].node, Node)
         facts = {**facets(node, machine.name, {}), "version": 1}
         atomic_write(machine / "machine.json", json.dumps(facts).encode())
-    save_declarations(results, (each for found in host.benchmarks() for each in found.entries()))
+    save_declarations(
+        results, (each for found in host.benchmarks() for each in found.entries())
+    )
     write_configuration(project, html)
 
 

@@ -62,7 +62,9 @@ _BRANCH = click.option(
 @_BRANCH
 @_RESULTS
 @click.pass_obj
-def table(settings: Settings, name: str, form: str, branch: str | None, results: Path) -> int:
+def table(
+    settings: Settings, name: str, form: str, branch: str | None, results: Path
+) -> int:
     """Print the tables of plugin NAME.
 
     NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. FILE.py is a plugin that need not be in
@@ -143,7 +145,9 @@ def plot(
     for drawable in drawables:
         drawn = render(drawable, form)
         if drawn is None:
-            say(f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table")
+            say(
+                f"{drawable.plugin}.{drawable.figure.name}: nothing to draw; see hpml table"
+            )
             continue
         in_folder = target / f"{drawable.plugin}-{drawable.figure.name}.{form}"
         path = target if is_file else in_folder
@@ -159,7 +163,9 @@ def plot(
 @_FORMAT
 @click.option("--benchmark", help="Only this benchmark.")
 @click.option("--machine", help="Only Records of this machine.")
-@click.option("--all", "everything", is_flag=True, help="Show also what is the same or undecided.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Show also what is the same or undecided."
+)
 @_BRANCH
 @_RESULTS
 @click.pass_obj
@@ -325,7 +331,9 @@ def export(file: Path, results: Path) -> int:
     row is one metric of one Record.
     """
     if file.suffix not in (".parquet", ".pq"):
-        raise UsageError(f"{file}: export writes Parquet; name the file {file.stem}.parquet")
+        raise UsageError(
+            f"{file}: export writes Parquet; name the file {file.stem}.parquet"
+        )
     from hpml_plugins.report.export import write_parquet
     from hpml_plugins.store import read_foreign, read_records
 
@@ -345,7 +353,9 @@ def export(file: Path, results: Path) -> int:
     help="Where to merge them.  [default: results_dir of asv.conf.json]",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask before points that are stored here change.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask before points that are stored here change."
+)
 def merge(folders: tuple[Path, ...], into: Path, dry_run: bool, yes: bool) -> int:
     """Add the results of each DIR to those of this project.
 
@@ -405,7 +415,9 @@ def _show_changes(planned: Merge) -> None:
 @click.command()
 @click.argument("name")
 @click.option(
-    "--commit", default="", help="Only Records of this commit; its first characters are enough."
+    "--commit",
+    default="",
+    help="Only Records of this commit; its first characters are enough.",
 )
 @click.option("--machine", help="Only Records of this machine.")
 @click.option(
@@ -422,10 +434,14 @@ def _show_changes(planned: Merge) -> None:
     help="Only Records of this run; the first characters of its name are enough.",
 )
 @click.option(
-    "--reason", required=True, help="What is wrong with them; shown in the history of the point."
+    "--reason",
+    required=True,
+    help="What is wrong with them; shown in the history of the point.",
 )
 @click.option("--all", "several", is_flag=True, help="Retract several Records at once.")
-@click.option("--dry-run", is_flag=True, help="List what would be retracted; write nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="List what would be retracted; write nothing."
+)
 @click.option(
     "--results",
     type=click.Path(path_type=Path),
@@ -469,7 +485,9 @@ def retract(
             say(f"{'would be' if measured else 'already'} retracted: {_describe(record)}")
         return 0
     left_out: list[str] = []
-    for folder, records in itertools.groupby(measured, lambda each: each[0].parent.parent.name):
+    for folder, records in itertools.groupby(
+        measured, lambda each: each[0].parent.parent.name
+    ):
         with lock_machine(results, folder):
             for path, record in records:
                 append_record(path, retraction_of(record, reason))
@@ -491,7 +509,13 @@ def _describe(record: Record) -> str:
 
 
 def _find_records(
-    results: Path, name: str, choices: Sequence[str], *, commit: str, machine: str | None, run: str
+    results: Path,
+    name: str,
+    choices: Sequence[str],
+    *,
+    commit: str,
+    machine: str | None,
+    run: str,
 ) -> list[tuple[Path, Record]]:
     """The measured and the retracted Records that a user names, each with its file.
 
@@ -501,7 +525,9 @@ def _find_records(
     from hpml_plugins.model.formatting import spell_choice
     from hpml_plugins.store import read_file, record_files
 
-    stored = [(path, record) for path in record_files(results) for record in read_file(path, warn)]
+    stored = [
+        (path, record) for path in record_files(results) for record in read_file(path, warn)
+    ]
     wanted: dict[str, list[str]] = {}
     for key, text in map(split_choice, choices):
         offered = {
@@ -530,7 +556,9 @@ def _find_records(
     return found
 
 
-def _find_order(settings: Settings, results: Path, branch: str | None) -> tuple[Path, CommitOrder]:
+def _find_order(
+    settings: Settings, results: Path, branch: str | None
+) -> tuple[Path, CommitOrder]:
     """The repository, and the order of its commits with the line of a branch: this one, or those of
     asv.conf.json.
 
@@ -577,7 +605,9 @@ def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:
     if named := [plugin for plugin in chosen if plugin.entry.name == name]:
         return named
     if not chosen:
-        raise UsageError(f"no figure or plugin with figures {name!r}; {nearest(name, list(known))}")
+        raise UsageError(
+            f"no figure or plugin with figures {name!r}; {nearest(name, list(known))}"
+        )
     return chosen
 
 
@@ -598,7 +628,9 @@ def _tables_of_asv(
         if each.benchmark in names and each.version == declared[each.benchmark].version
     ]
     if not newest:
-        raise UsageError(f"nothing measured for {', '.join(names)} under {results}; run `asv run`")
+        raise UsageError(
+            f"nothing measured for {', '.join(names)} under {results}; run `asv run`"
+        )
     for name, records in itertools.groupby(
         sorted(newest, key=lambda each: each.benchmark), lambda each: each.benchmark
     ):

@@ -49,7 +49,9 @@ BESIDE = Path("FILE.jsonl")
 NOT_WHOLE = 3
 
 
-def _place_records(context: click.Context, _: click.Parameter, record: Path | None) -> Path | None:
+def _place_records(
+    context: click.Context, _: click.Parameter, record: Path | None
+) -> Path | None:
     """The file of --record; without a value the one beside NAME."""
     return records_beside(context.params["name"]) if record == BESIDE else record
 
@@ -70,8 +72,12 @@ def _place_records(context: click.Context, _: click.Parameter, record: Path | No
     show_default=True,
     help="Measure only the points of this profile.",
 )
-@click.option("--precision", type=Positive(1), help="Sample to this precision; 0.005 is ±0.5 %.")
-@click.option("--budget", type=Positive(), help="Maximum sampling time of a step, in seconds.")
+@click.option(
+    "--precision", type=Positive(1), help="Sample to this precision; 0.005 is ±0.5 %."
+)
+@click.option(
+    "--budget", type=Positive(), help="Maximum sampling time of a step, in seconds."
+)
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
@@ -93,7 +99,9 @@ def _place_records(context: click.Context, _: click.Parameter, record: Path | No
     help="Append the Records of all rounds to this file; default: FILE.jsonl beside FILE.py.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show all warnings.")
-@click.option("--json", "as_json", is_flag=True, help="Print each Record as a line of JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print each Record as a line of JSON."
+)
 @click.pass_obj
 def command(
     settings: Settings,
@@ -118,7 +126,8 @@ def command(
     host, found = _find(settings, name, profile, functools.partial(unmet, node=node))
     chosen = _tasks(found, name, choices, profile)
     tasks = [
-        (_as_asked(declared, rounds, precision, budget), params) for declared, params in chosen
+        (_as_asked(declared, rounds, precision, budget), params)
+        for declared, params in chosen
     ]
     machine = machine_name(node)
     for problem in host.offers.problems:
@@ -136,10 +145,14 @@ def command(
     for task in measurable:
         report.plan(rounds_of(task))
     if sum(declared.rounds for declared, _ in measurable) > 1:
-        import_before_fork(module for declared, _ in measurable for module in declared.modules)
+        import_before_fork(
+            module for declared, _ in measurable for module in declared.modules
+        )
     for left in end_leftovers():
         warn(left)
-    with tempfile.TemporaryDirectory(prefix="hpml-run-", ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix="hpml-run-", ignore_cleanup_errors=True
+    ) as scratch:
         suite = declare(host, node, machine, scratch, keep=False)
 
         def measure(number: int) -> Record:
@@ -199,7 +212,9 @@ def _print(
         warn(line)
 
 
-def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Host, list[Declared]]:
+def _find(
+    settings: Settings, name: str, profile: str, unmet: Unmet
+) -> tuple[Host, list[Declared]]:
     """The host, and the benchmarks that NAME means: of the registry, or of a file, with the
     registry's data sets.
 
@@ -215,7 +230,9 @@ def _find(settings: Settings, name: str, profile: str, unmet: Unmet) -> tuple[Ho
     whole = read_registry(settings.registry) if settings.registry.is_file() else registry
     if entry not in whole.plugins and any(_may_name_data(each) for each in found):
         offers = make_host(whole).offers
-        host = make_host(registry, unmet=_knowing(offers, registry.folder, unmet), profile=profile)
+        host = make_host(
+            registry, unmet=_knowing(offers, registry.folder, unmet), profile=profile
+        )
         host = replace(host, offers=merge([host.offers, offers]))
         found = host.of_plugin(entry.name)
     return host, found
@@ -241,7 +258,9 @@ def _knowing(offers: Offers, folder: Path, unmet: Unmet) -> Unmet:
 
     def unmet_beside(benchmark: Benchmark, params: Params) -> list[str]:
         own = available_sources()
-        others = load(tuple(each for each in data_used(benchmark, params) if each not in own))
+        others = load(
+            tuple(each for each in data_used(benchmark, params) if each not in own)
+        )
         with use_sources(others) if others else nullcontext():
             return unmet(benchmark, params)
 
@@ -260,9 +279,13 @@ def _tasks(
     chosen: dict[str, list[str]] = {}
     for key, text in wanted.items():
         if key not in known:
-            raise UsageError(f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}")
+            raise UsageError(
+                f"{name!r} has no parameter {key!r}; {nearest(key, sorted(known))}"
+            )
         offered = {
-            spell_choice(value) for benchmark in found for value in benchmark.grid.get(key, ())
+            spell_choice(value)
+            for benchmark in found
+            for value in benchmark.grid.get(key, ())
         }
         values = chosen[key] = choose(text, offered)
         if unknown := [value for value in values if value not in offered]:
@@ -275,7 +298,8 @@ def _tasks(
         for benchmark in found
         for params in benchmark.chosen_points().values()
         if all(
-            key in params and spell_choice(params[key]) in values for key, values in chosen.items()
+            key in params and spell_choice(params[key]) in values
+            for key, values in chosen.items()
         )
     ]
     if not tasks:

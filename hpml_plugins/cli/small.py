@@ -48,7 +48,9 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--config", default="asv.conf.json", show_default=True, help="asv's configuration.")
+@click.option(
+    "--config", default="asv.conf.json", show_default=True, help="asv's configuration."
+)
 @click.option(
     "--results",
     "folders",
@@ -79,11 +81,16 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
         if folders:
             together = Path(scratch, "results")
             merged = merge_results(folders, together)
-            for line in [*merged.conflicts, *(f"skipped: {skipped}" for skipped in merged.skipped)]:
+            for line in [
+                *merged.conflicts,
+                *(f"skipped: {skipped}" for skipped in merged.skipped),
+            ]:
                 warn(line)
             os.environ[ASV_RESULTS_VARIABLE] = str(together)
             if not Path(config).exists() and config == "asv.conf.json":
-                config = str(write_configuration(Path(scratch), html=Path("html").absolute()))
+                config = str(
+                    write_configuration(Path(scratch), html=Path("html").absolute())
+                )
         read_configuration(Path(config))  # asv would end with another exit status
         sys.argv = ["asv", "publish", "--config", config, *words]
         main()

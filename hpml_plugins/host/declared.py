@@ -46,7 +46,9 @@ class Declared(msgspec.Struct, frozen=True):
     unmet: dict[int, str] = {}
 
     @classmethod
-    def of(cls, benchmark: Benchmark, entry: PluginEntry, profile: str = EVERYTHING) -> Declared:
+    def of(
+        cls, benchmark: Benchmark, entry: PluginEntry, profile: str = EVERYTHING
+    ) -> Declared:
         """A benchmark to which the registry's entry was applied."""
         chosen = entry.choice(profile, benchmark.name)
         return cls(
@@ -80,7 +82,9 @@ class Declared(msgspec.Struct, frozen=True):
 
     def chosen_points(self) -> dict[int, Params]:
         """The points that the profile measures, by their places in the grid."""
-        chosen = [(name, values) for name, values in self.chosen.items() if name in self.grid]
+        chosen = [
+            (name, values) for name, values in self.chosen.items() if name in self.grid
+        ]
         return {
             index: params
             for index, params in enumerate(() if self.left_out else self.points())
@@ -92,12 +96,18 @@ class Declared(msgspec.Struct, frozen=True):
         asked."""
         if not self.unmet:
             return ""
-        reasons = [self.unmet.get(n) for n, each in enumerate(self.points()) if each == params]
+        reasons = [
+            self.unmet.get(n) for n, each in enumerate(self.points()) if each == params
+        ]
         return next(filter(None, reasons), "")
 
     def entries(self) -> Iterator[Declaration]:
         """What asv is told of it: an entry for each metric."""
-        from hpml_plugins.store.declarations import ASV_UNITS, Declaration, asv_name  # of asv alone
+        from hpml_plugins.store.declarations import (
+            ASV_UNITS,
+            Declaration,
+            asv_name,
+        )  # of asv alone
 
         source = f"# plugin {self.plugin.name}\n# {self.description}"
         for metric in self.metrics:

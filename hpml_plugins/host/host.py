@@ -66,7 +66,9 @@ class Host:
         every = list(self.benchmarks())
         found = [each for each in every if each.name == name] or self.of_plugin(name)
         if not found:
-            known = sorted({name for each in every for name in (each.plugin.name, each.name)})
+            known = sorted(
+                {name for each in every for name in (each.plugin.name, each.name)}
+            )
             raise UsageError(f"no benchmark or plugin {name!r}; {nearest(name, known)}")
         return found
 
@@ -84,7 +86,9 @@ class Host:
         return _load(self.registry, entry, {})
 
 
-def make_host(registry: Registry, *, unmet: Unmet | None = None, profile: str = EVERYTHING) -> Host:
+def make_host(
+    registry: Registry, *, unmet: Unmet | None = None, profile: str = EVERYTHING
+) -> Host:
     """Ask every enabled plugin, in a forked process, what it offers. A broken one is kept with its
     error.
 
@@ -169,7 +173,11 @@ def _load_in_fork(
     def watch() -> str:
         nonlocal stuck
         stuck = clocks.monotonic() - since > limit
-        return f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)" if stuck else ""
+        return (
+            f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)"
+            if stuck
+            else ""
+        )
 
     load = functools.partial(_load_all, registry, entries, declare, dict(taken), limit)
     fault = (
@@ -177,7 +185,9 @@ def _load_in_fork(
         or "ended with exit status 0 before it reported"
     )
     if len(messages) == 2 * len(entries):
-        reports = (msgspec.msgpack.decode(each, type=_Report) for each in messages[len(entries) :])
+        reports = (
+            msgspec.msgpack.decode(each, type=_Report) for each in messages[len(entries) :]
+        )
         return {entry.name: report for entry, report in zip(entries, reports, strict=True)}
     name = entries[len(messages) % len(entries)].name
     what = f"plugin {name!r} cannot be loaded: the process that imported it {fault}"
@@ -197,7 +207,9 @@ def _load_broken_alone(
     # nothing was imported before the first one
     broken = [entry for entry in registry.enabled[1:] if reports[entry.name].doubtful]
     taken = {
-        declared.benchmark: name for name, report in reports.items() for declared in report.declared
+        declared.benchmark: name
+        for name, report in reports.items()
+        for declared in report.declared
     }
     found: dict[str, _Report] = {}
     for entry in broken:
@@ -245,7 +257,9 @@ def _load(registry: Registry, entry: PluginEntry, taken: dict[str, str]) -> Load
     )
 
 
-def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: Declare) -> bytes:
+def _report(
+    entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: Declare
+) -> bytes:
     try:
         declared = tuple(declare(each, entry) for each in plugin.benchmarks)
         report = _Report(declared, offers)
@@ -253,7 +267,9 @@ def _report(entry: PluginEntry, plugin: LoadedPlugin, offers: Offers, declare: D
             cause = plugin.error.__cause__
             trace = "".join(traceback.format_exception(cause)) if cause else ""
             trace = trace.encode(errors="backslashreplace").decode()
-            doubtful = plugin.hooks is None  # not where the registry or its names are the fault
+            doubtful = (
+                plugin.hooks is None
+            )  # not where the registry or its names are the fault
             report = _Report(
                 declared, offers, plugin.error.what, plugin.error.where, trace, doubtful
             )

@@ -56,7 +56,10 @@ class LoadedPlugin:
             "version": origin.version,
             "sha256": origin.sha256,
         }
-        return {**self.entry.sources, **{key: value for key, value in found.items() if value}}
+        return {
+            **self.entry.sources,
+            **{key: value for key, value in found.items() if value},
+        }
 
     def implements(self, hook: str) -> bool:
         """Whether it has this hook; False where it is not in this process."""
@@ -84,7 +87,9 @@ class LoadedPlugin:
         what = type(strange[0]).__name__ if strange else f"more than {MOST_OFFERED} values"
         code = caller.get_hookimpls()[0].function.__code__
         line = f"{code.co_filename}:{code.co_firstlineno}"
-        raise DefinitionError(f"returned {what}, not a list of {kind.__name__} values", line)
+        raise DefinitionError(
+            f"returned {what}, not a list of {kind.__name__} values", line
+        )
 
 
 def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:
@@ -100,7 +105,9 @@ def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlu
             plugin = LoadedPlugin(
                 entry, folder, where, hooks=_hooks(entry.name, _import(entry, folder))
             )
-            return replace(plugin, benchmarks=tuple(plugin.offered("hpml_benchmarks", Benchmark)))
+            return replace(
+                plugin, benchmarks=tuple(plugin.offered("hpml_benchmarks", Benchmark))
+            )
     except HpmlError as error:
         fault = HpmlError(f"plugin {entry.name!r}: {error.what}", error.where or where)
     except KeyboardInterrupt:
@@ -170,7 +177,9 @@ def apply_registry(
     try:
         benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
         if len(benchmarks) < len(plugin.benchmarks):
-            raise HpmlError(f"plugin {name!r} offers one benchmark name twice", plugin.where)
+            raise HpmlError(
+                f"plugin {name!r} offers one benchmark name twice", plugin.where
+            )
         for each in benchmarks:
             if each in taken:
                 other = f"benchmark {each!r} is offered by plugin {taken[each]!r} and by {name!r}"
@@ -203,7 +212,9 @@ def _override_grids(
             name, benchmarks, f"plugin {entry.name!r} offers no benchmark", at("grid", name)
         )
         for key, values in override.items():
-            benchmarks[name] = benchmarks[name].with_grid({key: values}, at("grid", name, key))
+            benchmarks[name] = benchmarks[name].with_grid(
+                {key: values}, at("grid", name, key)
+            )
 
 
 def _check_profile(
@@ -237,7 +248,10 @@ def _check_gate(
         ranked = [metric.name for metric in benchmarks[name].metrics if metric.direction]
         for metric in budgets if isinstance(budgets, dict) else ():
             _refuse_unknown(
-                metric, ranked, f"gate of {name!r}: no metric with a direction", at(name, metric)
+                metric,
+                ranked,
+                f"gate of {name!r}: no metric with a direction",
+                at(name, metric),
             )
 
 

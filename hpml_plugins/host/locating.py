@@ -86,7 +86,11 @@ def _parts(folder: Path) -> Iterator[Path]:
         return
     for entry in entries:
         path = Path(entry.path)
-        if path.name.startswith(".") or path.name == "__pycache__" or path.suffix in _BYTE_CODE:
+        if (
+            path.name.startswith(".")
+            or path.name == "__pycache__"
+            or path.suffix in _BYTE_CODE
+        ):
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _parts(path)
@@ -113,7 +117,11 @@ def check_pins(source: PluginSource, folder: Path) -> None:
         return
     origin = locate(source, folder)
     if source.version is not None and not _same_version(source.version, origin.version):
-        found = f"{origin.distribution} {origin.version}" if origin.version else "no distribution"
+        found = (
+            f"{origin.distribution} {origin.version}"
+            if origin.version
+            else "no distribution"
+        )
         raise HpmlError(
             f"pinned to version {source.version}, found {found}; not imported: install that"
             " version, or read what changed and correct `version:`"
@@ -140,7 +148,9 @@ def _file_of(module: str) -> Path | None:
             )
     except (ImportError, ValueError):
         return None
-    return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
+    return (
+        Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
+    )
 
 
 def entry_points() -> Any:

@@ -36,7 +36,8 @@ def ask(plugin: LoadedPlugin) -> Offers:
     pages = [plugin.entry.name] if plugin.implements("hpml_pages") else []
     try:
         names = [
-            check_value(each.name, str, "a data source's name", "") for each in _offered(plugin)
+            check_value(each.name, str, "a data source's name", "")
+            for each in _offered(plugin)
         ]
     except KeyboardInterrupt:
         raise
@@ -74,8 +75,12 @@ def load_sources(
     """
     found: dict[str, LoadableData] = {}
     if own:
-        first = {name for name, entry in offers.data.items() if entry.name != own.entry.name}
-        found = {name: source for name, source in own_sources(own).items() if name not in first}
+        first = {
+            name for name, entry in offers.data.items() if entry.name != own.entry.name
+        }
+        found = {
+            name: source for name, source in own_sources(own).items() if name not in first
+        }
     for name in names:
         if name in offers.data and name not in found:
             sources = own_sources(load_plugin(offers.data[name], folder))

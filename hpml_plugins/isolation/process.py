@@ -136,7 +136,9 @@ def run_isolated(
             timeout,
             most,
         )
-        supervisor = multiprocessing.get_context("fork").Process(target=_supervise, args=arguments)
+        supervisor = multiprocessing.get_context("fork").Process(
+            target=_supervise, args=arguments
+        )
         supervisor.start()
         theirs.close()
         os.close(sender)
@@ -259,7 +261,11 @@ def _await(
 
 
 def _run(
-    function: Callable[[Send], None], sender: int, output: int, supervisor: int, timeout: float
+    function: Callable[[Send], None],
+    sender: int,
+    output: int,
+    supervisor: int,
+    timeout: float,
 ) -> None:
     """Call the function, in its process, and exit."""
     os.setsid()
@@ -337,7 +343,9 @@ def _listen(
         if ended and not received:
             return None
         if len(content) > MOST_MESSAGE:
-            return Fault(Failure.LIMIT, f"sent a message of more than {MOST_MESSAGE / 1e6:,.0f} MB")
+            return Fault(
+                Failure.LIMIT, f"sent a message of more than {MOST_MESSAGE / 1e6:,.0f} MB"
+            )
         if (remaining := deadline - clocks.monotonic()) <= 0 and not ended:
             return Fault(Failure.TIMEOUT, f"timed out after {timeout:g} s")
         if not ended and (seen := watch()):
@@ -376,7 +384,9 @@ def describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with exit status {code} before it reported" if code else ""
     number = -code
-    name = signal.Signals(number).name if number in [*signal.Signals] else f"signal {number}"
+    name = (
+        signal.Signals(number).name if number in [*signal.Signals] else f"signal {number}"
+    )
     return f"died of {name}{_MEANINGS.get(name, '')}"
 
 
@@ -456,7 +466,9 @@ def describe_stack(text: str) -> str:
     )
     # the last one that faulthandler writes
     main_thread = text.rpartition("hread 0x")[2].partition("\n\n")[0]
-    frames = re.findall(r'^  File "(.*)", line (\d+) in (\S+)', crash or main_thread, re.MULTILINE)
+    frames = re.findall(
+        r'^  File "(.*)", line (\d+) in (\S+)', crash or main_thread, re.MULTILINE
+    )
     if not frames:
         return ""
     outermost_first = frames[::-1]
@@ -465,4 +477,6 @@ def describe_stack(text: str) -> str:
     if own is not None and outermost_first[own] != frames[0]:
         shown.append(outermost_first[own])
     places = [f"{name} ({Path(file).name}:{line})" for file, line, name in shown]
-    return one_line(f"in {' of '.join(places)}")  # a plugin may print what looks like a stack
+    return one_line(
+        f"in {' of '.join(places)}"
+    )  # a plugin may print what looks like a stack

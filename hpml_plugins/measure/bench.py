@@ -111,7 +111,9 @@ class Bench(Session):
             return
         if self.telemetry is None or not self.telemetry.read():
             self.skip("the GPUs are not watched here, so no power limit is set")
-        with hold_limit(self.telemetry, int(self.device.partition(":")[2] or 0), watts) as refusal:
+        with hold_limit(
+            self.telemetry, int(self.device.partition(":")[2] or 0), watts
+        ) as refusal:
             if refusal:
                 self.skip(refusal)
             yield

@@ -32,7 +32,9 @@ MOST_ON_MEMORY = 0.5
 
 
 def time_on_cpu(
-    step: Callable[[], object], plan: SamplingPlan, setup: Callable[[], object] | None = None
+    step: Callable[[], object],
+    plan: SamplingPlan,
+    setup: Callable[[], object] | None = None,
 ) -> Samples:
     """Samples of the wall time of one call of `step`, s.
 
@@ -65,7 +67,9 @@ def time_on_cpu(
             **info,
         )
     found = Samples.of(rates, "1/s")
-    return samples.note(core_rate=found.median, core_variation=found.coefficient_of_variation)
+    return samples.note(
+        core_rate=found.median, core_variation=found.coefficient_of_variation
+    )
 
 
 def first_call(

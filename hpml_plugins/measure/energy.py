@@ -74,12 +74,16 @@ def measure_energy(session: Session, step: Step) -> Samples | None:
     wait = _synchronizer(session.device)
     step()
     wait()
-    with session.telemetry.fast() if kind == "cuda" and session.telemetry else nullcontext():
+    with (
+        session.telemetry.fast() if kind == "cuda" and session.telemetry else nullcontext()
+    ):
         idle = session.once("idle_power", lambda: idle_power(counter.moved))
         try:
             moves, settled = under_load(run_on(step, wait, counter.moved))
         except StopIteration:
-            session.warn(f"energy is not known: the counter did not move for {LONGEST_STEP:g} s")
+            session.warn(
+                f"energy is not known: the counter did not move for {LONGEST_STEP:g} s"
+            )
             return None
     windows = split(moves)
     steps = [_Span.of(*pair) for pair in itertools.pairwise(moves)]
@@ -91,7 +95,9 @@ def measure_energy(session: Session, step: Step) -> Samples | None:
         gross=statistics.median(each.energy / each.calls for each in windows),
         counter_step=statistics.median(each.seconds for each in steps),
         calls=round(moves[-1].calls - moves[0].calls),
-        stopped="settled" if settled else f"power not settled after {LONGEST_LOAD:g} s of load",
+        stopped="settled"
+        if settled
+        else f"power not settled after {LONGEST_LOAD:g} s of load",
     )
 
 

@@ -71,7 +71,9 @@ class GpuMonitor(AbstractContextManager["GpuMonitor"]):
         self.telemetry = Telemetry(len(gpus))
         self._pipe, theirs = multiprocessing.Pipe()
         order = (gpus, self._pipe, theirs, self.telemetry)
-        self._process = multiprocessing.get_context("fork").Process(target=_watch, args=order)
+        self._process = multiprocessing.get_context("fork").Process(
+            target=_watch, args=order
+        )
         self._process.start()
         theirs.close()
 
@@ -91,11 +93,15 @@ class GpuMonitor(AbstractContextManager["GpuMonitor"]):
                 if isinstance(seen := self._pipe.recv(), Seen):
                     return seen
             return Seen(
-                warnings=[f"what the GPUs did is not known: NVML did not answer for {PATIENCE:g} s"]
+                warnings=[
+                    f"what the GPUs did is not known: NVML did not answer for {PATIENCE:g} s"
+                ]
             )
         except (OSError, EOFError):
             return Seen(
-                warnings=["what the GPUs did is not known: the process that watched them died"]
+                warnings=[
+                    "what the GPUs did is not known: the process that watched them died"
+                ]
             )
 
     def __exit__(self, *_: object) -> None:
@@ -230,7 +236,9 @@ class Sampler:
             self._count_memory_errors(card, errors_before)
         self._note_users("ended")
         seen.conditions |= self._conditions()
-        seen.throttled = ", ".join(name for bit, name in REASONS.items() if self._reasons & bit)
+        seen.throttled = ", ".join(
+            name for bit, name in REASONS.items() if self._reasons & bit
+        )
         seen.series = {
             f"gpu{number}": _series(rows) for number, rows in enumerate(self._rows) if rows
         }
@@ -258,7 +266,9 @@ class Sampler:
                 found[f"other_gpus_{name}"] = sum(known) / len(known)
         return found
 
-    def _count_memory_errors(self, card: Card, before: tuple[int | None, int | None]) -> None:
+    def _count_memory_errors(
+        self, card: Card, before: tuple[int | None, int | None]
+    ) -> None:
         """A corrected error costs nothing but trust in the card; an uncorrected one has changed
         what was computed."""
         corrected, uncorrected = (

@@ -99,7 +99,9 @@ class GpuTimer:
         # what comes before each call of the step keeps it from being batched
         self._batches = cache == "hot" and setup is None
         self._sleep = 0.0
-        self._flush: Callable[[], None] = (lambda: None) if cache == "hot" else self._make_flush()
+        self._flush: Callable[[], None] = (
+            (lambda: None) if cache == "hot" else self._make_flush()
+        )
         self._cycles = 0.0
 
     def first_call(self) -> None:
@@ -124,7 +126,12 @@ class GpuTimer:
         throttles = self.regulator.throttles
         if not throttles():
             samples = sample(
-                self.take, plan, info, batch=self.batch, least=LEAST_SAMPLING, interrupted=throttles
+                self.take,
+                plan,
+                info,
+                batch=self.batch,
+                least=LEAST_SAMPLING,
+                interrupted=throttles,
             )
         if throttles():
             samples = measure_regimes(self, self.regulator, info)
@@ -168,13 +175,19 @@ class GpuTimer:
         if self.launch == "visible":
             return
         if not self._fit_sleep():
-            self.launch = "visible: the step waits for the GPU, or launches more than can be queued"
+            self.launch = (
+                "visible: the step waits for the GPU, or launches more than can be queued"
+            )
             self._sleep = 0.0
             return
         # While launches showed, the step seemed longer than it is: with its own time the batch may
         # have to grow.
         seconds = self.enqueue(self._group)[0][0]
-        if self._batches and seconds * self.batch < SHORTEST_SAMPLE and self.batch < LARGEST_BATCH:
+        if (
+            self._batches
+            and seconds * self.batch < SHORTEST_SAMPLE
+            and self.batch < LARGEST_BATCH
+        ):
             self.batch = min(LARGEST_BATCH, math.ceil(SHORTEST_SAMPLE / seconds))
             self._fit_sleep()
 
@@ -198,7 +211,9 @@ class GpuTimer:
         little later."""
         for _ in range(5):
             taken = self.enqueue(self._group)
-            hidden = [seconds for seconds, was_hidden in taken if was_hidden or not self._sleep]
+            hidden = [
+                seconds for seconds, was_hidden in taken if was_hidden or not self._sleep
+            ]
             if hidden:
                 return hidden
             self._sleep = min(LONGEST_SLEEP, 1.5 * self._sleep)
@@ -240,7 +255,9 @@ class GpuTimer:
         """Write twice the L2; for "cold" then read as much, so that no dirty line is left in it."""
         size = (
             2
-            * self.torch.cuda.get_device_properties(self.torch.cuda.current_device()).L2_cache_size
+            * self.torch.cuda.get_device_properties(
+                self.torch.cuda.current_device()
+            ).L2_cache_size
         )
         written = self.torch.empty(size // 4, dtype=self.torch.int32, device="cuda")
         read = self.torch.zeros(size // 4, dtype=self.torch.int32, device="cuda")

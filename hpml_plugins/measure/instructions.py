@@ -100,7 +100,12 @@ def _open(event: Event, thread: int) -> int | None:
     library = ctypes.CDLL(None, use_errno=True)
     on_any_cpu, no_group, flags = -1, -1, 0
     file = library.syscall(
-        number, ctypes.c_char_p(attributes), thread, on_any_cpu, no_group, ctypes.c_ulong(flags)
+        number,
+        ctypes.c_char_p(attributes),
+        thread,
+        on_any_cpu,
+        no_group,
+        ctypes.c_ulong(flags),
     )
     if file >= 0:
         return int(file)
@@ -126,7 +131,9 @@ def explain(error: int) -> str:
     return f"perf_event_open: {name}, {os.strerror(error)}"
 
 
-def count_events(session: Session, step: Callable[[], object], event: Event) -> Samples | None:
+def count_events(
+    session: Session, step: Callable[[], object], event: Event
+) -> Samples | None:
     """See Bench.instructions; `step` must have been called before."""
     try:
         with Counter(event) as counter:

@@ -67,7 +67,9 @@ def import_before_fork(modules: Iterable[str]) -> None:
     """
     wanted = [module for module in modules if module.partition(".")[0] in SHARED]
     if "torchvision" in wanted:
-        wanted.append("fvcore.nn")  # no benchmark requires it: models are counted without it too
+        wanted.append(
+            "fvcore.nn"
+        )  # no benchmark requires it: models are counted without it too
     for module in dict.fromkeys(wanted):
         with suppress(Exception):
             importlib.import_module(module)
@@ -83,7 +85,9 @@ def package_versions() -> dict[str, str]:
     """Versions of the measured libraries that this process has imported, and of hpml-plugins
     itself."""
     found = {
-        name: version for name in _PACKAGES if name in sys.modules and (version := _version(name))
+        name: version
+        for name in _PACKAGES
+        if name in sys.modules and (version := _version(name))
     }
     return {"hpml-plugins": _version("hpml-plugins"), **found}
 
@@ -117,7 +121,9 @@ def end_compilers() -> None:
             pool.shutdown_compile_workers()
 
 
-def describe_failure(error: BaseException, measure: Callable[..., object] | None = None) -> str:
+def describe_failure(
+    error: BaseException, measure: Callable[..., object] | None = None
+) -> str:
     """Why a point or a rank failed, with the plugin's line and the expression that raised, else the
     line of `measure`. Prints the traceback."""
     if not isinstance(error, HpmlError):

@@ -33,7 +33,9 @@ class EnergyCounter:
         self._last, self._used = [math.inf] * len(self._packages), 0.0
         self.problem = ""
         if not gpus:
-            self.problem = "" if self._packages else f"no energy counter of the CPU in {RAPL}"
+            self.problem = (
+                "" if self._packages else f"no energy counter of the CPU in {RAPL}"
+            )
         elif not self.readings():
             self.problem = "the GPUs are not watched here"
         elif not all(reading.energy for reading in self.readings()):
@@ -41,7 +43,11 @@ class EnergyCounter:
 
     def readings(self) -> list[Reading]:
         """What the GPUs did last."""
-        found = [self._telemetry.read(number) for number in self._gpus] if self._telemetry else []
+        found = (
+            [self._telemetry.read(number) for number in self._gpus]
+            if self._telemetry
+            else []
+        )
         return [reading for reading in found if reading]
 
     def moved(self) -> tuple[float, float] | None:

@@ -126,7 +126,10 @@ def impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Iter
                 " is wrong"
             )
     highest = (
-        max((peaks.peak(dtype) or 0.0 for dtype in PRECISIONS if dtype != "int8"), default=0.0)
+        max(
+            (peaks.peak(dtype) or 0.0 for dtype in PRECISIONS if dtype != "int8"),
+            default=0.0,
+        )
         * bench.gpus
     )
     for name, metric in metrics.items():

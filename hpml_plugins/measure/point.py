@@ -35,7 +35,16 @@ if TYPE_CHECKING:
 _DECODER = msgspec.json.Decoder(Record | tuple[str, float | None])
 #: What a Record is about, which those know who asked for it; and what the process of the point
 #: supplies.
-_ASKED = ("benchmark", "plugin", "version", "params", "machine", "commit", "environment", "run")
+_ASKED = (
+    "benchmark",
+    "plugin",
+    "version",
+    "params",
+    "machine",
+    "commit",
+    "environment",
+    "run",
+)
 _SUPPLIED = (
     "status",
     "reason",
@@ -103,7 +112,9 @@ def measure_point(
                 answers.append(_as_record(benchmark, record, received))
         # what a plugin wrote into the pipe itself
         except (ValueError, RecursionError, ResultError) as error:
-            unread.append(Fault(Failure.RESULT, f"it sent what cannot be read: {describe(error)}"))
+            unread.append(
+                Fault(Failure.RESULT, f"it sent what cannot be read: {describe(error)}")
+            )
             return
         if progress and not isinstance(received, Record):
             progress(*received)
@@ -152,7 +163,9 @@ def _as_record(benchmark: Benchmark, asked: Record, sent: Record) -> Record:
     for name in _ASKED:
         if getattr(sent, name) != getattr(asked, name):
             raise ResultError(f"a Record of another {name}")
-    declared = {metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics}
+    declared = {
+        metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics
+    }
     for name, metric in sent.metrics.items():
         if declared.get(name) != (metric.unit, metric.direction):
             raise ResultError(
@@ -171,9 +184,15 @@ def _fault_of(outcome: ProcessOutcome) -> Fault | None:
 
 def _fault_of_answers(answers: Sequence[Record]) -> Fault | None:
     if len(answers) > 1:
-        text = f"it reported {len(answers)} times, so that none of its results can be believed"
+        text = (
+            f"it reported {len(answers)} times, so that none of its results can be believed"
+        )
         return Fault(Failure.RESULT, text)
-    return None if answers else Fault(Failure.EXIT, "ended with exit status 0 before it reported")
+    return (
+        None
+        if answers
+        else Fault(Failure.EXIT, "ended with exit status 0 before it reported")
+    )
 
 
 def _failed(record: Record, fault: Fault) -> Record:
@@ -217,7 +236,9 @@ def _measure_here(
         report=lambda text, share: send(msgspec.json.encode((text, share))),
         deadline=deadline,
         telemetry=telemetry,
-        shared=context.scratch / record.point if context.scratch and context.rounds > 1 else None,
+        shared=context.scratch / record.point
+        if context.scratch and context.rounds > 1
+        else None,
     )
     bench.collected.warnings += [reordered] if reordered else []
     metrics: dict[str, MetricSamples] = {}

@@ -72,9 +72,17 @@ class LimitGuards:
             self._restore(number)
 
     def _start(self, number: int, uuid: str, watts: float) -> float:
-        command = [sys.executable, "-m", "hpml_plugins.measure.power_limit", uuid, str(watts)]
+        command = [
+            sys.executable,
+            "-m",
+            "hpml_plugins.measure.power_limit",
+            uuid,
+            str(watts),
+        ]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        guard = self._guards[number] = subprocess.Popen(command, start_new_session=True, **pipes)  # type: ignore[call-overload]
+        guard = self._guards[number] = subprocess.Popen(
+            command, start_new_session=True, **pipes
+        )  # type: ignore[call-overload]
         if guard.stdout and guard.stdout.readline() == "set\n":
             return watts
         self._restore(number)

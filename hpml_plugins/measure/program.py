@@ -35,7 +35,9 @@ def run_program(
     def run() -> tuple[float]:
         printed, errors = _run(words, environment)
         try:
-            runs.append({name: output.read(printed, errors) for name, output in outputs.items()})
+            runs.append(
+                {name: output.read(printed, errors) for name, output in outputs.items()}
+            )
         except HpmlError as error:
             raise HpmlError(f"{words[0]}: {error}") from None
         return (runs[-1][first],)
@@ -46,7 +48,10 @@ def run_program(
         return clocks.perf_counter() - started
 
     session.progress(shlex.join(words))
-    info = {"timer": f"printed by {Path(words[0]).name}", **warm_up(run_timed, session.plan)}
+    info = {
+        "timer": f"printed by {Path(words[0]).name}",
+        **warm_up(run_timed, session.plan),
+    }
     runs.clear()
     taken = sample(run, session.plan, info, batch=1, symbol=leading.unit)
     found = {}

@@ -115,13 +115,17 @@ def measure_regimes(
         **info,
         "batch": timer.batch,
         "regime": "sustained",
-        "stopped": "settled" if settled else f"not settled after {LONGEST_LOAD:g} s of load",
+        "stopped": "settled"
+        if settled
+        else f"not settled after {LONGEST_LOAD:g} s of load",
         **_state("sustained", groups),
     }
     bursts = _burst(timer, regulator)
     info |= _state("boost", bursts)
     boost = tuple(burst.seconds for burst in bursts)
-    return replace(Samples.of([group.seconds for group in groups], "s", **info), boost=boost)
+    return replace(
+        Samples.of([group.seconds for group in groups], "s", **info), boost=boost
+    )
 
 
 def _sustain(timer: _Enqueues, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
@@ -146,7 +150,11 @@ def is_settled(groups: Sequence[LoadGroup], started: float) -> bool:
     before = [group for group in groups if start < group.end <= middle]
     if start < started or not before:
         return False
-    tolerances = {"seconds": RATE_TOLERANCE, "clock": POWER_TOLERANCE, "power": POWER_TOLERANCE}
+    tolerances = {
+        "seconds": RATE_TOLERANCE,
+        "clock": POWER_TOLERANCE,
+        "power": POWER_TOLERANCE,
+    }
     return all(_change(before, last, name) <= most for name, most in tolerances.items())
 
 

@@ -27,7 +27,8 @@ SHORTEST_CALL = 5e-6
 SHORTEST_WARM_UP = 0.3
 #: The `timer` of samples of a GPU's step that the events on its stream could not time.
 OTHER_STREAMS = (
-    "perf_counter with device synchronisation: the step works on other streams than the current one"
+    "perf_counter with device synchronisation: "
+    "the step works on other streams than the current one"
 )
 
 
@@ -68,7 +69,12 @@ class SamplingPlan:
         precision, budget = self.precision * math.sqrt(rounds), self.budget / rounds
         warm_up = max(min(self.warm_up, SHORTEST_WARM_UP), self.warm_up / rounds)
         return replace(
-            self, precision=precision, budget=budget, warm_up=warm_up, fewest=fewest, rounds=rounds
+            self,
+            precision=precision,
+            budget=budget,
+            warm_up=warm_up,
+            fewest=fewest,
+            rounds=rounds,
         )
 
 
@@ -171,7 +177,9 @@ def remarks(samples: Samples, name: str) -> list[str]:
     # they follow the regulator, and cover a period of it
     if samples.info.get("regime") == "sustained":
         return (
-            [] if samples.info["stopped"] == "settled" else [f"{name}: {samples.info['stopped']}"]
+            []
+            if samples.info["stopped"] == "settled"
+            else [f"{name}: {samples.info['stopped']}"]
         )
     found = []
     if samples.info.get("timer") == OTHER_STREAMS:
@@ -217,5 +225,7 @@ def noise(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
         percent = f"{100 * samples.coefficient_of_variation:.0f} %"
         found.append(f"{name}: unstable: CV {percent}{why}")
     if samples.outliers > UNSTABLE_OUTLIERS * len(samples):
-        found.append(f"{name}: {samples.outliers} of {len(samples)} samples are outliers; kept")
+        found.append(
+            f"{name}: {samples.outliers} of {len(samples)} samples are outliers; kept"
+        )
     return found

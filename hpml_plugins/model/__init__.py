@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING
 
 from hpml_plugins.errors import Failure
 from hpml_plugins.lazy import import_lazily
-from hpml_plugins.model.benchmark import Benchmark, Direction, Grid, Metric, Params, Requires, Value
+from hpml_plugins.model.benchmark import (
+    Benchmark,
+    Direction,
+    Grid,
+    Metric,
+    Params,
+    Requires,
+    Value,
+)
 from hpml_plugins.model.checking import check_fields
 from hpml_plugins.model.data_source import available_sources, use_sources, why_no_data
 from hpml_plugins.model.figure import Cell, Figure, Row, Table

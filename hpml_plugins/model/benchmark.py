@@ -158,7 +158,9 @@ class Benchmark:
         check_name("benchmark", self.name)
         if isinstance(self.grid, Mapping):  # other sequences, such as range, become lists
             grid = {
-                name: list(itertools.islice(each, MOST_POINTS + 1)) if _is_list(each) else each
+                name: list(itertools.islice(each, MOST_POINTS + 1))
+                if _is_list(each)
+                else each
                 for name, each in self.grid.items()
             }
             object.__setattr__(self, "grid", grid)
@@ -201,8 +203,9 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
         need = getattr(benchmark.requires, field_name)
         if isinstance(need, str) and need not in benchmark.grid:
             yield f"Requires names parameter {need!r}, which its grid lacks"
+        values = benchmark.grid[need] if isinstance(need, str) else []
         try:
-            msgspec.convert(benchmark.grid[need] if isinstance(need, str) else [], list[kind])  # type: ignore[valid-type]
+            msgspec.convert(values, list[kind])  # type: ignore[valid-type]
         except msgspec.ValidationError as error:
             yield f"Requires({field_name}={need!r}) does not fit the grid of {need!r}: {error}"
 
@@ -227,7 +230,10 @@ def _mismatches(benchmark: Benchmark) -> Iterator[str]:
 
 def _too_large(benchmark: Benchmark) -> Iterator[str]:
     """What no Record could store."""
-    for what, count in (("metrics", len(benchmark.metrics)), ("parameters", len(benchmark.grid))):
+    for what, count in (
+        ("metrics", len(benchmark.metrics)),
+        ("parameters", len(benchmark.grid)),
+    ):
         if count > MOST_ENTRIES:
             yield f"declares {count:,} {what}; at most {MOST_ENTRIES:,} are possible"
     if len(benchmark.version.encode()) > MOST_NAME or not benchmark.version.isprintable():

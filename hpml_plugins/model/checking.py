@@ -77,7 +77,11 @@ def check_fields(value: Any, what: str, name: object = None) -> None:
 
     what, name: the value in errors.
     """
-    put = msgspec.structs.force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__
+    put = (
+        msgspec.structs.force_setattr
+        if isinstance(value, msgspec.Struct)
+        else object.__setattr__
+    )
     what += "" if name is None else f" {spell(name)}"
     for field, kind in _hints(value.__class__).items():
         put(value, field, check_value(getattr(value, field), kind, f"{what}: {field}"))
@@ -97,7 +101,9 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
         message, _, place = str(error).partition(" - at `$")
         # msgspec's word for a dataclass is that for a dict
         if values := [
-            each for each in (kind, *typing.get_args(kind)) if dataclasses.is_dataclass(each)
+            each
+            for each in (kind, *typing.get_args(kind))
+            if dataclasses.is_dataclass(each)
         ]:
             message = message.replace(
                 "Expected `object`", f"Expected `{getattr(values[0], '__name__', '')}`"
@@ -137,9 +143,8 @@ def ask_reason(question: Callable[[], object], what: str) -> str:
     except BaseException as error:
         return f"{what} raised {describe(error)}"
     if not isinstance(reason, str):
-        return (
-            f"{what} returned {type(reason).__name__}, not why the point cannot be measured or ''"
-        )
+        given = type(reason).__name__
+        return f"{what} returned {given}, not why the point cannot be measured or ''"
     return one_line(reason)
 
 

@@ -39,7 +39,9 @@ BUILT_IN = "- {name: datasets, module: hpml_plugins.workloads.datasets}"
 
 Sources = Mapping[str, LoadableData]
 #: The sources in force by name, and why each is missing, as far as it was asked.
-_KNOWN: ContextVar[tuple[Sources, dict[str, str]]] = ContextVar("data sources", default=({}, {}))
+_KNOWN: ContextVar[tuple[Sources, dict[str, str]]] = ContextVar(
+    "data sources", default=({}, {})
+)
 
 
 def available_sources() -> Sources:
@@ -48,7 +50,9 @@ def available_sources() -> Sources:
 
 
 @contextmanager
-def use_sources(sources: Sources, missing: Mapping[str, str] | None = None) -> Iterator[None]:
+def use_sources(
+    sources: Sources, missing: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Let these be known too while the block runs, here and in processes forked in it.
 
     missing: name → what `why_missing` answered, of sources that were asked before.
@@ -69,9 +73,8 @@ def why_no_data(name: str) -> str:
             reasons[name] = why_missing(sources[name])
         return reasons[name]
     if not sources:
-        return (
-            f"no data set {name!r}: no plugin offers data sets; the project's own are: {BUILT_IN}"
-        )
+        own = f"the project's own are: {BUILT_IN}"
+        return f"no data set {name!r}: no plugin offers data sets; {own}"
     return f"no data set {name!r}; {nearest(name, sources)}"
 
 

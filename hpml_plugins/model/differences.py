@@ -118,7 +118,9 @@ def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
         yield Confounder("core's rate", *(quantity(rate, "1/s") for rate in rates))
     memories = [_card_memory(each) for each in (a, b)]
     if a.machine == b.machine and 0 < min(memories) < max(memories) / (1 + MEMORY_STEP):
-        yield Confounder("memory of the card", *(quantity(memory, "B") for memory in memories))
+        yield Confounder(
+            "memory of the card", *(quantity(memory, "B") for memory in memories)
+        )
     ours, theirs = _neighbours(a), _neighbours(b)
     if ours.text and theirs.text and ours.idle != theirs.idle:
         yield Confounder("other GPUs of the host", ours.text, theirs.text)
@@ -147,7 +149,9 @@ def _spell_mig(gpu: Mapping[str, Any]) -> str:
 def _core_rate(record: Record) -> float:
     """The median of `core_rate` over the Record's CPU times, 1/s; 0 where none has it."""
     found = [metric.info.get("core_rate") for metric in record.metrics.values()]
-    return statistics.median([each for each in found if isinstance(each, int | float)] or [0.0])
+    return statistics.median(
+        [each for each in found if isinstance(each, int | float)] or [0.0]
+    )
 
 
 def _other_cpus(record: Record) -> str:
@@ -213,7 +217,12 @@ def _info(key: str) -> Callable[[Record], str]:
 
 def _digits(value: object) -> str:
     """The first digits of a hash or UUID: enough to tell two apart."""
-    return str(value or "").removeprefix("MIG-").removeprefix("GPU-").removeprefix("sha256:")[:8]
+    return (
+        str(value or "")
+        .removeprefix("MIG-")
+        .removeprefix("GPU-")
+        .removeprefix("sha256:")[:8]
+    )
 
 
 def _regime(record: Record) -> str:
@@ -231,9 +240,13 @@ _MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
     "boot": lambda record: _digits(record.node.get("boot")),
     "CPU": _node_fact("cpu"),
     "power limit": _gpu_fact("power_limit", " W"),
-    "links of the card": _gpu_fact("links"),  # a node of one GPU, or one GPU of a node of several
+    "links of the card": _gpu_fact(
+        "links"
+    ),  # a node of one GPU, or one GPU of a node of several
     "NUMA node of the card": _gpu_fact("numa"),
-    "NUMA nodes of the CPUs": lambda record: str(record.node.get("cpu_numa") or "").strip("[(,)]"),
+    "NUMA nodes of the CPUs": lambda record: str(record.node.get("cpu_numa") or "").strip(
+        "[(,)]"
+    ),
     "kernel": _node_fact("os"),
 }
 _FACTS: dict[str, Callable[[Record], str]] = {
@@ -243,7 +256,9 @@ _FACTS: dict[str, Callable[[Record], str]] = {
     "NCCL": _info("nccl"),
     "MIG": _mig,
     "cores": _node_fact("num_cpu"),
-    "other processes on the card": lambda record: _spell(record.conditions.get("other_processes")),
+    "other processes on the card": lambda record: _spell(
+        record.conditions.get("other_processes")
+    ),
     "rounds": lambda record: str(record.measured_rounds) if record.status == "ok" else "",
     "regime": _regime,
     "timer": _info("timer"),

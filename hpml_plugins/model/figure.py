@@ -40,7 +40,9 @@ class Table:
             raise DefinitionError(f"a table's columns are of different length: {lengths}")
         for name, symbol in self.units.items():
             if name not in self.columns and self.columns:
-                raise DefinitionError(f"a table has a unit for column {name!r}, which it lacks")
+                raise DefinitionError(
+                    f"a table has a unit for column {name!r}, which it lacks"
+                )
             unit(symbol)
 
     @classmethod
@@ -116,7 +118,9 @@ class Table:
         units = {new: self.units[old] for new, old in chosen.items() if old in self.units}
         return Table(columns, units)
 
-    def extended(self, more: Callable[[Any], Row], units: Mapping[str, str] | None = None) -> Table:
+    def extended(
+        self, more: Callable[[Any], Row], units: Mapping[str, str] | None = None
+    ) -> Table:
         """The table with further columns, or other values in its own. more: called with each row, a
         dictionary."""
         rows = [{**row, **more(row)} for row in self.rows()]
@@ -154,7 +158,9 @@ class Table:
 def told_apart(table: Table) -> Table:
     """A table as it is shown, where `1` and `"1"` look alike: in a column that has other values
     too, a text that reads as one of them stands in quotes."""
-    return Table({name: _told_apart(each) for name, each in table.columns.items()}, table.units)
+    return Table(
+        {name: _told_apart(each) for name, each in table.columns.items()}, table.units
+    )
 
 
 def _told_apart(cells: Sequence[Cell]) -> Sequence[Cell]:

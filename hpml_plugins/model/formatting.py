@@ -28,7 +28,11 @@ _READS_OTHERWISE: Final = re.compile(
 _PIECES: Final = re.compile(r"(\d+(?:\.\d+)?)((?:[KMGT]i?(?=B))?)|(\D+)")
 _SCALES: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
 _PREFIXES: Final = dict(
-    zip(range(-12, 21, 3), ["p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"], strict=True)
+    zip(
+        range(-12, 21, 3),
+        ["p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"],
+        strict=True,
+    )
 )
 
 

@@ -58,7 +58,8 @@ class ProgramOutput:
         try:
             if self.pattern:
                 matches = (
-                    re.search(self.pattern, text, re.MULTILINE) for text in (printed, errors)
+                    re.search(self.pattern, text, re.MULTILINE)
+                    for text in (printed, errors)
                 )
                 found: Any = next(match[1] for match in matches if match)
             else:
@@ -70,7 +71,9 @@ class ProgramOutput:
             number = float(found) * self.scale
         except (StopIteration, LookupError, TypeError, ValueError):
             where = (
-                f"pattern {self.pattern!r} finds" if self.pattern else f"keys {self.json!r} lead to"
+                f"pattern {self.pattern!r} finds"
+                if self.pattern
+                else f"keys {self.json!r} lead to"
             )
             raise HpmlError(
                 f"{where} no number in its output: {one_line(printed or errors)[:200]!r}"

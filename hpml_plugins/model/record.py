@@ -104,7 +104,10 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
                 msgspec.structs.force_setattr(self, name, fact)
         if not self.samples:
             raise ValueError("a metric without samples")
-        for samples, rounds in ((self.samples, self.rounds), (self.boost, self.boost_rounds)):
+        for samples, rounds in (
+            (self.samples, self.rounds),
+            (self.boost, self.boost_rounds),
+        ):
             if rounds and (sum(rounds) != len(samples) or min(rounds) < 1):
                 raise ValueError(f"rounds of {rounds} samples do not make {len(samples)}")
 
@@ -210,13 +213,16 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
         lengths, an unknown unit, and a column that mixes text and numbers.
         """
         plain = {
-            str(name): [_cell(name, cell) for cell in cells] for name, cells in columns.items()
+            str(name): [_cell(name, cell) for cell in cells]
+            for name, cells in columns.items()
         }
         lengths = {name: len(cells) for name, cells in plain.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns of different length: {lengths}")
         if unknown := [symbol for symbol in (units or {}).values() if symbol not in UNITS]:
-            raise ValueError(f"unit {unknown[0]!r} is not known; use one of {', '.join(UNITS)}")
+            raise ValueError(
+                f"unit {unknown[0]!r} is not known; use one of {', '.join(UNITS)}"
+            )
         return cls(plain, dict(units or {}))
 
     def __post_init__(self) -> None:
@@ -242,7 +248,9 @@ def _cell(column: str, cell: Any) -> float | str | None:
     if isinstance(cell, str):
         return str(cell)
     number = (
-        float(cell) if isinstance(cell, bool) else as_number(cell, f"column {column!r}: a value")
+        float(cell)
+        if isinstance(cell, bool)
+        else as_number(cell, f"column {column!r}: a value")
     )
     return number if math.isfinite(number) else None
 
@@ -314,7 +322,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def measured_rounds(self) -> int:
         """How many rounds it holds."""
         return max(
-            (len(metric.rounds) for metric in self.metrics.values() if metric.rounds), default=1
+            (len(metric.rounds) for metric in self.metrics.values() if metric.rounds),
+            default=1,
         )
 
     @property
@@ -341,7 +350,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def missing_rounds(self) -> str:
         """`1 of 3 rounds` of a run that was interrupted; empty where the point is whole, or was not
         measured."""
-        return "" if self.is_complete else f"{self.measured_rounds} of {self.planned_rounds} rounds"
+        return (
+            ""
+            if self.is_complete
+            else f"{self.measured_rounds} of {self.planned_rounds} rounds"
+        )
 
     @property
     def gpus(self) -> list[dict[str, Any]]:

@@ -36,11 +36,14 @@ RunKey = tuple[str | float, ...]
 Group = dict[tuple[float, bool], tuple[int, Record]]
 #: Why a point has no numbers of which a round was stored twice, differently.
 DISPUTED = (
-    "two different Records of one round are stored, and neither counts; measure the point again"
+    "two different Records of one round are stored, and neither counts; "
+    "measure the point again"
 )
 
 
-def schedule(points: Sequence[Point], rounds: Callable[[Point], int], seed: str) -> Iterator[Point]:
+def schedule(
+    points: Sequence[Point], rounds: Callable[[Point], int], seed: str
+) -> Iterator[Point]:
     """Every point as often as it has rounds: all points once, in random order, then all that have a
     second round, …
 
@@ -58,7 +61,8 @@ def join_rounds(records: Iterable[Record]) -> list[Record]:
     """The Records with the rounds of each point joined, in the order in which each was begun;
     retractions applied."""
     return [
-        combine([record for _, record in rounds]) for rounds in group_rounds(enumerate(records))
+        combine([record for _, record in rounds])
+        for rounds in group_rounds(enumerate(records))
     ]
 
 
@@ -150,7 +154,9 @@ def combine(rounds: Sequence[Record]) -> Record:
     """
     retractions = [record for record in rounds if record.status == "retracted"]
     if retractions:
-        first = next((record for record in rounds if record.status != "retracted"), retractions[0])
+        first = next(
+            (record for record in rounds if record.status != "retracted"), retractions[0]
+        )
         cleared = replace(
             first,
             metrics={},

@@ -57,7 +57,9 @@ class Samples:
                     self, name, tuple(as_number(value, "a sample") for value in values)
                 )
         object.__setattr__(
-            self, "info", {str(name): _as_info(name, value) for name, value in self.info.items()}
+            self,
+            "info",
+            {str(name): _as_info(name, value) for name, value in self.info.items()},
         )
 
     @classmethod
@@ -163,7 +165,9 @@ class Samples:
         if not isinstance(other, Samples):
             values = tuple(operate(value, other) for value in self.values)
             boost = tuple(operate(value, other) for value in self.boost)
-            return replace(self, values=values, unit=self.unit if is_sum else "", boost=boost)
+            return replace(
+                self, values=values, unit=self.unit if is_sum else "", boost=boost
+            )
         if is_sum and self.unit and other.unit and self.unit != other.unit:
             raise ResultError(f"cannot add {self.unit} and {other.unit}")
         if len(self) != len(other):
@@ -179,7 +183,10 @@ class Samples:
             else ()
         )
         return Samples(
-            values, (self.unit or other.unit) if is_sum else "", {**other.info, **self.info}, boost
+            values,
+            (self.unit or other.unit) if is_sum else "",
+            {**other.info, **self.info},
+            boost,
         )
 
 
@@ -224,7 +231,9 @@ def interval_rank(count: int, confidence: float) -> int:
     # for ten thousand.
     whole = math.lgamma(count + 1) - count * math.log(2)
     for successes in range(count // 2):
-        tail += math.exp(whole - math.lgamma(successes + 1) - math.lgamma(count - successes + 1))
+        tail += math.exp(
+            whole - math.lgamma(successes + 1) - math.lgamma(count - successes + 1)
+        )
         if tail > (1 - confidence) / 2:
             break
         rank = successes

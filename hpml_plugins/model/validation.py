@@ -68,7 +68,9 @@ def check_schema(found: object, known: int) -> None:
     latest that it does."""
     if not isinstance(found, int) or not 1 <= found <= known:
         hint = (
-            "; upgrade hpml-plugins to read it" if isinstance(found, int) and found > known else ""
+            "; upgrade hpml-plugins to read it"
+            if isinstance(found, int) and found > known
+            else ""
         )
         raise ValidationError(
             f"schema {_spell(found)}, and this version reads {known} at most{hint}"
@@ -174,15 +176,21 @@ def _first(texts: list[str], what: str) -> list[str]:
 @functools.lru_cache(maxsize=4096)
 def _check_words(benchmark: str, plugin: str, version: str, run: str) -> None:
     # Of this Record and of all others of its run the same, hence the cache.
-    _check_letters("benchmark", benchmark, benchmark.isidentifier(), "letters, digits and _")
-    _check_letters("plugin", plugin, _PLUGIN.fullmatch(plugin), "letters, digits, _, . and -")
+    _check_letters(
+        "benchmark", benchmark, benchmark.isidentifier(), "letters, digits and _"
+    )
+    _check_letters(
+        "plugin", plugin, _PLUGIN.fullmatch(plugin), "letters, digits, _, . and -"
+    )
     _check_letters("run", run, _RUN.fullmatch(run), "letters, digits, _, . and -")
     _check_name("version", version)
 
 
 def _check_params(params: Mapping[str, object]) -> None:
     if len(params) > MOST_ENTRIES:
-        raise ValidationError(f"{len(params):,} parameters, and {MOST_ENTRIES:,} are allowed")
+        raise ValidationError(
+            f"{len(params):,} parameters, and {MOST_ENTRIES:,} are allowed"
+        )
     for name, value in params.items():
         _check_parameter_name(name)
         if isinstance(value, str) and len(value) > MOST_TEXT:
@@ -242,13 +250,18 @@ def is_unresolved(
     for.
     """
     return (
-        unit == "s" and direction == "lower" and len(samples) > max(1, rounds) and not any(samples)
+        unit == "s"
+        and direction == "lower"
+        and len(samples) > max(1, rounds)
+        and not any(samples)
     )
 
 
 @functools.lru_cache(maxsize=4096)
 def _check_declaration(name: str, unit: str, direction: str | None) -> None:
-    _check_letters("metric", name, _METRIC.fullmatch(name), "lower-case letters, digits and _")
+    _check_letters(
+        "metric", name, _METRIC.fullmatch(name), "lower-case letters, digits and _"
+    )
     if unit not in UNITS:
         raise ValidationError(f"metric {name} has the unknown unit {_spell(unit)}")
     if not is_right_direction(unit, direction):
@@ -260,7 +273,9 @@ def _check_series(name: str, series: Series) -> None:
         raise ValidationError(f"series {_spell(name)} has columns of different length")
     for unit in series.units.values():
         if unit not in UNITS:
-            raise ValidationError(f"series {_spell(name)} has the unknown unit {_spell(unit)}")
+            raise ValidationError(
+                f"series {_spell(name)} has the unknown unit {_spell(unit)}"
+            )
 
 
 def _check_letters(what: str, name: str, right: object, letters: str) -> None:
@@ -277,7 +292,9 @@ def _check_name(what: str, name: str) -> None:
             f"{what} {_spell(name)} has {size:,} bytes, and {MOST_NAME} are allowed"
         )
     if not name.isprintable():
-        raise ValidationError(f"{what} {_spell(name)} holds a character that cannot be printed")
+        raise ValidationError(
+            f"{what} {_spell(name)} holds a character that cannot be printed"
+        )
 
 
 def _spell(value: object) -> str:

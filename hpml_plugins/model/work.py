@@ -53,6 +53,7 @@ class DeclaredWork(msgspec.Struct, frozen=True, omit_defaults=True):
         """
         known = ((self.flop, limit.flop), (self.bytes, limit.bytes))
         shortest = max(
-            (amount / highest for amount, highest in known if amount and highest), default=None
+            (amount / highest for amount, highest in known if amount and highest),
+            default=None,
         )
         return shortest / max(1, self.gpus) / seconds if shortest and seconds else None

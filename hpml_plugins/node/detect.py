@@ -38,7 +38,9 @@ def detect_node() -> Node:
     choice = os.environ.get(CHOICE_VARIABLE)
     gpus = visible(found.gpus, choice, found.slices)
     model = re.search(
-        r"^(?:cpu family\s*: (\d+)\nmodel\s*: (\d+)\n)?model name\s*:(.+)$", cpu_info, re.MULTILINE
+        r"^(?:cpu family\s*: (\d+)\nmodel\s*: (\d+)\n)?model name\s*:(.+)$",
+        cpu_info,
+        re.MULTILINE,
     )
     cpu = model[3].strip() if model else platform.processor() or platform.machine()
     # hypervisors use one name for many generations
@@ -58,7 +60,8 @@ def detect_node() -> Node:
         gpu_problem=found.problem or ("" if gpus else _why_none(found, choice)),
         host=_hash_of("/etc/machine-id"),
         boot=_hash_of("/proc/sys/kernel/random/boot_id"),
-        virtual=re.search(r"^flags\s*:.*\bhypervisor\b", cpu_info, re.MULTILINE) is not None,
+        virtual=re.search(r"^flags\s*:.*\bhypervisor\b", cpu_info, re.MULTILINE)
+        is not None,
         host_cpus=os.cpu_count() or 0,
         host_gpus=sum(len(_devices(gpu, found.slices)) for gpu in found.gpus),
         cpu_quota=_cpu_quota(Path("/sys/fs/cgroup/cpu.max")),
@@ -82,7 +85,9 @@ def visible(
     return of_mig[:1] or devices
 
 
-def usable(gpus: Sequence[Gpu], choice: str | None, slices: Sequence[Gpu] = ()) -> tuple[Gpu, ...]:
+def usable(
+    gpus: Sequence[Gpu], choice: str | None, slices: Sequence[Gpu] = ()
+) -> tuple[Gpu, ...]:
     """All devices that CUDA_VISIBLE_DEVICES leaves, for processes that each get one.  Arguments:
     see `visible`."""
     chosen = gpus if choice is None else _chosen(gpus, choice, slices)
@@ -94,7 +99,9 @@ def _chosen(gpus: Sequence[Gpu], choice: str, slices: Sequence[Gpu]) -> list[Gpu
     that has MIG."""
     chosen: list[Gpu] = []
     for name in filter(None, (part.strip() for part in choice.split(","))):
-        matches = [gpu for i, gpu in enumerate(gpus) if name == str(i) or gpu.uuid.startswith(name)]
+        matches = [
+            gpu for i, gpu in enumerate(gpus) if name == str(i) or gpu.uuid.startswith(name)
+        ]
         matches += [device for device in slices if device.uuid.startswith(name)]
         if len(matches) != 1:
             break
@@ -198,6 +205,10 @@ def _cpu_numa(nodes: Path) -> tuple[int, ...]:
     usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     return tuple(
         sorted(
-            {int(path.parent.name[4:]) for path in nodes.glob("node*/cpu*") if path.name in usable}
+            {
+                int(path.parent.name[4:])
+                for path in nodes.glob("node*/cpu*")
+                if path.name in usable
+            }
         )
     )

@@ -49,7 +49,9 @@ class CpuWatch:
         seconds = now.clock - before.clock
         if now.everything <= before.everything or seconds <= 0:
             return {}
-        others = max(0.0, now.everything - before.everything - (now.own - before.own)) / seconds
+        others = (
+            max(0.0, now.everything - before.everything - (now.own - before.own)) / seconds
+        )
         users = {
             user
             for user, share in self._shares(now).values()

@@ -32,7 +32,9 @@ def data_used(benchmark: Benchmark, params: Params) -> tuple[str, ...]:
     return (str(params[need]),) if isinstance(need, str) else need
 
 
-def unmet(benchmark: Benchmark, params: Params, node: Node, *, ask: bool = True) -> list[str]:
+def unmet(
+    benchmark: Benchmark, params: Params, node: Node, *, ask: bool = True
+) -> list[str]:
     """Why this point cannot be measured here, each reason with its fix where there is one; empty
     when it can.
 
@@ -58,14 +60,18 @@ def unmet(benchmark: Benchmark, params: Params, node: Node, *, ask: bool = True)
         if not is_importable(name)
     ]
     reasons += [
-        f"needs program {tool} on the PATH" for tool in requires.tools if not shutil.which(tool)
+        f"needs program {tool} on the PATH"
+        for tool in requires.tools
+        if not shutil.which(tool)
     ]
     if ask:
         reasons += map(why_no_data, data_used(benchmark, params))
         for question in requires.also:
             name = getattr(question, "__name__", type(question).__name__)
             reasons.append(
-                ask_reason(functools.partial(question, node, dict(params)), f"requirement {name}")
+                ask_reason(
+                    functools.partial(question, node, dict(params)), f"requirement {name}"
+                )
             )
     return [reason for reason in reasons if reason]
 

@@ -54,11 +54,15 @@ class Card:
     on MIG of each query.
     """
 
-    def __init__(self, nvml: Any, handle: Any, gpu: Gpu | None = None, number: int = 0) -> None:
+    def __init__(
+        self, nvml: Any, handle: Any, gpu: Gpu | None = None, number: int = 0
+    ) -> None:
         self._nvml = nvml
         self._handle = handle
         self._is_slice = bool(self._ask("IsMigDeviceHandle"))
-        self._board = self._ask("GetDeviceHandleFromMigDeviceHandle") if self._is_slice else handle
+        self._board = (
+            self._ask("GetDeviceHandleFromMigDeviceHandle") if self._is_slice else handle
+        )
         self.gpu = gpu or self._facts()
         self.label = f"GPU {number} ({self.gpu.name})"
 
@@ -159,11 +163,14 @@ class Card:
             uuid=self._ask("GetUUID") or "",
             power_limit=self._number(1e-3, "GetEnforcedPowerLimit") or 0.0,
             max_sm_clock=self._number(1e6, "GetMaxClockInfo", nvml.NVML_CLOCK_SM) or 0.0,
-            max_memory_clock=self._number(1e6, "GetMaxClockInfo", nvml.NVML_CLOCK_MEM) or 0.0,
+            max_memory_clock=self._number(1e6, "GetMaxClockInfo", nvml.NVML_CLOCK_MEM)
+            or 0.0,
             ecc=bool(ecc[0]) if ecc else None,
             mig=bool(mig[0]) if mig else None,
             links=self._links(),
-            capability=".".join(map(str, self._ask_board("GetCudaComputeCapability") or ())),
+            capability=".".join(
+                map(str, self._ask_board("GetCudaComputeCapability") or ())
+            ),
             numa=self._numa(),
             board=(self._ask_board("GetUUID") or "") if self._is_slice else "",
             multiprocessors=self._slice_attribute("multiprocessorCount"),
@@ -182,9 +189,13 @@ class Card:
             return name
         whole = self._slice_attribute("gpuInstanceSliceCount")
         part = self._slice_attribute("computeInstanceSliceCount")
-        memory = round(self._slice_attribute("memorySizeMB") / 1024)  # NVML counts 2**20 B as 1 MB
+        memory = round(
+            self._slice_attribute("memorySizeMB") / 1024
+        )  # NVML counts 2**20 B as 1 MB
         compute = f"{part}c." if part < whole else ""
-        return f"{self._nvml.nvmlDeviceGetName(self._board)} MIG {compute}{whole}g.{memory}gb"
+        return (
+            f"{self._nvml.nvmlDeviceGetName(self._board)} MIG {compute}{whole}g.{memory}gb"
+        )
 
     def _slice_attribute(self, name: str) -> int:
         """An attribute of a MIG device; 0 for a whole card, and where NVML does not tell."""
@@ -266,7 +277,9 @@ def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
     cards = []
     for number, gpu in enumerate(gpus):
         try:
-            cards.append(Card(pynvml, pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid), gpu, number))
+            cards.append(
+                Card(pynvml, pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid), gpu, number)
+            )
         except Exception as error:
             if why := _why_lost(error, f"GPU {number} ({gpu.name})", gpu):
                 raise HpmlError(why) from None
@@ -287,7 +300,12 @@ def open_others(gpus: Sequence[Gpu]) -> list[Card]:
         for handle in slice_handles(pynvml, card) or [card]:
             if (uuid := pynvml.nvmlDeviceGetUUID(handle)) not in known:
                 others.append(
-                    Card(pynvml, handle, Gpu(pynvml.nvmlDeviceGetName(handle), uuid=uuid), number)
+                    Card(
+                        pynvml,
+                        handle,
+                        Gpu(pynvml.nvmlDeviceGetName(handle), uuid=uuid),
+                        number,
+                    )
                 )
     return others
 
@@ -330,7 +348,9 @@ def _read_gpus() -> Found:
     try:
         pynvml.nvmlInit()
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        handles = [
+            pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())
+        ]
         slices = [each for handle in handles for each in slice_handles(pynvml, handle)]
         return Found(
             gpus=tuple(Card(pynvml, handle).gpu for handle in handles),
@@ -349,7 +369,11 @@ def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser] | None, list[GpuHealt
         cards = open_cards(gpus)
         of_cards = [card.users() for card in cards]
         told = [each for each in of_cards if each is not None]
-        users = list(itertools.chain.from_iterable(told)) if len(told) == len(of_cards) else None
+        users = (
+            list(itertools.chain.from_iterable(told))
+            if len(told) == len(of_cards)
+            else None
+        )
         return users, [health for card in cards if (health := card.health())]
     return None, []
 

@@ -40,7 +40,9 @@ class YamlLines:
             self._build(iter(yaml.parse(text, Loader=_LOADER)))
         except yaml.MarkedYAMLError as error:
             where = f"{name}:{error.problem_mark.line + 1}" if error.problem_mark else name
-            raise RegistryError(f"not valid YAML: {error.problem or error}", where) from None
+            raise RegistryError(
+                f"not valid YAML: {error.problem or error}", where
+            ) from None
         except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
             raise RegistryError(f"not valid YAML: {error}", name) from None
 
@@ -68,7 +70,9 @@ class YamlLines:
         if isinstance(event, yaml.AliasEvent):
             raise self._fault("aliases (*name) are not allowed; write the value out", event)
         if len(path) >= DEEPEST:
-            raise self._fault(f"nested more than {DEEPEST} deep, which no registry is", event)
+            raise self._fault(
+                f"nested more than {DEEPEST} deep, which no registry is", event
+            )
         if event.tag not in _PLAIN_COLLECTIONS:
             raise self._fault(
                 f"not valid YAML: could not determine a constructor for the tag {event.tag!r}",
@@ -108,7 +112,9 @@ class YamlLines:
             )
         # PyYAML's, of `!!int ""`, `!!timestamp x`
         except (LookupError, AttributeError, ArithmeticError):
-            raise self._fault(f"{text[:40]!r} is no {tag.rpartition(':')[2]}", event) from None
+            raise self._fault(
+                f"{text[:40]!r} is no {tag.rpartition(':')[2]}", event
+            ) from None
         if isinstance(value, int) and value.bit_length() > 63:
             raise self._fault("a whole number of more than 64 bits", event)
         return value
@@ -141,7 +147,8 @@ def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
     lines = YamlLines(text, str(path))
     if not isinstance(lines.document, dict):
         raise RegistryError(
-            f"must be a mapping with the keys {', '.join(shape.__struct_fields__)}", str(path)
+            f"must be a mapping with the keys {', '.join(shape.__struct_fields__)}",
+            str(path),
         )
     try:
         return msgspec.convert(lines.document, shape), lines

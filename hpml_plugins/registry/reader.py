@@ -24,11 +24,16 @@ EVERYTHING = "full"
 # Python's `$` also matches before a line break at the end; `\Z`, which does not, is unknown to JSON
 # schema.
 Name = Annotated[
-    str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _")
+    str,
+    Meta(
+        pattern=r"^[a-z][a-z0-9_]*$(?!\n)", description="lower-case letters, digits and _"
+    ),
 ]
 Version = Annotated[
     str,
-    Meta(description="pin: the installed distribution's version, in quotes; checked before import"),
+    Meta(
+        description="pin: the installed distribution's version, in quotes; checked before import"
+    ),
 ]
 Hash = Annotated[
     str,
@@ -39,7 +44,9 @@ Hash = Annotated[
 ]
 Precision = Annotated[
     float,
-    Meta(gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it"),
+    Meta(
+        gt=0, lt=1, description="half-width of the median's 95 % interval, as a share of it"
+    ),
 ]
 Budget = Annotated[
     float, Meta(gt=0, lt=LONGEST, description="s of sampling, at most, for each timed step")
@@ -67,7 +74,9 @@ Profiles = Annotated[
 
 GateBudgets = Annotated[
     dict[str, dict[str, Percent] | Percent],
-    Meta(description="benchmark → the slow-down in % that `hpml gate` allows, or metric → %"),
+    Meta(
+        description="benchmark → the slow-down in % that `hpml gate` allows, or metric → %"
+    ),
 ]
 
 
@@ -80,7 +89,9 @@ class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
     entry_point: (
         Annotated[str, Meta(description="a name in the entry point group 'hpml'")] | None
     ) = None
-    path: Annotated[str, Meta(description="a Python file, relative to registry.yaml")] | None = None
+    path: (
+        Annotated[str, Meta(description="a Python file, relative to registry.yaml")] | None
+    ) = None
     version: Version | None = None
     sha256: Hash | None = None
 
@@ -110,14 +121,19 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     rounds: Rounds | None = None
 
 
-class PluginEntry(PluginSource, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class PluginEntry(
+    PluginSource, frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One plugin of the registry: where it comes from and what it runs with."""
 
     enabled: bool = True
     grid: Annotated[
-        GridChoice, Meta(description="benchmark → parameter → values that replace the plugin's own")
+        GridChoice,
+        Meta(description="benchmark → parameter → values that replace the plugin's own"),
     ] = {}
-    timeout: Annotated[float, Meta(gt=0, lt=LONGEST, description="s, for each point")] | None = None
+    timeout: (
+        Annotated[float, Meta(gt=0, lt=LONGEST, description="s, for each point")] | None
+    ) = None
     sampling: Sampling = Sampling()
     profiles: Profiles = {}
     gate: GateBudgets = {}
@@ -157,7 +173,8 @@ class TaskEntry(Question, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 #: Heading → rows, in the order of the page.
 Tasks = Annotated[
-    dict[str, list[TaskEntry]], Meta(description="rows of the site's first page: heading → tasks")
+    dict[str, list[TaskEntry]],
+    Meta(description="rows of the site's first page: heading → tasks"),
 ]
 
 
@@ -228,7 +245,9 @@ def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
     the same folder."""
     relative = os.path.relpath(file.resolve(), path.parent.resolve())
     return Registry(
-        path, (PluginEntry(plugin_name(file.stem), path=relative),), YamlLines("", str(file))
+        path,
+        (PluginEntry(plugin_name(file.stem), path=relative),),
+        YamlLines("", str(file)),
     )
 
 
@@ -248,7 +267,8 @@ def registry_with(file: Path, path: Path = DEFAULT_PATH) -> tuple[Registry, Plug
 def is_one_of(value: object, values: Iterable[object]) -> bool:
     """Membership that tells True from 1: YAML's `yes` must not choose a batch of one."""
     return any(
-        value == other and isinstance(value, bool) == isinstance(other, bool) for other in values
+        value == other and isinstance(value, bool) == isinstance(other, bool)
+        for other in values
     )
 
 
@@ -259,7 +279,10 @@ def plugin_name(text: str) -> str:
 
 def json_schema(shape: type[msgspec.Struct] = RegistryFile) -> dict[str, Any]:
     """The JSON schema of registry.yaml, or of a file of another shape, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(shape)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **msgspec.json.schema(shape),
+    }
 
 
 def _check_entries(entries: Sequence[PluginEntry], lines: YamlLines) -> None:
@@ -269,7 +292,8 @@ def _check_entries(entries: Sequence[PluginEntry], lines: YamlLines) -> None:
         if entry.name in first:
             other = lines.at(("plugins", first[entry.name], "name"))
             raise RegistryError(
-                f"plugin name {entry.name!r} is taken by {other}; give one of them another", where
+                f"plugin name {entry.name!r} is taken by {other}; give one of them another",
+                where,
             )
         first[entry.name] = index
         if len(entry.sources) != 1:

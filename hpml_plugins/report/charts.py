@@ -123,7 +123,10 @@ class Axis:
                 "labelOverlap": "greedy",
                 "labelSeparation": 6,
             }
-            ticks["gridOpacity"] = {"condition": {"test": labelled, "value": 0.2}, "value": 0.05}
+            ticks["gridOpacity"] = {
+                "condition": {"test": labelled, "value": 0.2},
+                "value": 0.05,
+            }
         found = {"field": _field(self.column), "type": "quantitative", "title": self.title}
         return {**found, "scale": scale, "axis": ticks, **options}
 
@@ -202,10 +205,14 @@ class ChartBuilder:
     def __post_init__(self) -> None:
         self.drawn: list[Layer] = [rule.layer for rule in self.rules]
         dashed = any(name == "part" for _, name, _ in _parsed(self.dash))
-        self.coloured = _tuple(self.series) or (("part",) if self.parts and not dashed else ())
+        self.coloured = _tuple(self.series) or (
+            ("part",) if self.parts and not dashed else ()
+        )
         #: Title → (column, unit) of the numbers that tooltips show.
         self.numbers = {
-            a.title: (a.column, a.unit) for a in (*self.axes, *self.also) if isinstance(a, Axis)
+            a.title: (a.column, a.unit)
+            for a in (*self.axes, *self.also)
+            if isinstance(a, Axis)
         }
         ends = (name for name in (self.low, self.high, *self.marks) if name)
         self.numbers |= {name.replace("_", " "): (name, self.axes[0].unit) for name in ends}
@@ -229,13 +236,24 @@ class ChartBuilder:
     def tooltip(self) -> Layer:
         """Everything that is encoded, as text."""
         also = [name for name in self.also if isinstance(name, str)]
-        columns = (self.row, self.coloured, self.shape, self.dash, self.panel, self.each, also)
+        columns = (
+            self.row,
+            self.coloured,
+            self.shape,
+            self.dash,
+            self.panel,
+            self.each,
+            also,
+        )
         names = dict.fromkeys(name for each in columns for _, name, _ in _parsed(each))
         texts = [{"field": _field(name), "title": name.replace("_", " ")} for name in names]
         return {
             "tooltip": (
                 texts
-                + [{"field": f"text {n}", "title": title} for n, title in enumerate(self.numbers)]
+                + [
+                    {"field": f"text {n}", "title": title}
+                    for n, title in enumerate(self.numbers)
+                ]
             )
         }
 
@@ -260,7 +278,9 @@ class ChartBuilder:
         """Markers with tooltips, filled or hollow."""
         encoding = {**place, **self.colour, **self.marker, **self.tooltip}
         hollow = self.hollow
-        for filled, test in ((True, f"!({hollow})"), (False, hollow)) if hollow else ((True, ""),):
+        for filled, test in (
+            ((True, f"!({hollow})"), (False, hollow)) if hollow else ((True, ""),)
+        ):
             chosen = [{"filter": test}] if test else []
             self.add(
                 {"type": "point", "filled": filled, "size": 45, **self.plain},
@@ -280,7 +300,11 @@ class ChartBuilder:
         series in the legend."""
         params: list[Layer] = []
         if zoom:
-            select = {"type": "interval", "encodings": list(zoom), "zoom": "wheel![event.ctrlKey]"}
+            select = {
+                "type": "interval",
+                "encodings": list(zoom),
+                "zoom": "wheel![event.ctrlKey]",
+            }
             params.append({"name": f"zoom{name}", "select": select, "bind": "scales"})
         if self.coloured and self.legend and legend:
             shown = {"type": "point", "fields": ["series"], "toggle": "true"}
@@ -295,7 +319,9 @@ class ChartBuilder:
         layers[carrier] = {**layers[carrier], "params": params}
         return {"layer": layers}
 
-    def chart(self, transform: Sequence[Layer], inner: Chart, needs: Sequence[Axis] = ()) -> Chart:
+    def chart(
+        self, transform: Sequence[Layer], inner: Chart, needs: Sequence[Axis] = ()
+    ) -> Chart:
         """The whole chart. inner: one panel.  needs: what a row must have to be drawn."""
         parts = {part: part.replace("_", " ") for part in self.parts}
         named = {
@@ -328,11 +354,19 @@ class ChartBuilder:
                 "as": "part order",
             },
         ]
-        transforms = [*self.transform, *(folded if parts else ()), *transform, *self._texts()]
+        transforms = [
+            *self.transform,
+            *(folded if parts else ()),
+            *transform,
+            *self._texts(),
+        ]
         made = {"transform": transforms, "usermeta": meta}
         if not self.panel:
             return {**made, **inner}
-        facet = {"facet": {"field": "panel", "type": "nominal", "sort": None}, "spec": inner}
+        facet = {
+            "facet": {"field": "panel", "type": "nominal", "sort": None},
+            "spec": inner,
+        }
         return {
             **made,
             **facet,
@@ -349,7 +383,9 @@ class ChartBuilder:
             "panel": self.panel,
         }
         texts = [
-            {"calculate": _joined(columns), "as": name} for name, columns in made.items() if columns
+            {"calculate": _joined(columns), "as": name}
+            for name, columns in made.items()
+            if columns
         ]
         for number, (column, unit) in enumerate(self.numbers.values()):
             value = f"datum[{json.dumps(column)}]"
@@ -409,7 +445,9 @@ def dot_chart(
     for number, axis in enumerate(axes):
         made = replace(chosen) if not number else replace(chosen, rules=(), low="")
         aside = (
-            {"yOffset": {"field": "series", "scale": {"paddingOuter": 0.3}}} if made.colour else {}
+            {"yOffset": {"field": "series", "scale": {"paddingOuter": 0.3}}}
+            if made.colour
+            else {}
         )
         place = {"y": _rows(labels=not number), "x": axis.channel(), **aside}
         if made.low:
@@ -418,10 +456,14 @@ def dot_chart(
                 "x2": {"field": _field(chosen.high)},
             }
             made.add(
-                {"type": "rule", "strokeWidth": 1.6, **made.plain}, {**place, **ends, **made.colour}
+                {"type": "rule", "strokeWidth": 1.6, **made.plain},
+                {**place, **ends, **made.colour},
             )
         made.add_points(place, [axis.shown])
-        size = {"height": {"step": ROW, "for": "position"}, "width": (WIDTH - 120) // len(axes)}
+        size = {
+            "height": {"step": ROW, "for": "position"},
+            "width": (WIDTH - 120) // len(axes),
+        }
         charts.append({**made.layered(("x",), str(number), legend=not number), **size})
     shared = {"color": "shared", "shape": "shared", "y": "shared"}
     beside = {"hconcat": charts, "resolve": {"scale": shared}, "spacing": 12}
@@ -429,7 +471,11 @@ def dot_chart(
 
 
 def bar_chart(
-    row: Columns, x: Axis, series: Columns = (), marks: Mapping[str, str] = {}, **options: Any
+    row: Columns,
+    x: Axis,
+    series: Columns = (),
+    marks: Mapping[str, str] = {},
+    **options: Any,
 ) -> Chart:
     """A horizontal bar for each value of `row`; with `parts` their numbers are stacked.
 
@@ -457,8 +503,14 @@ def bar_chart(
             "stroke": "black",
             "opacity": 1,
         }
-        shape = {"datum": title, "title": None, "scale": {"range": ["diamond", "square", "circle"]}}
-        once = [{"filter": "datum['part order'] === 0"}] if parts else []  # not once for each part
+        shape = {
+            "datum": title,
+            "title": None,
+            "scale": {"range": ["diamond", "square", "circle"]},
+        }
+        once = (
+            [{"filter": "datum['part order'] === 0"}] if parts else []
+        )  # not once for each part
         made.add(
             mark,
             {**place, "x": x.channel(field=_field(column)), "shape": shape, **made.tooltip},
@@ -466,16 +518,22 @@ def bar_chart(
         )
     if label:
         end = {"x": x.channel(field=_field(high))} if high else {}
-        text = [{"calculate": "datum['text 0']" if label == x.column else label, "as": "label"}]
+        text = [
+            {"calculate": "datum['text 0']" if label == x.column else label, "as": "label"}
+        ]
         made.add(
             {"type": "text", "align": "left", "dx": 6},
             {**place, "text": {"field": "label"}, **end},
             text,
         )
-    return made.chart([], {**made.layered(()), "height": {"step": ROW + 2}, "width": WIDTH - 120})
+    return made.chart(
+        [], {**made.layered(()), "height": {"step": ROW + 2}, "width": WIDTH - 120}
+    )
 
 
-def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: Any) -> Chart:
+def roofline_chart(
+    x: Axis, y: Axis, series: Columns, *, roof: str, **options: Any
+) -> Chart:
     """Rows whose column `what` is "roof" as curves, the others as points, both axes logarithmic.
 
     roof: a Vega expression of what a row of a roof allows at `datum.at`, the arithmetic intensity.
@@ -483,7 +541,8 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
     """
     made = ChartBuilder((x, y), ("what",), series, **{"across": 1, **options})
     least, most = (
-        f"log(datum.{op} {factor}) / LN10" for op, factor in (("min", "/ 3"), ("max", "* 6"))
+        f"log(datum.{op} {factor}) / LN10"
+        for op, factor in (("min", "/ 3"), ("max", "* 6"))
     )
     ranged: list[Layer] = [
         {"window": [{"op": "row_number", "as": "number"}]},
@@ -506,14 +565,18 @@ def roofline_chart(x: Axis, y: Axis, series: Columns, *, roof: str, **options: A
         "y": y.channel(field="allowed"),
         "detail": {"field": "number"},
     }
-    made.add({"type": "line", "strokeWidth": 1.6}, {**over, **made.colour, **made.dashes}, curve)
+    made.add(
+        {"type": "line", "strokeWidth": 1.6}, {**over, **made.colour, **made.dashes}, curve
+    )
     plotted = [{"filter": "datum.what !== 'roof'"}, x.shown, y.shown]
     made.add_points(place, plotted)
     made.add_text(place, plotted)
     return made.chart(ranged, {**made.layered(("x", "y")), "height": 380})
 
 
-def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Look] = {}) -> Chart:
+def complete(
+    chart: Chart, table: Table, title: str = "", looks: Mapping[str, Look] = {}
+) -> Chart:
     """The chart with the table's rows, sizes that fit them, and colours and fonts: ready for
     Vega-Lite.
 
@@ -541,11 +604,16 @@ def complete(chart: Chart, table: Table, title: str = "", looks: Mapping[str, Lo
     if legends.get("shape") == meta.get("series"):
         ranges["shape"] = shapes
     for child in made.get("hconcat", [inner]):
-        if "yOffset" in str(child.get("layer")):  # the dots of a row stand one below the other
+        if "yOffset" in str(
+            child.get("layer")
+        ):  # the dots of a row stand one below the other
             child["height"]["step"] = max(ROW, 7 * len(labels.get("color", ())))
         for layer in child.get("layer", ()):
             _set_legends(layer["encoding"], labels, ranges)
-    head = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "description": title}
+    head = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "description": title,
+    }
     return {**head, "data": {"values": rows}, "config": config(), **made}
 
 
@@ -555,7 +623,8 @@ def _copied(chart: Chart) -> Chart:
     # a quote within a text is escaped
     if outward := re.search(r'"(href|url)":', spelled):
         raise DefinitionError(
-            f"a chart has no {outward[1]!r}: it neither links to nor loads from another place", ""
+            f"a chart has no {outward[1]!r}: it neither links to nor loads from another place",
+            "",
         )
     copied: Chart = json.loads(spelled)
     return copied
@@ -622,7 +691,9 @@ def without_cpus(chart: Chart, table: Table, cpus: Container[str]) -> Table:
 def _decades(rows: Iterable[Mapping[str, Cell]], column: str) -> float:
     """How much of a logarithmic axis the numbers of a column need."""
     numbers = [
-        cell for row in rows if isinstance(cell := row.get(column), int | float) and cell > 0
+        cell
+        for row in rows
+        if isinstance(cell := row.get(column), int | float) and cell > 0
     ]
     return math.log10(max(numbers) / min(numbers)) if numbers else 0.0
 
@@ -649,7 +720,9 @@ def _series_looks(
     types = Counter(of_type for of_type, _ in found.values() if of_type)
     if not types:
         return [], []
-    variants = list(dict.fromkeys(variant for of_type, variant in found.values() if of_type))
+    variants = list(
+        dict.fromkeys(variant for of_type, variant in found.values() if of_type)
+    )
     by_variant = sum(count > 1 for count in types.values()) * 2 > len(types)
     drawn: list[Look] = []
     for of_type, variant in found.values():
@@ -658,7 +731,9 @@ def _series_looks(
             colour = COLOURS[variants.index(variant) % len(COLOURS)]
         start = SHAPES.index(marker)
         free = (Look(colour, shape) for shape in SHAPES[start:] + SHAPES[:start])
-        drawn.append(next((made for made in free if made not in drawn), Look(colour, marker)))
+        drawn.append(
+            next((made for made in free if made not in drawn), Look(colour, marker))
+        )
     return [each.colour for each in drawn], [each.marker for each in drawn]
 
 
@@ -742,12 +817,10 @@ def _formatted(value: str, unit: str, base: int, digits: str = "") -> str:
         return "(" + " : ".join([*scaled, f"{value} + ' B'"]) + ")"
     shown = shown_unit(unit)
     if shown.lowest or shown.highest:
-        return (
-            f"replace(format({value}, '{digits}~s'), regexp('([a-zA-Zµ]?)$'), ' $1{shown.label}')"
-        )
-    small = (
-        f"abs({value}) < 1e-3 && {value} !== 0 ? format({value}, '.3~e') : format({value}, ',~g')"
-    )
+        prefix = "regexp('([a-zA-Zµ]?)$')"
+        return f"replace(format({value}, '{digits}~s'), {prefix}, ' $1{shown.label}')"
+    tiny = f"abs({value}) < 1e-3 && {value} !== 0"
+    small = f"{tiny} ? format({value}, '.3~e') : format({value}, ',~g')"
     plain = f"(abs({value}) >= 1e5 ? format({value}, '.4~s') : {small})"
     return f"{plain} + ' {shown.label}'" if shown.label else plain
 
@@ -758,8 +831,13 @@ def _tuple(columns: Columns) -> tuple[str, ...]:
 
 def _parsed(columns: Columns) -> list[tuple[str, str, str]]:
     """Of each column the words before it, its name, and the words after it."""
-    found = ((re.match(r"(.*)\{(.*)\}(.*)", template), template) for template in _tuple(columns))
-    return [(each[1], each[2], each[3]) if each else ("", template, "") for each, template in found]
+    found = (
+        (re.match(r"(.*)\{(.*)\}(.*)", template), template) for template in _tuple(columns)
+    )
+    return [
+        (each[1], each[2], each[3]) if each else ("", template, "")
+        for each, template in found
+    ]
 
 
 def _field(column: str) -> str:

@@ -82,7 +82,9 @@ class RefusedComparison:
         return f"{f'{self.benchmark} {self.metric}'.rstrip()}: not compared: {self.reason}"
 
 
-def find_side(name: str, records: Iterable[Record], named: Callable[[str], str | None]) -> Side:
+def find_side(
+    name: str, records: Iterable[Record], named: Callable[[str], str | None]
+) -> Side:
     """The machine, environment or commit of this name.
 
     named: what git makes of a name ("HEAD", "v1.2", an abbreviated hash), or None. Raises
@@ -122,7 +124,11 @@ class _Run(MeasuredRun):
 
 
 def compare(
-    a: Side, b: Side, records: Iterable[Record], order: Mapping[str, int], variability: Variability
+    a: Side,
+    b: Side,
+    records: Iterable[Record],
+    order: Mapping[str, int],
+    variability: Variability,
 ) -> tuple[list[Compared], list[RefusedComparison]]:
     """Each point and metric that both sides measured, and what is refused because its definition
     changed, said once.
@@ -204,7 +210,10 @@ def describe_one_sided(a: Side, b: Side, records: Iterable[Record]) -> str:
 
 
 def _runs_by_point(
-    records: Iterable[Record], order: Mapping[str, int], across: bool, variability: Variability
+    records: Iterable[Record],
+    order: Mapping[str, int],
+    across: bool,
+    variability: Variability,
 ) -> dict[_Key, list[_Run]]:
     """The measured Records of each point that count, the newest first; see `store.Index`."""
     index = Index[_Key, Record](order)
@@ -217,7 +226,9 @@ def _runs_by_point(
         return _Run(code_of(record), index.rank(record), variability.values(record), record)
 
     found = {key: of_node(index.on_line(key)) for key in index}
-    return {key: list(map(run, reversed(records))) for key, records in found.items() if records}
+    return {
+        key: list(map(run, reversed(records))) for key, records in found.items() if records
+    }
 
 
 def _newest_versions(
@@ -245,7 +256,9 @@ def _changed_versions(
         if a and b and a != b:
             first, second = (", ".join(sorted(each)) for each in (a - b or a, b - a or b))
             yield RefusedComparison(
-                benchmark, "", f"version {first} on A, {second} on B: its definition changed"
+                benchmark,
+                "",
+                f"version {first} on A, {second} on B: its definition changed",
             )
 
 
@@ -277,7 +290,9 @@ def summarise(compared: Sequence[Compared], hidden: str = "") -> str:
     counts: Counter[str] = Counter(each.difference.verdict for each in compared)
     points = len({(each.machine, each.benchmark, each.point) for each in compared})
     verdicts = ", ".join(
-        f"{counts[verdict]} {_WORDS.get(verdict, verdict)}" for verdict in _ORDER if counts[verdict]
+        f"{counts[verdict]} {_WORDS.get(verdict, verdict)}"
+        for verdict in _ORDER
+        if counts[verdict]
     )
     rest = len(compared) - len(changed(compared))
     where = f"; {hidden} shows the other {rest}" if hidden and rest else ""
@@ -298,7 +313,9 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
         each.difference.reason for each in compared if each.difference.ratio is not None
     )
     unjudged = [
-        f"{count} values have no verdict: {reason}" for reason, count in counted.items() if reason
+        f"{count} values have no verdict: {reason}"
+        for reason, count in counted.items()
+        if reason
     ]
     if busy := sum(each.a.is_busy or each.b.is_busy for each in compared):
         unjudged.append(
@@ -320,16 +337,22 @@ def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
     benchmark has three lines.
     """
     ordered = sorted(compared, key=lambda each: each.difference.verdict not in CHANGED)
-    for place, group in groupby(ordered, lambda each: f"{each.machine} {each.benchmark}".strip()):
+    for place, group in groupby(
+        ordered, lambda each: f"{each.machine} {each.benchmark}".strip()
+    ):
         of_benchmark = list(group)
-        header, *rows = as_text(as_table(of_benchmark, formatted=True).select(*_SHOWN)).splitlines()
+        header, *rows = as_text(
+            as_table(of_benchmark, formatted=True).select(*_SHOWN)
+        ).splitlines()
         fits = max(map(len, (header, *rows))) + len(_INDENT) <= width
         yield from wrap(place, width)
         yield from [_INDENT + header] if fits else []
         last = ""
         for each, row in zip(of_benchmark, rows, strict=True):
             if each.point != last:
-                yield from wrap(each.point, width, initial_indent="  ", subsequent_indent="    ")
+                yield from wrap(
+                    each.point, width, initial_indent="  ", subsequent_indent="    "
+                )
             last = each.point
             if fits:
                 yield _INDENT + row
@@ -352,7 +375,10 @@ def _spell(value: MeasuredValue, unit: str) -> str:
 
 
 def as_table(
-    compared: Iterable[Compared], *, formatted: bool, refused: Iterable[RefusedComparison] = ()
+    compared: Iterable[Compared],
+    *,
+    formatted: bool,
+    refused: Iterable[RefusedComparison] = (),
 ) -> Table:
     """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI
     units, for code.
@@ -361,7 +387,9 @@ def as_table(
     """
     rows = []
     for each in compared:
-        row: dict[str, str | float | None] = {"machine": each.machine} if each.machine else {}
+        row: dict[str, str | float | None] = (
+            {"machine": each.machine} if each.machine else {}
+        )
         row |= {"benchmark": each.benchmark, "point": each.point}
         row |= {"metric": each.label if formatted else each.metric}
         found = each.difference
@@ -369,7 +397,12 @@ def as_table(
             row |= {"A": _spell(each.a, each.unit), "B": _spell(each.b, each.unit)}
             row |= {"B against A": _against(found), "verdict": _spell_verdict(each)}
         else:
-            row |= {"regime": each.regime, "unit": each.unit, "A": each.a.value, "B": each.b.value}
+            row |= {
+                "regime": each.regime,
+                "unit": each.unit,
+                "A": each.a.value,
+                "B": each.b.value,
+            }
             row |= {
                 "ratio": found.times,
                 "B / A": found.ratio,
@@ -382,11 +415,16 @@ def as_table(
                 "bound": found.wording(each.unit),
             }
             row |= {"cards of A": found.cards[0], "cards of B": found.cards[1]}
-            row |= {"reason": found.reason, "differences": "; ".join(map(str, each.confounders))}
+            row |= {
+                "reason": found.reason,
+                "differences": "; ".join(map(str, each.confounders)),
+            }
         rows.append(row)
     for left_out in refused:
         reason = f"not compared: {left_out.reason}"
-        rows.append({"benchmark": left_out.benchmark, "metric": left_out.metric, "reason": reason})
+        rows.append(
+            {"benchmark": left_out.benchmark, "metric": left_out.metric, "reason": reason}
+        )
     return Table.of(rows)
 
 

@@ -68,7 +68,8 @@ def _lines(metric: Metric, swept: str, varied: Mapping[str, Sequence[Value]]) ->
     is_time_or_rate = "s" in metric.unit.split("/")
     others = [f"{name} {{{name}}}" for name in varied if name != swept]
     ends = [
-        Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit) for end in ("low", "high")
+        Axis(f"{metric.name}_{end}", f"{metric.name} {end}", metric.unit)
+        for end in ("low", "high")
     ]
     return line_chart(
         Axis(swept, _words(swept), log=log),

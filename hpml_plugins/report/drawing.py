@@ -239,7 +239,9 @@ def _encoded(drawable: Drawable, trace: Trace | None, form: str) -> bytes:
     """A figure as a message. One that cannot be encoded is sent without its table, with the
     reason."""
     figure = drawable.figure
-    bare = _Drawing(figure.name, figure.title, figure.benchmarks, figure.caption, figure.chart)
+    bare = _Drawing(
+        figure.name, figure.title, figure.benchmarks, figure.caption, figure.chart
+    )
     try:
         drawing = _as_data(bare, drawable, trace, form)
         return msgspec.msgpack.encode(drawing)
@@ -248,9 +250,13 @@ def _encoded(drawable: Drawable, trace: Trace | None, form: str) -> bytes:
         return msgspec.msgpack.encode(msgspec.structs.replace(bare, fault=fault))
 
 
-def _as_data(bare: _Drawing, drawable: Drawable, trace: Trace | None, form: str) -> _Drawing:
+def _as_data(
+    bare: _Drawing, drawable: Drawable, trace: Trace | None, form: str
+) -> _Drawing:
     table = drawable.table
-    columns = {str(name): list(map(plain_cell, cells)) for name, cells in table.columns.items()}
+    columns = {
+        str(name): list(map(plain_cell, cells)) for name, cells in table.columns.items()
+    }
     fault_of_picture, picture = "", None
     if drawable.figure.draw is not None and len(table):
         try:

@@ -57,7 +57,9 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
         "gpu": record.gpu_type,
         "num_gpu": len(record.gpus),
         "started": (
-            datetime.datetime.fromtimestamp(record.started, datetime.UTC) if moment else None
+            datetime.datetime.fromtimestamp(record.started, datetime.UTC)
+            if moment
+            else None
         ),
         "energy": record.energy,
         "warnings": record.remarks,
@@ -88,7 +90,9 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
         import pyarrow
         from pyarrow import parquet
     columns = {name: pyarrow.string() for name in _TEXT}
-    columns |= {name: pyarrow.float64() for name in ("median", "low", "high", "duration", "energy")}
+    columns |= {
+        name: pyarrow.float64() for name in ("median", "low", "high", "duration", "energy")
+    }
     columns |= {"num_gpu": pyarrow.int64(), "started": pyarrow.timestamp("us", tz="UTC")}
     columns |= {
         "samples": pyarrow.list_(pyarrow.float64()),
@@ -100,5 +104,7 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
         with path.open("wb") as file:  # a name such as `a:b` would be an address to pyarrow
             parquet.write_table(table, file)
     except OSError as error:
-        raise HpmlError(f"cannot be written: {error.strerror or error}", str(path)) from None
+        raise HpmlError(
+            f"cannot be written: {error.strerror or error}", str(path)
+        ) from None
     return len(found)

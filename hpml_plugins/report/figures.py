@@ -61,7 +61,9 @@ class Drawable:
     def chart(self) -> Chart | None:
         """The figure's chart with its rows, ready for Vega-Lite; None where it has none."""
         chart, title = self.figure.chart, self.figure.title
-        return None if chart is None else complete(chart, self.drawn_table, title, self.looks)
+        return (
+            None if chart is None else complete(chart, self.drawn_table, title, self.looks)
+        )
 
     @property
     def left_out(self) -> str:
@@ -121,7 +123,9 @@ def tabulate(
         try:
             table = figure.table(own) if own else Table({})
             note = regime_note(own)
-            yield Drawable(plugin.entry.name, figure, table, None, note, find_looks(own), own)
+            yield Drawable(
+                plugin.entry.name, figure, table, None, note, find_looks(own), own
+            )
         except Exception as error:
             fault = HpmlError(
                 f"figure {figure.name!r} of plugin {plugin.entry.name!r}: {describe(error)}"
@@ -135,9 +139,12 @@ def records_of(
 ) -> list[Record]:
     """The Records that a figure is made from, in the order of the grids: they are stored as they
     were measured, in random order."""
-    points = [(benchmark, params) for benchmark in benchmarks for params in benchmark.points()]
+    points = [
+        (benchmark, params) for benchmark in benchmarks for params in benchmark.points()
+    ]
     place = {
-        point_key(of.name, of.version, params): number for number, (of, params) in enumerate(points)
+        point_key(of.name, of.version, params): number
+        for number, (of, params) in enumerate(points)
     }
     own = [record for record in records if record.benchmark in figure.benchmarks]
     own.sort(key=lambda record: (record.machine, place.get(record.point, len(place))))
@@ -158,10 +165,14 @@ def find_looks(records: Iterable[Record]) -> dict[str, Look]:
 
 def regime_note(records: Sequence[Record]) -> str:
     """Which Records of a figure have metrics in the regime `sustained`, in a sentence."""
-    throttled = [each for each in records if any(metric.regime for metric in each.metrics.values())]
+    throttled = [
+        each for each in records if any(metric.regime for metric in each.metrics.values())
+    ]
     if not throttled:
         return ""
-    names = list(dict.fromkeys(format_point(each.params) or each.benchmark for each in throttled))
+    names = list(
+        dict.fromkeys(format_point(each.params) or each.benchmark for each in throttled)
+    )
     named = "; ".join(names[:MOST_NAMED]) + (
         f"; {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     )
@@ -183,7 +194,9 @@ def render(drawable: Drawable, form: str) -> bytes | None:
         if drawable.picture_error:
             raise drawable.picture_error
         if (chart := drawable.chart) is None:
-            return _drawn(drawable, form) if drawable.figure.draw else drawable.picture or None
+            return (
+                _drawn(drawable, form) if drawable.figure.draw else drawable.picture or None
+            )
         with needs_extra("publish"):
             import vl_convert
 

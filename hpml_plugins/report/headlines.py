@@ -13,13 +13,17 @@ from hpml_plugins.report.shares import Roof, describe_limit
 from hpml_plugins.report.tables import align, spell_samples
 
 
-def headlines(tasks: Mapping[str, Sequence[TaskEntry]], records: Sequence[Record]) -> list[str]:
+def headlines(
+    tasks: Mapping[str, Sequence[TaskEntry]], records: Sequence[Record]
+) -> list[str]:
     """Of each task that this machine has measured its value, with its interval and its share of the
     limit.
 
     records: of this machine, joined or not; the newest of a point with its own packages counts.
     """
-    measured = [each for each in join_rounds(records) if each.status == "ok" and not each.of_stack]
+    measured = [
+        each for each in join_rounds(records) if each.status == "ok" and not each.of_stack
+    ]
     newest = {each.point: each for each in sorted(measured, key=lambda each: each.started)}
     if not newest:
         return []

@@ -23,7 +23,9 @@ def changes(
     """
     here = [each for each in records if each.machine == machine and each.commit in order]
     at = order.get(commit, len(order))
-    of_commit = [each for each in records if each.machine == machine and each.commit == commit]
+    of_commit = [
+        each for each in records if each.machine == machine and each.commit == commit
+    ]
     points = {each.point for each in of_commit if each.status == "ok"}
     before: dict[str, set[str]] = {}
     for each in here:
@@ -34,7 +36,8 @@ def changes(
         return
     enough = max(map(len, before.values())) / 2
     last = max(
-        (each for each in before if len(before[each]) >= enough), key=lambda each: order[each]
+        (each for each in before if len(before[each]) >= enough),
+        key=lambda each: order[each],
     )
     sides = Side("commit", last), Side("commit", commit)
     asked = [each for each in here if each.commit == last] + of_commit
@@ -45,7 +48,11 @@ def changes(
     different = list(rows.values())[::-1]
     for row in different[:MOST_CHANGES]:
         ratio = row.difference.ratio
-        what = change(ratio, row.label) if ratio else row.difference.undirected.wording(row.unit)
+        what = (
+            change(ratio, row.label)
+            if ratio
+            else row.difference.undirected.wording(row.unit)
+        )
         yield f"  {row.difference.verdict} {f'{row.benchmark} {row.point}'.rstrip()}: {what}"
     if refused:
         names = ", ".join(dict.fromkeys(each.benchmark for each in refused))

@@ -41,7 +41,9 @@ def _names(records: Sequence[Record]) -> list[str]:
     for benchmark, group in itertools.groupby(records, lambda each: each.benchmark):
         points = [record.params for record in group]
         varying = {
-            key for key in points[0] if len({repr(params.get(key)) for params in points}) > 1
+            key
+            for key in points[0]
+            if len({repr(params.get(key)) for params in points}) > 1
         }
         for params in points:
             name = f"{benchmark} {format_point(params)}".rstrip()

@@ -110,15 +110,22 @@ class RunReport(Follower):
         if self._measuring is None:
             self._measuring = self._began
         if (left := self.seconds_left) > INTERVAL:
-            say(f"Measuring {points} in {rounds}: {self._at_most} {_spell_time(left)}", error=True)
+            say(
+                f"Measuring {points} in {rounds}: {self._at_most} {_spell_time(left)}",
+                error=True,
+            )
 
     def start_round(self, this: Round, task: Task) -> None:
         """A round is measured now."""
         declared, params = task
         if declared.why_unmet(params):  # its Record says why, at once
             return
-        which = f"round {this.number + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
-        self._current = f"{which}{declared.benchmark} {formatting.format_point(params)}".rstrip()
+        which = (
+            f"round {this.number + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
+        )
+        self._current = (
+            f"{which}{declared.benchmark} {formatting.format_point(params)}".rstrip()
+        )
         self._benchmark = declared.benchmark
         self._expected = self.times.expect(this)
         self._began = clocks.monotonic()
@@ -128,16 +135,22 @@ class RunReport(Follower):
     def seconds_left(self) -> float:
         """About how long the rounds take that are left, s; no more than what is left of the
         limit."""
-        expected = sum(self.times.expect(this) * count for this, count in self._planned.items())
+        expected = sum(
+            self.times.expect(this) * count for this, count in self._planned.items()
+        )
         expected -= min(self._expected, clocks.monotonic() - self._began)
-        return max(0.0, min(expected, self.limit.left)) if self.limit else max(0.0, expected)
+        return (
+            max(0.0, min(expected, self.limit.left)) if self.limit else max(0.0, expected)
+        )
 
     def leave_out(self, task: Task, measured_rounds: int) -> None:
         """A point, or what is missing of its rounds, does not fit into the limit."""
         declared, params = task
         point = f"{declared.benchmark} {formatting.format_point(params)}".rstrip()
         part = (
-            f" (measured {measured_rounds} of {declared.rounds} rounds)" if measured_rounds else ""
+            f" (measured {measured_rounds} of {declared.rounds} rounds)"
+            if measured_rounds
+            else ""
         )
         self.left_out.append(point + part)
 
@@ -208,7 +221,9 @@ class RunReport(Follower):
         changed: dict[str, dict[str, str]] = {}
         last: dict[str, Record] = {}
         of_this_run = set(map(id, self.records))
-        known = [each for each in self._past if each.status == "ok" and "sha256" in each.source]
+        known = [
+            each for each in self._past if each.status == "ok" and "sha256" in each.source
+        ]
         for record in sorted(known, key=lambda each: each.started):
             before = last.setdefault(record.benchmark, record)
             last[record.benchmark] = record
@@ -265,12 +280,17 @@ class RunReport(Follower):
                 reasons[UNAVAILABLE] += self._unavailable
             if not reasons:
                 continue
-            shown = [f"{_cut(reason)} ({count})" for reason, count in reasons.most_common(REASONS)]
+            shown = [
+                f"{_cut(reason)} ({count})"
+                for reason, count in reasons.most_common(REASONS)
+            ]
             rest = reasons.total() - sum(count for _, count in reasons.most_common(REASONS))
             shown += [f"other reasons ({rest})"] if rest else []
             yield f"{status.capitalize()} {counted(reasons.total(), 'point')}: {'; '.join(shown)}"
 
-    def summary(self, tasks: Mapping[str, Sequence[TaskEntry]], results: Path) -> Iterator[str]:
+    def summary(
+        self, tasks: Mapping[str, Sequence[TaskEntry]], results: Path
+    ) -> Iterator[str]:
         """What this machine reaches, what was measured, and what was not and why.
 
         tasks: of the registry.  results: the folder of results.
@@ -300,4 +320,8 @@ def _spell_time(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    return (
+        f"{minutes} min {rest} s"
+        if minutes < 60
+        else f"{minutes // 60} h {minutes % 60} min"
+    )

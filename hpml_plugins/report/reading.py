@@ -168,7 +168,9 @@ class TrackedBenchmark:
 
     def in_order(self, record: Record) -> Record:
         """The Record with its parameters in the order in which they are declared now."""
-        known = {name: record.params[name] for name in self.parameters if name in record.params}
+        known = {
+            name: record.params[name] for name in self.parameters if name in record.params
+        }
         ordered = known | record.params
         same = list(ordered) == list(record.params)
         return record if same else msgspec.structs.replace(record, params=ordered)
@@ -176,7 +178,9 @@ class TrackedBenchmark:
     def explain(self, label: str) -> dict[str, str]:
         """The terms of a point: parameter or `parameter=value` → what it means."""
         texts = self.points[label].items() if self.terms else ()
-        found = [term for name, text in texts for term in (name, f"{name}={unquoted(text)}")]
+        found = [
+            term for name, text in texts for term in (name, f"{name}={unquoted(text)}")
+        ]
         return {term: self.terms[term] for term in found if term in self.terms}
 
 
@@ -198,7 +202,9 @@ class TrackedMetric:
     def title(self) -> str:
         """`vector_add · time`."""
         ours = self.name != self.benchmark.name
-        return f"{self.benchmark.heading} · {self.metric}" if ours else self.benchmark.heading
+        return (
+            f"{self.benchmark.heading} · {self.metric}" if ours else self.benchmark.heading
+        )
 
     def line(
         self, label: str, machine: str, branch: str = ""
@@ -218,7 +224,9 @@ class TrackedMetric:
         a date alone."""
         line = self.line(label, machine, branch)
         standing = self.benchmark.index.standing
-        placed = [each for each in line if standing(each[0], branch) is not Standing.BY_DATE]
+        placed = [
+            each for each in line if standing(each[0], branch) is not Standing.BY_DATE
+        ]
         return placed or line
 
 
@@ -255,7 +263,9 @@ class History:
     @functools.cached_property
     def own(self) -> frozenset[int]:
         """The revisions that are on the line of the first branch."""
-        return frozenset(self.order[each] for each in self.order.lines[0].own & self.order.keys())
+        return frozenset(
+            self.order[each] for each in self.order.lines[0].own & self.order.keys()
+        )
 
     def outside_of(self, benchmarks: Container[str]) -> Counter[str]:
         """How many Records of these benchmarks are outside the line of the first branch: commit →
@@ -280,7 +290,9 @@ class History:
             for line in benchmark.index.lines(branch).values()
             for outcome in line
         }
-        nowhere = {commit: count for commit, count in self.outside.items() if commit not in drawn}
+        nowhere = {
+            commit: count for commit, count in self.outside.items() if commit not in drawn
+        }
         return self._describe_left_out(nowhere, " or ".join(self.branches))
 
     @property
@@ -303,7 +315,11 @@ class History:
     @property
     def measured(self) -> list[TrackedMetric]:
         """The metrics of which a published commit has Records, in the order of pages."""
-        return [metric for metric in self.ordered if any(metric.benchmark.index.lines().values())]
+        return [
+            metric
+            for metric in self.ordered
+            if any(metric.benchmark.index.lines().values())
+        ]
 
     @functools.cached_property
     def seen(self) -> dict[str, set[int]]:
@@ -352,7 +368,11 @@ def _tracked_metrics(
     An entry there of a plugin that loads here counts only where the plugin still declares the
     benchmark.
     """
-    loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error} if host else set()
+    loaded = (
+        {plugin.entry.name for plugin in host.plugins if not plugin.error}
+        if host
+        else set()
+    )
     declared = {each.name: each for each in (host.benchmarks() if host else ())}
     entries = {entry.name: entry for each in declared.values() for entry in each.entries()}
     for name, entry in declarations.items():
@@ -375,7 +395,9 @@ def _tracked_metrics(
             benchmarks[title].points.update(points)
             benchmarks[title].declared.update(points)
         direction = entry.better or ""
-        found[name] = TrackedMetric(name, benchmarks[title], metric, entry.symbol, direction)
+        found[name] = TrackedMetric(
+            name, benchmarks[title], metric, entry.symbol, direction
+        )
     return found
 
 
@@ -409,7 +431,9 @@ def read_history(
     for record, texts, file, offsets in _stored(results, known, on_damage):
         references.add(record)
         outcome = _outcome(record, order.get(record.commit, -1), file, offsets)
-        if file and (record.machine not in last or record.started >= last[record.machine].started):
+        if file and (
+            record.machine not in last or record.started >= last[record.machine].started
+        ):
             last[record.machine] = record
         benchmark = benchmarks.get(record.benchmark)
         if benchmark and record.version == benchmark.version:
@@ -424,8 +448,12 @@ def read_history(
         for outcome in outcomes
     }
     commits = sorted((order[commit], commit) for commit in published)
-    names = dict.fromkeys(machine for each in benchmarks.values() for _, machine in each.index)
-    current = [record for each in benchmarks.values() for _, record in each.current.values()]
+    names = dict.fromkeys(
+        machine for each in benchmarks.values() for _, machine in each.index
+    )
+    current = [
+        record for each in benchmarks.values() for _, record in each.current.values()
+    ]
     on_line, outside = Counter[str](), Counter[str]()
     for benchmark in benchmarks.values():
         for place in benchmark.index:
@@ -442,7 +470,9 @@ def read_history(
         [benchmarks[name] for name in sorted(benchmarks)],
         order,
         outside,
-        Counter({commit: count for commit, count in on_line.items() if commit in order.by_date}),
+        Counter(
+            {commit: count for commit, count in on_line.items() if commit in order.by_date}
+        ),
         references,
     )
 
@@ -457,7 +487,11 @@ def _add(
     benchmark.points.setdefault(label, texts)
     place, index = (label, record.machine), benchmark.index
     index.add(place, outcome)
-    if not outcome.file or record.status != "ok" or index.standing(outcome) is Standing.OUTSIDE:
+    if (
+        not outcome.file
+        or record.status != "ok"
+        or index.standing(outcome) is Standing.OUTSIDE
+    ):
         return
     before = benchmark.current.get(place)
     if before is None or index.rank(outcome) >= index.rank(before[0]):
@@ -465,7 +499,9 @@ def _add(
 
 
 def _declare_directions(
-    outcome: Outcome, benchmark: TrackedBenchmark, directions: Mapping[tuple[str, str], str | None]
+    outcome: Outcome,
+    benchmark: TrackedBenchmark,
+    directions: Mapping[tuple[str, str], str | None],
 ) -> None:
     """What is declared counts, not what was when it was measured."""
     for name, value in outcome.readings.items():
@@ -488,7 +524,9 @@ def _stored(
         yield record, texts, "", ()
 
 
-def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[Place, list[MeasuredValue]]]:
+def _points(
+    benchmarks: Iterable[TrackedBenchmark],
+) -> Iterator[tuple[Place, list[MeasuredValue]]]:
     """The readings of each metric of each point on each machine.
 
     How far a value moves is known from all of its runs, also from those outside the line.
@@ -497,8 +535,14 @@ def _points(benchmarks: Iterable[TrackedBenchmark]) -> Iterator[tuple[Place, lis
         for place in benchmark.index:
             label, _ = place
             outcomes = benchmark.index.stored(place)
-            for name in dict.fromkeys(name for outcome in outcomes for name in outcome.readings):
-                found = [outcome.readings[name] for outcome in outcomes if name in outcome.readings]
+            for name in dict.fromkeys(
+                name for outcome in outcomes for name in outcome.readings
+            ):
+                found = [
+                    outcome.readings[name]
+                    for outcome in outcomes
+                    if name in outcome.readings
+                ]
                 yield Place(benchmark.name, label, name), found
 
 
@@ -511,13 +555,18 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.remarks))
-    code, stack = sys.intern(record.source.get("sha256", "")), sys.intern(record.environment)
+    code, stack = (
+        sys.intern(record.source.get("sha256", "")),
+        sys.intern(record.environment),
+    )
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
     commit = sys.intern(record.commit)
     return Outcome(*first, code, stack, record.duration, commit, record.of_stack)
 
 
-def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -> list[Machine]:
+def _machines(
+    results: Path, names: Iterable[str], last: Mapping[str, Record]
+) -> list[Machine]:
     """The machines in the order of pages."""
     stored = {
         folder.name: read_object_or_empty(folder / "machine.json")
@@ -528,6 +577,8 @@ def _machines(results: Path, names: Iterable[str], last: Mapping[str, Record]) -
         facts = stored.get(name, {})
         told = "gpu" in facts or name not in last
         found.append(
-            Machine(hardware_of(facts) if told else _stored_hardware(last[name]), name, facts)
+            Machine(
+                hardware_of(facts) if told else _stored_hardware(last[name]), name, facts
+            )
         )
     return sorted(found)

@@ -32,12 +32,17 @@ class Roof:
             for name, work in record.work.items():
                 if work.roof and (seconds := record.median(name)):
                     for kind, amount in ((work.dtype, work.flop), ("bytes", work.bytes)):
-                        key, rate = (work.gpus > 0, kind), amount / seconds / max(1, work.gpus)
+                        key, rate = (
+                            (work.gpus > 0, kind),
+                            amount / seconds / max(1, work.gpus),
+                        )
                         self._highest[key] = max(self._highest.get(key, 0.0), rate)
 
     def limit(self, work: DeclaredWork) -> Limit:
         """That of the device that the work ran on."""
-        return Limit(*(self._highest.get((work.gpus > 0, kind)) for kind in (work.dtype, "bytes")))
+        return Limit(
+            *(self._highest.get((work.gpus > 0, kind)) for kind in (work.dtype, "bytes"))
+        )
 
 
 def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
@@ -74,7 +79,9 @@ def share_of_peak(record: Record, metric: str, value: float) -> float | None:
     measured = record.metrics[metric].median
     if share is None or value <= 0 or measured <= 0:
         return None
-    return share * (measured / value if record.metrics[metric].unit == "s" else value / measured)
+    return share * (
+        measured / value if record.metrics[metric].unit == "s" else value / measured
+    )
 
 
 def _work_of(record: Record, metric: str) -> tuple[DeclaredWork, float] | None:
@@ -100,7 +107,8 @@ def describe_shares(record: Record, roof: Roof, metric: str) -> str:
         OF_ROOF: "{} of the measured roof",
     }
     texts = (
-        text if text == IN_CACHE else words[title].format(text) for title, text in found.items()
+        text if text == IN_CACHE else words[title].format(text)
+        for title, text in found.items()
     )
     return ", ".join(dict.fromkeys(texts))
 
@@ -112,7 +120,10 @@ def describe_limit(record: Record, roof: Roof, metric: str = "") -> str:
     metric: as of `shares`.
     """
     found = shares(record, roof, metric)
-    for title, words in ((OF_PEAK, "of the published peak"), (OF_ROOF, "of the measured roof")):
+    for title, words in (
+        (OF_PEAK, "of the published peak"),
+        (OF_ROOF, "of the measured roof"),
+    ):
         if text := found.get(title):
             return text if text == IN_CACHE else f"{text} {words}"
     work = _work_of(record, metric)
@@ -122,7 +133,9 @@ def describe_limit(record: Record, roof: Roof, metric: str = "") -> str:
 def measured_power(record: Record) -> float | None:
     """Mean power under the load of the point, W, from a metric that `bench.energy` measured; None
     where none did."""
-    found = (metric.info.get("power") for metric in record.metrics.values() if metric.unit == "J")
+    found = (
+        metric.info.get("power") for metric in record.metrics.values() if metric.unit == "J"
+    )
     return next((watts for watts in found if isinstance(watts, float)), None)
 
 

@@ -39,7 +39,11 @@ def summarise(chart: Chart, table: Table) -> str:
     for row in table.rows():
         number = row.get(column)
         # a published roof was not measured
-        if isinstance(number, int | float) and isfinite(number) and row.get("what") != "roof":
+        if (
+            isinstance(number, int | float)
+            and isfinite(number)
+            and row.get("what") != "roof"
+        ):
             place = _joined([label_of(row, meta["others"]), *_coordinates(row, across)])
             points.append(_Point(number, label_of(row, meta["series"]), place))
     lowest = min(points, key=_value, default=None)
@@ -47,7 +51,9 @@ def summarise(chart: Chart, table: Table) -> str:
     if lowest is None or highest is None or lowest.value == highest.value:
         return ""
     heading = f"{title[:1].upper()}{title[1:]}"
-    return f"{heading} from {_end(lowest, unit)} to {_end(highest, unit)}.{_compare(points)}"
+    return (
+        f"{heading} from {_end(lowest, unit)} to {_end(highest, unit)}.{_compare(points)}"
+    )
 
 
 def _value(point: _Point) -> float:

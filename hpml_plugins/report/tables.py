@@ -37,7 +37,8 @@ def formatted(table: Table) -> list[list[str]]:
 def numeric(table: Table) -> list[bool]:
     """Which columns hold numbers, which stand to the right."""
     return [
-        name in table.units or all(isinstance(cell, int | float) or cell is None for cell in values)
+        name in table.units
+        or all(isinstance(cell, int | float) or cell is None for cell in values)
         for name, values in table.columns.items()
     ]
 
@@ -47,7 +48,8 @@ def as_markdown(table: Table) -> str:
     rules = ["--:" if right else "---" for right in numeric(table)]
     lines = [list(map(printable, table.columns)), rules, *formatted(table)]
     return "".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n"
+        for line in lines
     )
 
 
@@ -62,7 +64,9 @@ def as_csv(table: Table) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(
-        _no_formula(f"{name} [{table.units[name]}]" if table.units.get(name, "1") != "1" else name)
+        _no_formula(
+            f"{name} [{table.units[name]}]" if table.units.get(name, "1") != "1" else name
+        )
         for name in table.columns
     )
     writer.writerows([_no_formula(cell) for cell in row.values()] for row in table.rows())
@@ -112,7 +116,9 @@ def align(rows: Sequence[Sequence[str]], to_right: Sequence[bool] = ()) -> list[
     sides = itertools.chain(to_right, itertools.repeat(False))
     for cells, right in zip(zip(*rows, strict=True), sides, strict=False):
         width = max(map(len, cells))
-        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+        columns.append(
+            [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
+        )
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
@@ -124,19 +130,28 @@ def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[
     shares of peak and roof where the work is declared.
     """
     cells = [
-        {name: spell_samples(samples, samples.unit) for name, samples in record.metrics.items()}
+        {
+            name: spell_samples(samples, samples.unit)
+            for name, samples in record.metrics.items()
+        }
         | shares(record, roof)
         for record in records
     ]
     metrics = list(dict.fromkeys(name for each in cells for name in each))
     params = records[0].params if records else {}
-    varying = [key for key in params if len({repr(record.params[key]) for record in records}) > 1]
+    varying = [
+        key for key in params if len({repr(record.params[key]) for record in records}) > 1
+    ]
     if len(varying) < len(params):
         yield printable(
-            format_point({key: value for key, value in params.items() if key not in varying})
+            format_point(
+                {key: value for key, value in params.items() if key not in varying}
+            )
         )
     shown = [dict.fromkeys(metrics, "–") | each for each in cells]
-    rows = [{key: unquoted(repr(record.params[key])) for key in varying} for record in records]
+    rows = [
+        {key: unquoted(repr(record.params[key])) for key in varying} for record in records
+    ]
     whole = Table.of([row | each for row, each in zip(rows, shown, strict=True)])
     while metrics:
         for count in range(len(metrics), 0, -1):
@@ -152,7 +167,9 @@ def describe_points(
 ) -> Iterator[str]:
     """The points of one benchmark for a terminal: measured ones as tables, the others and what is
     doubtful by reason. verbose: with all warnings."""
-    yield from point_tables([record for record in records if record.status == "ok"], width, roof)
+    yield from point_tables(
+        [record for record in records if record.status == "ok"], width, roof
+    )
     # Below and not in a column: a reason is longer than all the numbers together.
     by_remark: dict[tuple[str, str], list[str]] = {}
     for record in records:

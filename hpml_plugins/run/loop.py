@@ -125,7 +125,9 @@ class _Loop:
             for this in self._rounds[number]:
                 self._do(number, this)
         passes = [0] * len(self._tasks)
-        for number in schedule(self._others, lambda number: len(self._rounds[number]), self._run):
+        for number in schedule(
+            self._others, lambda number: len(self._rounds[number]), self._run
+        ):
             self._do(number, self._rounds[number][passes[number]])
             passes[number] += 1
 
@@ -146,12 +148,17 @@ class _Loop:
         times = self._follower.times
         for number in [*self._references, *self._others]:
             rounds = self._rounds[number]
-            if not self._is_unmet(number) and CAUTION * times.expect_all(rounds) > limit.left:
+            if (
+                not self._is_unmet(number)
+                and CAUTION * times.expect_all(rounds) > limit.left
+            ):
                 self._leave_out(number, rounds)
                 continue
             self._do_within(number, rounds, limit)
 
-    def _do_within(self, number: int, rounds: Sequence[Round], limit: TimeLimit | None) -> None:
+    def _do_within(
+        self, number: int, rounds: Sequence[Round], limit: TimeLimit | None
+    ) -> None:
         """Measure these rounds of a point. What the limit ends, or leaves no time for, is left
         out."""
         for place, this in enumerate(rounds):
@@ -186,7 +193,9 @@ class _Loop:
             record = self._measure(number)
             ended = clocks.monotonic()
             if not record or record.status != "skipped":
-                seconds = record.duration if record and record.run == self._run else ended - began
+                seconds = (
+                    record.duration if record and record.run == self._run else ended - began
+                )
                 self._follower.times.learn(this, seconds, ended - self._ended)
             self._ended = ended
             self.measured[number].append(record)

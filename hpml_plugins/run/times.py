@@ -187,7 +187,10 @@ class RoundTimes:
     def _expected(self, this: Round) -> float:
         """Before the correction by this run."""
         for known in (self._own, self._alike, self._others):
-            if this.point in known and (seconds := known[this.point].of(this.number)) is not None:
+            if (
+                this.point in known
+                and (seconds := known[this.point].of(this.number)) is not None
+            ):
                 return seconds
         if this.number and this.point in self._now:
             return self._now[this.point] * LATER_SHARE
@@ -226,7 +229,9 @@ def parse_limit(text: str, named: str) -> float:
         seconds = float(found[1]) * _UNITS[found[2]]
         if 0 < seconds <= LONGEST:
             return seconds
-    raise UsageError(f"{named} is {text[:40]!r}, which is no time; write 9min, 540s or 1.5h")
+    raise UsageError(
+        f"{named} is {text[:40]!r}, which is no time; write 9min, 540s or 1.5h"
+    )
 
 
 def limit_of_environment() -> TimeLimit | None:

@@ -96,7 +96,9 @@ def _is_beyond(value: float | None) -> bool:
 
 def rows_without(rows: Mapping[str, Any], ours: Container[str]) -> dict[str, Any]:
     """The rows but for those of these benchmarks of ours. rows: by asv's names of metrics."""
-    return {name: row for name, row in rows.items() if name.partition(".track_")[0] not in ours}
+    return {
+        name: row for name, row in rows.items() if name.partition(".track_")[0] not in ours
+    }
 
 
 def import_results(
@@ -140,7 +142,9 @@ def _records(
     for name in [name for name in foreign if file.results.get(name)]:
         # not of the shape that asv writes
         with suppress(TypeError, ValueError, IndexError, OverflowError, KeyError):
-            yield from list(_points(name, foreign[name], file.row(file.results[name]), file))
+            yield from list(
+                _points(name, foreign[name], file.row(file.results[name]), file)
+            )
 
 
 def _points(
@@ -156,7 +160,9 @@ def _points(
         return
     version = row.get("version")
     lows, highs = (row.get(f"stats_ci_99_{end}") or [None] * len(values) for end in "ab")
-    for point, value, low, high in zip(itertools.product(*grid), values, lows, highs, strict=True):
+    for point, value, low, high in zip(
+        itertools.product(*grid), values, lows, highs, strict=True
+    ):
         status: Status = (
             "failed" if value is None else "ok" if _is_measurement(value) else "skipped"
         )

@@ -105,7 +105,9 @@ def valid_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:
     }
 
 
-def join_entries(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Entries, list[str]]:
+def join_entries(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> tuple[Entries, list[str]]:
     """The union of two objects of JSON, whatever the order of joining, and what was decided
     between, in words.
 
@@ -121,11 +123,14 @@ def join_entries(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[En
         joined[name] = kept = max(mine, entry, key=_rank)
         if (pairs := _grids_of_one_version(mine, entry)) is not None:
             values = [
-                one if one == other else sorted_values({*one, *other}) for one, other in pairs
+                one if one == other else sorted_values({*one, *other})
+                for one, other in pairs
             ]
             joined[name] = {**kept, "params": values}
         else:
-            decided.append(f"{name} is {_spell(mine)} and {_spell(entry)}; {_spell(kept)} is kept")
+            decided.append(
+                f"{name} is {_spell(mine)} and {_spell(entry)}; {_spell(kept)} is kept"
+            )
     return joined, decided
 
 
@@ -173,7 +178,9 @@ def _grids_of_one_version(one: Any, other: Any) -> list[tuple[list[str], list[st
         and (first.version, first.param_names) == (second.version, second.param_names)
     )
     return (
-        list(zip(first.params, second.params, strict=True)) if first and second and same else None
+        list(zip(first.params, second.params, strict=True))
+        if first and second and same
+        else None
     )
 
 
@@ -195,7 +202,9 @@ def _version(text: str) -> tuple[int, Any]:
 
     try:
         return 1, Version(text)
-    except ValueError:  # asv's own is a hash of the code; a damaged one has thousands of digits
+    except (
+        ValueError
+    ):  # asv's own is a hash of the code; a damaged one has thousands of digits
         return 0, text
 
 
@@ -203,9 +212,8 @@ def _spell(entry: Any) -> str:
     declaration = _declaration(entry)
     if not declaration:
         return repr(entry)[:100]
-    return (
-        f"version {declaration.version} ({', '.join(declaration.param_names) or 'no parameters'})"
-    )
+    params = ", ".join(declaration.param_names) or "no parameters"
+    return f"version {declaration.version} ({params})"
 
 
 def value_of(text: str) -> Value:
@@ -215,4 +223,8 @@ def value_of(text: str) -> Value:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
-    return value if isinstance(value, str | int | float | bool) and repr(value) == text else text
+    return (
+        value
+        if isinstance(value, str | int | float | bool) and repr(value) == text
+        else text
+    )

@@ -52,7 +52,8 @@ def open_result(path: Path, limit: float = MAX_FILE) -> BinaryIO:
     if (size := os.fstat(file.fileno()).st_size) > limit:
         file.close()
         raise HpmlError(
-            f"{size / 1e6:,.0f} MB, and the limit is {limit / 1e6:,.0f} MB; ignored", str(path)
+            f"{size / 1e6:,.0f} MB, and the limit is {limit / 1e6:,.0f} MB; ignored",
+            str(path),
         )
     return file
 
@@ -81,7 +82,12 @@ def path_in(folder: Path, *names: str) -> Path:
     """
     for name in names:
         size = len(os.fsencode(name)) if name.isprintable() else 0
-        if not 0 < size <= LONGEST_NAME or name.startswith(".") or "/" in name or "\\" in name:
+        if (
+            not 0 < size <= LONGEST_NAME
+            or name.startswith(".")
+            or "/" in name
+            or "\\" in name
+        ):
             shown = repr(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…")
             raise HpmlError(f"{shown} cannot name a file or folder below {folder}")
     return folder.joinpath(*names)
@@ -196,7 +202,9 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         with open_result(path) as file:
             text = file.read()
-        found = json.loads(text.decode())  # given bytes, json would accept surrogates as characters
+        found = json.loads(
+            text.decode()
+        )  # given bytes, json would accept surrogates as characters
         refuse_lone_surrogates(text, found)
     except RecursionError:
         raise HpmlError("cannot be read: nested too deep", str(path)) from None

@@ -124,7 +124,9 @@ class CommitOrder(Mapping[str, int]):
     def outside(self, commits: Iterable[str]) -> Counter[str]:
         """Those of the commits, one for each Record, that are outside the first line, and how often
         each is there."""
-        return Counter(commit for commit in commits if self.standing(commit) is Standing.OUTSIDE)
+        return Counter(
+            commit for commit in commits if self.standing(commit) is Standing.OUTSIDE
+        )
 
 
 def describe_outside(outside: Mapping[str, int], branch: str) -> str:
@@ -148,7 +150,9 @@ def describe_by_date(by_date: Mapping[str, int]) -> str:
 
 
 def _count(commits: Mapping[str, int]) -> str:
-    return f"{counted(sum(commits.values()), 'Record')} of {counted(len(commits), 'commit')}"
+    return (
+        f"{counted(sum(commits.values()), 'Record')} of {counted(len(commits), 'commit')}"
+    )
 
 
 def name_some(commits: Collection[str]) -> str:
@@ -158,7 +162,9 @@ def name_some(commits: Collection[str]) -> str:
     return ", ".join(names[:MOST_NAMED] + more)
 
 
-def commit_order(repository: Path, results: Path, branches: Sequence[str] = ()) -> CommitOrder:
+def commit_order(
+    repository: Path, results: Path, branches: Sequence[str] = ()
+) -> CommitOrder:
     """The lines of these branches, with the commits of results that the repository lacks.
 
     branches: names, the one that answers are about first; none: what is checked out. One that the
@@ -184,7 +190,9 @@ def commit_order(repository: Path, results: Path, branches: Sequence[str] = ()) 
     ordered = [commit for commit in graph.parents if commit in own]
     shallow = ask_git(repository, "rev-parse", "--is-shallow-repository") == "true"
     return CommitOrder(
-        places={commit: at for at, commit in enumerate(place_by_date(ordered, dates, by_date))},
+        places={
+            commit: at for at, commit in enumerate(place_by_date(ordered, dates, by_date))
+        },
         lines=lines,
         by_date=by_date,
         complete=not shallow,
@@ -254,7 +262,13 @@ def read_graph(repository: Path) -> _Graph:
 def _find_tip(repository: Path, branch: str) -> str:
     """The newest commit of a branch, else of the remote's; "" where neither has it."""
     for name in (branch, f"origin/{branch}"):
-        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        words = (
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            f"{name}^{{commit}}",
+        )
         if found := ask_git(repository, *words):
             return found
     return ""
@@ -264,7 +278,9 @@ def result_files(results: Path, known: Iterable[str] = ()) -> list[Path]:
     """asv's result files, which are named after their commits, without those of known commits."""
     shown = {commit[:8] for commit in known}
     files = [
-        path for folder in machine_folders(results) for path in sorted(folder.glob("*-*.json"))
+        path
+        for folder in machine_folders(results)
+        for path in sorted(folder.glob("*-*.json"))
     ]
     return [path for path in files if path.name[:8] not in shown]
 

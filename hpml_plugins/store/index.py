@@ -133,7 +133,9 @@ class Index(Generic[Place, Item]):
 
     def current(self, place: Place) -> Item | None:
         """The Record that stands for a place: of those that were measured. None where none was."""
-        return next((each for each in reversed(self.on_line(place)) if each.status == "ok"), None)
+        return next(
+            (each for each in reversed(self.on_line(place)) if each.status == "ok"), None
+        )
 
     def lines(self, branch: str = "") -> Mapping[Place, list[Item]]:
         """Of each place what counts of each published commit, oldest first.
@@ -145,7 +147,11 @@ class Index(Generic[Place, Item]):
         if branch not in self._lines:
             found = {}
             for place in self:
-                if items := self._of_branch(place, branch) if branch else self.on_line(place):
+                if (
+                    items := self._of_branch(place, branch)
+                    if branch
+                    else self.on_line(place)
+                ):
                     found[place] = self._by_commit(items)
             self._lines[branch] = found
         return self._lines[branch]
@@ -155,7 +161,9 @@ class Index(Generic[Place, Item]):
         if not any(self.standing(each, branch) is Standing.OWN for each in outside):
             return ()
         placed = [
-            each for each in self.stored(place) if self.standing(each, branch) > Standing.UNPLACED
+            each
+            for each in self.stored(place)
+            if self.standing(each, branch) > Standing.UNPLACED
         ]
         return sorted(placed, key=lambda each: self.rank(each, branch))
 

@@ -78,7 +78,8 @@ class Lock(AbstractContextManager["Lock"]):
                 f" {_holder(self.path)} may write"
             )
             raise Locked(
-                f"{what} there; what was stored is kept, start the run again", str(self.path.parent)
+                f"{what} there; what was stored is kept, start the run again",
+                str(self.path.parent),
             )
 
     def release(self) -> None:
@@ -104,7 +105,9 @@ def _try_to_lock(path: Path) -> int | None:
     with suppress(BlockingIOError):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            locked = _is_at(descriptor, path)  # else it was removed meanwhile, and guards nothing
+            locked = _is_at(
+                descriptor, path
+            )  # else it was removed meanwhile, and guards nothing
             if locked and os.fstat(descriptor).st_nlink > 1:
                 # A hard link: what is written here would be written into another file, too. Only
                 # the name here goes.

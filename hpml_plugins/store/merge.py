@@ -33,7 +33,13 @@ from hpml_plugins.store.files import (
 )
 from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
 from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
-from hpml_plugins.store.records import MAX_LINE, MAX_RECORDS, RECORDS, decode_file, misplaced
+from hpml_plugins.store.records import (
+    MAX_LINE,
+    MAX_RECORDS,
+    RECORDS,
+    decode_file,
+    misplaced,
+)
 
 #: The files of a results folder, and how deep they lie.
 _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
@@ -48,14 +54,22 @@ def find_results(folder: Path) -> Path:
     own = results_folder(folder)
     inside = own.resolve().is_relative_to(folder.resolve())  # others chose its name
     for found in (own, folder) if inside else (folder,):
-        machines = any(found.glob(f"*/{MACHINE}")) or any(found.glob(f"*/{RECORDS}/*.jsonl"))
+        machines = any(found.glob(f"*/{MACHINE}")) or any(
+            found.glob(f"*/{RECORDS}/*.jsonl")
+        )
         if machines or (found / DECLARATIONS).is_file():
             return found
-    raise UsageError("no results here: neither benchmarks.json nor a machine's folder", str(folder))
+    raise UsageError(
+        "no results here: neither benchmarks.json nor a machine's folder", str(folder)
+    )
 
 
 def merge_results(
-    sources: Iterable[Path], into: Path, *, dry_run: bool = False, locked: Lock | None = None
+    sources: Iterable[Path],
+    into: Path,
+    *,
+    dry_run: bool = False,
+    locked: Lock | None = None,
 ) -> Merge:
     """Put the union of all into one results folder; the others are only read.
 
@@ -70,7 +84,9 @@ def merge_results(
             continue
         for place in merge.find(source):
             found.setdefault(place, []).append(source / place)
-    for name, places in itertools.groupby(sorted(found, key=_order), lambda place: place.parts[0]):
+    for name, places in itertools.groupby(
+        sorted(found, key=_order), lambda place: place.parts[0]
+    ):
         held = locked if locked and locked.path.parent == path_in(into, name) else None
         with nullcontext(held) if dry_run or held else merge.lock(name) as lock:
             for place in places:
@@ -120,7 +136,10 @@ class Merge:
         places = [path.relative_to(source) for path in source.rglob("*")]
         for place in sorted(places, key=_order):
             path = source / place
-            if any(part.startswith(".") for part in place.parts) or place.suffix == ".damaged":
+            if (
+                any(part.startswith(".") for part in place.parts)
+                or place.suffix == ".damaged"
+            ):
                 continue
             if path.is_symlink():  # it may point at anything of this machine
                 self.skipped.append(f"{path}: a symbolic link; ignored")
@@ -162,7 +181,9 @@ class Merge:
 
     def lock(self, name: str) -> Lock:
         return (
-            lock_declarations(self.into) if name == DECLARATIONS else lock_machine(self.into, name)
+            lock_declarations(self.into)
+            if name == DECLARATIONS
+            else lock_machine(self.into, name)
         )
 
     def add(self, sources: Sequence[Path], target: Path) -> None:
@@ -175,7 +196,9 @@ class Merge:
         for source in sources:
             try:
                 theirs = _read(source)
-                if ours is None:  # what lies in the way is put aside for a file that can be read
+                if (
+                    ours is None
+                ):  # what lies in the way is put aside for a file that can be read
                     joined = ours = self._read_target(target, _read)
                 if target.name in (DECLARATIONS, MACHINE):
                     joined, decided = join_entries(joined, theirs)
@@ -192,14 +215,18 @@ class Merge:
                 compact = target.name not in (DECLARATIONS, MACHINE)  # as asv writes them
                 atomic_write(target, spell_json(joined, compact=compact))
 
-    def _read_target(self, target: Path, read: Callable[[Path], dict[Any, Any]]) -> dict[Any, Any]:
+    def _read_target(
+        self, target: Path, read: Callable[[Path], dict[Any, Any]]
+    ) -> dict[Any, Any]:
         """The file to unite with. What cannot be read is put aside: a link is not written
         through."""
         try:
             return read(target) if os.path.lexists(target) else {}
         except HpmlError as error:
             aside = target.with_name(f"{target.name}.damaged")
-            self.skipped.append(f"{str(error).removesuffix('; ignored')}; renamed to {aside.name}")
+            self.skipped.append(
+                f"{str(error).removesuffix('; ignored')}; renamed to {aside.name}"
+            )
             if not self.dry_run:
                 target.replace(aside)
             return {}
@@ -261,7 +288,9 @@ class Merge:
         return found
 
     def _lines_of_target(self, path: Path) -> dict[bytes, Record]:
-        open_result(path, MAX_RECORDS).close()  # raises where `_lines` would report and go on
+        open_result(
+            path, MAX_RECORDS
+        ).close()  # raises where `_lines` would report and go on
         return self._lines(path)
 
 

@@ -99,7 +99,9 @@ def project(
 def _by_result_file(source: Path, on_damage: OnDamage = warn) -> dict[Path, list[Record]]:
     """asv's result file of a commit and environment → the Records that it is written from."""
     found: dict[Path, list[Record]] = {}
-    for record in read_file(source):  # what is no Record is named by those who show the rest
+    for record in read_file(
+        source
+    ):  # what is no Record is named by those who show the rest
         if not record.commit:  # `hpml run --record` measures no commit
             continue
         try:
@@ -118,7 +120,9 @@ def result_file(machine: Path, commit: str, environment: str) -> Path:
     Raises HpmlError where that would not be a file in this folder.
     """
     if len(environment) > _LONGEST_ENVIRONMENT:  # as asv's `results.get_filename`
-        environment = f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
+        environment = (
+            f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
+        )
     return path_in(machine, f"{commit[:8]}-{environment}.json")
 
 
@@ -135,7 +139,9 @@ def _write_what_can_be(
     except (Unwritable, GitRefused):
         raise
     except _FAULTS:
-        sound = [record for record in records if _is_sound(record, declared, on_damage, target)]
+        sound = [
+            record for record in records if _is_sound(record, declared, on_damage, target)
+        ]
     if len(sound) == len(records):  # each alone would do
         on_damage(
             f"{target}: {counted(len(records), 'Record')} cannot be written together; the file is"
@@ -197,7 +203,9 @@ def _write(
 
 
 def project_rows(
-    records: Iterable[Record], declared: Mapping[str, Declaration], on_damage: OnDamage = warn
+    records: Iterable[Record],
+    declared: Mapping[str, Declaration],
+    on_damage: OnDamage = warn,
 ) -> Rows:
     """asv's rows for the Records of one machine, commit and environment.
 
@@ -216,7 +224,10 @@ def project_rows(
 
 
 def _rows_of_benchmark(
-    benchmark: str, records: Sequence[Record], declared: Declaration | None, on_damage: OnDamage
+    benchmark: str,
+    records: Sequence[Record],
+    declared: Declaration | None,
+    on_damage: OnDamage,
 ) -> Rows:
     same_version = _points_of_one_version(records, declared)
     points = _points_of_one_grid(same_version, declared)
@@ -244,21 +255,32 @@ def _rows_of_benchmark(
         # for each.
         spent = round(duration, 3) if number == 0 else None
         results, *statistics = _values(metric, in_order)
-        row = [results, params, points[0].version, round(started * 1000), spent, *statistics]
+        row = [
+            results,
+            params,
+            points[0].version,
+            round(started * 1000),
+            spent,
+            *statistics,
+        ]
         while row and row[-1] is None:
             row.pop()
         rows[asv_name(benchmark, metric)] = row
     return rows
 
 
-def _points_of_one_version(records: Sequence[Record], declared: Declaration | None) -> list[Record]:
+def _points_of_one_version(
+    records: Sequence[Record], declared: Declaration | None
+) -> list[Record]:
     """The Record of each point: of the declared version if there are any, else of the one measured
     last."""
     ordered = sorted(records, key=lambda record: (record.status == "ok", record.started))
     versions = [record.version for record in ordered if record.status == "ok"] or [
         ordered[-1].version
     ]
-    version = declared.version if declared and declared.version in versions else versions[-1]
+    version = (
+        declared.version if declared and declared.version in versions else versions[-1]
+    )
     index = Index[str, Record]({})
     for record in ordered:
         if record.version == version:
@@ -266,7 +288,9 @@ def _points_of_one_version(records: Sequence[Record], declared: Declaration | No
     return list(filter(None, map(index.newest, index)))
 
 
-def _points_of_one_grid(records: Sequence[Record], declared: Declaration | None) -> list[Record]:
+def _points_of_one_grid(
+    records: Sequence[Record], declared: Declaration | None
+) -> list[Record]:
     """Those with the same parameters: the declared ones if any has them, else those of most of the
     Records.
 
@@ -324,7 +348,9 @@ def _values(metric: str, records: Sequence[Record | None]) -> list[Any]:
     return [results, low, high, low, high, ones, counts]
 
 
-def _head(target: Path, records: Sequence[Record], kept: Mapping[str, Any]) -> dict[str, Any]:
+def _head(
+    target: Path, records: Sequence[Record], kept: Mapping[str, Any]
+) -> dict[str, Any]:
     """The file's own facts: as asv wrote them; else from machine.json and the Records."""
     newest = max(records, key=lambda record: record.started)
     python = str(newest.node.get("python", "")).rpartition(".")[0]
@@ -357,7 +383,9 @@ def _commit_date(commit: str, folder: Path) -> int:
 def _declared_benchmarks(results: Path) -> dict[str, Declaration]:
     """Our benchmarks of benchmarks.json by name: the metrics of one share their grid."""
     found = valid_declarations(read_object_or_empty(results / DECLARATIONS)).values()
-    return {declaration.benchmark: declaration for declaration in found if declaration.benchmark}
+    return {
+        declaration.benchmark: declaration for declaration in found if declaration.benchmark
+    }
 
 
 def measured_here(machine: Path, named: str) -> set[str]:
@@ -367,7 +395,8 @@ def measured_here(machine: Path, named: str) -> set[str]:
     machine: the machine's folder.
     """
     return {
-        record.benchmark for record in read_file(path_in(machine, RECORDS, f"{named[:8]}.jsonl"))
+        record.benchmark
+        for record in read_file(path_in(machine, RECORDS, f"{named[:8]}.jsonl"))
     }
 
 

@@ -41,7 +41,9 @@ Content = TypeVar("Content")
 def record_file(results: Path, machine: str, commit: str) -> Path:
     """The file of a machine's Records at a commit. asv walks results/ for `*.json` and ignores
     `.jsonl`."""
-    return path_in(machine_folder(results, machine), RECORDS, f"{commit[:8] or UNCOMMITTED}.jsonl")
+    return path_in(
+        machine_folder(results, machine), RECORDS, f"{commit[:8] or UNCOMMITTED}.jsonl"
+    )
 
 
 def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
@@ -96,7 +98,9 @@ def append_record(path: Path, record: Record) -> None:
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
             rest = memoryview(line)
-            while rest:  # a full disk takes a part, and names the error when it is offered the rest
+            while (
+                rest
+            ):  # a full disk takes a part, and names the error when it is offered the rest
                 rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
             if not size:
@@ -192,7 +196,11 @@ def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]
 
 
 def unpack_records(
-    file: Path, results: Path, on_damage: OnDamage | None = None, *, runs_as_commits: bool = False
+    file: Path,
+    results: Path,
+    on_damage: OnDamage | None = None,
+    *,
+    runs_as_commits: bool = False,
 ) -> None:
     """Put the Records of a file of `hpml run --record` where a folder of results has them.
 

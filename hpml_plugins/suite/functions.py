@@ -44,7 +44,9 @@ def track_functions(root: Path) -> dict[str, TrackFunction]:
     project's folder."""
     suite = load_suite(root)
     if sys.argv[1:2] == ["run_server"]:
-        import_before_fork(module for declared in suite.benchmarks for module in declared.modules)
+        import_before_fork(
+            module for declared in suite.benchmarks for module in declared.modules
+        )
     functions = [
         _function(suite, declared, entry)
         for declared in suite.benchmarks

@@ -42,7 +42,10 @@ SHARD_VARIABLE = "HPML_SHARD"
 REFUSAL_VARIABLE = "HPML_REFUSAL"
 #: Results and environments in other folders than asv.conf.json says: for several runs side by side
 #: on one node.
-ASV_RESULTS_VARIABLE, ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_RESULTS", "HPML_ASV_ENVIRONMENTS"
+ASV_RESULTS_VARIABLE, ASV_ENVIRONMENTS_VARIABLE = (
+    "HPML_ASV_RESULTS",
+    "HPML_ASV_ENVIRONMENTS",
+)
 #: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then
 #: ends.
 UNWRITABLE = "unwritable"
@@ -75,7 +78,9 @@ class Suite(msgspec.Struct, frozen=True):
     @property
     def results(self) -> Path:
         """asv's results folder."""
-        return Path(os.environ.get(RESULTS_VARIABLE) or store.results_folder(Path(self.folder)))
+        return Path(
+            os.environ.get(RESULTS_VARIABLE) or store.results_folder(Path(self.folder))
+        )
 
 
 def declare(
@@ -103,7 +108,16 @@ def declare(
         ]
     run = uuid.uuid4().hex
     return Suite(
-        run, machine, node, folder, str(scratch), benchmarks, keep, list(reuse), offers, unranked
+        run,
+        machine,
+        node,
+        folder,
+        str(scratch),
+        benchmarks,
+        keep,
+        list(reuse),
+        offers,
+        unranked,
     )
 
 
@@ -116,7 +130,10 @@ def record_of(
     this commit and environment, is given instead; one that was interrupted on this node gets
     another round, and is given with it.
     """
-    commit, environment = os.environ.get("ASV_COMMIT", ""), os.environ.get("ASV_ENV_NAME", "")
+    commit, environment = (
+        os.environ.get("ASV_COMMIT", ""),
+        os.environ.get("ASV_ENV_NAME", ""),
+    )
     context = _context(suite, declared, commit, environment)
     point = declared.key(params)
     file = record_file(suite.results, suite.machine, commit)
@@ -151,11 +168,15 @@ def skip_point(
     where it cannot be stored.
     """
     file = record_file(suite.results, suite.machine, commit)
-    before = _stored(suite, file, declared.key(params), environment) if suite.reuse else None
+    before = (
+        _stored(suite, file, declared.key(params), environment) if suite.reuse else None
+    )
     if before and before.is_complete:
         return before
     context = _context(suite, declared, commit, environment)
-    record = unmeasured(declared.benchmark, declared.version, params, context, "skipped", reason)
+    record = unmeasured(
+        declared.benchmark, declared.version, params, context, "skipped", reason
+    )
     _store(suite, file, record)
     return record
 
@@ -198,7 +219,9 @@ def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | 
     A retracted Record counts as not measured.
     """
     stored = [each for each in read_file(file) if each.status != "retracted"]
-    found = [each for each in stored if (each.point, each.environment) == (point, environment)]
+    found = [
+        each for each in stored if (each.point, each.environment) == (point, environment)
+    ]
     last = found[-1] if found else None
     if last is None or last.run == suite.run:
         return None
@@ -215,7 +238,11 @@ def _is_of_node(record: Record, node: Node) -> bool:
 
 
 def _measure(
-    suite: Suite, declared: Declared, params: Params, context: Context, progress: Progress | None
+    suite: Suite,
+    declared: Declared,
+    params: Params,
+    context: Context,
+    progress: Progress | None,
 ) -> Record:
     folder = Path(suite.folder)
     plugin = _load_once(declared.plugin, folder)
@@ -225,7 +252,9 @@ def _measure(
         benchmark = _at_this_commit(declared, plugin.benchmarks)
     except HpmlError as error:
         reason = f"not available at this commit: {error}"
-        return unmeasured(declared.benchmark, declared.version, params, context, "skipped", reason)
+        return unmeasured(
+            declared.benchmark, declared.version, params, context, "skipped", reason
+        )
     try:
         offers = msgspec.convert(suite.offers, Offers)
     except msgspec.ValidationError:

@@ -12,7 +12,14 @@ from hpml_plugins.errors import HpmlError
 
 #: What `--print-units base` still prints in more than one way, in our units; counts (inst, byte, %)
 #: are as they are.
-_UNITS = {"nsecond": 1e-9, "ns": 1e-9, "usecond": 1e-6, "us": 1e-6, "msecond": 1e-3, "ms": 1e-3}
+_UNITS = {
+    "nsecond": 1e-9,
+    "ns": 1e-9,
+    "usecond": 1e-6,
+    "us": 1e-6,
+    "msecond": 1e-3,
+    "ms": 1e-3,
+}
 _REFUSED = "ERR_NVGPUCTRPERM"
 
 
@@ -97,7 +104,9 @@ def _count(
     kernels = parse(done.stdout.splitlines())
     if done.returncode or not kernels:
         last = [line for line in output.splitlines() if line.strip()][-2:]
-        raise HpmlError(f"ncu measured nothing (status {done.returncode}): {' / '.join(last)}")
+        raise HpmlError(
+            f"ncu measured nothing (status {done.returncode}): {' / '.join(last)}"
+        )
     return kernels
 
 

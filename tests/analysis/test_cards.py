@@ -32,12 +32,17 @@ def observed(
     draw = np.random.default_rng(seed)
     factors = draw.normal(0, deviation, (members, cards))
     rows = []
-    for member, point, card in itertools.product(range(members), range(points), range(cards)):
+    for member, point, card in itertools.product(
+        range(members), range(points), range(cards)
+    ):
         spot = member * points + point
         rows.append((spot + factors[member, card], spot, member, 0, card))
     values, *columns = np.array(rows).T
     return CardObservations(
-        values, *(column.astype(np.int64) for column in columns), np.array([False]), np.array([0])
+        values,
+        *(column.astype(np.int64) for column in columns),
+        np.array([False]),
+        np.array([0]),
     )
 
 
@@ -83,7 +88,9 @@ def with_one_more_member(known: CardObservations) -> CardObservations:
     )
 
 
-def test_a_member_of_one_card_borrows_from_its_class_and_a_class_of_few_cards_says_little() -> None:
+def test_a_member_of_one_card_borrows_from_its_class_and_a_class_of_few_cards_says_little() -> (
+    None
+):
     known = observed(cards=12, members=6, points=1, deviation=0.002)
     alone = with_one_more_member(known)
     found = estimate_members(alone)
@@ -115,7 +122,9 @@ def test_members_that_differ_are_told_apart_and_alike_ones_narrow_one_another() 
     def half(members: Any) -> float:
         return float(np.median(members.freedom))
 
-    alike = estimate_members(observed(cards=4, members=30, points=1, deviation=0.01, seed=1))
+    alike = estimate_members(
+        observed(cards=4, members=30, points=1, deviation=0.01, seed=1)
+    )
     draw = np.random.default_rng(2)
     base = observed(cards=4, members=30, points=1, deviation=0.01, seed=1)
     scales = np.exp(draw.normal(0, 1.5, 30))
@@ -130,7 +139,13 @@ def test_members_that_differ_are_told_apart_and_alike_ones_narrow_one_another() 
     )
     assert half(estimate_members(unlike)) < half(alike)
     modest = CardObservations(
-        base.value, base.spot, base.member, base.pool, base.card, np.array([True]), base.family
+        base.value,
+        base.spot,
+        base.member,
+        base.pool,
+        base.card,
+        np.array([True]),
+        base.family,
     )
     assert half(estimate_members(modest)) == pytest.approx(2 + 3)
 
@@ -165,7 +180,9 @@ def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:
         for benchmark, run in itertools.product("abcdef", range(2)):
             seconds = 1e-3 * factor * (1 + draw.gauss(0, deviation / 10))
             info: dict[str, str | float] = {"timer": "cuda events"}
-            time = MetricSamples("s", "lower", [seconds, seconds * 1.001, seconds * 1.002], info)
+            time = MetricSamples(
+                "s", "lower", [seconds, seconds * 1.001, seconds * 1.002], info
+            )
             rate = MetricSamples("1/s", "higher", [1 / each for each in time.samples], info)
             made.append(
                 a_record(
@@ -182,7 +199,9 @@ def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:
     return made
 
 
-def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_planted() -> None:
+def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_planted() -> (
+    None
+):
     results = BackTest(measured_points(records(cards=8, deviation=0.004))).results
     assert set(results) == {Physics.NEVER_THROTTLED}
     found = results[Physics.NEVER_THROTTLED]
@@ -190,7 +209,9 @@ def test_the_back_test_counts_timings_covers_what_it_should_and_finds_what_is_pl
     assert len(found.covered) == 6 * 8  # of the rate nothing is counted again
     assert len(found.called) == 6 * 8 * 7
     assert np.mean(found.covered) >= 0.9
-    assert np.mean(found.called) <= 0.05 and np.mean(found.called_together) <= np.mean(found.called)
+    assert np.mean(found.called) <= 0.05 and np.mean(found.called_together) <= np.mean(
+        found.called
+    )
     assert max(found.smallest) < math.log1p(0.05)
     assert 0.004 < found.smallest_found < 0.05
     assert 0.004 < found.half_width < 0.03 and found.empirical < found.half_width
@@ -235,7 +256,11 @@ def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
         "18",
     )
     verdicts = list(verdict_table(results))
-    assert [row["class"] for row in verdicts] == ["never throttled", "all classes of a GPU", "all"]
+    assert [row["class"] for row in verdicts] == [
+        "never throttled",
+        "all classes of a GPU",
+        "all",
+    ]
     assert {row["pairs of cards"] for row in verdicts} == {"36"}
     empty = BackTest([])
     assert list(coverage_table(empty)) == list(verdict_table(empty)) == []

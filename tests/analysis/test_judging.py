@@ -50,7 +50,12 @@ def counted(number: float, direction: str | None = "lower") -> MeasuredValue:
         # one-sided: 1.645 · √2 · 1 % = 2.33 % below 1.43
         (value(1.43), value(1.0, "B"), "BETTER", "at least 1.39×"),
         (value(1.0), value(1.43, "B"), "WORSE", "at most 0.72×"),
-        (value(1.0, direction="higher"), value(1.43, "B", "higher"), "BETTER", "at least 1.39×"),
+        (
+            value(1.0, direction="higher"),
+            value(1.43, "B", "higher"),
+            "BETTER",
+            "at least 1.39×",
+        ),
         (value(1.0), value(1.003, "B"), "BOUND", "0.96 to 1.03×"),
         (value(1.0), value(1.003), "SAME", "equal within 1 %"),  # on one card
         (value(1.0), value(1.02, "B"), "BOUND", "0.95 to 1.01×"),
@@ -104,7 +109,10 @@ def test_busy_sides_count_with_the_interval_that_they_deserve() -> None:
     assert compare(quiet, value(1.2)).verdict == "WORSE"
     little = compare(busy, value(1.2))
     assert little.verdict == "BOUND" and little.interval and little.interval[0] < 1 / 2
-    assert compare(busy, value(6.3)).verdict == compare(quiet, value(6.3, is_busy=True)).verdict
+    assert (
+        compare(busy, value(6.3)).verdict
+        == compare(quiet, value(6.3, is_busy=True)).verdict
+    )
     both = compare(busy, value(6.3, is_busy=True))
     assert (both.verdict, both.ratio) == ("WORSE", pytest.approx(6.3))
 
@@ -128,10 +136,13 @@ def test_metrics_of_one_timing_are_one_hypothesis() -> None:
     """Four timings of which one is slow: whether each has a rate and a bandwidth beside it changes
     no verdict."""
 
-    def point(seconds: float, card: str, timing: float, metrics: int) -> dict[str, MeasuredValue]:
+    def point(
+        seconds: float, card: str, timing: float, metrics: int
+    ) -> dict[str, MeasuredValue]:
         times = {"time": value(seconds, card, timing=timing)}
         rates = {
-            f"rate{n}": value(1 / seconds, card, "higher", timing=timing) for n in range(metrics)
+            f"rate{n}": value(1 / seconds, card, "higher", timing=timing)
+            for n in range(metrics)
         }
         return times | rates
 
@@ -184,7 +195,10 @@ def test_more_cards_a_side_narrow_the_interval_and_common_cards_are_compared_wit
         levels = {"A": 1.0, "B": 1.02, "C": 0.97, "D": 1.01}
         return mean_over_cards([value(factor * levels[card], card) for card in cards])
 
-    single, four = compare(side(1, "A"), side(1.1, "B")), compare(side(1, "AC"), side(1.1, "BD"))
+    single, four = (
+        compare(side(1, "A"), side(1.1, "B")),
+        compare(side(1, "AC"), side(1.1, "BD")),
+    )
     widths = [math.log((each.high or 0) / (each.low or 1)) for each in (single, four)]
     assert widths[1] == pytest.approx(widths[0] / math.sqrt(2))
     assert (four.cards, four.paired) == ((2, 2), False)

@@ -60,15 +60,20 @@ def test_equal_code_has_one_level_however_often_the_card_changes() -> None:
 def test_equal_code_is_seldom_given_two_levels_at_all() -> None:
     dice = np.random.default_rng(1)
     several = sum(
-        len(find_segments(made(dice, np.zeros(COUNT), dice.integers(0, 6, COUNT))).segments) > 1
+        len(find_segments(made(dice, np.zeros(COUNT), dice.integers(0, 6, COUNT))).segments)
+        > 1
         for _ in range(200)
     )
     assert several <= 20  # of 200, where the entry alone admits 5 %
 
 
-def test_three_per_cent_are_found_within_four_commits_on_cards_that_were_seen_before() -> None:
+def test_three_per_cent_are_found_within_four_commits_on_cards_that_were_seen_before() -> (
+    None
+):
     dice = np.random.default_rng(2)
-    found = [find_segments(made(dice, step(0.03), np.arange(COUNT) % 5)) for _ in range(100)]
+    found = [
+        find_segments(made(dice, step(0.03), np.arange(COUNT) % 5)) for _ in range(100)
+    ]
     assert (
         sum(
             starts(each)[-1] in range(COUNT - 5, COUNT - 2) and p_of_step(each) < 1e-5
@@ -91,7 +96,9 @@ def test_a_reference_step_of_the_visit_tells_the_card_from_the_code() -> None:
     of_cards = dice.normal(0, CARD, cards.max() + 1)[cards]
     useless = dice.normal(0, 1, COUNT)
     values = step(0.03, COUNT - 6) + of_cards + dice.normal(0, RUN / 3, COUNT)
-    reference = -of_cards + dice.normal(0, RUN / 10, COUNT)  # a rate falls where a time rises
+    reference = -of_cards + dice.normal(
+        0, RUN / 10, COUNT
+    )  # a rate falls where a time rises
     runs = np.full(COUNT, (RUN / 3) ** 2)
     blind = ReadingSeries(values, cards, runs, 12.0, CARD**2, 10.0)
     seeing = ReadingSeries(
@@ -104,7 +111,9 @@ def test_a_reference_step_of_the_visit_tells_the_card_from_the_code() -> None:
     assert found.value(1) - found.value(0) == pytest.approx(0.03, abs=0.004)
 
 
-def test_a_covariate_that_few_readings_have_or_that_explains_nothing_changes_nothing() -> None:
+def test_a_covariate_that_few_readings_have_or_that_explains_nothing_changes_nothing() -> (
+    None
+):
     dice = np.random.default_rng(5)
     series = made(dice, step(0.05), np.arange(COUNT) % 5)
     few = np.full((COUNT, 1), np.nan)
@@ -115,7 +124,9 @@ def test_a_covariate_that_few_readings_have_or_that_explains_nothing_changes_not
             series.values, series.cards, series.runs, 12.0, CARD**2, 10.0, columns
         )
         assert starts(find_segments(other)) == starts(find_segments(series))
-        assert len(find_segments(other).fit.estimates) == len(find_segments(series).fit.estimates)
+        assert len(find_segments(other).fit.estimates) == len(
+            find_segments(series).fit.estimates
+        )
 
 
 @pytest.mark.parametrize("rate", [0.005, -0.005, 0.002])
@@ -126,7 +137,9 @@ def test_a_slow_drift_is_one_segment_from_end_to_end(rate: float) -> None:
     found = find_segments(made(dice, shape, np.zeros(count, np.int64)))
     (segment,) = found.segments
     assert segment.drifts
-    assert found.value(0, END) - found.value(0, BEGIN) == pytest.approx(shape[-1], abs=0.005)
+    assert found.value(0, END) - found.value(0, BEGIN) == pytest.approx(
+        shape[-1], abs=0.005
+    )
     assert found.p_value((0, BEGIN), (0, END)) < 1e-9
 
 

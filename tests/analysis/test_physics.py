@@ -38,7 +38,11 @@ def with_rate(made: Record, unit: str, work: float) -> Record:
 
 
 def working(
-    flop: float, nbytes: float, seconds: float = 1e-3, dtype: str = "bfloat16", **changes: Any
+    flop: float,
+    nbytes: float,
+    seconds: float = 1e-3,
+    dtype: str = "bfloat16",
+    **changes: Any,
 ) -> Record:
     work = {"time": DeclaredWork(flop=flop, bytes=nbytes, dtype=dtype, gpus=1)}
     return record(seconds, work=work, **changes)
@@ -52,7 +56,10 @@ MILLISECOND = 1e-3
     [
         (working(0, 0.9 * BANDWIDTH * MILLISECOND), Physics.STREAMING),
         (with_rate(record(), "B/s", 0.9 * BANDWIDTH * MILLISECOND), Physics.STREAMING),
-        (working(0, 0.9 * BANDWIDTH * MILLISECOND, throttled="power cap"), Physics.STREAMING),
+        (
+            working(0, 0.9 * BANDWIDTH * MILLISECOND, throttled="power cap"),
+            Physics.STREAMING,
+        ),
         (working(0, 0.6 * BANDWIDTH * MILLISECOND), Physics.MEMORY_BOUND),
         (
             working(4 * 0.9 * BANDWIDTH * MILLISECOND, 0.9 * BANDWIDTH * MILLISECOND),
@@ -75,10 +82,15 @@ MILLISECOND = 1e-3
         (record(info={**EVENTS, "cpus": "0-7"}), Physics.HOST_LINK),
         (record(info={**EVENTS, "launch": "visible"}), Physics.HOST_CLOCK),
         (
-            record(info={**EVENTS, "launch": "hidden; visible: the step waits for the GPU"}),
+            record(
+                info={**EVENTS, "launch": "hidden; visible: the step waits for the GPU"}
+            ),
             Physics.HOST_CLOCK,
         ),
-        (record(info={"timer": "perf_counter with device synchronisation"}), Physics.HOST_CLOCK),
+        (
+            record(info={"timer": "perf_counter with device synchronisation"}),
+            Physics.HOST_CLOCK,
+        ),
         (record(info={"timer": "perf_counter"}, node={"cpu": "a CPU"}), Physics.CPU),
         (record(info={}), Physics.DERIVED),
     ],
@@ -115,7 +127,11 @@ def test_metrics_of_one_timing_have_one_signature_and_others_another() -> None:
     other = MetricSamples("s", "lower", [1.0, 1.1, 1.3], EVENTS)
     made = replace(made, metrics={**made.metrics, "other": other})
     time, rate = (signature(made.metrics[name]) for name in ("time", "rate"))
-    assert time == pytest.approx(rate) and time is not None and signature(other) not in (time, rate)
+    assert (
+        time == pytest.approx(rate)
+        and time is not None
+        and signature(other) not in (time, rate)
+    )
     assert [timing_of(made, name) for name in made.metrics] == ["time", "time", "other"]
     assert signature(MetricSamples("s", "lower", [1.0])) is None
     assert signature(MetricSamples("1", "lower", [0.0, 1.0])) is None
@@ -130,7 +146,9 @@ def test_metrics_of_one_timing_have_one_signature_and_others_another() -> None:
         (record(), True),
     ],
 )
-def test_what_throttling_may_have_cost_follows_from_the_precision(made: Record, uses: bool) -> None:
+def test_what_throttling_may_have_cost_follows_from_the_precision(
+    made: Record, uses: bool
+) -> None:
     assert uses_tensor_cores(made, "time") == uses
 
 

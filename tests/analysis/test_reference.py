@@ -14,7 +14,13 @@ from records import Given, a_record
 
 from hpml_plugins.analysis.backtest import BackTest
 from hpml_plugins.analysis.physics import Physics
-from hpml_plugins.analysis.reference import BENCHMARK, Pair, References, fit_coefficient, visit_of
+from hpml_plugins.analysis.reference import (
+    BENCHMARK,
+    Pair,
+    References,
+    fit_coefficient,
+    visit_of,
+)
 from hpml_plugins.analysis.sides import MeasuredRun, boosted, side_values
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.verdicts import Difference, compare_values
@@ -76,7 +82,9 @@ def reference(card: str, gpu: str, factor: float, started: float, **changes: Any
     return visited(BENCHMARK, metrics, card, gpu, started, **changes)
 
 
-def measured(cards: int, *, referenced: bool, seed: int = 3, own: float = 0.0005) -> list[Record]:
+def measured(
+    cards: int, *, referenced: bool, seed: int = 3, own: float = 0.0005
+) -> list[Record]:
     """Products of four sizes on some cards of each type, whose factors differ by 1.5 %; what is
     left by `own`."""
     draw = random.Random(seed)
@@ -90,7 +98,11 @@ def measured(cards: int, *, referenced: bool, seed: int = 3, own: float = 0.0005
             level = size * (1.0 if gpu == "NVIDIA H200" else 1.1)
             made.append(
                 product(
-                    card, gpu, level * factor * math.exp(draw.gauss(0, own)), size, started + size
+                    card,
+                    gpu,
+                    level * factor * math.exp(draw.gauss(0, own)),
+                    size,
+                    started + size,
                 )
             )
     return made
@@ -114,7 +126,9 @@ def products(made: Sequence[Record], gpu: str, size: int = 1) -> list[Record]:
     return [
         each
         for each in made
-        if each.benchmark == "product" and each.machine == gpu and each.params["size"] == size
+        if each.benchmark == "product"
+        and each.machine == gpu
+        and each.params["size"] == size
     ]
 
 
@@ -135,7 +149,9 @@ def test_the_factors_of_two_cards_of_a_type_are_taken_out(name: str) -> None:
     assert half_width(adjusted) < half_width(raw) / 3
     assert adjusted.ratio == pytest.approx(1, abs=0.004)
     assert (
-        adjusted.low is not None and adjusted.high is not None and adjusted.low < 1 < adjusted.high
+        adjusted.low is not None
+        and adjusted.high is not None
+        and adjusted.low < 1 < adjusted.high
     )
 
 
@@ -151,7 +167,11 @@ def test_two_types_are_compared_by_what_their_cards_have_in_common() -> None:
     found = compare(left, [a], [b], "time")
     raw = compare([each for each in left if each.benchmark != BENCHMARK], [a], [b], "time")
     assert found.adjusted and half_width(found) < half_width(raw)
-    assert found.low is not None and found.high is not None and found.low < 1 / 1.1 < found.high
+    assert (
+        found.low is not None
+        and found.high is not None
+        and found.low < 1 / 1.1 < found.high
+    )
 
 
 def test_a_reference_that_tells_nothing_changes_nothing() -> None:
@@ -186,7 +206,10 @@ def test_a_record_belongs_to_the_reference_of_its_run_else_to_the_nearest_within
         visit = known.find(of, card, hours * HOUR)
         return visit.run if visit else ""
 
-    assert (run("one", 99), run("two", 0)) == ("one", "two")  # of the same run, however late
+    assert (run("one", 99), run("two", 0)) == (
+        "one",
+        "two",
+    )  # of the same run, however late
     assert (run("three", 11), run("three", 12), run("three", 14.9)) == ("one", "two", "two")
     assert (run("three", 15.1), run("three", 7.9), run("one", 10, "GPU-c")) == ("", "", "")
     found = known.find("two", "GPU-b", 0)
@@ -195,13 +218,20 @@ def test_a_record_belongs_to_the_reference_of_its_run_else_to_the_nearest_within
 
 @pytest.mark.parametrize(
     "changes",
-    [{"version": "2"}, {"status": "retracted", "metrics": {}}, {"benchmark": "b"}, {"node": {}}],
+    [
+        {"version": "2"},
+        {"status": "retracted", "metrics": {}},
+        {"benchmark": "b"},
+        {"node": {}},
+    ],
 )
 def test_other_records_are_no_reference(changes: dict[str, Any]) -> None:
     assert visit_of(reference("GPU-a", "NVIDIA H200", 1.0, 0.0, **changes)) is None
 
 
-def pairs(slope: float, noise: float, cards: int, groups: int = 4, seed: int = 5) -> list[Pair]:
+def pairs(
+    slope: float, noise: float, cards: int, groups: int = 4, seed: int = 5
+) -> list[Pair]:
     draw = random.Random(seed)
     factors = [draw.gauss(0, 0.01) for _ in range(cards)]
     return [
@@ -218,7 +248,9 @@ def test_the_coefficient_is_found_shrunk_and_limited() -> None:
     assert full.after < full.before / 50
     half = fit_coefficient(pairs(0.5, 0.002, cards=8))
     assert half is not None and 0.3 < half.value < 0.55
-    twice, against = (fit_coefficient(pairs(slope, 0.0005, cards=8)) for slope in (2.0, -1.0))
+    twice, against = (
+        fit_coefficient(pairs(slope, 0.0005, cards=8)) for slope in (2.0, -1.0)
+    )
     assert twice is not None and twice.value == 1.0
     assert against is not None and against.value == 0.0 and not against.narrows
 
@@ -227,20 +259,28 @@ def test_two_cards_tell_no_coefficient() -> None:
     assert fit_coefficient(pairs(1.0, 0.0, cards=2)) is None
     assert fit_coefficient([]) is None
     assert (
-        fit_coefficient([each._replace(reference=1.0) for each in pairs(1.0, 0.0, cards=5)]) is None
+        fit_coefficient([each._replace(reference=1.0) for each in pairs(1.0, 0.0, cards=5)])
+        is None
     )
 
 
-def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_them() -> None:
+def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_them() -> (
+    None
+):
     made = measured(8, referenced=True)
     plain = BackTest(measured_points(made))
     found = BackTest(measured_points(made), References.of(made))
     assert plain.adjusted == {}
     assert set(found.adjusted) == {Physics.BOOST, Physics.SUSTAINED}
     alone, adjusted = plain.results[Physics.BOOST], found.adjusted[Physics.BOOST]
-    assert len(adjusted.called) == len(TYPES) * 8 * 7 * 4  # all but those of the reference itself
+    assert (
+        len(adjusted.called) == len(TYPES) * 8 * 7 * 4
+    )  # all but those of the reference itself
     assert adjusted.smallest_found < 0.02 < alone.smallest_found
     assert sum(adjusted.called) <= 0.03 * len(adjusted.called)
     names = [row["class"] for row in verdict_table(found)]
-    assert "boost, by the reference" in names and "never throttled, by the reference" not in names
+    assert (
+        "boost, by the reference" in names
+        and "never throttled, by the reference" not in names
+    )
     assert "boost, by the reference" not in [row["class"] for row in coverage_table(found)]

@@ -7,7 +7,13 @@ from records import a_value
 
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import Physics
-from hpml_plugins.analysis.sides import BOOST, MeasuredRun, PointSides, ValuesOfSides, boosted
+from hpml_plugins.analysis.sides import (
+    BOOST,
+    MeasuredRun,
+    PointSides,
+    ValuesOfSides,
+    boosted,
+)
 
 
 def sustained(number: float, boost: float) -> MeasuredValue:
@@ -51,7 +57,9 @@ def test_a_side_is_the_mean_over_its_cards_of_what_its_newest_run_has() -> None:
     assert {name: each.value for name, each in of_a.items()} == {"time": pytest.approx(2.0)}
 
 
-def compared(a: MeasuredValue, b: MeasuredValue, metric: str, regime: str) -> tuple[float, float]:
+def compared(
+    a: MeasuredValue, b: MeasuredValue, metric: str, regime: str
+) -> tuple[float, float]:
     """By which values a metric is compared, where the pages show 70 and 80, at boost 7 and 8."""
     shown: ValuesOfSides = (
         {metric: sustained(70.0, 7.0)},

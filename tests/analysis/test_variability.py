@@ -29,7 +29,9 @@ EVENTS = {"timer": "cuda events"}
 MOMENTS = itertools.count()
 
 
-def record(value: float, card: str = "A", run: str = "r", size: int = 1, **changes: Any) -> Record:
+def record(
+    value: float, card: str = "A", run: str = "r", size: int = 1, **changes: Any
+) -> Record:
     metric = MetricSamples("s", "lower", [value * 0.999, value, value * 1.001], EVENTS)
     known: dict[str, Any] = {
         "params": {"size": size},
@@ -50,7 +52,8 @@ def history(runs: float, cards: float, seed: int = 0) -> list[Record]:
     for size, card in itertools.product(range(1, 13), "ABC"):
         level = size * (1 + draw.gauss(0, cards))
         made += [
-            record(level * (1 + draw.gauss(0, runs)), card, f"{card}{n}", size) for n in range(3)
+            record(level * (1 + draw.gauss(0, runs)), card, f"{card}{n}", size)
+            for n in range(3)
         ]
     return made
 
@@ -59,8 +62,12 @@ def values(of: Record) -> Values:
     return {name: MeasuredValue.of(of, name) for name in of.metrics}
 
 
-def compare(known: Variability, pairs: Sequence[tuple[Record, Record, str]]) -> list[Difference]:
-    return compare_values([(known.values(a), known.values(b), name) for a, b, name in pairs])
+def compare(
+    known: Variability, pairs: Sequence[tuple[Record, Record, str]]
+) -> list[Difference]:
+    return compare_values(
+        [(known.values(a), known.values(b), name) for a, b, name in pairs]
+    )
 
 
 def test_the_interval_is_for_the_next_run_on_another_card() -> None:
@@ -75,7 +82,9 @@ def test_the_interval_is_for_the_next_run_on_another_card() -> None:
     assert 0.02 < found.high / found.value - 1 < 0.06
     assert found.value / found.low == pytest.approx(found.high / found.value)
     others = [
-        each.median("time") for each in made if each.point == made[0].point and card_of(each) != "A"
+        each.median("time")
+        for each in made
+        if each.point == made[0].point and card_of(each) != "A"
     ]
     assert sum(found.low <= value <= found.high for value in others if value) >= 5  # of six
 
@@ -100,13 +109,17 @@ def test_a_difference_on_one_card_is_found_that_would_be_lost_between_cards() ->
 def test_equal_code_is_seldom_called_different_however_many_are_asked_at_once() -> None:
     made = history(0.003, 0.01)
     known = Variability(made)
-    pairs = [(a, b, "time") for a, b in itertools.combinations(made, 2) if a.point == b.point]
+    pairs = [
+        (a, b, "time") for a, b in itertools.combinations(made, 2) if a.point == b.point
+    ]
     verdicts = [each.verdict for each in compare(known, pairs)]
     assert len(pairs) == 12 * 36
     assert sum(verdict in ("BETTER", "WORSE") for verdict in verdicts) <= 0.05 * len(pairs)
 
 
-def test_close_values_that_are_well_known_are_the_same_and_badly_known_ones_have_bounds() -> None:
+def test_close_values_that_are_well_known_are_the_same_and_badly_known_ones_have_bounds() -> (
+    None
+):
     for runs, verdict in ((0.001, "SAME"), (0.05, "BOUND")):
         made = history(runs, 0.0)
         a, b = made[0], made[1]
@@ -127,12 +140,16 @@ def test_the_direction_decides_which_side_is_better_and_without_one_nobody_is() 
         far = rate(150.0, direction)
         (found,) = compare(Variability([*made, record(1.0)]), [(made[0], made[0], "time")])
         assert (found.verdict, found.ratio) == ("SAME", 1.0)
-        (found,) = compare(Variability([*made, rate(150.0, direction)]), [(made[0], far, "time")])
+        (found,) = compare(
+            Variability([*made, rate(150.0, direction)]), [(made[0], far, "time")]
+        )
         # the pair is of one card and one code: nothing but a far larger spread explains it
         assert found.ratio is not None
         assert found.ratio > 1.4
         other_code = record(1.0, metrics=far.metrics, run="far", source={"sha256": "other"})
-        (found,) = compare(Variability([*made, other_code]), [(made[0], other_code, "time")])
+        (found,) = compare(
+            Variability([*made, other_code]), [(made[0], other_code, "time")]
+        )
         assert found.verdict == verdict
 
 
@@ -167,14 +184,18 @@ def test_what_is_counted_has_no_interval_and_differs_by_any_difference() -> None
         known.reading(one, "flops").estimate.low,
         known.reading(one, "flops").estimate.value,
     ) == (None, 1000.0)
-    worse, same = compare(known, [(one, more, "flops"), (one, counted(1000.0, "s"), "flops")])
+    worse, same = compare(
+        known, [(one, more, "flops"), (one, counted(1000.0, "s"), "flops")]
+    )
     assert (worse.verdict, same.verdict) == ("WORSE", "SAME")
 
 
 def test_what_hardware_counters_give_is_not_taken_for_exact() -> None:
     one, more = (
         record(
-            1.0, metrics={"bytes": MetricSamples("B", "lower", [value], {"source": "ncu"})}, run=run
+            1.0,
+            metrics={"bytes": MetricSamples("B", "lower", [value], {"source": "ncu"})},
+            run=run,
         )
         for value, run in ((1_137_000_000.0, "r"), (1_138_000_000.0, "s"))
     )
@@ -216,9 +237,17 @@ def test_numbers_of_different_problems_get_no_ratio_and_the_reason() -> None:
         ],
     )
     for each in (rate, share):
-        assert (each.verdict, each.ratio, each.low, each.p) == ("AMBIGUOUS", None, None, None)
+        assert (each.verdict, each.ratio, each.low, each.p) == (
+            "AMBIGUOUS",
+            None,
+            None,
+            None,
+        )
         assert each.reason == "different problems: size 4096 and 12288"
-    assert (size.verdict, size.reason) == ("BOUND", "")  # it describes; neither size is better
+    assert (size.verdict, size.reason) == (
+        "BOUND",
+        "",
+    )  # it describes; neither size is better
     assert (same.verdict, same.reason) == ("SAME", "")
     equal_rates = compare(known, [(small, product(12288, 7e14, "d"), "rate")])
     assert [(each.verdict, each.ratio) for each in equal_rates] == [("AMBIGUOUS", None)]
@@ -255,7 +284,11 @@ def test_a_direction_that_became_none_counts_as_none() -> None:
 
 def test_what_is_not_above_zero_has_neither_interval_nor_verdict() -> None:
     one, other = (
-        record(1.0, metrics={"cost": MetricSamples("1", "lower", [value, value])}, run=str(value))
+        record(
+            1.0,
+            metrics={"cost": MetricSamples("1", "lower", [value, value])},
+            run=str(value),
+        )
         for value in (0.0, -0.5)
     )
     known = Variability([one, other])
@@ -284,7 +317,8 @@ def test_kinds_tell_apart_how_a_value_was_measured() -> None:
     )
     accuracy = record(1.0, metrics={"time": MetricSamples("1", "higher", [0.5])})
     assert [
-        MeasuredValue.of(each, "time").kind for each in (plain, throttled, both, wall, accuracy)
+        MeasuredValue.of(each, "time").kind
+        for each in (plain, throttled, both, wall, accuracy)
     ] == [
         "never throttled, one round",
         "throttled, no regime, one round",
@@ -295,18 +329,23 @@ def test_kinds_tell_apart_how_a_value_was_measured() -> None:
 
 
 def test_what_was_timed_on_cpus_that_others_used_is_judged_with_a_wider_interval() -> None:
-    wall = {"time": MetricSamples("s", "lower", [1.0, 1.0, 1.001], {"timer": "perf_counter"})}
+    wall = {
+        "time": MetricSamples("s", "lower", [1.0, 1.0, 1.001], {"timer": "perf_counter"})
+    }
     pairs = [
         [record(1.0, run=f"{n}", metrics=metrics) for n in range(9)]
         for metrics in (wall, record(1.0).metrics)
     ]
     busy = [
-        replace(each[0], conditions={"other_cpus": 1.0, "cores": 2.0}, run="busy") for each in pairs
+        replace(each[0], conditions={"other_cpus": 1.0, "cores": 2.0}, run="busy")
+        for each in pairs
     ]
     assert MeasuredValue.of(busy[0], "time").kind == "host clock, one round, busy"
     known = Variability([*itertools.chain(*pairs), *busy])
     for factor, verdict in ((100.0, "WORSE"), (1.2, "BOUND")):
-        slower = replace(busy[0], metrics={"time": replace(wall["time"], samples=[factor] * 3)})
+        slower = replace(
+            busy[0], metrics={"time": replace(wall["time"], samples=[factor] * 3)}
+        )
         (found,) = compare(known, [(pairs[0][0], slower, "time")])
         assert (found.verdict, found.ratio) == (verdict, pytest.approx(factor))
     # a kernel's time is taken on the GPU
@@ -333,7 +372,9 @@ def test_a_side_that_throttled_may_be_slower_once_it_has_settled_by_what_its_pre
     (found,) = compare(known, [(mixed, other, "time")])
     assert found.low is not None and found.high is not None
     assert found.ratio == pytest.approx(1)
-    sure = math.sqrt(found.low * found.high * slack)  # the middle, without the slack below it
+    sure = math.sqrt(
+        found.low * found.high * slack
+    )  # the middle, without the slack below it
     assert sure == pytest.approx(1, abs=0.002)
     (back,) = compare(known, [(other, mixed, "time")])
     assert (back.low, back.high) == pytest.approx((1 / found.high, 1 / found.low))
@@ -344,7 +385,9 @@ def test_two_sides_that_throttled_are_compared_as_they_are() -> None:
         record(1.0 + 0.001 * n, card, f"{n}", throttled="power cap")
         for n, card in enumerate("AABB")
     ]
-    assert throttling_slack(*(MeasuredValue.of(each, "time") for each in (made[0], made[2]))) == (
+    assert throttling_slack(
+        *(MeasuredValue.of(each, "time") for each in (made[0], made[2]))
+    ) == (
         0.0,
         0.0,
     )
@@ -361,7 +404,9 @@ def in_rounds(rng: random.Random, factors: Sequence[float]) -> Record:
     samples = [factor * math.exp(rng.gauss(0, 0.03)) for factor in factors]
     return record(
         1.0,
-        metrics={"time": MetricSamples("s", "lower", samples, EVENTS, rounds=[1] * len(samples))},
+        metrics={
+            "time": MetricSamples("s", "lower", samples, EVENTS, rounds=[1] * len(samples))
+        },
     )
 
 
@@ -372,7 +417,9 @@ def half_band(made: Sequence[Record]) -> float:
     return found.high / found.value - 1
 
 
-def test_a_few_slow_rounds_do_not_widen_the_interval_and_rounds_that_always_differ_do() -> None:
+def test_a_few_slow_rounds_do_not_widen_the_interval_and_rounds_that_always_differ_do() -> (
+    None
+):
     rng = random.Random(7)
     quiet = [
         in_rounds(rng, factors)
@@ -380,4 +427,6 @@ def test_a_few_slow_rounds_do_not_widen_the_interval_and_rounds_that_always_diff
     ]
     disturbed = [*quiet[:9], *(in_rounds(rng, (1, 1, 30)) for _ in range(3)), *quiet[12:]]
     assert half_band(disturbed) < 1.3 * half_band(quiet)
-    assert half_band([in_rounds(rng, (0.5, 1, 2)) for _ in range(14)]) > 3 * half_band(quiet)
+    assert half_band([in_rounds(rng, (0.5, 1, 2)) for _ in range(14)]) > 3 * half_band(
+        quiet
+    )

@@ -30,7 +30,13 @@ from hpml_plugins.analysis.variance import (
 
 
 def made(
-    seed: int, points: int, cards: int, runs: int, within: float, between: float, classes: int = 5
+    seed: int,
+    points: int,
+    cards: int,
+    runs: int,
+    within: float,
+    between: float,
+    classes: int = 5,
 ) -> tuple[Observations, Any]:
     """Observations with a relative deviation between runs of a card and between cards; each point
     has one code."""
@@ -74,7 +80,9 @@ def spreads(observed: Observations) -> Any:
     )
     between = Estimated(*(each[observed.point] for each in estimate_members(cards)))
     return Spread(
-        *np.array(estimate_spreads(observed, estimate_runs(observed), between))[observed.point].T
+        *np.array(estimate_spreads(observed, estimate_runs(observed), between))[
+            observed.point
+        ].T
     )
 
 
@@ -95,7 +103,15 @@ def test_a_lasting_change_is_not_taken_for_a_variance_between_runs() -> None:
     zeros = np.zeros(10, np.int64)
     found = spreads(
         Observations(
-            values, np.full(10, np.nan), zeros, zeros, zeros, zeros, zeros, zeros, np.arange(10)
+            values,
+            np.full(10, np.nan),
+            zeros,
+            zeros,
+            zeros,
+            zeros,
+            zeros,
+            zeros,
+            np.arange(10),
         )
     )
     assert np.sqrt(found.same_card[0]) < 0.02
@@ -112,7 +128,9 @@ def test_runs_differ_by_no_less_than_their_rounds_and_those_alone_say_it_of_what
     assert (found[observed.point != 7] < 0.003).all()
     one = np.array([0])
     alone = spreads(
-        Observations(np.array([1.0]), np.array([0.001**2]), one + 2, one, one, one, one, one, one)
+        Observations(
+            np.array([1.0]), np.array([0.001**2]), one + 2, one, one, one, one, one, one
+        )
     )
     assert np.sqrt(alone.same_card) == pytest.approx([0.002])
     assert np.sqrt(alone.any_card) == pytest.approx([np.hypot(0.002, UNKNOWN_CARDS)])
@@ -124,15 +142,23 @@ def test_the_quartile_of_sample_variances_has_the_mean_of_exponential_order_stat
 ) -> None:
     """With two degrees of freedom they are exponential, and rank r of n has the mean 1/n + 1/(n -
     1) + … (Rényi)."""
-    means = [sum(1 / left for left in range(count - rank, count + 1)) for rank in range(count)]
-    assert expected_quartile(count, 2) == pytest.approx(np.quantile(means, QUARTILE), abs=0.005)
+    means = [
+        sum(1 / left for left in range(count - rank, count + 1)) for rank in range(count)
+    ]
+    assert expected_quartile(count, 2) == pytest.approx(
+        np.quantile(means, QUARTILE), abs=0.005
+    )
 
 
 def test_the_quartile_of_many_sample_variances_is_that_of_their_distribution() -> None:
-    assert expected_quartile(1001, 4) == pytest.approx(stats.chi2.ppf(QUARTILE, 4) / 4, abs=0.002)
+    assert expected_quartile(1001, 4) == pytest.approx(
+        stats.chi2.ppf(QUARTILE, 4) / 4, abs=0.002
+    )
 
 
-def test_runs_of_any_number_of_rounds_tell_one_variance_of_which_a_fifth_may_be_wrong() -> None:
+def test_runs_of_any_number_of_rounds_tell_one_variance_of_which_a_fifth_may_be_wrong() -> (
+    None
+):
     rng = np.random.default_rng(7)
     freedom = rng.choice([1, 2, 9], 400)  # two, three and ten rounds
     variance = 0.05**2 * rng.chisquare(freedom) / freedom
@@ -196,7 +222,9 @@ def test_identical_runs_do_not_give_an_interval_of_nothing() -> None:
 def test_the_interval_holds_the_next_run_on_another_card_as_often_as_it_says(
     deviation: float,
 ) -> None:
-    observed, values = made(4, points=400, cards=3, runs=2, within=deviation, between=2 * deviation)
+    observed, values = made(
+        4, points=400, cards=3, runs=2, within=deviation, between=2 * deviation
+    )
     found = spreads(observed)
     widths = np.vectorize(half_width)(found.any_card, found.any_freedom)
     width = widths.reshape(values.shape)
@@ -204,7 +232,9 @@ def test_the_interval_holds_the_next_run_on_another_card_as_often_as_it_says(
     assert 0.92 <= covered.mean() <= 0.985
 
 
-def test_equal_code_is_seldom_called_different_and_a_shift_of_five_percent_is_found() -> None:
+def test_equal_code_is_seldom_called_different_and_a_shift_of_five_percent_is_found() -> (
+    None
+):
     observed, values = made(5, points=400, cards=2, runs=4, within=0.004, between=0.01)
     found = spreads(observed)
     same = found.same_card.reshape(values.shape)[:, 0, 0]
@@ -237,7 +267,9 @@ def test_a_run_measured_again_counts_once_with_its_last_value() -> None:
 def test_the_prior_of_equal_variances_is_that_variance_with_much_freedom() -> None:
     rng = np.random.default_rng(6)
     freedom = np.full(500, 4.0)
-    prior, worth = fit_prior(0.25 * stats.chi2.rvs(4, size=500, random_state=rng) / 4, freedom)
+    prior, worth = fit_prior(
+        0.25 * stats.chi2.rvs(4, size=500, random_state=rng) / 4, freedom
+    )
     assert prior == pytest.approx(0.25, rel=0.1)
     assert worth > 20
     # true variances: scaled inverse χ², d0 = 10

@@ -74,7 +74,9 @@ def ran(project: Project) -> Project:
     """The project after `asv run ALL`."""
     done = project.asv("run", "ALL")
     (project.path / "log.txt").write_text(done.stdout + done.stderr)
-    assert done.returncode == 2, done.stdout + done.stderr  # asv's status when a benchmark failed
+    assert done.returncode == 2, (
+        done.stdout + done.stderr
+    )  # asv's status when a benchmark failed
     return project
 
 
@@ -118,7 +120,9 @@ def test_failures_are_recorded_with_their_reason_and_the_run_goes_on(ran: Projec
         if record.benchmark == "faulty"
     }
     crash = found.pop("segfaults")
-    assert crash.startswith("died of SIGSEGV (segmentation fault) in string_at (__init__.py:")
+    assert crash.startswith(
+        "died of SIGSEGV (segmentation fault) in string_at (__init__.py:"
+    )
     assert crash.endswith(" of measure (faulty.py:15)")
     assert found == {
         "works": "",
@@ -130,7 +134,9 @@ def test_failures_are_recorded_with_their_reason_and_the_run_goes_on(ran: Projec
     assert "Traceback" not in log
 
 
-def test_asv_gets_samples_with_a_real_interval_and_failures_as_failures(ran: Project) -> None:
+def test_asv_gets_samples_with_a_real_interval_and_failures_as_failures(
+    ran: Project,
+) -> None:
     for result in results(ran):
         columns = result["result_columns"]
         row = dict(zip(columns, result["results"]["faulty.track_time"], strict=False))  # type: ignore[index,call-overload]
@@ -142,7 +148,9 @@ def test_asv_gets_samples_with_a_real_interval_and_failures_as_failures(ran: Pro
 
 
 def test_what_the_node_lacks_is_listed_and_skipped_with_the_reason(ran: Project) -> None:
-    assert "on_gpu.track_time" in json.loads((ran.path / "results" / "benchmarks.json").read_text())
+    assert "on_gpu.track_time" in json.loads(
+        (ran.path / "results" / "benchmarks.json").read_text()
+    )
     skipped = [record for record in records(ran) if record.benchmark == "on_gpu"]
     assert {(record.status, record.reason) for record in skipped} == {
         ("skipped", "needs 1 GPU, this node has no GPU")
@@ -181,7 +189,9 @@ def test_declarations_carry_direction_and_unit(ran: Project) -> None:
     entry, count = entries["faulty.track_time"], entries["faulty.track_count"]
     assert (count["direction"], count["si_unit"]) == ("none", "1")
     (stored,) = {
-        record.metrics["count"].direction for record in records(ran) if "count" in record.metrics
+        record.metrics["count"].direction
+        for record in records(ran)
+        if "count" in record.metrics
     }
     assert stored is None
     wanted = {
@@ -201,9 +211,9 @@ def test_show_compare_and_publish_work_as_they_are(ran: Project) -> None:
     assert re.search(r"works +[\d.]+±[\d.]+[nμ]s", shown), shown
     compared = ran.asv("compare", "main~2", "main").stdout
     value = r"[\d.]+±[\d.]+[nμ]s"
-    assert re.search(rf"\| {value} +\| {value} +\| \S+ +\| toy.track_time\(10\)", compared), (
-        compared
-    )
+    assert re.search(
+        rf"\| {value} +\| {value} +\| \S+ +\| toy.track_time\(10\)", compared
+    ), compared
     done = ran.asv("publish")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (ran.path / "html" / "gpus.html").exists()
@@ -245,7 +255,9 @@ def test_a_named_machine_keeps_its_name(ran: Project) -> None:
     assert (ran.path / "results/mine/records").is_dir()
 
 
-def test_a_plugin_that_breaks_on_one_node_does_not_erase_its_benchmarks(ran: Project) -> None:
+def test_a_plugin_that_breaks_on_one_node_does_not_erase_its_benchmarks(
+    ran: Project,
+) -> None:
     declared = json.loads((ran.path / "results/benchmarks.json").read_text())
     source = (ran.path / "faulty.py").read_text()
     try:
@@ -253,8 +265,12 @@ def test_a_plugin_that_breaks_on_one_node_does_not_erase_its_benchmarks(ran: Pro
         done = ran.asv("run", "main^!", "--bench", "toy|faulty")
     finally:
         ran.write("faulty.py", source)
-    assert "plugin 'faulty' cannot be loaded: ModuleNotFoundError" in done.stdout + done.stderr
-    assert set(json.loads((ran.path / "results/benchmarks.json").read_text())) == set(declared)
+    assert (
+        "plugin 'faulty' cannot be loaded: ModuleNotFoundError" in done.stdout + done.stderr
+    )
+    assert set(json.loads((ran.path / "results/benchmarks.json").read_text())) == set(
+        declared
+    )
 
 
 @pytest.mark.parametrize(
@@ -277,7 +293,10 @@ def test_a_bad_registry_stops_asv_run_in_one_line_before_results_are_touched(
 
 def test_an_unknown_profile_stops_asv_run_with_the_nearest(ran: Project) -> None:
     done = ran.asv("run", HPML_PROFILE="quik")
-    assert (done.returncode, "no profile 'quik'; did you mean 'quick'?" in done.stderr) == (2, True)
+    assert (done.returncode, "no profile 'quik'; did you mean 'quick'?" in done.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_a_run_says_that_files_changed_while_the_version_did_not_and_the_page_names_the_states(

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 from asv.config import Config
 
-from hpml_plugins.asv.environment import NodeEnvironment, _requirements, search_path, stack_matrix
+from hpml_plugins.asv.environment import (
+    NodeEnvironment,
+    _requirements,
+    search_path,
+    stack_matrix,
+)
 from hpml_plugins.errors import HpmlError, UsageError
 
 

@@ -55,14 +55,27 @@ def test_the_rounds_of_two_commits_are_interleaved(project: Project) -> None:
     done = project.asv("run", "--interleave-rounds", "HEAD~2..HEAD")
     assert done.returncode == 2, done.stdout + done.stderr  # a point fails by design
     rounds = rounds_of(project)
-    succeeded = [each for each in rounds if each.benchmark == "often" and each.status == "ok"]
+    succeeded = [
+        each for each in rounds if each.benchmark == "often" and each.status == "ok"
+    ]
     first, second = dict.fromkeys(each.commit for each in succeeded)
     # asv goes back and forth
-    assert [each.commit for each in succeeded] == [first, second, second, first, first, second]
+    assert [each.commit for each in succeeded] == [
+        first,
+        second,
+        second,
+        first,
+        first,
+        second,
+    ]
     for commit in (first, second):
         joined = join_rounds([each for each in rounds if each.commit == commit])
         outcomes = [(each.benchmark, each.status, each.measured_rounds) for each in joined]
-        assert sorted(outcomes) == [("often", "failed", 1), ("often", "ok", 3), ("once", "ok", 1)]
+        assert sorted(outcomes) == [
+            ("often", "failed", 1),
+            ("often", "ok", 3),
+            ("once", "ok", 1),
+        ]
         assert all(each.is_complete for each in joined)
 
 

@@ -31,4 +31,6 @@ def test_machines_that_are_recorded_at_once_are_all_there(
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0] * 16
-    assert {*json.loads((tmp_path / ".asv-machine.json").read_text())} - {"version"} == {*names}
+    assert {*json.loads((tmp_path / ".asv-machine.json").read_text())} - {"version"} == {
+        *names
+    }

@@ -30,7 +30,9 @@ from hpml_plugins.asv import patches
 def test_asv_is_what_was_tried_and_no_attribute_changed() -> None:
     required = next(
         requirement
-        for text in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+        for text in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+            "dependencies"
+        ]
         if (requirement := Requirement(text)).name == "asv"
     )
     assert importlib.metadata.version("asv") in required.specifier
@@ -66,7 +68,9 @@ def test_no_other_module_replaces_anything_of_asv() -> None:
 )
 def test_another_asv_is_refused_in_one_line_that_names_the_attribute(change: str) -> None:
     code = f"{change}\nfrom hpml_plugins.asv import patches\npatches.apply()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert re.search(
         r"UserError: asv 0\.6\.6 changed asv\.runner\.log_benchmark_result; hpml-plugins works with"
         r" asv 0\.6\.6",
@@ -91,7 +95,9 @@ def test_applying_twice_changes_nothing() -> None:
     ) == before
 
 
-def write_results(folder: Path, result: list[float | None], name: str = "plain.track_x") -> Path:
+def write_results(
+    folder: Path, result: list[float | None], name: str = "plain.track_x"
+) -> Path:
     """A file of asv's results of one benchmark with one parameter."""
     params = {"machine": "m"}
     (folder / "m").mkdir()
@@ -134,7 +140,9 @@ def original(owner: Any, name: str) -> Any:
 
 def test_asv_calls_nothing_of_a_plugin_around_a_command() -> None:
     callers = [
-        path.name for path in Path(asv.__file__).parent.rglob("*.py") if "run_hook" in read(path)
+        path.name
+        for path in Path(asv.__file__).parent.rglob("*.py")
+        if "run_hook" in read(path)
     ]
     assert callers == ["plugin_manager.py"], "a hook: use it instead of run_from_conf_args"
 
@@ -144,7 +152,9 @@ def read(path: Path) -> str:
 
 
 def test_asv_starts_a_process_for_each_metric() -> None:
-    entries = [{"name": f"a.track_{metric}", "params": [], "benchmark": "a"} for metric in "xy"]
+    entries = [
+        {"name": f"a.track_{metric}", "params": [], "benchmark": "a"} for metric in "xy"
+    ]
     found = Benchmarks(SimpleNamespace(benchmark_dir="."), entries, None)
     assert len(found) == 2, "asv measures two numbers at once: discover need not narrow"
     named = inspect.signature(original(Benchmarks, "discover")).parameters

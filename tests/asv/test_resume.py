@@ -125,7 +125,13 @@ def test_a_retracted_point_has_no_value_and_is_measured_again(project: Project) 
 
 def test_behind_a_retracted_record_the_one_of_an_earlier_run_stands(tmp_path: Path) -> None:
     right = Record(
-        benchmark="b", plugin="p", version="1", params={}, status="ok", run="first", started=1.0
+        benchmark="b",
+        plugin="p",
+        version="1",
+        params={},
+        status="ok",
+        run="first",
+        started=1.0,
     )
     wrong = replace(right, run="second", started=2.0)
     for record in (right, wrong, retract(wrong, "a fault of the timer")):

@@ -21,7 +21,9 @@ def project(make_project: Callable[[str], Project]) -> Project:
 
 def records(project: Project) -> list[Record]:
     return [
-        each for path in project.path.glob("results/*/records/*.jsonl") for each in read_file(path)
+        each
+        for path in project.path.glob("results/*/records/*.jsonl")
+        for each in read_file(path)
     ]
 
 

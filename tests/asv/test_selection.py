@@ -53,7 +53,9 @@ def declared(**points: set[int]) -> list[Declared]:
     """Benchmarks of three points, of which a profile has these."""
     plain = Declared(PluginSource("p"), "", "1", {"i": [0, 1, 2]}, 1.0, [])
     return [
-        msgspec.structs.replace(plain, benchmark=name, chosen={"i": [*which]}, left_out=not which)
+        msgspec.structs.replace(
+            plain, benchmark=name, chosen={"i": [*which]}, left_out=not which
+        )
         for name, which in points.items()
     ]
 
@@ -61,15 +63,19 @@ def declared(**points: set[int]) -> list[Declared]:
 def chosen(host: Host) -> dict[str, set[int]]:
     """What is left of all points of a host's benchmarks."""
     found = asv_benchmarks(
-        {f"{each.name}.track_x": len(list(each.points())) for each in host.benchmarks()}, [".*"]
+        {f"{each.name}.track_x": len(list(each.points())) for each in host.benchmarks()},
+        [".*"],
     )
     narrow(found, host.benchmarks())
     return {
-        name.partition(".")[0]: set(points) for name, points in found.benchmark_selection.items()
+        name.partition(".")[0]: set(points)
+        for name, points in found.benchmark_selection.items()
     }
 
 
-def test_a_profile_chooses_points_and_what_the_node_lacks_is_asked_for_too(tmp_path: Path) -> None:
+def test_a_profile_chooses_points_and_what_the_node_lacks_is_asked_for_too(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "toy.py").write_text(PLUGIN)
     (tmp_path / "registry.yaml").write_text(
         "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size:"
@@ -90,8 +96,12 @@ def test_a_commit_that_knows_no_metric_without_direction_can_read_the_suite(
     tmp_path: Path, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "toy.py").write_text(TOY.replace('"lower"', "None"))
-    (tmp_path / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
-    suite = declare(make_host(read_registry(tmp_path / "registry.yaml")), node, "m", tmp_path)
+    (tmp_path / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
+    )
+    suite = declare(
+        make_host(read_registry(tmp_path / "registry.yaml")), node, "m", tmp_path
+    )
     (tmp_path / "suite.json").write_bytes(written := msgspec.json.encode(suite))
     benchmarks = msgspec.json.decode(written)["benchmarks"]
     directions = {metric["direction"] for each in benchmarks for metric in each["metrics"]}
@@ -150,7 +160,10 @@ def test_shards_are_disjoint_and_together_everything(
     with pytest.raises(SystemExit) as ended:
         kept("3/4")
     assert ended.value.code == 0
-    assert "shard 4 of 4 has nothing to measure: there are 3 benchmarks" in capsys.readouterr().out
+    assert (
+        "shard 4 of 4 has nothing to measure: there are 3 benchmarks"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.fixture
@@ -176,7 +189,9 @@ def with_reference() -> list[Declared]:
         ("^a", 1, False),  # nothing on the GPU was asked for
     ],
 )
-def test_a_visit_to_a_gpu_measures_the_reference_too(regex: str, gpus: int, added: bool) -> None:
+def test_a_visit_to_a_gpu_measures_the_reference_too(
+    regex: str, gpus: int, added: bool
+) -> None:
     node = Node(
         os="Linux",
         arch="x86_64",
@@ -186,7 +201,9 @@ def test_a_visit_to_a_gpu_measures_the_reference_too(regex: str, gpus: int, adde
         python="3.12.0",
         gpus=(Gpu("G", 8e10),) * gpus,
     )
-    found = asv_benchmarks({"a.track_x": 3, "b.track_x": 3, "reference.track_x": 0}, [regex])
+    found = asv_benchmarks(
+        {"a.track_x": 3, "b.track_x": 3, "reference.track_x": 0}, [regex]
+    )
     of_ours = with_reference()
     narrow(found, of_ours)
     add_reference(found, of_ours, node)

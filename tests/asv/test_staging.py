@@ -66,13 +66,19 @@ def project(tmp_path: Path) -> Path:
     declared = {"toy.track_time": DECLARATION, "version": 2}
     (tmp_path / "results" / "benchmarks.json").write_text(json.dumps(declared))
     write_configuration(tmp_path, Path("html"))
-    held = DRAWN.replace(HOLD, HOLD + "".join(f"    {line}\n" for line in SLOW.splitlines()), 1)
+    held = DRAWN.replace(
+        HOLD, HOLD + "".join(f"    {line}\n" for line in SLOW.splitlines()), 1
+    )
     (tmp_path / "toy.py").write_text(held)
-    (tmp_path / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    (tmp_path / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
+    )
     return tmp_path
 
 
-def start(project: Path, prepare: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+def start(
+    project: Path, prepare: Callable[[], None] | None = None
+) -> subprocess.Popen[str]:
     """Begin to publish the site of a project."""
     return subprocess.Popen(
         [sys.executable, "-m", "hpml_plugins", "publish"],
@@ -203,9 +209,13 @@ def test_no_page_names_a_home_folder(home: str, project: Path) -> None:
     said = f"in {home}/code/toy.py: wrong; see https://example.org/home/other/page"
     record = {**RECORD, "status": "failed", "reason": said, "output": said, "metrics": {}}
     records = project / "results" / "m1" / "records"
-    (records / "bbbbbbbb.jsonl").write_text(json.dumps({**record, "commit": "b" * 40}) + "\n")
+    (records / "bbbbbbbb.jsonl").write_text(
+        json.dumps({**record, "commit": "b" * 40}) + "\n"
+    )
     text = (project / "toy.py").read_text()
-    raising = f"def table(records):\n    raise ValueError({said!r})\n\ndef unused(records):\n"
+    raising = (
+        f"def table(records):\n    raise ValueError({said!r})\n\ndef unused(records):\n"
+    )
     (project / "toy.py").write_text(text.replace("def table(records):\n", raising, 1))
     status, output = publish(project)
     assert status == 0, output
@@ -231,7 +241,10 @@ def test_a_link_to_a_site_stays_one(project: Path) -> None:
         (lambda site: (site / "a.html").unlink(), "a.html"),
         (lambda site: (site / "a.html").write_text(""), "a.html"),
         (lambda site: (site / "index.json").write_text("{}"), "index.json"),
-        (lambda site: (site / "index.json").write_text('{"benchmarks": {}}'), "toy.track_time"),
+        (
+            lambda site: (site / "index.json").write_text('{"benchmarks": {}}'),
+            "toy.track_time",
+        ),
         (lambda site: (site / "index.json").write_text('{"benchm'), "index.json"),
         (lambda site: (site / "info.json").unlink(), "info.json"),
         (lambda site: (site / NAME).unlink(), NAME),

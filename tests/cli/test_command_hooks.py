@@ -42,7 +42,11 @@ def test_the_list_of_commands_says_what_the_help_of_each_begins_with(name: str) 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LISTING], capture_output=True, text=True, check=True, cwd=ROOT
+        [sys.executable, "-c", LISTING],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
     assert done.stdout.splitlines()[-1] == "[]"
     assert "  gate " in done.stdout
@@ -54,14 +58,20 @@ def test_a_deleted_folder_of_tools_takes_its_commands_and_no_others(
 ) -> None:
     """The others still import: no tool stands on one of these."""
     package = tmp_path / "hpml_plugins"
-    shutil.copytree(ROOT / "hpml_plugins", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "hpml_plugins", package, ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.rmtree(package / "tools" / name)
     code = (
         "import click; from hpml_plugins.cli import group; context = click.Context(group);"
         " print([n for n in group.list_commands(context) if group.get_command(context, n).load()])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
     )
     gone = {"submit", "jobs"} if name == "cluster" else {name}
     assert done.stderr == ""

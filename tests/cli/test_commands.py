@@ -18,7 +18,8 @@ Hpml = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[[str, str], Path]
 
 REGISTRY = (
-    "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n"
+    "version: 1\nplugins:\n"
+    "  - {name: toy, path: toy.py, profiles: {quick: {toy: {size: [10]}}}}\n"
 )
 
 
@@ -43,7 +44,9 @@ def test_list_shows_plugins_points_and_metrics(hpml: Hpml) -> None:
 @pytest.mark.usefixtures("toy")
 def test_list_fits_the_terminal_and_shows_what_was_named(hpml: Hpml, write: Write) -> None:
     write("registry.yaml", REGISTRY + "  - {name: more, path: more.py}\n")
-    more = TOY.replace('"toy"', '"toy_of_a_second_plugin"').replace("[10, 1000]", "list(range(11))")
+    more = TOY.replace('"toy"', '"toy_of_a_second_plugin"').replace(
+        "[10, 1000]", "list(range(11))"
+    )
     write("more.py", more.replace("grid=", "description='words and ' * 20, grid="))
     for options in ((), ("-v",)):
         for width in (40, 80):
@@ -51,10 +54,16 @@ def test_list_fits_the_terminal_and_shows_what_was_named(hpml: Hpml, write: Writ
             assert max(map(len, lines)) <= width
     chosen = {name: hpml("list", name, "--json") for name in ("toy", "more", "toy_*", "t*")}
     found = {
-        name: [row["benchmark"] for row in json.loads(done.stdout)] for name, done in chosen.items()
+        name: [row["benchmark"] for row in json.loads(done.stdout)]
+        for name, done in chosen.items()
     }
     second = "toy_of_a_second_plugin"
-    assert found == {"toy": ["toy"], "more": [second], "toy_*": [second], "t*": ["toy", second]}
+    assert found == {
+        "toy": ["toy"],
+        "more": [second],
+        "toy_*": [second],
+        "t*": ["toy", second],
+    }
     wrong = hpml("list", "tyo")
     assert (wrong.returncode, wrong.stderr) == (
         2,
@@ -63,13 +72,18 @@ def test_list_fits_the_terminal_and_shows_what_was_named(hpml: Hpml, write: Writ
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_boolean_is_spelled_as_in_the_registry_or_as_in_python(hpml: Hpml, write: Write) -> None:
+def test_a_boolean_is_spelled_as_in_the_registry_or_as_in_python(
+    hpml: Hpml, write: Write
+) -> None:
     write("registry.yaml", "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     write("toy.py", TOY.replace("[10, 1000]", "[True, False]"))
     for spelled in ("false", "False"):
         (row,) = hpml("run", "toy", "-p", f"size={spelled}", "--json").stdout.splitlines()
         assert json.loads(row)["params"] == {"size": False}
-    assert "size 'no' is not in the grid of 'toy'; " in hpml("run", "toy", "-p", "size=no").stderr
+    assert (
+        "size 'no' is not in the grid of 'toy'; "
+        in hpml("run", "toy", "-p", "size=no").stderr
+    )
 
 
 @pytest.mark.usefixtures("toy")
@@ -80,9 +94,13 @@ def test_list_says_what_this_node_would_skip_and_why(hpml: Hpml, write: Write) -
             "grid=", "requires=Requires(tools=('xyz',)), grid="
         ),
     )
-    assert "skipped here: 2 of 2, needs program xyz on the PATH" in hpml("list", "-v").stdout
+    assert (
+        "skipped here: 2 of 2, needs program xyz on the PATH" in hpml("list", "-v").stdout
+    )
     short = hpml("list").stdout
-    assert "1 benchmark cannot run here (-v shows them):\n   1  needs program xyz on " in short
+    assert (
+        "1 benchmark cannot run here (-v shows them):\n   1  needs program xyz on " in short
+    )
     assert "toy     toy" not in short and "toy     toy " in hpml("list", "toy").stdout
     (row,) = json.loads(hpml("list", "--json").stdout)
     assert row["skipped"] == {"needs program xyz on the PATH": 2}
@@ -103,7 +121,9 @@ def test_list_and_discovery_import_nothing_heavy() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_declaring_the_built_in_benchmarks_imports_nothing_that_only_measuring_needs() -> None:
+def test_declaring_the_built_in_benchmarks_imports_nothing_that_only_measuring_needs() -> (
+    None
+):
     code = (
         "import sys; from hpml_plugins.host import load_plugin; from hpml_plugins.registry import"
         " read_registry; entries = read_registry().enabled; from pathlib import Path;"
@@ -126,9 +146,12 @@ def test_run_says_that_the_files_changed_while_the_version_did_not(
     record = decode(first.stdout.encode())
     write(f"results/{record.machine}/records/c.jsonl", first.stdout)
     write(
-        "results/elsewhere/records/c.jsonl", first.stdout.replace(record.source["sha256"], "0" * 64)
+        "results/elsewhere/records/c.jsonl",
+        first.stdout.replace(record.source["sha256"], "0" * 64),
     )
-    assert "changed since" not in hpml("run", "toy", "-p", "size=10", "--rounds", "1").stderr
+    assert (
+        "changed since" not in hpml("run", "toy", "-p", "size=10", "--rounds", "1").stderr
+    )
     write("toy.py", TOY + "\n")
     done = hpml("run", "toy", "--rounds", "1")
     assert done.returncode == 0
@@ -170,7 +193,9 @@ def test_run_measures_and_shows_a_table(hpml: Hpml) -> None:
 
 
 def test_run_measures_a_file_that_is_in_no_registry(hpml: Hpml, write: Write) -> None:
-    write("my-plugin.py", TOY.replace("    return [TOY]", "    return [TOY, other]") + OTHER)
+    write(
+        "my-plugin.py", TOY.replace("    return [TOY]", "    return [TOY, other]") + OTHER
+    )
     done = hpml("run", "my-plugin.py", "-p", "size=10", "--json", "--rounds", "1")
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["benchmark"], each["plugin"]) for each in found] == [
@@ -179,7 +204,10 @@ def test_run_measures_a_file_that_is_in_no_registry(hpml: Hpml, write: Write) ->
     ]
     assert found[0]["source"]["path"] == "my-plugin.py"
     write("broken.py", "import no_such_module\n")
-    for name, told in (("broken.py", "no_such_module"), ("none.py", "none.py: no such file")):
+    for name, told in (
+        ("broken.py", "no_such_module"),
+        ("none.py", "none.py: no such file"),
+    ):
         done = hpml("run", name)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert told in done.stderr
@@ -193,9 +221,13 @@ OTHER = (
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_file_of_the_registry_is_measured_as_the_registry_says(hpml: Hpml, write: Write) -> None:
+def test_a_file_of_the_registry_is_measured_as_the_registry_says(
+    hpml: Hpml, write: Write
+) -> None:
     done = hpml("run", "toy.py", "--profile", "quick", "--json", "--rounds", "1")
-    assert [json.loads(line)["params"] for line in done.stdout.splitlines()] == [{"size": 10}]
+    assert [json.loads(line)["params"] for line in done.stdout.splitlines()] == [
+        {"size": 10}
+    ]
 
 
 @pytest.mark.usefixtures("toy")
@@ -215,7 +247,9 @@ def test_run_measures_only_the_chosen_points_and_appends_their_records(
 
 @pytest.mark.usefixtures("toy")
 def test_run_measures_as_many_rounds_as_asked_for(hpml: Hpml) -> None:
-    record = decode(hpml("run", "toy", "-p", "size=10", "--rounds", "2", "--json").stdout.encode())
+    record = decode(
+        hpml("run", "toy", "-p", "size=10", "--rounds", "2", "--json").stdout.encode()
+    )
     assert (record.planned_rounds, record.measured_rounds) == (2, 2)
     refused = hpml("run", "toy", "--rounds", "0")
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -229,7 +263,9 @@ def test_what_a_point_computes_once_is_computed_in_its_first_round(
     )
     write("toy.py", drawing)
     write("registry.yaml", REGISTRY)
-    samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics["time"]
+    samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics[
+        "time"
+    ]
     assert (samples.rounds, len(set(samples.samples))) == ([1, 1, 1], 1)
 
 
@@ -238,18 +274,27 @@ def test_how_long_to_sample_is_the_registrys_and_the_command_lines(
 ) -> None:
     # The samples alternate between 10 and 20 ms: ± 30 % is soon known, also on a busy machine, and
     # ± 1 % never.
-    alternating = TOY.replace("lambda: sum(range(size))", "lambda: time.sleep(next(seconds))")
+    alternating = TOY.replace(
+        "lambda: sum(range(size))", "lambda: time.sleep(next(seconds))"
+    )
     write(
-        "toy.py", "import itertools, time\nseconds = itertools.cycle([0.01, 0.02])\n" + alternating
+        "toy.py",
+        "import itertools, time\nseconds = itertools.cycle([0.01, 0.02])\n" + alternating,
     )
     write(
         "registry.yaml",
-        REGISTRY.replace("path: toy.py", "path: toy.py, sampling: {precision: 0.9, budget: 9}"),
+        REGISTRY.replace(
+            "path: toy.py", "path: toy.py, sampling: {precision: 0.9, budget: 9}"
+        ),
     )
-    samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics["time"]
+    samples = decode(hpml("run", "toy", "-p", "size=10", "--json").stdout.encode()).metrics[
+        "time"
+    ]
     # ten samples in three rounds
     assert (samples.rounds, samples.info["stopped"]) == ([4, 4, 4], "converged")
-    done = hpml("run", "toy", "-p", "size=10", "--json", "--precision", "0.01", "--budget", "0.3")
+    done = hpml(
+        "run", "toy", "-p", "size=10", "--json", "--precision", "0.01", "--budget", "0.3"
+    )
     assert decode(done.stdout.encode()).metrics["time"].info["stopped"] == "budget"
 
 
@@ -282,11 +327,17 @@ def test_a_failed_point_gives_status_1_with_its_reason_and_a_traceback_only_for_
     ("args", "message"),
     [
         (["run", "tyo"], "no benchmark or plugin 'tyo'; did you mean 'toy'?"),
-        (["run", "toy", "-p", "sise=10"], "'toy' has no parameter 'sise'; did you mean 'size'?"),
+        (
+            ["run", "toy", "-p", "sise=10"],
+            "'toy' has no parameter 'sise'; did you mean 'size'?",
+        ),
         (["run", "toy", "-p", "size=7"], "size '7' is not in the grid of 'toy'"),
         (["run", "toy", "-p", "size"], "-p 'size' is not KEY=VALUE"),
         (["run", "toy", "--profile", "quik"], "no profile 'quik'; did you mean 'quick'?"),
-        (["run", "toy", "--profile", "quick", "-p", "size=1000"], "no point of 'toy' is selected"),
+        (
+            ["run", "toy", "--profile", "quick", "-p", "size=1000"],
+            "no point of 'toy' is selected",
+        ),
         (["list", "--profile", "nightly"], "no profile 'nightly'; known: full, quick"),
         (["--registry", "nowhere.yaml", "list"], "nowhere.yaml: no such file"),
         (["lsit"], "no command 'lsit'; did you mean 'list'?"),
@@ -302,7 +353,9 @@ def test_wrong_words_end_in_one_line_and_status_2(
     assert done.stdout == ""
 
 
-def test_machine_records_the_node_for_asv_under_a_stable_name(hpml: Hpml, tmp_path: Path) -> None:
+def test_machine_records_the_node_for_asv_under_a_stable_name(
+    hpml: Hpml, tmp_path: Path
+) -> None:
     done = hpml("machine", "--json")
     facts = json.loads(done.stdout)
     stored = json.loads((tmp_path / ".asv-machine.json").read_text())
@@ -320,7 +373,9 @@ def test_doctor_names_what_works_and_what_is_broken_with_its_fix(
     hpml: Hpml, write: Write, tmp_path: Path
 ) -> None:
     write("shadow/fvcore.py", "raise ImportError('no fvcore today')")
-    answer = json.loads(hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout)
+    answer = json.loads(
+        hpml("doctor", "--json", PYTHONPATH=str(tmp_path / "shadow")).stdout
+    )
     findings = {finding["subject"]: finding for finding in answer["findings"]}
     assert findings["torch"]["state"] == "ok"
     assert findings["fvcore"]["state"] == "broken"

@@ -25,7 +25,9 @@ def test_without_a_configuration_the_project_is_asked_for(
     )
 
 
-@pytest.mark.parametrize(("text", "told"), [("{", "asv.conf.json"), ('{"version": 99}', "version")])
+@pytest.mark.parametrize(
+    ("text", "told"), [("{", "asv.conf.json"), ('{"version": 99}', "version")]
+)
 def test_a_configuration_that_does_not_hold_is_one_line(
     hpml: Hpml, write: Write, text: str, told: str
 ) -> None:

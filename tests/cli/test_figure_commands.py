@@ -18,7 +18,12 @@ def measured(write: Write, hpml: Hpml) -> None:
     write("toy.py", DRAWN)
     assert (
         hpml(
-            "run", "toy", "--budget", "0.05", "--record", "results/m/records/uncommitted.jsonl"
+            "run",
+            "toy",
+            "--budget",
+            "0.05",
+            "--record",
+            "results/m/records/uncommitted.jsonl",
         ).returncode
         == 0
     )
@@ -31,14 +36,20 @@ def test_table_prints_a_plugin_s_tables_and_one_of_them(hpml: Hpml) -> None:
     assert "Time against size" in both.stdout
     assert "The numbers" in both.stdout
     one = hpml("table", "toy.numbers", "--format", "csv")
-    assert [line.split(",")[1] for line in one.stdout.splitlines()] == ["size", "10", "1000"]
+    assert [line.split(",")[1] for line in one.stdout.splitlines()] == [
+        "size",
+        "10",
+        "1000",
+    ]
 
 
 @pytest.mark.usefixtures("measured")
 def test_plot_writes_the_charts(hpml: Hpml, tmp_path: Path) -> None:
     done = hpml("plot", "toy", "--format", "pdf", "--to", "charts")
     assert done.stdout.split() == ["charts/toy-over_size.pdf", "charts/toy-freely.pdf"]
-    assert all((tmp_path / path).read_bytes().startswith(b"%PDF") for path in done.stdout.split())
+    assert all(
+        (tmp_path / path).read_bytes().startswith(b"%PDF") for path in done.stdout.split()
+    )
 
 
 @pytest.fixture
@@ -103,7 +114,10 @@ def test_plot_writes_where_it_is_told_and_only_what_was_asked(
             ("toy", "--to", "b.png"),
             "--to b.png is one file, and 'toy' has 2 charts (toy.over_size,",
         ),
-        (("toy.freely", "--to", "b.png", "--format", "pdf"), "--to b.png is not of --format pdf"),
+        (
+            ("toy.freely", "--to", "b.png", "--format", "pdf"),
+            "--to b.png is not of --format pdf",
+        ),
     ]:
         refused = hpml("plot", *arguments)
         assert (refused.returncode, message in refused.stderr) == (2, True)
@@ -124,7 +138,10 @@ def test_wrong_names_and_empty_results_are_one_line(hpml: Hpml) -> None:
             ("table", "toy", "--results", "nowhere"),
             "nothing measured for 'toy' under nowhere; run `asv run`",
         ),
-        (("plot", "toy.numbers"), "has tables but no chart; print them: hpml table toy.numbers"),
+        (
+            ("plot", "toy.numbers"),
+            "has tables but no chart; print them: hpml table toy.numbers",
+        ),
     ]:
         done = hpml(*arguments)
         assert done.returncode == 2

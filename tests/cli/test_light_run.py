@@ -63,7 +63,9 @@ NOT_NEEDED = (
     "measure.ranks.worker",
     "measure.ranks.collective_timing",
 )
-REGISTRY = "version: 1\nplugins:\n  - {name: datasets, module: hpml_plugins.workloads.datasets}\n"
+REGISTRY = (
+    "version: 1\nplugins:\n  - {name: datasets, module: hpml_plugins.workloads.datasets}\n"
+)
 UNWANTED = tuple(f"hpml_plugins.{name}." for name in NOT_NEEDED)
 
 

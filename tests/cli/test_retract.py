@@ -34,7 +34,9 @@ def record(size: int, commit: str, run: str, started: float, status: str = "ok")
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
-    found = {commit: record_file(tmp_path / "results", "m", commit) for commit in (OLD, NEW, "")}
+    found = {
+        commit: record_file(tmp_path / "results", "m", commit) for commit in (OLD, NEW, "")
+    }
     for each in (
         record(1, OLD, "run1", 1.0),
         record(1, NEW, "run2", 2.0),
@@ -81,9 +83,9 @@ def test_one_record_is_chosen_by_commit_params_and_run_and_a_line_is_appended(
         (2, "run3", "ok"),
         (3, "run3", "failed"),
     ]
-    assert [each.reason for each in read_file(files[NEW]) if each.status == "retracted"] == [
-        "the timer fell back"
-    ]
+    assert [
+        each.reason for each in read_file(files[NEW]) if each.status == "retracted"
+    ] == ["the timer fell back"]
     (projected,) = (tmp_path / "results" / "m").glob("bbbbbbbb-env.json")
     assert projected.stat().st_mtime_ns >= files[NEW].stat().st_mtime_ns
     after = files[NEW].read_bytes()
@@ -92,7 +94,9 @@ def test_one_record_is_chosen_by_commit_params_and_run_and_a_line_is_appended(
     assert files[NEW].read_bytes() == after
 
 
-def test_several_are_taken_only_when_that_is_said(hpml: Hpml, files: dict[str, Path]) -> None:
+def test_several_are_taken_only_when_that_is_said(
+    hpml: Hpml, files: dict[str, Path]
+) -> None:
     before = {path: path.read_bytes() for path in files.values()}
     refused = hpml("retract", "toy", "-p", "size=1,2", *REASON)
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -109,7 +113,9 @@ def test_several_are_taken_only_when_that_is_said(hpml: Hpml, files: dict[str, P
     assert {path: path.read_bytes() for path in files.values()} == before
     done = hpml("retract", "toy", "-p", "size=1,2", *REASON, "--all")
     assert (done.returncode, done.stdout.count("\nretracted: ") + 1) == (0, 4)
-    assert {status for path in (files[OLD], files[NEW]) for *_, status in statuses(path)} == {
+    assert {
+        status for path in (files[OLD], files[NEW]) for *_, status in statuses(path)
+    } == {
         "retracted",
         "failed",
     }
@@ -120,7 +126,9 @@ def test_a_record_without_commit_and_run_can_be_retracted(
     hpml: Hpml, files: dict[str, Path]
 ) -> None:
     done = hpml("retract", "toy", "-p", "size=4", *REASON)
-    assert done.stdout == "retracted: toy size=4, fast=True (m, commit unknown, run unknown)\n"
+    assert (
+        done.stdout == "retracted: toy size=4, fast=True (m, commit unknown, run unknown)\n"
+    )
     assert statuses(files[""]) == [(4, "", "retracted")]
 
 
@@ -131,9 +139,18 @@ def test_a_record_without_commit_and_run_can_be_retracted(
             ("toi", *REASON),
             "no measured Record of 'toi' matches under results; did you mean 'toy'?",
         ),
-        (("toy", "-p", "size=3", *REASON), "no measured Record of 'toy' matches under results"),
-        (("toy", "-p", "rows=3", *REASON), "no measured Record of 'toy' matches under results"),
-        (("toy", "--commit", "ffff", *REASON), "no measured Record of 'toy' matches under results"),
+        (
+            ("toy", "-p", "size=3", *REASON),
+            "no measured Record of 'toy' matches under results",
+        ),
+        (
+            ("toy", "-p", "rows=3", *REASON),
+            "no measured Record of 'toy' matches under results",
+        ),
+        (
+            ("toy", "--commit", "ffff", *REASON),
+            "no measured Record of 'toy' matches under results",
+        ),
         (("toy", "-p", "size", *REASON), "-p 'size' is not KEY=VALUE"),
         (("toy", "--reason", " "), "--reason is empty; say what is wrong with the Record"),
     ],

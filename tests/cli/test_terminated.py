@@ -25,7 +25,8 @@ def test_a_command_that_is_terminated_leaves_no_folder_and_no_program(
     )
     # below nohup the tests ignore SIGHUP, and what they start would too
     command = subprocess.Popen(
-        [sys.executable, "-c", code], preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)
+        [sys.executable, "-c", code],
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     patience = time.monotonic() + 20
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():

@@ -38,13 +38,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "--no-build-isolation",
             "--no-index",
         ]
-        subprocess.run([*pip, "--target", str(site), str(copy)], check=True, capture_output=True)
+        subprocess.run(
+            [*pip, "--target", str(site), str(copy)], check=True, capture_output=True
+        )
     return site
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_the_tests_of_an_example_pass_hpml_check_among_them(name: str, tmp_path: Path) -> None:
+def test_the_tests_of_an_example_pass_hpml_check_among_them(
+    name: str, tmp_path: Path
+) -> None:
     shutil.copytree(EXAMPLES / name, tmp_path, dirs_exist_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True
@@ -86,7 +90,10 @@ def test_both_are_named_then_measured_by_asv_and_on_the_page(
     for record in records:
         name = {own: name for name, own in NAMES.items()}[record.plugin]
         if record.status == "ok":
-            assert (record.source["distribution"], record.source["version"]) == (name, "1.0.0")
+            assert (record.source["distribution"], record.source["version"]) == (
+                name,
+                "1.0.0",
+            )
     published = project.asv("publish", **path)
     assert published.returncode == 0, published.stdout + published.stderr
     html = project.path / "html"

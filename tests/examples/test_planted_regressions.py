@@ -37,7 +37,11 @@ def commits(exercise: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> l
 
 
 def write_results(
-    exercise: ModuleType, results: Path, commits: list[str], noise: float, busy: bool = False
+    exercise: ModuleType,
+    results: Path,
+    commits: list[str],
+    noise: float,
+    busy: bool = False,
 ) -> None:
     """Records of kernel_cpu on a made machine. noise: the standard deviation between runs."""
     dice = random.Random(1)
@@ -57,7 +61,9 @@ def write_results(
         "code": "",
     }
     (results / "made" / "records").mkdir(parents=True)
-    (results / "benchmarks.json").write_text(json.dumps({entry["name"]: entry, "version": 2}))
+    (results / "benchmarks.json").write_text(
+        json.dumps({entry["name"]: entry, "version": 2})
+    )
     (results / "made" / "machine.json").write_text(
         json.dumps({"machine": "made", "gpu": "none", "version": 1})
     )
@@ -66,7 +72,9 @@ def write_results(
         for percent in (0, 3, 10, 30):
             level = 1e-3 * (1 + planted * percent / 100) * math.exp(dice.gauss(0, noise))
             rounds = [level * math.exp(dice.gauss(0, noise / 2)) for _ in range(3)]
-            samples = [each * (1 + share) for each in rounds for share in (-0.001, 0, 0.001)]
+            samples = [
+                each * (1 + share) for each in rounds for share in (-0.001, 0, 0.001)
+            ]
             record = Record(
                 benchmark="kernel_cpu",
                 plugin="planted",
@@ -95,7 +103,10 @@ def test_the_repository_has_the_same_commits_wherever_it_is_made(
     assert commits == exercise.make_repository(tmp_path / "one")
     assert len(set(commits)) == len(exercise.PLAN)
     namespace: dict[str, dict[str, bool]] = {}
-    exec((tmp_path / "one/planted_work/__init__.py").read_text().partition("\n\n\n")[0], namespace)
+    exec(
+        (tmp_path / "one/planted_work/__init__.py").read_text().partition("\n\n\n")[0],
+        namespace,
+    )
     assert all(namespace["SLOWER"].values())
 
 
@@ -110,7 +121,9 @@ def test_planted_slow_downs_are_found_and_false_alarms_counted(
         found["percent=30"].suspected,
         found["percent=30"].listed,
     ) == ("WORSE", 1, 2)
-    assert found["percent=30"].at_end and found["percent=30"].ratio == pytest.approx(1.3, rel=0.02)
+    assert found["percent=30"].at_end and found["percent=30"].ratio == pytest.approx(
+        1.3, rel=0.02
+    )
     assert found["percent=10"].listed == 2
     # three times the noise of a run: no verdict on two runs, and listed when there are some
     # readings
@@ -120,7 +133,9 @@ def test_planted_slow_downs_are_found_and_false_alarms_counted(
     assert sum(report.equal["made"].values()) == 11 * 4 - 3
     assert report.looks["made"] == 11 * 4
     alarms = report.false.get("made", {}).get("open regression", set())
-    assert {point for _, point, _ in alarms} <= {"percent=3"}  # placed two commits late for a while
+    assert {point for _, point, _ in alarms} <= {
+        "percent=3"
+    }  # placed two commits late for a while
     text = exercise.format_report(report)
     assert (
         "| made | kernel: longer loop | cpu | +30 % | +" in text
@@ -129,13 +144,18 @@ def test_planted_slow_downs_are_found_and_false_alarms_counted(
     )
 
 
-def test_a_false_alarm_is_counted(exercise: ModuleType, commits: list[str], tmp_path: Path) -> None:
+def test_a_false_alarm_is_counted(
+    exercise: ModuleType, commits: list[str], tmp_path: Path
+) -> None:
     """Where nothing is planted in the plan, the same Records are all false alarms."""
     write_results(exercise, tmp_path / "results", commits, noise=0.01)
     report = exercise.analyse(
         tmp_path / "results", commits, [exercise.Step("nothing")] * len(commits)
     )
-    alarms = {(benchmark, point) for benchmark, point, _ in report.false["made"]["open regression"]}
+    alarms = {
+        (benchmark, point)
+        for benchmark, point, _ in report.false["made"]["open regression"]
+    }
     assert alarms == {("kernel_cpu", f"percent={percent}") for percent in (3, 10, 30)}
     assert report.equal["made"]["WORSE"] >= 2
 

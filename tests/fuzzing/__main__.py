@@ -32,7 +32,9 @@ def main() -> int:
     """Run all kinds; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--cases", type=float, default=math.inf, help="of each kind, at most")
+    parser.add_argument(
+        "--cases", type=float, default=math.inf, help="of each kind, at most"
+    )
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=list(KINDS))
     asked = parser.parse_args()
@@ -43,7 +45,9 @@ def main() -> int:
     )
     found = []
     for name in asked.kinds:
-        with tempfile.TemporaryDirectory(prefix="hpml-fuzz-", ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="hpml-fuzz-", ignore_cleanup_errors=True
+        ) as folder:
             share = asked.seconds / len(asked.kinds)
             cases = random_cases(KINDS[name], asked.seed, asked.cases, share)
             try:
@@ -52,7 +56,9 @@ def main() -> int:
                 found.append(Counts(name, faults={"the process ended": (b"", str(error))}))
         _print_line(found[-1])
     faults = sum(len(counts.faults) for counts in found)
-    print(f"{sum(counts.cases for counts in found):,} cases, {faults} faults, seed {asked.seed}")
+    print(
+        f"{sum(counts.cases for counts in found):,} cases, {faults} faults, seed {asked.seed}"
+    )
     for counts in found:
         if counts.faults:
             print(f"\n{counts.kind}\n{show(counts.faults)}")

@@ -22,7 +22,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print them."""
     reports = [each for found in terminalreporter.stats.values() for each in found]
     called = [each for each in reports if getattr(each, "when", "") == "call"]
-    if lines := [text for each in called for name, text in each.user_properties if name == _COUNTS]:
+    if lines := [
+        text for each in called for name, text in each.user_properties if name == _COUNTS
+    ]:
         terminalreporter.section("damaged files")
         for line in lines:
             terminalreporter.line(line)

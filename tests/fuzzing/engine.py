@@ -98,7 +98,9 @@ class Counts:
         return self.cases - self.refused - self.outcomes.get("faults", 0)
 
     def __str__(self) -> str:
-        outcomes = ", ".join(f"{count:,} {name}" for name, count in sorted(self.outcomes.items()))
+        outcomes = ", ".join(
+            f"{count:,} {name}" for name, count in sorted(self.outcomes.items())
+        )
         return (
             f"{self.kind}: {self.cases:,} cases: {outcomes} (for {self.reasons:,} reasons);"
             f" {len(self.faults)} faults; {self.seconds:.0f} s, slowest {1e3 * self.slowest:.0f}"
@@ -218,7 +220,9 @@ class Trial:
                 assert "\n" not in said and said.isprintable(), (
                     f"not one line that can be printed: {said[:500]!r}"
                 )
-                assert len(said) < 20_000, f"an error of {len(said)} characters: {said[:200]!r}"
+                assert len(said) < 20_000, (
+                    f"an error of {len(said)} characters: {said[:200]!r}"
+                )
             self._reasons["".join(char for char in said if char.isalpha())[:400]] += 1
             return "refused"
 
@@ -318,7 +322,8 @@ def fuzz(kind: Kind, run: Callable[[Trial], None], folder: Path, timeout: float)
 def show(faults: dict[str, tuple[bytes, str]]) -> str:
     """The faults for a reader: where, the input, how it came there."""
     return "\n\n".join(
-        f"{where}\ninput: {data[:1500]!r}\n{said[-1500:]}" for where, (data, said) in faults.items()
+        f"{where}\ninput: {data[:1500]!r}\n{said[-1500:]}"
+        for where, (data, said) in faults.items()
     )
 
 
@@ -332,7 +337,11 @@ def _where(error: BaseException) -> str:
         if "hpml_plugins" in frame.filename and "/tests/" not in frame.filename
     ]
     at = (ours or list(frames))[-1] if frames else None
-    place = f"{Path(at.filename).parent.name}/{Path(at.filename).name}:{at.lineno}" if at else "?"
+    place = (
+        f"{Path(at.filename).parent.name}/{Path(at.filename).name}:{at.lineno}"
+        if at
+        else "?"
+    )
     return (
         f"{type(error).__name__} at {place}: {str(error)[:60]!r}"
         if isinstance(error, Forbidden)

@@ -166,12 +166,16 @@ NUMBERS = (
 def text(random: Random, longest: int = 4) -> str:
     """A text of hostile pieces."""
     pieces = random.choices(PIECES, k=random.randint(1, longest))
-    return "".join(pieces) * (random.choice((1, 50, 2000)) if not random.randrange(40) else 1)
+    return "".join(pieces) * (
+        random.choice((1, 50, 2000)) if not random.randrange(40) else 1
+    )
 
 
 def text_bytes(random: Random) -> bytes:
     """The same as bytes, now and then not UTF-8."""
-    return text(random).encode("utf-8", "surrogatepass" if random.randrange(4) else "replace")
+    return text(random).encode(
+        "utf-8", "surrogatepass" if random.randrange(4) else "replace"
+    )
 
 
 def json_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
@@ -179,9 +183,9 @@ def json_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
     json.dumps lacks."""
 
     def write(random: Random) -> bytes:
-        return (_around(random, _json(random, random.choice(_parsed(trees, json.loads))))).encode(
-            "utf-8", "surrogatepass"
-        )
+        return (
+            _around(random, _json(random, random.choice(_parsed(trees, json.loads))))
+        ).encode("utf-8", "surrogatepass")
 
     return write
 
@@ -216,7 +220,9 @@ def yaml_of(trees: Callable[[], Sequence[bytes]]) -> Grammar:
 
 
 @functools.cache
-def _parsed(trees: Callable[[], Sequence[bytes]], read: Callable[[bytes], Any]) -> list[Any]:
+def _parsed(
+    trees: Callable[[], Sequence[bytes]], read: Callable[[bytes], Any]
+) -> list[Any]:
     return [read(each) for each in trees()]
 
 
@@ -277,7 +283,9 @@ def _json(random: Random, tree: Any, share: float = 0.04) -> str:
         if pairs and random.random() < share:
             pairs.append(random.choice(pairs))
         if random.random() < share:
-            pairs.insert(0, f"{_string(random, text(random, 2))}: {_hostile_scalar(random)}")
+            pairs.insert(
+                0, f"{_string(random, text(random, 2))}: {_hostile_scalar(random)}"
+            )
         if pairs and random.random() < share:
             del pairs[random.randrange(len(pairs))]
         return "{" + ", ".join(pairs) + "}"
@@ -313,7 +321,9 @@ class _Block:
                 found.append(f"{blanks}<<: {merged}")
             return found
         if isinstance(tree, list) and tree:
-            return [line for each in tree for line in self._entry(f"{blanks}-", each, depth)]
+            return [
+                line for each in tree for line in self._entry(f"{blanks}-", each, depth)
+            ]
         return [f"{blanks}{self._scalar(tree)}"]
 
     def _entry(self, head: str, value: Any, depth: int) -> list[str]:
@@ -376,7 +386,9 @@ class _Block:
         return self._odd() if self.random.random() < self.SHARE / 2 else str(key)
 
     def _scalar(self, value: Any) -> str:
-        if isinstance(value, str) and (not value.isalnum() or self.random.random() < self.SHARE):
+        if isinstance(value, str) and (
+            not value.isalnum() or self.random.random() < self.SHARE
+        ):
             return _string(self.random, value)
         return json.dumps(value)
 
@@ -561,16 +573,22 @@ def expression(random: Random, depth: int = 2) -> str:
         return repr(text(random))
     if kind == 9:
         return (
-            "[" + ", ".join(expression(random, depth - 1) for _ in range(random.randrange(4))) + "]"
+            "["
+            + ", ".join(expression(random, depth - 1) for _ in range(random.randrange(4)))
+            + "]"
         )
     if kind == 10:
         return (
             "("
-            + "".join(expression(random, depth - 1) + ", " for _ in range(random.randrange(4)))
+            + "".join(
+                expression(random, depth - 1) + ", " for _ in range(random.randrange(4))
+            )
             + ")"
         )
     keys = [
-        random.choice(("'time'", "'n'", "'a'", "'ratio'", "3", "None", repr(text(random, 2))))
+        random.choice(
+            ("'time'", "'n'", "'a'", "'ratio'", "3", "None", repr(text(random, 2)))
+        )
         for _ in range(random.randrange(4))
     ]
     return "{" + ", ".join(f"{key}: {expression(random, depth - 1)}" for key in keys) + "}"

@@ -25,7 +25,14 @@ def _tables() -> Sequence[bytes]:
     )
     for number in range(3):
         writer.writerow(
-            [number, 1234, 'add(float, "x")', "gpu__time_duration.sum", "nsecond", "1,035,200"]
+            [
+                number,
+                1234,
+                'add(float, "x")',
+                "gpu__time_duration.sum",
+                "nsecond",
+                "1,035,200",
+            ]
         )
         writer.writerow([number, 1234, 'add(float, "x")', "dram__bytes.sum", "byte", "n/a"])
     return [text.getvalue().encode()]
@@ -35,9 +42,9 @@ def _read_table(data: bytes, folder: Path) -> str:
     from hpml_plugins.workloads.ncu import parse
 
     kernels = parse(data.decode("utf-8", "replace").splitlines())  # as subprocess gives it
-    assert all(math.isfinite(value) for kernel in kernels for value in kernel.counters.values()), (
-        "a count is not a number"
-    )
+    assert all(
+        math.isfinite(value) for kernel in kernels for value in kernel.counters.values()
+    ), "a count is not a number"
     return "read" if kernels else "no kernels"
 
 

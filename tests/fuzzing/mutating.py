@@ -232,9 +232,9 @@ def mutate_table(random: Random, data: bytes) -> bytes:
         cell = random.randrange(len(row))
         kind = random.randrange(5)
         if kind == 0:
-            row[cell] = str(random.choice((*TEXTS, *RAW[:6], -1, "1,2,3", "n/a", "1e400"))).encode(
-                "utf-8", "surrogatepass"
-            )
+            row[cell] = str(
+                random.choice((*TEXTS, *RAW[:6], -1, "1,2,3", "n/a", "1e400"))
+            ).encode("utf-8", "surrogatepass")
         elif kind == 1:
             del row[cell:]
         elif kind == 2:
@@ -254,7 +254,9 @@ def mutate_header(random: Random, data: bytes) -> bytes:
     """A binary file that begins with big-endian sizes: the sizes, or its bytes."""
     if random.randrange(2):
         return mutate_bytes(random, data)
-    size = random.choice((0, 1, 27, 2**16, 2**31 - 1, 2**31, 2**32 - 1, random.randrange(2**32)))
+    size = random.choice(
+        (0, 1, 27, 2**16, 2**31 - 1, 2**31, 2**32 - 1, random.randrange(2**32))
+    )
     at = 4 * random.randrange(4)
     return data[:at] + size.to_bytes(4, "big") + data[at + 4 :]
 
@@ -299,7 +301,16 @@ def _near(random: Random, value: Any) -> Any:
         return random.choice((0, 1, "yes", None))
     if isinstance(value, int | float):
         return random.choice(
-            (-value, value + 0.5, value * 10**6, str(value), 0, float("nan"), float("inf"), [value])
+            (
+                -value,
+                value + 0.5,
+                value * 10**6,
+                str(value),
+                0,
+                float("nan"),
+                float("inf"),
+                [value],
+            )
         )
     if isinstance(value, str):
         return random.choice(

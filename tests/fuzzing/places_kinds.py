@@ -140,14 +140,18 @@ def _tree(random: Random) -> bytes:
         place = random.choice(PLACES)
         if not random.randrange(4):
             name = text(random, 2).replace("/", "").replace("\0", "")[:80] or "x"
-            name = random.choice((name, f"{name}.jsonl", f"{name}.json", random.choice(NAMES)))
+            name = random.choice(
+                (name, f"{name}.jsonl", f"{name}.json", random.choice(NAMES))
+            )
             place = f"{place.rpartition('/')[0]}/{name}"
         way = random.choice(WAYS)
         made.append(
             [
                 place,
                 way,
-                random.choice(TARGETS) if way in ("link", "hard") else random.choice(_contents()),
+                random.choice(TARGETS)
+                if way in ("link", "hard")
+                else random.choice(_contents()),
             ]
         )
     return json.dumps(made).encode()
@@ -218,12 +222,19 @@ def _make(path: Path, way: str, content: str) -> None:
 
 def _read_tree(data: bytes, folder: Path) -> str:
     from hpml_plugins.report.reading import read_history
-    from hpml_plugins.store import merge_results, project, read_object_or_empty, read_records
+    from hpml_plugins.store import (
+        merge_results,
+        project,
+        read_object_or_empty,
+        read_records,
+    )
     from hpml_plugins.terminal import printable
     from hpml_plugins.tools.cluster.jobs import find_jobs, tail
 
     try:
-        made = [[str(place), str(way), str(content)] for place, way, content in json.loads(data)]
+        made = [
+            [str(place), str(way), str(content)] for place, way, content in json.loads(data)
+        ]
     except (ValueError, TypeError, RecursionError):
         return "no case"
     secret, case = folder / "secret", folder / "case"
@@ -263,19 +274,32 @@ def _read_tree(data: bytes, folder: Path) -> str:
     assert (secret / "kept.json").stat().st_mtime_ns == before.st_mtime_ns, (
         "a file outside was written"
     )
-    assert [path.name for path in secret.iterdir()] == ["kept.json"], "a file outside was made"
+    assert [path.name for path in secret.iterdir()] == ["kept.json"], (
+        "a file outside was made"
+    )
     if refused:
         raise refused
     return "left out" if said else "read"
 
 
 def _archives() -> Sequence[bytes]:
-    whole = _tar([_member("train/cat/1.jpg", b"x" * 300), _member("test/cat/1.jpg", b"x" * 60)])
-    return [whole, gzip.compress(whole, 1), bz2.compress(whole, 1), lzma.compress(whole, preset=0)]
+    whole = _tar(
+        [_member("train/cat/1.jpg", b"x" * 300), _member("test/cat/1.jpg", b"x" * 60)]
+    )
+    return [
+        whole,
+        gzip.compress(whole, 1),
+        bz2.compress(whole, 1),
+        lzma.compress(whole, preset=0),
+    ]
 
 
 def _member(
-    name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = "", **more: Any
+    name: str,
+    content: bytes = b"",
+    kind: bytes = tarfile.REGTYPE,
+    link: str = "",
+    **more: Any,
 ) -> tuple[tarfile.TarInfo, bytes]:
     member = tarfile.TarInfo(name)
     member.type, member.linkname, member.size = kind, link, len(content)
@@ -284,7 +308,9 @@ def _member(
     return member, content
 
 
-def _tar(members: list[tuple[tarfile.TarInfo, bytes]], form: int = tarfile.PAX_FORMAT) -> bytes:
+def _tar(
+    members: list[tuple[tarfile.TarInfo, bytes]], form: int = tarfile.PAX_FORMAT
+) -> bytes:
     """An archive of members, whose sizes need not be those of their contents."""
     file = io.BytesIO()
     for member, content in members:
@@ -342,11 +368,15 @@ def _write_archive(random: Random) -> bytes:
     )
     for _ in range(random.randint(0, 4)):
         name = (
-            random.choice(MEMBERS) if random.randrange(4) else text(random).replace("\0", "")[:300]
+            random.choice(MEMBERS)
+            if random.randrange(4)
+            else text(random).replace("\0", "")[:300]
         )
         kind = random.choice(KINDS_OF_MEMBERS)
         link = (
-            random.choice(("/etc/passwd", "../../../escaped", "inside", "train/cat/1.jpg", ".", ""))
+            random.choice(
+                ("/etc/passwd", "../../../escaped", "inside", "train/cat/1.jpg", ".", "")
+            )
             if random.randrange(3)
             else text(random)[:90]
         )
@@ -378,7 +408,15 @@ def _write_archive(random: Random) -> bytes:
             )
             member.pax_headers = {
                 key: random.choice(
-                    ("-1", "99999999999999999999", "../../escaped", "nan", "0,1,2", "x", "BINARY")
+                    (
+                        "-1",
+                        "99999999999999999999",
+                        "../../escaped",
+                        "nan",
+                        "0,1,2",
+                        "x",
+                        "BINARY",
+                    )
                 )
             }
         if not random.randrange(6):
@@ -390,7 +428,8 @@ def _write_archive(random: Random) -> bytes:
         members.append((member, content))
     try:
         whole = _tar(
-            members, random.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT))
+            members,
+            random.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT)),
         )
     except (ValueError, OverflowError):  # what the format cannot hold
         whole = _tar([_member("train/cat/1.jpg", b"x")])
@@ -400,7 +439,9 @@ def _write_archive(random: Random) -> bytes:
     if change == 0:
         whole = whole[: random.randrange(len(whole))]
     elif change == 1:
-        whole = whole[:-1024] + random.choice((b"x" * 512, bytes(512), b"", b"x", bytes(10_000)))
+        whole = whole[:-1024] + random.choice(
+            (b"x" * 512, bytes(512), b"", b"x", bytes(10_000))
+        )
     elif change == 2:
         at = random.randrange(min(len(whole), 512))
         whole = whole[:at] + bytes([random.randrange(256)]) + whole[at + 1 :]
@@ -428,7 +469,9 @@ def _read_archive(data: bytes, folder: Path) -> str:
     try:
         unpack(archive, root)
     except BaseException:
-        assert not root.exists() or list(root.iterdir()) == [], "a refused archive left files"
+        assert not root.exists() or list(root.iterdir()) == [], (
+            "a refused archive left files"
+        )
         raise
     finally:
         outside = [
@@ -439,7 +482,8 @@ def _read_archive(data: bytes, folder: Path) -> str:
         assert not outside, f"files outside: {outside}"
     assert [path.name for path in root.iterdir()] == ["cifar10-jpeg"]
     assert not any(
-        path.is_symlink() or not (path.is_dir() or path.is_file()) for path in root.rglob("*")
+        path.is_symlink() or not (path.is_dir() or path.is_file())
+        for path in root.rglob("*")
     )
     return "unpacked"
 
@@ -447,7 +491,9 @@ def _read_archive(data: bytes, folder: Path) -> str:
 def _orders() -> Sequence[bytes]:
     return [
         _contents()[7].encode(),
-        json.dumps({"phase": "running", "host": "h", "attempts": 1, "reason": "x"}).encode(),
+        json.dumps(
+            {"phase": "running", "host": "h", "attempts": 1, "reason": "x"}
+        ).encode(),
     ]
 
 
@@ -463,7 +509,9 @@ def _read_order(data: bytes, folder: Path) -> str:
     jobs = find_jobs(folder / "jobs")
     for each in jobs:
         hold_printable(
-            printable(f"job {each.target} {each.state} {each.reason} {each.node} {each.machine}")
+            printable(
+                f"job {each.target} {each.state} {each.reason} {each.node} {each.machine}"
+            )
         )
     return "read" if jobs else "stepped over"
 

@@ -257,7 +257,9 @@ def _write_plugin(random: Random) -> bytes:
             else f"hpml_{random.choice(('x', 'benchmark', 'é'))}"
         )
         arguments = (
-            "" if random.randrange(16) else random.choice(("node", "*, a", "a=1", "*a", "**k"))
+            ""
+            if random.randrange(16)
+            else random.choice(("node", "*, a", "a=1", "*a", "**k"))
         )
         body = (
             random.choice(STATEMENTS)
@@ -286,7 +288,9 @@ def _read_plugin(data: bytes, folder: Path) -> str:
     (folder / "mine.py").write_bytes(data)
     path = folder / "registry.yaml"
     if not path.exists():
-        path.write_text("version: 1\nplugins:\n  - {name: mine, path: mine.py, timeout: 5}\n")
+        path.write_text(
+            "version: 1\nplugins:\n  - {name: mine, path: mine.py, timeout: 5}\n"
+        )
     registry = _registry(read_registry, path)
     (entry,) = registry.plugins
     with restored():
@@ -418,7 +422,9 @@ def _read_measure(data: bytes, folder: Path) -> str:
     sent: list[bytes] = []
     blank = point.unmeasured("toy", "1", {}, context)
     # The child's half of `measure_point`: a process for each case would take most of the time.
-    point._measure_here(benchmark, {}, context, blank, sent.append, time.monotonic() + 60, None)  # type: ignore[arg-type]
+    point._measure_here(
+        benchmark, {}, context, blank, sent.append, time.monotonic() + 60, None
+    )  # type: ignore[arg-type]
     for message in sent[:-1]:
         assert isinstance(point._DECODER.decode(message), tuple)
     record = decode(sent[-1])
@@ -455,7 +461,9 @@ def _mutate_text(random: Random, data: bytes) -> bytes:
     old = [each for each in VALUES if len(each) > 2 and each in text]
     if not old or not random.randrange(8):
         return mutate_bytes(random, data)
-    return text.replace(random.choice(old), expression(random), 1).encode("utf-8", "surrogatepass")
+    return text.replace(random.choice(old), expression(random), 1).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 KINDS = (

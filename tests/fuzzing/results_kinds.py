@@ -129,9 +129,13 @@ def _read_on_its_way(data: bytes, folder: Path) -> str:
     ):
         project(results, force=True, on_damage=said.append)
         runs = {record.run for record in read_records(results) if record.machine == machine}
-        assert runs >= {decode(line).run for line in good}, "a damaged line cost a whole one"
+        assert runs >= {decode(line).run for line in good}, (
+            "a damaged line cost a whole one"
+        )
         names = {
-            part for file in results.rglob("*") for part in file.relative_to(results).parts[:1]
+            part
+            for file in results.rglob("*")
+            for part in file.relative_to(results).parts[:1]
         }
         assert names <= {machine, "benchmarks.json", ".benchmarks.lock"}, names
     write_pages(folder, folder / "pulled", _declared())
@@ -194,7 +198,9 @@ def _project(folder: Path) -> None:
         machine.mkdir(parents=True)
         shutil.copy(RESULTS / Path(name).parent / "machine.json", machine)
         (folder / side / name).write_text(json.dumps(content))
-        (folder / side / "benchmarks.json").write_text(json.dumps({**_declared(), "version": 2}))
+        (folder / side / "benchmarks.json").write_text(
+            json.dumps({**_declared(), "version": 2})
+        )
 
 
 def _merge(folder: Path) -> None:
@@ -356,12 +362,16 @@ def _hostile(random: Random) -> bytes:
         for name, value in hostile.GOOD.items()
     }
     place = {"machine": MACHINE, "commit": COMMIT} if random.randrange(2) else {}
-    return hostile.line_of({**(crossed if random.randrange(2) else one), **place}).rstrip(b"\n")
+    return hostile.line_of({**(crossed if random.randrange(2) else one), **place}).rstrip(
+        b"\n"
+    )
 
 
 KINDS = (
     Kind("record line", _records, mutate_json, _read_record, grammar=json_of(_records)),
-    Kind("pages of a record", _records, mutate_json, _show_record, grammar=json_of(_records)),
+    Kind(
+        "pages of a record", _records, mutate_json, _show_record, grammar=json_of(_records)
+    ),
     Kind(
         "record on its way",
         _few_records,

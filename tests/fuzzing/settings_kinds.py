@@ -43,7 +43,10 @@ def _registries() -> Sequence[bytes]:
         "gate": {"toy": {"time": 2}},
     }
     pinned = {"name": "other", "entry_point": "other", "version": "1.0"}
-    entries = [[entry] for entry in _registry()] + [[whole, pinned], [whole, _registry()[0]]]
+    entries = [[entry] for entry in _registry()] + [
+        [whole, pinned],
+        [whole, _registry()[0]],
+    ]
     return [_yaml({"version": 1, "plugins": entry}) for entry in entries]
 
 
@@ -57,7 +60,11 @@ def _read_registry(data: bytes, folder: Path) -> str:
     path.write_bytes(data)
     registry = read_registry(path)
     msgspec.json.encode([registry.plugins, registry.profiles])
-    limits = [each for entry in registry.plugins for each in (entry.timeout, entry.sampling.budget)]
+    limits = [
+        each
+        for entry in registry.plugins
+        for each in (entry.timeout, entry.sampling.budget)
+    ]
     assert all(each is None or 0 < each < math.inf for each in limits), limits
     taken: dict[str, str] = {}
     for entry in registry.enabled:
@@ -75,14 +82,18 @@ def _measure(bench: Any, size: int) -> dict[str, float]:
 def _toy() -> Any:
     from hpml_plugins import Benchmark, Metric
 
-    return Benchmark("toy", _measure, [Metric("time", "s", "lower")], grid={"size": [1, 2, 3]})
+    return Benchmark(
+        "toy", _measure, [Metric("time", "s", "lower")], grid={"size": [1, 2, 3]}
+    )
 
 
 def _clusters() -> Sequence[bytes]:
     """The example of the guide, whole and target by target."""
     page = (ROOT / "docs" / "cluster.md").read_text()
     lines = page[page.index("    version: 1") :].splitlines()
-    end = next(number for number, line in enumerate(lines) if line and not line.startswith("    "))
+    end = next(
+        number for number, line in enumerate(lines) if line and not line.startswith("    ")
+    )
     whole = yaml.safe_load("\n".join(line.removeprefix("    ") for line in lines[:end]))
     return [
         _yaml({**whole, "targets": targets})
@@ -138,7 +149,11 @@ def _read_node(data: bytes, folder: Path) -> str:
 
 
 def _prices() -> Sequence[bytes]:
-    return [_yaml({"prices": {"NVIDIA H200": 3.5, "NVIDIA A100-SXM4-80GB": 1}, "currency": "USD"})]
+    return [
+        _yaml(
+            {"prices": {"NVIDIA H200": 3.5, "NVIDIA A100-SXM4-80GB": 1}, "currency": "USD"}
+        )
+    ]
 
 
 def _read_prices(data: bytes, folder: Path) -> str:
@@ -177,7 +192,9 @@ def _read_recipes(data: bytes, folder: Path) -> str:
     path.write_bytes(data)
     os.environ[VARIABLE] = str(path)
     refused = None
-    for name in [each for each in (*_recipe_names(), "new") if each.encode() in data] or ["fast"]:
+    for name in [each for each in (*_recipe_names(), "new") if each.encode() in data] or [
+        "fast"
+    ]:
         try:
             msgspec.json.encode(read_recipe(name, "digits"))
         except HpmlError as error:
@@ -205,7 +222,9 @@ def _read_configuration(data: bytes, folder: Path) -> str:
 
 
 KINDS = (
-    Kind("registry", _registries, mutate_yaml, _read_registry, grammar=yaml_of(_registries)),
+    Kind(
+        "registry", _registries, mutate_yaml, _read_registry, grammar=yaml_of(_registries)
+    ),
     Kind("cluster file", _clusters, mutate_yaml, _read_cluster, grammar=yaml_of(_clusters)),
     Kind("node.json", _nodes, mutate_json, _read_node, grammar=json_of(_nodes)),
     Kind("prices", _prices, mutate_yaml, _read_prices, grammar=yaml_of(_prices)),

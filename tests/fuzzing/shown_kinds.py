@@ -309,7 +309,10 @@ def _options() -> dict[str, tuple[list[tuple[str, bool]], int]]:
             if isinstance(each, click.Option)
             for option in each.opts
         ]
-        found[name] = options, sum(isinstance(each, click.Argument) for each in command.params)
+        found[name] = (
+            options,
+            sum(isinstance(each, click.Argument) for each in command.params),
+        )
     return found
 
 
@@ -323,7 +326,8 @@ def _write_command(random: Random) -> bytes:
         words.append(random.choice(("add", "show", _word(random))))
         arguments = 1
     behind: list[list[str]] = [
-        [_word(random)] for _ in range(arguments if random.randrange(5) else random.randrange(4))
+        [_word(random)]
+        for _ in range(arguments if random.randrange(5) else random.randrange(4))
     ]
     for option, takes in random.choices(options, k=random.randrange(4)) if options else ():
         value = _word(random)
@@ -335,9 +339,13 @@ def _write_command(random: Random) -> bytes:
             else [option]
         )
     if not random.randrange(20):
-        behind.append([random.choice(("--help", "-h", "--", "--no-such", "-", "--=", "-\x1b"))])
+        behind.append(
+            [random.choice(("--help", "-h", "--", "--no-such", "-", "--=", "-\x1b"))]
+        )
     random.shuffle(behind)
-    set_ = {random.choice(VARIABLES): _word(random) for _ in range(random.choice((0, 0, 1, 2)))}
+    set_ = {
+        random.choice(VARIABLES): _word(random) for _ in range(random.choice((0, 0, 1, 2)))
+    }
     return json.dumps({"words": [*words, *itertools.chain(*behind)], "set": set_}).encode()
 
 
@@ -405,14 +413,18 @@ def _read_command(data: bytes, folder: Path) -> str:
         sys.stdout, sys.stderr, sys.argv = real
         os.chdir(folder)
         for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+            os.environ.pop(name, None) if value is None else os.environ.update(
+                {name: value}
+            )
     if "--ask" not in words:
         hold_printable(out.getvalue(), err.getvalue())
     assert status in (0, 1, 2), status
     assert "fault of hpml-plugins" not in err.getvalue(), err.getvalue()[-1000:]
     assert "Traceback" not in err.getvalue(), err.getvalue()[-1000:]
     if status == 2:
-        assert err.getvalue().startswith("hpml: ") or "hpml: " in err.getvalue(), err.getvalue()
+        assert err.getvalue().startswith("hpml: ") or "hpml: " in err.getvalue(), (
+            err.getvalue()
+        )
         raise HpmlError("refused: " + err.getvalue()[:200].split("\n")[0])
     return "done"
 

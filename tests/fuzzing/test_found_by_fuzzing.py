@@ -38,14 +38,17 @@ def _rows(column: str, value: Any) -> Callable[[Any], None]:
 
 
 def _first(key: str, value: Any) -> Callable[[Any], None]:
-    return lambda tree: next(each for each in tree.values() if isinstance(each, dict)).update(
-        {key: value}
-    )
+    return lambda tree: next(
+        each for each in tree.values() if isinstance(each, dict)
+    ).update({key: value})
 
 
 def _plugin(body: str) -> bytes:
     """A plugin's file, one of whose hooks goes wrong."""
-    return KINDS["plugin file"].seeds()[0] + f"@hookimpl\ndef hpml_data():\n    {body}\n".encode()
+    return (
+        KINDS["plugin file"].seeds()[0]
+        + f"@hookimpl\ndef hpml_data():\n    {body}\n".encode()
+    )
 
 
 #: kind → what it is → the file, and what must come of it.
@@ -165,7 +168,11 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     ),
     "declarations nested deep": ("benchmarks.json", lambda: b"[" * 100_000, "stepped over"),
     "a machine nested deep": ("machine.json", lambda: b"[" * 100_000, "stepped over"),
-    "a machine that is no UTF-8": ("machine.json", lambda: b'{"machine": "\x82"}', "stepped over"),
+    "a machine that is no UTF-8": (
+        "machine.json",
+        lambda: b'{"machine": "\x82"}',
+        "stepped over",
+    ),
     "half a character in a machine": (
         "machine.json",
         lambda: b'{"machine": "\\ud800", "version": 1}',
@@ -224,7 +231,11 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "a float without digits": ("registry", lambda: b"s: !!float !", "refused"),
     "an integer without digits": ("cluster file", lambda: b's: !!int ""', "refused"),
     "a moment that is none": ("prices", lambda: b"!!timestamp x", "refused"),
-    "minutes without end": ("recipes", lambda: b"!!float 1:" + b"9:" * 200 + b"5", "refused"),
+    "minutes without end": (
+        "recipes",
+        lambda: b"!!float 1:" + b"9:" * 200 + b"5",
+        "refused",
+    ),
     "a job nested deep": ("job", lambda: b'{"a":' * 20_000, "stepped over"),
     "a job that is no UTF-8": ("job", lambda: b'{"target": "\x80"', "stepped over"),
     "a name of a file that is no UTF-8": (
@@ -274,12 +285,16 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
     ),
     "a parameter of thousands of digits": (
         "declaration",
-        lambda: b"Benchmark('toy', measure, [Metric('time', 's', 'lower')], {10**5000: [2]})",
+        lambda: (
+            b"Benchmark('toy', measure, [Metric('time', 's', 'lower')], {10**5000: [2]})"
+        ),
         "refused",
     ),
     "a grid of a billion values": (
         "declaration",
-        lambda: b"Benchmark('toy', measure, [Metric('time', 's', 'lower')], {'n': range(10**12)})",
+        lambda: (
+            b"Benchmark('toy', measure, [Metric('time', 's', 'lower')], {'n': range(10**12)})"
+        ),
         "refused",
     ),
     "a chart that holds itself": (
@@ -312,7 +327,9 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
 
 @pytest.mark.parametrize("kind", sorted({each[0] for each in FOUND.values()}))
 def test_what_fuzzing_found_stays_mended(kind: str, tmp_path: Path) -> None:
-    cases = {what: (make(), outcome) for what, (of, make, outcome) in FOUND.items() if of == kind}
+    cases = {
+        what: (make(), outcome) for what, (of, make, outcome) in FOUND.items() if of == kind
+    }
     wrong: list[str] = []
 
     def run(trial: Trial) -> None:

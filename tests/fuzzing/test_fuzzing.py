@@ -52,7 +52,9 @@ def test_libfuzzer_finds_no_way_past_either(
     name: str, tmp_path: Path, say_counts: Callable[[Counts], None]
 ) -> None:
     if importlib.util.find_spec("atheris") is None:
-        unavailable("atheris is not installed: pip install atheris (Linux, up to Python 3.13)")
+        unavailable(
+            "atheris is not installed: pip install atheris (Linux, up to Python 3.13)"
+        )
     program = Path(__file__).with_name("with_atheris.py")
     done = subprocess.run(
         [sys.executable, str(program), name, str(MANY), str(tmp_path)],

@@ -22,7 +22,9 @@ def test_a_file_a_module_and_an_entry_point_all_give_a_plugin(
     monkeypatch.syspath_prepend(str(tmp_path))
     point = importlib.metadata.EntryPoint("packed", "toy_entry", "hpml")
     monkeypatch.setattr(
-        importlib.metadata, "entry_points", lambda group: importlib.metadata.EntryPoints([point])
+        importlib.metadata,
+        "entry_points",
+        lambda group: importlib.metadata.EntryPoints([point]),
     )
     host = host_of(
         """
@@ -59,9 +61,15 @@ BROKEN = {
         "import no_such_module",
         "plugin 'bad' cannot be loaded: ModuleNotFoundError",
     ),
-    "exits while imported": ("raise SystemExit(3)", "plugin 'bad' cannot be loaded: SystemExit: 3"),
+    "exits while imported": (
+        "raise SystemExit(3)",
+        "plugin 'bad' cannot be loaded: SystemExit: 3",
+    ),
     "is not Python": ("def (", "plugin 'bad' cannot be loaded: SyntaxError"),
-    "has no hook": ("x = 1", "implements no hook; mark `def hpml_benchmarks()` with `@hookimpl`"),
+    "has no hook": (
+        "x = 1",
+        "implements no hook; mark `def hpml_benchmarks()` with `@hookimpl`",
+    ),
     "misspells the hook": (
         "from hpml_plugins import hookimpl\n@hookimpl\ndef hpml_benchmark(): return []",
         "unknown hook 'hpml_benchmark'",
@@ -74,7 +82,10 @@ BROKEN = {
         "from hpml_plugins import hookimpl\n@hookimpl\ndef hpml_benchmarks(): return ['toy']",
         "plugin 'bad': returned str, not a list of Benchmark values",
     ),
-    "declares a metric without unit": (TOY.replace('"s"', '""'), "metric 'time' has no unit"),
+    "declares a metric without unit": (
+        TOY.replace('"s"', '""'),
+        "metric 'time' has no unit",
+    ),
     "declares an unknown unit": (TOY.replace('"s"', '"ms"'), "unit 'ms' is not known"),
     "declares another direction": (
         TOY.replace('"lower"', '"down"'),
@@ -97,7 +108,10 @@ BROKEN = {
         "parameters that the grid does not define: size",
     ),
     "has an empty grid": (TOY.replace("[10, 1000]", "[]"), "grid of 'size' is empty"),
-    "gives a string for a grid": (TOY.replace("[10, 1000]", "'10'"), "is not a list of values"),
+    "gives a string for a grid": (
+        TOY.replace("[10, 1000]", "'10'"),
+        "is not a list of values",
+    ),
     "repeats a grid value": (TOY.replace("[10, 1000]", "[10, 10]"), "has value 10 twice"),
     "uses a name that asv cannot": (
         TOY.replace('"toy"', '"to-y"'),
@@ -133,9 +147,13 @@ def test_a_broken_plugin_is_kept_with_its_reason_and_takes_no_other_down(
 
 def test_two_plugins_offering_one_name_names_both(host_of: HostOf) -> None:
     host = host_of(
-        "version: 1\nplugins:\n  - {name: a, path: a.py}\n  - {name: b, path: b.py}\n", a=TOY, b=TOY
+        "version: 1\nplugins:\n  - {name: a, path: a.py}\n  - {name: b, path: b.py}\n",
+        a=TOY,
+        b=TOY,
     )
-    assert "benchmark 'toy' is offered by plugin 'a' and by 'b'" in str(host.broken[0].error)
+    assert "benchmark 'toy' is offered by plugin 'a' and by 'b'" in str(
+        host.broken[0].error
+    )
     assert [benchmark.plugin.name for benchmark in host.benchmarks()] == ["a"]
 
 
@@ -161,7 +179,9 @@ WRONG = {
 def test_a_registry_that_does_not_fit_its_plugin_is_told_the_line(
     host_of: HostOf, line: str
 ) -> None:
-    host = host_of(f"version: 1\nplugins:\n  - name: toy\n    path: toy.py\n    {line}\n", toy=TOY)
+    host = host_of(
+        f"version: 1\nplugins:\n  - name: toy\n    path: toy.py\n    {line}\n", toy=TOY
+    )
     assert WRONG[line] in str(host.broken[0].error)
     assert "registry.yaml:5: " in str(host.broken[0].error)
 
@@ -202,7 +222,9 @@ def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> Non
         " {toy: true}, day: {}}}\n",
         toy=TOY,
     )
-    hosts = [make_host(host.registry, profile=profile) for profile in ("quick", "night", "day")]
+    hosts = [
+        make_host(host.registry, profile=profile) for profile in ("quick", "night", "day")
+    ]
     declared = [declare(each, node, "here", "").benchmarks[0] for each in hosts]
     assert [len(each.chosen_points()) for each in declared] == [0, 2, 2]
     assert [{"size": 10} in each.chosen_points().values() for each in declared] == [
@@ -212,9 +234,12 @@ def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> Non
     ]
 
 
-def test_a_profile_may_leave_out_all_benchmarks_that_it_does_not_name(host_of: HostOf) -> None:
+def test_a_profile_may_leave_out_all_benchmarks_that_it_does_not_name(
+    host_of: HostOf,
+) -> None:
     text = TOY.replace(
-        "return [TOY]", "import dataclasses; return [TOY, dataclasses.replace(TOY, name='other')]"
+        "return [TOY]",
+        "import dataclasses; return [TOY, dataclasses.replace(TOY, name='other')]",
     )
     host = host_of(
         "version: 1\nplugins:\n  - {name: toy, path: toy.py, profiles: {few: {'*': false, toy:"
@@ -229,7 +254,9 @@ def test_a_profile_may_leave_out_all_benchmarks_that_it_does_not_name(host_of: H
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(host_of: HostOf) -> None:
-    with pytest.raises(UsageError, match=r"no benchmark or plugin 'tyo'; did you mean 'toy'\?"):
+    with pytest.raises(
+        UsageError, match=r"no benchmark or plugin 'tyo'; did you mean 'toy'\?"
+    ):
         host_of(ONE, toy=TOY).find("tyo")
 
 

@@ -64,9 +64,15 @@ plugins:
 """
 
 
-def two_that_offer_and_readers(write: Callable[[str, str], Path], folder: Path) -> dict[str, str]:
+def two_that_offer_and_readers(
+    write: Callable[[str, str], Path], folder: Path
+) -> dict[str, str]:
     """The plugins' files and a data file; the variables under which it is found."""
-    for name, text in (("a", offering("a", 1)), ("b", offering("b", 2)), ("readers", READING)):
+    for name, text in (
+        ("a", offering("a", 1)),
+        ("b", offering("b", 2)),
+        ("readers", READING),
+    ):
         write(f"{name}.py", text)
     write("data/mine.txt", "")
     return {"HPML_DATA": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache")}
@@ -82,14 +88,20 @@ def test_points_get_what_other_plugins_offer_and_the_first_of_a_name_stands(
     done = hpml("run", "readers", "--json", "--rounds", "1", **env)
     every = [decode(line.encode()) for line in done.stdout.splitlines()]
     assert {
-        (each.benchmark, each.params["data"]): each.reason for each in every if each.status != "ok"
+        (each.benchmark, each.params["data"]): each.reason
+        for each in every
+        if each.status != "ok"
     } == {}
-    records = {str(each.params["data"]): each for each in every if each.benchmark == "reading"}
+    records = {
+        str(each.params["data"]): each for each in every if each.benchmark == "reading"
+    }
     # A parameter's value may name a data set without a requirement, where other values name none.
     assert [
         set(each.metrics["value"].samples) for each in every if each.benchmark == "choosing"
     ] == [{2.0}]
-    values = {name: set(record.metrics["value"].samples) for name, record in records.items()}
+    values = {
+        name: set(record.metrics["value"].samples) for name, record in records.items()
+    }
     assert values == {"mine_a": {1.0}, "mine_b": {2.0}, "shared": {1.0}}
     assert (
         "data set 'shared' is offered by plugin 'a' and by 'b'; the first one is used"
@@ -165,7 +177,9 @@ def test_a_requirement_of_a_plugins_own_skips_with_its_reason_and_one_that_raise
         raise KeyError("rack")
 
     requires = Requires(also=(needs_a_rack, raises))
-    benchmark = Benchmark("b", measure, [Metric("time", "s", "lower")], {"size": [1]}, requires)
+    benchmark = Benchmark(
+        "b", measure, [Metric("time", "s", "lower")], {"size": [1]}, requires
+    )
     assert unmet(benchmark, {"size": 1}, node) == [
         "size 1 needs a rack",
         "requirement raises raised KeyError: 'rack'",

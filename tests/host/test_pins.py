@@ -26,11 +26,15 @@ TRACED = "from pathlib import Path\nPath(__file__).with_name('imported').touch()
 def installed(folder: Path, version: str) -> None:
     """A distribution `packed-toy` as pip would leave it."""
     (folder / "packed").mkdir(parents=True)
-    (folder / "packed" / "__init__.py").write_text("raise SystemExit('the package was imported')")
+    (folder / "packed" / "__init__.py").write_text(
+        "raise SystemExit('the package was imported')"
+    )
     (folder / "packed" / "toy.py").write_text(TRACED.replace('"toy"', '"packed"'))
     info = folder / "packed_toy-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: packed-toy\nVersion: {version}\n")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: packed-toy\nVersion: {version}\n"
+    )
     (info / "entry_points.txt").write_text("[hpml]\npacked = packed.toy\n")
     (info / "top_level.txt").write_text("packed\n")
 
@@ -60,10 +64,13 @@ def test_a_files_hash_is_what_sha256sum_says_and_a_packages_is_over_all_its_file
     package(tmp_path / "p", dict.fromkeys(left_out, b"no code"))
     in_order = {"__init__.py": b"", **{name: files[name] for name in sorted(files)}}
     listed = b"".join(
-        f"{hashlib.sha256(text).hexdigest()}  {name}\0".encode() for name, text in in_order.items()
+        f"{hashlib.sha256(text).hexdigest()}  {name}\0".encode()
+        for name, text in in_order.items()
     )
     assert hash_of(first) == hashlib.sha256(listed).hexdigest()
-    changed = {hash_of(package(tmp_path / "q", {**files, name: b"changed"})) for name in files}
+    changed = {
+        hash_of(package(tmp_path / "q", {**files, name: b"changed"})) for name in files
+    }
     assert len({hash_of(first), *changed}) == len(files) + 1
 
 
@@ -104,7 +111,9 @@ def test_a_pipe_is_not_waited_for_and_what_cannot_be_read_is_no_error(
             raise PermissionError(13, "Permission denied", str(folder))
         return listed(folder)
 
-    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:  # root may read everything
+    def refuse(
+        path: Path, *arguments: Any, **options: Any
+    ) -> Any:  # root may read everything
         if path.name == "data.bin":
             raise PermissionError(13, "Permission denied", str(path))
         return opened(path, *arguments, **options)
@@ -113,7 +122,10 @@ def test_a_pipe_is_not_waited_for_and_what_cannot_be_read_is_no_error(
     unreadable = hash_of(first)
     (tmp_path / "p" / "closed").mkdir()
     monkeypatch.setattr(os, "scandir", refuse_listing)
-    assert len({readable, unreadable, hash_of(first), hash_of(package(tmp_path / "q", {}))}) == 4
+    assert (
+        len({readable, unreadable, hash_of(first), hash_of(package(tmp_path / "q", {}))})
+        == 4
+    )
 
 
 def test_a_pinned_file_that_changed_is_not_imported_and_the_others_run(
@@ -150,14 +162,21 @@ def test_a_version_is_the_distributions_and_is_looked_at_without_importing(
     host = host_of(
         f'version: 1\nplugins:\n  - {{name: p, entry_point: packed, version: "{pin}"}}\n'
     )
-    said = str(host.broken[0].error)  # with a pin that fits, importing its package is what fails
+    said = str(
+        host.broken[0].error
+    )  # with a pin that fits, importing its package is what fails
     assert (
-        "the package was imported" if fits else "pinned to version 1.3, found packed-toy 1.2"
+        "the package was imported"
+        if fits
+        else "pinned to version 1.3, found packed-toy 1.2"
     ) in said
 
 
 def test_a_file_has_no_version_to_pin(host_of: HostOf) -> None:
     with pytest.raises(
-        RegistryError, match=r"registry.yaml:3: .*a file has no version to pin; pin it by sha256"
+        RegistryError,
+        match=r"registry.yaml:3: .*a file has no version to pin; pin it by sha256",
     ):
-        host_of('version: 1\nplugins:\n  - {name: toy, path: toy.py, version: "1"}\n', toy=TOY)
+        host_of(
+            'version: 1\nplugins:\n  - {name: toy, path: toy.py, version: "1"}\n', toy=TOY
+        )

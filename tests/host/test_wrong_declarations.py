@@ -63,7 +63,20 @@ RIGHT: dict[str, dict[str, Any]] = {
     },
 }
 HALF = "\ud800"  # half of a pair of UTF-16: no text file can hold it
-NAMES = [None, 3, "", "Time", "a-b", "a b", "é", "x" * 101, b"time", ["time"], HALF, "time\n"]
+NAMES = [
+    None,
+    3,
+    "",
+    "Time",
+    "a-b",
+    "a b",
+    "é",
+    "x" * 101,
+    b"time",
+    ["time"],
+    HALF,
+    "time\n",
+]
 TEXTS = [None, 3, b"text", ["text"], HALF]
 TUPLES = [None, 3, "torch", [3], (None,), {"a": 1}, [b"a"]]
 COUNTS = [None, -1, 1.5, True, [1], 10**9, math.nan]
@@ -74,7 +87,17 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "unit": [None, 3, "", "ms", "sec", b"s", ["s"], HALF],
         "direction": [3, "", "down", "LOWER", True, ["lower"], b"lower"],
         "description": TEXTS,
-        "possible": [3, (1,), (2, 1), (1, 1), ("0", 1), (math.nan, 1), (0, 1, 2), "01", {0: 1}],
+        "possible": [
+            3,
+            (1,),
+            (2, 1),
+            (1, 1),
+            ("0", 1),
+            (math.nan, 1),
+            (0, 1, 2),
+            "01",
+            {0: 1},
+        ],
     },
     "Requires": {
         "gpus": [*COUNTS, "ranks"][:-1],
@@ -116,7 +139,10 @@ WRONG: dict[str, dict[str, list[Any]]] = {
                 {"time": "s"},
                 itertools.count,
             ),
-            *(hpml_plugins.Metric("a", "s", None), [hpml_plugins.Metric("a", "s", None)] * 2),
+            *(
+                hpml_plugins.Metric("a", "s", None),
+                [hpml_plugins.Metric("a", "s", None)] * 2,
+            ),
         ],
         "grid": [
             *(
@@ -134,7 +160,15 @@ WRONG: dict[str, dict[str, list[Any]]] = {
             ),
             *(
                 {"n": values}
-                for values in ([], {1, 2}, {1: 2}, iter([1]), numpy.arange(3), range(10**6), [1, 1])
+                for values in (
+                    [],
+                    {1, 2},
+                    {1: 2},
+                    iter([1]),
+                    numpy.arange(3),
+                    range(10**6),
+                    [1, 1],
+                )
             ),
             *(
                 {"n": [value]}
@@ -154,7 +188,12 @@ WRONG: dict[str, dict[str, list[Any]]] = {
             ),
             *(
                 {"n": [value]}
-                for value in (numpy.int64(1), numpy.float64(1), numpy.bool_(True), numpy.str_("a"))
+                for value in (
+                    numpy.int64(1),
+                    numpy.float64(1),
+                    numpy.bool_(True),
+                    numpy.str_("a"),
+                )
             ),
             *(
                 {"n": [value]}
@@ -173,7 +212,18 @@ WRONG: dict[str, dict[str, list[Any]]] = {
             *(hpml_plugins.Requires(gpus=need) for need in ("ranks", "")),
         ],
         "version": [None, 2, 1.0, b"1", ["1"], HALF],
-        "timeout": [None, "60", 0, -1, math.inf, math.nan, 1e300, True, [60], numpy.float64(60)],
+        "timeout": [
+            None,
+            "60",
+            0,
+            -1,
+            math.inf,
+            math.nan,
+            1e300,
+            True,
+            [60],
+            numpy.float64(60),
+        ],
         "description": TEXTS,
         "rounds": [None, 0, -1, 1.5, "3", True, 10**6],
     },
@@ -223,7 +273,10 @@ def ways() -> list[tuple[str, dict[str, Any]]]:
     for need, values in PARAMETERS:
         requires = hpml_plugins.Requires(**{need: "n"})
         found.append(
-            ("Benchmark", {**RIGHT["Benchmark"], "grid": {"n": values}, "requires": requires})
+            (
+                "Benchmark",
+                {**RIGHT["Benchmark"], "grid": {"n": values}, "requires": requires},
+            )
         )
     return found
 
@@ -233,9 +286,16 @@ def test_whatever_is_declared_wrongly_is_refused_with_the_plugins_line() -> None
     for kind, arguments in ways():
         names = {"declare": getattr(hpml_plugins, kind), "arguments": arguments}
         try:
-            exec(compile("\nvalue = declare(**arguments)", "/somewhere/mine.py", "exec"), names)
+            exec(
+                compile("\nvalue = declare(**arguments)", "/somewhere/mine.py", "exec"),
+                names,
+            )
         except DefinitionError as error:
-            if error.where != "/somewhere/mine.py:2" or "\n" in str(error) or len(error.what) > 500:
+            if (
+                error.where != "/somewhere/mine.py:2"
+                or "\n" in str(error)
+                or len(error.what) > 500
+            ):
                 elsewhere.append((kind, str(error)))
         else:
             accepted.append((kind, names["value"]))
@@ -328,7 +388,9 @@ PROBLEMS = [
 def write_registry(write: Callable[[str, str], Path], texts: dict[str, str]) -> Path:
     for name, text in {**texts, "toy": TOY}.items():
         write(f"{name}.py", text)
-    entries = "".join(f"  - {{name: {name}, path: {name}.py}}\n" for name in [*texts, "toy"])
+    entries = "".join(
+        f"  - {{name: {name}, path: {name}.py}}\n" for name in [*texts, "toy"]
+    )
     return write("registry.yaml", f"version: 1\nplugins:\n{entries}")
 
 
@@ -338,7 +400,9 @@ def hooked(hook: str, answer: str) -> str:
 
 def measured(host: Host, node: Node) -> bool:
     """Whether the suite of asv's processes can be read, and the toy in it be measured."""
-    suite = msgspec.json.decode(msgspec.json.encode(declare(host, node, "here", "")), type=Suite)
+    suite = msgspec.json.decode(
+        msgspec.json.encode(declare(host, node, "here", "")), type=Suite
+    )
     (toy,) = [each for each in suite.benchmarks if each.name == "toy"]
     benchmark = hpml_plugins.Benchmark(
         "toy", lambda bench, size: {"time": 1.0}, toy.metrics, toy.grid
@@ -351,9 +415,12 @@ def test_a_plugin_that_is_wrong_is_broken_and_the_others_are_measured(
 ) -> None:
     texts = {f"file_{i}": f"{HEAD}\n{text}\n" for i, text in enumerate(BROKEN_FILES)}
     texts |= {
-        f"answer_{i}": hooked("hpml_benchmarks", text) for i, text in enumerate(BROKEN_ANSWERS)
+        f"answer_{i}": hooked("hpml_benchmarks", text)
+        for i, text in enumerate(BROKEN_ANSWERS)
     }
-    expected = dict(zip(texts, [*BROKEN_FILES.values(), *BROKEN_ANSWERS.values()], strict=True))
+    expected = dict(
+        zip(texts, [*BROKEN_FILES.values(), *BROKEN_ANSWERS.values()], strict=True)
+    )
     for i, (hook, answer, _) in enumerate(PROBLEMS):
         texts[f"offer_{i}"] = (
             hooked(hook, answer) + "\n@hookimpl\ndef hpml_benchmarks(): return [one()]\n"
@@ -366,11 +433,15 @@ def test_a_plugin_that_is_wrong_is_broken_and_the_others_are_measured(
         if said not in errors.get(name, "")
     } == {}
     assert [
-        error for name, error in errors.items() if not error.startswith(str(write("x", "").parent))
+        error
+        for name, error in errors.items()
+        if not error.startswith(str(write("x", "").parent))
     ] == []
     assert [error for error in errors.values() if not error.isprintable()] == []
     assert set(errors) == set(expected)
-    problems = dict(zip((f"offer_{i}" for i in range(len(PROBLEMS))), PROBLEMS, strict=True))
+    problems = dict(
+        zip((f"offer_{i}" for i in range(len(PROBLEMS))), PROBLEMS, strict=True)
+    )
     said = {
         name: [each for each in host.offers.problems if f"plugin '{name}':" in each]
         for name in problems
@@ -412,7 +483,8 @@ def test_requirements_that_exit_hang_or_raise_cost_their_plugin_alone(
 ) -> None:
     monkeypatch.setenv("HPML_IMPORT_LIMIT", "0.6")
     text = (
-        HEAD + "\ndef needs(node, point): return {}\n@hookimpl\ndef hpml_benchmarks(): return"
+        HEAD
+        + "\ndef needs(node, point): return {}\n@hookimpl\ndef hpml_benchmarks(): return"
         " [one(requires=NEED)]\n"
     )
     needing = text.replace("NEED", "Requires(also=(needs,))")
@@ -422,7 +494,9 @@ def test_requirements_that_exit_hang_or_raise_cost_their_plugin_alone(
     texts["data"] = hooked("hpml_data", f"[{source}]")
     texts["user"] = text.replace("NEED", "Requires(data=('slow',))")
     registry = read_registry(write_registry(write, texts))
-    host = make_host(registry, unmet=lambda benchmark, params: unmet(benchmark, params, node))
+    host = make_host(
+        registry, unmet=lambda benchmark, params: unmet(benchmark, params, node)
+    )
     found = {plugin.entry.name: str(plugin.error) for plugin in host.broken}
     assert set(found) == {"hang_0", "hang_1", "hang_2", "data"}
     assert {

@@ -58,7 +58,9 @@ def test_who_is_terminated_with_the_whole_run_leaves_no_failure(tmp_path: Path) 
         (signal.SIGKILL, "died of SIGKILL (killed, perhaps for want of memory)"),
     ],
 )
-def test_who_is_ended_alone_failed(tmp_path: Path, number: signal.Signals, told: str) -> None:
+def test_who_is_ended_alone_failed(
+    tmp_path: Path, number: signal.Signals, told: str
+) -> None:
     runner, isolated = start(tmp_path)
     os.kill(isolated, number)
     assert runner.wait(30) == 0

@@ -97,7 +97,9 @@ def test_a_message_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         while True:
             os.write(pipe_of(send), bytes(65536))
 
-    assert run_isolated(claim, 60, lambda _: None).fault == "sent a message of more than 1 MB"
+    assert (
+        run_isolated(claim, 60, lambda _: None).fault == "sent a message of more than 1 MB"
+    )
 
 
 def test_large_messages_and_many_arrive_whole_and_in_order() -> None:
@@ -158,7 +160,9 @@ def started(
     Its mark is one of its own: the runs of tests beside this one end what they take for left over.
     """
     monkeypatch.setattr(leftovers, "MARK", "HPML_TESTED_POINT_OF")
-    monkeypatch.setattr(leftovers, "_PLACE", re.compile(rb"HPML_TESTED_POINT_OF=(\d+)/(\d+)/(\d+)"))
+    monkeypatch.setattr(
+        leftovers, "_PLACE", re.compile(rb"HPML_TESTED_POINT_OF=(\d+)/(\d+)/(\d+)")
+    )
     folder = tmp_path / "pids"
     folder.mkdir()
     running = FORK.Process(target=run, args=(folder,))
@@ -198,7 +202,9 @@ def test_what_is_left_when_all_were_killed_at_once_is_ended_by_the_next_run(
 ) -> None:
     running, folder = started
     end_leftovers()
-    assert len(still_running(folder)) == 6  # a point that is being measured is not left over
+    assert (
+        len(still_running(folder)) == 6
+    )  # a point that is being measured is not left over
     for pid in (int((folder.parent / "supervisor").read_text()), running.pid or 0):
         os.kill(pid, signal.SIGSTOP)  # so that neither sees the other's end
     for pid in (int((folder.parent / "supervisor").read_text()), running.pid or 0):
@@ -207,7 +213,9 @@ def test_what_is_left_when_all_were_killed_at_once_is_ended_by_the_next_run(
     patience = time.monotonic() + 10
     while len(left := still_running(folder)) > 4 and time.monotonic() < patience:
         time.sleep(0.01)
-    assert len(left) == 4  # all but the function's own process, which ends with its supervisor
+    assert (
+        len(left) == 4
+    )  # all but the function's own process, which ends with its supervisor
     expected = {
         f"ended a process that a killed run had left: {psutil.Process(pid).name()!r} (process"
         f" {pid})"

@@ -78,7 +78,10 @@ def test_the_rounds_of_a_point_share_the_turns(timed: Timed) -> None:
 
 def test_each_of_two_steps_goes_first_as_often(timed: Timed) -> None:
     machine, first, second, ratio = timed(lambda now: 1.0)
-    pair, other = ["first", "second", "second", "first"], ["second", "first", "first", "second"]
+    pair, other = (
+        ["first", "second", "second", "first"],
+        ["second", "first", "first", "second"],
+    )
     assert machine.turns == [*pair, *other, *pair]
     assert (first.median, second.median) == (pytest.approx(0.012), pytest.approx(0.010))
     assert ratio.values == pytest.approx([1.2] * 6)
@@ -89,7 +92,9 @@ def test_each_of_three_steps_is_in_each_place_as_often(timed: Timed) -> None:
     for start in range(3):
         machine, *_ = timed(lambda now: 1.0, steps=THREE, start=start)
         turns = [machine.turns[at : at + 3] for at in range(0, 18, 3)]
-        assert all(sorted(place) == sorted([*THREE] * 2) for place in zip(*turns, strict=True))
+        assert all(
+            sorted(place) == sorted([*THREE] * 2) for place in zip(*turns, strict=True)
+        )
         assert all(turns[at + 1] == turns[at][::-1] for at in (0, 2, 4))
         shared, *_ = timed(lambda now: 1.0, rounds=3, steps=THREE, start=start)
         assert shared.turns == machine.turns[:6]  # a round begins with any of them
@@ -108,7 +113,10 @@ def test_a_long_step_has_four_turns_of_one_sample(timed: Timed) -> None:
         "first",
         "second",
     ]
-    assert (first.values, second.values) == (pytest.approx([1.2] * 4), pytest.approx([1.0] * 4))
+    assert (first.values, second.values) == (
+        pytest.approx([1.2] * 4),
+        pytest.approx([1.0] * 4),
+    )
     assert ratio.values == pytest.approx([1.2] * 4)
 
 
@@ -127,7 +135,9 @@ def test_a_machine_that_becomes_slower_at_any_moment_leaves_the_ratio_alone(
         assert max(values) >= 1.5 * min(values)  # both speeds were met
 
 
-def test_a_machine_that_is_disturbed_for_a_turn_leaves_the_ratio_alone(timed: Timed) -> None:
+def test_a_machine_that_is_disturbed_for_a_turn_leaves_the_ratio_alone(
+    timed: Timed,
+) -> None:
     whole, *_ = timed(lambda now: 1.0)
     turn = whole.now / 12
     for number in range(12):

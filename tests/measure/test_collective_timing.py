@@ -29,17 +29,23 @@ def timer(over: Any, others: list[float], told: list[list[float]]) -> Collective
 def own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 0's own GPU answers 2 s, launch hidden, for each sample."""
     monkeypatch.setattr(
-        GpuTimer, "enqueue", lambda self, count, wait=True: [(2.0, True)] * count if wait else []
+        GpuTimer,
+        "enqueue",
+        lambda self, count, wait=True: [(2.0, True)] * count if wait else [],
     )
 
 
-@pytest.mark.parametrize(("over", "seconds"), [("mean", 3.0), ("max", 4.0)])  # of 2 s and 4 s
+@pytest.mark.parametrize(
+    ("over", "seconds"), [("mean", 3.0), ("max", 4.0)]
+)  # of 2 s and 4 s
 def test_a_sample_is_the_mean_over_ranks_or_the_slowest_one(
     over: str, seconds: float, own_answers: None
 ) -> None:
     told: list[list[float]] = []
     assert timer(over, [4.0, 1.0, 4.0, 1.0], told).enqueue(2) == [(seconds, True)] * 2
-    assert told == [[1.0, 8.0, 1e-4, 2.0, 1.0]]  # batch 8, the sleep, two samples, waited for
+    assert told == [
+        [1.0, 8.0, 1e-4, 2.0, 1.0]
+    ]  # batch 8, the sleep, two samples, waited for
 
 
 def test_a_launch_that_showed_on_one_rank_showed(own_answers: None) -> None:

@@ -43,7 +43,9 @@ class Card(Telemetry):
 
     def read(self, number: int = 0) -> Reading:
         watts = self.power(self.loaded) if self.loaded else IDLE
-        return Reading(self.now, 0.0, 1.98e9, watts, self.shown, self.shown_at, 0.9, 0.4, 2e9)
+        return Reading(
+            self.now, 0.0, 1.98e9, watts, self.shown, self.shown_at, 0.9, 0.4, 2e9
+        )
 
 
 @pytest.fixture
@@ -59,7 +61,9 @@ def bench_on(gpu_node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[[Card]
     return bench_on
 
 
-def test_the_idle_cards_energy_is_subtracted_and_stated(bench_on: Callable[[Card], Bench]) -> None:
+def test_the_idle_cards_energy_is_subtracted_and_stated(
+    bench_on: Callable[[Card], Bench],
+) -> None:
     card = Card(lambda loaded: 600.0)
     bench = bench_on(card)
     found = bench.energy(card.step)
@@ -95,11 +99,15 @@ def test_a_counter_that_stands_still_or_is_not_there_gives_no_number(
     card = Card(lambda loaded: 600.0, counts=1e9)
     bench = bench_on(card)
     assert bench.energy(card.step) is None
-    assert bench.collected.warnings == ["energy is not known: the counter did not move for 2 s"]
+    assert bench.collected.warnings == [
+        "energy is not known: the counter did not move for 2 s"
+    ]
     unwatched = bench_on(card)
     unwatched.telemetry = None
     assert unwatched.energy(card.step) is None
-    assert unwatched.collected.warnings == ["energy is not known: the GPUs are not watched here"]
+    assert unwatched.collected.warnings == [
+        "energy is not known: the GPUs are not watched here"
+    ]
 
 
 @pytest.fixture
@@ -113,7 +121,9 @@ def rapl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_meter_reads_the_cpu_packages_past_their_largest_number(rapl: Path, node: Node) -> None:
+def test_a_meter_reads_the_cpu_packages_past_their_largest_number(
+    rapl: Path, node: Node
+) -> None:
     with Bench(node, {}).meter() as found:
         rapl.joinpath("energy_uj").write_text("50000000")
     assert found.energy == pytest.approx(150)  # 900 to 1000 J, then to 50 J

@@ -110,7 +110,9 @@ class Nvml(types.ModuleType):
         return handle
 
     def nvmlDeviceGetViolationStatus(self, handle: str, policy: int) -> Any:
-        return types.SimpleNamespace(violationTime=self.answers["violations"].get(policy, 0))
+        return types.SimpleNamespace(
+            violationTime=self.answers["violations"].get(policy, 0)
+        )
 
     def nvmlDeviceGetFieldValues(self, handle: str, fields: list[int]) -> list[Any]:
         assert fields == [186]
@@ -142,13 +144,17 @@ def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(
     assert series.columns["sm_clock"] == [1.98e9]
     assert series.columns["utilization"] == [0.9]
     assert series.columns["temperature"] == [55.0]
-    assert "power" not in series.columns  # this card refuses to tell, and 0 W would be a claim
+    assert (
+        "power" not in series.columns
+    )  # this card refuses to tell, and 0 W would be a claim
     assert "power" not in series.units
     assert series.units["sm_clock"] == "Hz"
     assert seen.energy == 2.0
 
 
-def test_it_watches_in_a_process_of_its_own_at_its_interval(nvml: Callable[..., None]) -> None:
+def test_it_watches_in_a_process_of_its_own_at_its_interval(
+    nvml: Callable[..., None],
+) -> None:
     nvml(reasons=0x4)
     with GpuMonitor([CARD]) as monitor:
         time.sleep(0.4)
@@ -166,7 +172,9 @@ def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(
         monitor._process.kill()
         monitor._process.join()
         seen = monitor.finish()
-    assert seen.warnings == ["what the GPUs did is not known: the process that watched them died"]
+    assert seen.warnings == [
+        "what the GPUs did is not known: the process that watched them died"
+    ]
 
 
 def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]) -> None:
@@ -177,8 +185,12 @@ def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]
     nvml()
     simulated: Any = sys.modules["pynvml"]
     simulated.nvmlInit = lambda: opened.update(times=opened["times"] + 1)
-    benchmark = Benchmark("b", measure, [Metric("opened", "1", "lower")], requires=Requires(gpus=1))
-    node = Node(os="Linux", arch="x86_64", cpu="c", num_cpu=1, ram=1.0, python="3.11", gpus=(CARD,))
+    benchmark = Benchmark(
+        "b", measure, [Metric("opened", "1", "lower")], requires=Requires(gpus=1)
+    )
+    node = Node(
+        os="Linux", arch="x86_64", cpu="c", num_cpu=1, ram=1.0, python="3.11", gpus=(CARD,)
+    )
     for _ in range(2):
         record = measure_point(benchmark, {}, Context(node))
         assert record.metrics["opened"].samples == [0.0], record.reason
@@ -222,7 +234,9 @@ def test_telemetry_tells_how_long_the_card_throttled_by_its_own_counters(
     assert 0 <= time.monotonic() - reading.at < 5
 
 
-def test_a_card_that_does_not_count_is_asked_for_its_reasons(nvml: Callable[..., None]) -> None:
+def test_a_card_that_does_not_count_is_asked_for_its_reasons(
+    nvml: Callable[..., None],
+) -> None:
     nvml(reasons=0x4)
     _, first, second = read_after(0.05, 0.1)
     assert first is not None
@@ -235,7 +249,9 @@ def test_a_card_that_does_not_count_is_asked_for_its_reasons(nvml: Callable[...,
     assert last.throttled == 0.0
 
 
-def test_a_forked_process_reads_what_the_watching_process_writes(nvml: Callable[..., None]) -> None:
+def test_a_forked_process_reads_what_the_watching_process_writes(
+    nvml: Callable[..., None],
+) -> None:
     nvml(violations={0: 10**9})
     with GpuMonitor([CARD]) as monitor:
         wait = time.monotonic() + 10
@@ -264,7 +280,11 @@ def test_telemetry_says_when_the_energy_counter_moved_and_slow_facts_at_times(
     first, same, moved = (reading for reading in found if reading)
     assert first.energy_at == same.energy_at == first.at < same.at
     assert (moved.energy, moved.energy_at) == (12.0, moved.at)
-    assert (first.utilization, first.memory_utilization, first.memory_used) == (0.9, 0.4, 2.0**30)
+    assert (first.utilization, first.memory_utilization, first.memory_used) == (
+        0.9,
+        0.4,
+        2.0**30,
+    )
 
 
 def test_telemetry_is_read_more_often_on_demand() -> None:
@@ -326,14 +346,18 @@ def measure_boost(bench: Bench) -> dict[str, Any]:
     return {"time": Samples((2.0, 2.1), "s", boost=(1.0,))}
 
 
-BENCHMARK = Benchmark("toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1))
+BENCHMARK = Benchmark(
+    "toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1)
+)
 
 
 def on_one_card(node: Node) -> Node:
     return Node(node.os, node.arch, node.cpu, 2, 1.0, "3", (CARD,))
 
 
-def test_the_record_has_series_energy_and_marks(nvml: Callable[..., None], node: Node) -> None:
+def test_the_record_has_series_energy_and_marks(
+    nvml: Callable[..., None], node: Node
+) -> None:
     nvml(reasons=0x20)
     record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
     assert record.status == "ok", record.reason
@@ -356,7 +380,10 @@ def test_a_point_that_was_measured_at_settled_clocks_is_not_warned_of_throttling
     nvml(reasons=0x4)
     benchmark = replace(BENCHMARK, measure=measure)
     record = measure_point(benchmark, {}, Context(on_one_card(node)))
-    assert (record.metrics["time"].samples, record.metrics["time"].boost) == ([2.0, 2.1], boost)
+    assert (record.metrics["time"].samples, record.metrics["time"].boost) == (
+        [2.0, 2.1],
+        boost,
+    )
     assert record.warnings == []
 
 
@@ -369,7 +396,10 @@ def test_the_record_tells_what_the_machine_did_beside_the_point(
     assert "other_gpus_power" not in conditions  # these cards do not tell
     assert conditions["cores"] == 2.0
     nvml()
-    assert "other_gpus" not in measure_point(BENCHMARK, {}, Context(on_one_card(node))).conditions
+    assert (
+        "other_gpus"
+        not in measure_point(BENCHMARK, {}, Context(on_one_card(node))).conditions
+    )
 
 
 def test_a_refusing_nvml_costs_only_the_watching_and_is_said(
@@ -378,13 +408,17 @@ def test_a_refusing_nvml_costs_only_the_watching_and_is_said(
     nvml(refused="Insufficient Permissions")
     record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
     assert record.status == "ok"
-    assert record.warnings == ["measured without watching the GPU: Insufficient Permissions"]
+    assert record.warnings == [
+        "measured without watching the GPU: Insufficient Permissions"
+    ]
     assert record.series == {}
 
 
 def test_no_watching_where_it_is_not_wanted(nvml: Callable[..., None], node: Node) -> None:
     nvml(refused="would be said")
-    assert measure_point(BENCHMARK, {}, Context(on_one_card(node), watch=False)).warnings == []
+    assert (
+        measure_point(BENCHMARK, {}, Context(on_one_card(node), watch=False)).warnings == []
+    )
 
 
 LOST = "GPU 0 (NVIDIA H200) is lost: NVML says 'GPU is lost'; "
@@ -403,7 +437,9 @@ def losing(file: Path, *, then: str) -> Benchmark:
         time.sleep(4 * INTERVAL)
         return {"time": 1.0}
 
-    return Benchmark("toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1))
+    return Benchmark(
+        "toy", measure, [Metric("time", "s", "lower")], requires=Requires(gpus=1)
+    )
 
 
 @pytest.mark.parametrize("then", ["hangs", "raises", "returns"])
@@ -429,7 +465,9 @@ def test_a_card_that_has_left_the_node_since_it_was_asked_is_lost_and_one_withou
     nvml: Callable[..., None],
 ) -> None:
     nvml(not_found=("GPU-1", ""))
-    assert "is lost: NVML says 'Not Found, though it was there" in Sampler([CARD]).seen.fault
+    assert (
+        "is lost: NVML says 'Not Found, though it was there" in Sampler([CARD]).seen.fault
+    )
     nameless = Sampler([Gpu(name="NVIDIA H200")])
     assert nameless.seen.fault == ""
     assert nameless.seen.warnings == ["measured without watching the GPU: Not Found"]
@@ -457,7 +495,9 @@ def test_corrected_errors_are_a_warning_and_those_of_before_are_nobodys(
     ]
 
 
-def test_a_process_that_came_onto_the_card_meanwhile_is_named(nvml: Callable[..., None]) -> None:
+def test_a_process_that_came_onto_the_card_meanwhile_is_named(
+    nvml: Callable[..., None],
+) -> None:
     nvml()
     sampler = Sampler([CARD])
     simulated: Any = sys.modules["pynvml"]

@@ -49,7 +49,9 @@ def test_a_step_on_other_streams_is_timed_by_the_wall_clock_with_a_warning(
     waited = []
 
     def init(made: GpuTimer, *_: object) -> None:
-        made.torch = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: waited.append(1)))
+        made.torch = SimpleNamespace(
+            cuda=SimpleNamespace(synchronize=lambda: waited.append(1))
+        )
 
     monkeypatch.setattr(GpuTimer, "__init__", init)
     monkeypatch.setattr(GpuTimer, "first_call", lambda made: None)

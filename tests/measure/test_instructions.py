@@ -14,7 +14,13 @@ from hpml_plugins import Bench, Node
 from hpml_plugins.analysis import MeasuredValue, Physics
 from hpml_plugins.analysis.physics import physics_of
 from hpml_plugins.measure import instructions
-from hpml_plugins.measure.instructions import Counter, Event, NotCounted, count_events, explain
+from hpml_plugins.measure.instructions import (
+    Counter,
+    Event,
+    NotCounted,
+    count_events,
+    explain,
+)
 from hpml_plugins.model.record import MetricSamples, Record
 
 #: ns for which the process was running.
@@ -39,7 +45,8 @@ def spin(iterations: int) -> None:
 
 def test_a_step_of_twice_the_work_counts_twice_as_much(bench: Bench) -> None:
     one, two = (
-        count_events(bench, lambda work=work: spin(work), TASK_CLOCK) for work in (20_000, 40_000)
+        count_events(bench, lambda work=work: spin(work), TASK_CLOCK)
+        for work in (20_000, 40_000)
     )
     assert one and two and bench.collected.warnings == []
     assert two.median / one.median == pytest.approx(2, rel=0.3)
@@ -121,15 +128,21 @@ def test_each_refusal_is_told(error: int, said: str) -> None:
 
 
 def test_an_event_that_had_no_turn_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instructions.os, "read", lambda *_: instructions.COUNT.pack(0, 1000, 0))
+    monkeypatch.setattr(
+        instructions.os, "read", lambda *_: instructions.COUNT.pack(0, 1000, 0)
+    )
     counter = object.__new__(Counter)
     counter._files = [0]
     with pytest.raises(NotCounted, match="other programs use all counters"):
         counter.read()
 
 
-def test_an_event_that_had_half_of_the_turns_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instructions.os, "read", lambda *_: instructions.COUNT.pack(70, 1000, 500))
+def test_an_event_that_had_half_of_the_turns_is_scaled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        instructions.os, "read", lambda *_: instructions.COUNT.pack(70, 1000, 500)
+    )
     counter = object.__new__(Counter)
     counter._files = [0, 0]
     assert counter.read() == 280

@@ -27,6 +27,10 @@ def test_what_is_loaded_before_the_fork_touches_no_cuda_and_a_missing_module_is_
     None
 ):
     done = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", CODE],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert (done.stdout.strip(), done.returncode) == ("filled filled", 0), done.stderr

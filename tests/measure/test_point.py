@@ -24,8 +24,12 @@ from hpml_plugins.model.serialization import decode, encode
 TIME = Metric("time", "s", "lower")
 
 
-def point(measure: Callable[..., Any], node: Node, timeout: float = 20, **requires: Any) -> Record:
-    benchmark = Benchmark("toy", measure, [TIME], requires=Requires(**requires), timeout=timeout)
+def point(
+    measure: Callable[..., Any], node: Node, timeout: float = 20, **requires: Any
+) -> Record:
+    benchmark = Benchmark(
+        "toy", measure, [TIME], requires=Requires(**requires), timeout=timeout
+    )
     return measure_point(benchmark, {}, Context(node))
 
 
@@ -43,7 +47,9 @@ def draws(bench: Bench) -> dict[str, Any]:
     return {"time": float(drawn["number"])}
 
 
-def test_the_rounds_of_a_point_share_what_is_computed_once(node: Node, tmp_path: Path) -> None:
+def test_the_rounds_of_a_point_share_what_is_computed_once(
+    node: Node, tmp_path: Path
+) -> None:
     def drawn(size: int, **context: Any) -> float:
         benchmark = Benchmark(
             "toy", lambda bench, size: draws(bench), [TIME], grid={"size": [1, 2]}
@@ -55,7 +61,9 @@ def test_the_rounds_of_a_point_share_what_is_computed_once(node: Node, tmp_path:
     shared = {"scratch": tmp_path, "rounds": 3}
     assert drawn(1, **shared) == drawn(1, **shared)
     assert drawn(2, **shared) != drawn(1, **shared)
-    assert drawn(1, scratch=tmp_path, rounds=1) != drawn(1, **shared)  # one round shares nothing
+    assert drawn(1, scratch=tmp_path, rounds=1) != drawn(
+        1, **shared
+    )  # one round shares nothing
     assert drawn(1) != drawn(1)
 
 
@@ -146,7 +154,11 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
         ),
         (exits, Failure.EXIT, "ended with exit status 3 before it reported"),
         (exits_politely, Failure.EXIT, "ended with exit status 1 before it reported"),
-        (kills_itself, Failure.SIGNAL, "died of SIGKILL (killed, perhaps for want of memory)"),
+        (
+            kills_itself,
+            Failure.SIGNAL,
+            "died of SIGKILL (killed, perhaps for want of memory)",
+        ),
         (is_wrong, Failure.CHECK, "check failed: sum differs from NumPy"),
         (is_not_finite, Failure.RESULT, "metric 'time' is not finite: nan"),
         (
@@ -161,7 +173,11 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
         ),
         (leaves_one_out, Failure.RESULT, "measure returned no time"),
         (returns_text, Failure.RESULT, "metric 'time' is a str, not Samples or a number"),
-        (returns_bytes, Failure.RESULT, "metric 'time': what was measured is in B, not in s"),
+        (
+            returns_bytes,
+            Failure.RESULT,
+            "metric 'time': what was measured is in B, not in s",
+        ),
     ],
 )
 def test_whatever_a_benchmark_does_ends_in_a_failed_record_with_its_reason(
@@ -190,7 +206,9 @@ def declares_work(bench: Bench, *, of: str) -> dict[str, Any]:
     return {"time": Samples.of([2.0, 3.0], "s"), "copied": 1.0, "energy": None}
 
 
-def test_rates_follow_from_the_declared_work_and_what_is_not_known_is_left_out(node: Node) -> None:
+def test_rates_follow_from_the_declared_work_and_what_is_not_known_is_left_out(
+    node: Node,
+) -> None:
     benchmark = Benchmark("toy", declares_work, WORK_METRICS, grid={"of": ["time", "rate"]})
     record = measure_point(benchmark, {"of": "time"}, Context(node))
     assert record.status == "ok", record.reason
@@ -200,13 +218,19 @@ def test_rates_follow_from_the_declared_work_and_what_is_not_known_is_left_out(n
         "bandwidth": [6.0, 4.0],
         "copied": [1.0],
     }
-    assert (record.work["time"].dtype, record.work["time"].intensity, record.work["time"].gpus) == (
+    assert (
+        record.work["time"].dtype,
+        record.work["time"].intensity,
+        record.work["time"].gpus,
+    ) == (
         "float16",
         0.5,
         0,
     )
     failed = measure_point(benchmark, {"of": "rate"}, Context(node))
-    assert failed.reason.startswith("work is declared of 'rate', which measure did not return")
+    assert failed.reason.startswith(
+        "work is declared of 'rate', which measure did not return"
+    )
 
 
 def test_a_point_of_which_nothing_is_known_is_no_result(node: Node) -> None:
@@ -249,7 +273,9 @@ def test_a_crash_is_named_with_its_line(node: Node) -> None:
     record = point(segfaults, node)
     reason = record.reason
     assert record.failure is Failure.SIGNAL
-    assert reason.startswith("died of SIGSEGV (segmentation fault) in string_at (__init__.py:")
+    assert reason.startswith(
+        "died of SIGSEGV (segmentation fault) in string_at (__init__.py:"
+    )
     assert reason.endswith(f" of segfaults ({line_of(segfaults)})")
 
 
@@ -366,7 +392,10 @@ def test_progress_reaches_the_one_who_asked(node: Node) -> None:
     said: list[tuple[str, float | None]] = []
     benchmark = Benchmark("toy", reports, [TIME])
     measure_point(
-        benchmark, {}, Context(node), progress=lambda text, share: said.append((text, share))
+        benchmark,
+        {},
+        Context(node),
+        progress=lambda text, share: said.append((text, share)),
     )
     assert said == [("epoch 1", 0.5)]
 
@@ -375,7 +404,9 @@ def times(bench: Bench) -> dict[str, Any]:
     return {"time": bench.time(lambda: time.sleep(0.002))}
 
 
-def test_a_step_of_two_milliseconds_is_timed_as_such_and_says_why_it_stopped(node: Node) -> None:
+def test_a_step_of_two_milliseconds_is_timed_as_such_and_says_why_it_stopped(
+    node: Node,
+) -> None:
     metric = point(times, node).metrics["time"]
     assert len(metric.samples) >= 10
     assert min(metric.samples) >= 0.002

@@ -94,7 +94,9 @@ def test_the_limit_holds_while_the_block_runs(
 def test_a_point_that_ends_while_the_limit_holds_has_it_restored(
     monitor: GpuMonitor, limit: Path, gpu_node: Node
 ) -> None:
-    monitor.telemetry.wanted_limits[0] = 400.0  # of a measuring process that was killed meanwhile
+    monitor.telemetry.wanted_limits[0] = (
+        400.0  # of a measuring process that was killed meanwhile
+    )
     _wait(lambda: limit.read_text() == "400000")
     monitor.finish()
     assert limit.read_text() == "700000"

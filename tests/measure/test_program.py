@@ -36,7 +36,10 @@ def program(tmp_path: Path) -> Path:
 
 
 def run(
-    node: Node, *command: str, outputs: dict[str, ProgramOutput] = RATE, plan: SamplingPlan = PLAN
+    node: Node,
+    *command: str,
+    outputs: dict[str, ProgramOutput] = RATE,
+    plan: SamplingPlan = PLAN,
 ):  # type: ignore[no-untyped-def]
     bench = Bench(node, {}, plan=plan)
     return bench, bench.run_program([sys.executable, *command], outputs)
@@ -70,16 +73,21 @@ def test_a_program_that_varies_is_warned_of_as_a_step_is(node: Node, program: Pa
 def test_under_hpml_check_every_number_is_altered(node: Node, program: Path) -> None:
     bench = Bench(node, {}, plan=PLAN)
     bench.corrupt = lambda values: [value + 1 for value in values]
-    assert set(bench.run_program([sys.executable, str(program), "[2.5]"], RATE)["rate"].values) == {
-        2.5e9 + 1
-    }
+    assert set(
+        bench.run_program([sys.executable, str(program), "[2.5]"], RATE)["rate"].values
+    ) == {2.5e9 + 1}
 
 
 def test_a_number_is_found_in_json() -> None:
     printed = json.dumps({"jobs": [{"read": {"99.0": "12", "mean": 3}}], "name": "x"})
-    assert ProgramOutput("s", json=("jobs", 0, "read", "mean"), scale=1e-3).read(printed) == 0.003
+    assert (
+        ProgramOutput("s", json=("jobs", 0, "read", "mean"), scale=1e-3).read(printed)
+        == 0.003
+    )
     assert ProgramOutput("s", json=("jobs", 0, "read", "99.0")).read(printed) == 12
-    with pytest.raises(HpmlError, match=r"keys \('jobs', 1\) lead to no number in its output: '\{"):
+    with pytest.raises(
+        HpmlError, match=r"keys \('jobs', 1\) lead to no number in its output: '\{"
+    ):
         ProgramOutput("s", json=("jobs", 1)).read(printed)
     with pytest.raises(HpmlError, match=r"keys \('name',\) lead to no number"):
         ProgramOutput("s", json=("name",)).read(printed)
@@ -93,7 +101,10 @@ def test_a_number_is_found_in_json() -> None:
     ("code", "message"),
     [
         ("print('rate fast')", r"pattern .* finds no number in its output: 'rate fast'"),
-        ("import sys; sys.exit('no such device')", r"-c .* ended with status 1: no such device"),
+        (
+            "import sys; sys.exit('no such device')",
+            r"-c .* ended with status 1: no such device",
+        ),
         (
             "import os; os.kill(os.getpid(), 9)",
             r"died of SIGKILL \(killed, .*\): it printed nothing",
@@ -108,7 +119,8 @@ def test_what_a_program_does_wrong_is_named(node: Node, code: str, message: str)
 
 def test_a_program_that_is_not_there_is_named(node: Node) -> None:
     with pytest.raises(
-        HpmlError, match=r"cannot run '/no/such': No such file or directory; name it in Requires"
+        HpmlError,
+        match=r"cannot run '/no/such': No such file or directory; name it in Requires",
     ):
         Bench(node, {}).run_program(["/no/such"], RATE)
 
@@ -116,11 +128,20 @@ def test_a_program_that_is_not_there_is_named(node: Node) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"unit": "GB/s", "pattern": "(.)"}, "unit 'GB/s' is not known; use one of 1, s, B"),
+        (
+            {"unit": "GB/s", "pattern": "(.)"},
+            "unit 'GB/s' is not known; use one of 1, s, B",
+        ),
         ({"unit": "s"}, "either a pattern or the keys"),
         ({"unit": "s", "pattern": "(.)", "json": ("a",)}, "either a pattern or the keys"),
-        ({"unit": "s", "pattern": "time"}, "'time' has 0 groups; put one around the number"),
-        ({"unit": "s", "pattern": "(time"}, r"'\(time' is no regular expression: missing \)"),
+        (
+            {"unit": "s", "pattern": "time"},
+            "'time' has 0 groups; put one around the number",
+        ),
+        (
+            {"unit": "s", "pattern": "(time"},
+            r"'\(time' is no regular expression: missing \)",
+        ),
     ],
 )
 def test_an_output_that_cannot_be_read_is_refused_when_it_is_declared(
@@ -147,7 +168,9 @@ def test_a_printed_number_that_cannot_be_meant_is_refused_as_what_it_is(
         ProgramOutput("s", pattern=r"t=(\S+)").read(printed)
 
 
-@pytest.mark.parametrize("document", ['{"t": true}', '{"t": false}', '{"t": null}', '{"t": [1]}'])
+@pytest.mark.parametrize(
+    "document", ['{"t": true}', '{"t": false}', '{"t": null}', '{"t": [1]}']
+)
 def test_what_json_has_in_place_of_a_number_is_refused(document: str) -> None:
     with pytest.raises(HpmlError, match="lead to no number in its output"):
         ProgramOutput("s", json=["t"]).read(document)

@@ -32,7 +32,11 @@ def torch_is_loaded() -> None:
 
 
 def point(
-    node: Node, function: Callable[..., Any], count: int = 2, timeout: float = 60, **params: Any
+    node: Node,
+    function: Callable[..., Any],
+    count: int = 2,
+    timeout: float = 60,
+    **params: Any,
 ) -> Record:
     """A point whose ranks run the function; each rank's own process number is in its series."""
 
@@ -78,11 +82,18 @@ def test_ranks_compute_together_and_return_what_they_found(count: int, node: Nod
         given = bench.ranks(sums, count, 10)
         # 10 + 11 = 21, 10 + 11 + 12 + 13 = 46
         bench.check(
-            [one["sum"] for one in given] == [{1: 10, 2: 21, 4: 46}[count]] * count, f"sums {given}"
+            [one["sum"] for one in given] == [{1: 10, 2: 21, 4: 46}[count]] * count,
+            f"sums {given}",
         )
-        bench.check([one["index"] for one in given] == list(range(count)), "ranks out of order")
-        bench.check(bench.collected.work["time"].bytes == 8, "the work is not the first rank's")
-        bench.check(all(one["gathered"] == list(range(count)) for one in given), "not gathered")
+        bench.check(
+            [one["index"] for one in given] == list(range(count)), "ranks out of order"
+        )
+        bench.check(
+            bench.collected.work["time"].bytes == 8, "the work is not the first rank's"
+        )
+        bench.check(
+            all(one["gathered"] == list(range(count)) for one in given), "not gathered"
+        )
         bench.check(all(one["shared"] == "of 0" for one in given), "not shared")
         bench.check(
             [one["world"] for one in given] == [(str(i), str(count)) for i in range(count)],
@@ -94,7 +105,9 @@ def test_ranks_compute_together_and_return_what_they_found(count: int, node: Nod
             "a rank left the point's process group",
         )
         cores = len(os.sched_getaffinity(0))
-        bench.check(all(one["threads"] == max(1, cores // count) for one in given), "threads")
+        bench.check(
+            all(one["threads"] == max(1, cores // count) for one in given), "threads"
+        )
         return {"time": 1.0}
 
     record = measure_point(
@@ -157,7 +170,9 @@ def raises_out_of_memory(rank: Rank) -> None:
     import torch
 
     if rank.index == 1:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 ...")
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 ..."
+        )
     rank.barrier()
 
 
@@ -178,8 +193,14 @@ def starts_ranks(rank: Rank) -> None:
             ),
         ),
         (exits, "rank 1 ended with exit status 3 before it reported"),
-        (exits_with_success, "rank 1 ended with exit status 0 before its function returned"),
-        (exits_politely, 'rank 0: exited: enough (test_ranks.py:{line}: sys.exit("enough"))'),
+        (
+            exits_with_success,
+            "rank 1 ended with exit status 0 before its function returned",
+        ),
+        (
+            exits_politely,
+            'rank 0: exited: enough (test_ranks.py:{line}: sys.exit("enough"))',
+        ),
         (kills_itself, "rank 0 died of SIGKILL (killed, perhaps for want of memory)"),
         (is_wrong, "rank 1: check failed: sum differs from float64"),
         (
@@ -208,7 +229,9 @@ def test_a_rank_that_fails_takes_the_point_down_with_its_reason(
 
     record = point(node, noted)
     source, first = inspect.getsourcelines(function)
-    line = first + next((i for i, text in enumerate(source) if text.startswith("        ")), 0)
+    line = first + next(
+        (i for i, text in enumerate(source) if text.startswith("        ")), 0
+    )
     assert (record.status, record.reason) == ("failed", reason.format(line=line))
     assert still_running(tmp_path) == []
 
@@ -358,16 +381,22 @@ def test_the_record_says_which_data_the_ranks_used(node: Node) -> None:
 
 
 @pytest.mark.slow
-def test_ranks_of_a_process_with_threads_are_spawned_whatever_their_function(node: Node) -> None:
+def test_ranks_of_a_process_with_threads_are_spawned_whatever_their_function(
+    node: Node,
+) -> None:
     def measure(bench: Bench) -> dict[str, Any]:
         import threading
 
         threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
         bench.check([one["sum"] for one in bench.ranks(sums, 2, 10)] == [21, 21], "sums")
-        bench.check(bench.ranks(lambda rank: rank.index, 2) == [0, 1], "a function of no module")
+        bench.check(
+            bench.ranks(lambda rank: rank.index, 2) == [0, 1], "a function of no module"
+        )
         bench.check(bench.ranks(has_data, 2) == ["toy", "toy"], "data sets")
         return {"time": 1.0}
 
     with use_sources({"toy": Toy()}):
-        record = measure_point(Benchmark("toy", measure, [TIME], timeout=120), {}, Context(node))
+        record = measure_point(
+            Benchmark("toy", measure, [TIME], timeout=120), {}, Context(node)
+        )
     assert (record.status, record.reason) == ("ok", "")

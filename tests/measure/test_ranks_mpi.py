@@ -28,7 +28,11 @@ def needs_mpi() -> None:
 
 
 def point(
-    node: Node, function: Callable[..., Any], *args: Any, timeout: float = 60, count: int = 2
+    node: Node,
+    function: Callable[..., Any],
+    *args: Any,
+    timeout: float = 60,
+    count: int = 2,
 ) -> Record:
     def measure(bench: Bench) -> dict[str, Any]:
         found = bench.ranks(function, count, *args, launcher="mpi")
@@ -49,7 +53,8 @@ def both_sums(rank: Rank, folder: str) -> float:
     numbered = (world.Get_rank(), world.Get_size()) == (rank.index, rank.count)
     rank.bench.check(numbered, "MPI and torch number ranks alike")
     rank.bench.check(
-        os.getpgid(0) != os.getpid() or os.getsid(0) != os.getpid(), "a rank leads no session"
+        os.getpgid(0) != os.getpid() or os.getsid(0) != os.getpid(),
+        "a rank leads no session",
     )
     rank.bench.progress("summing", 0.5)
     over_torch = torch.tensor([2.0 ** (rank.index + 4)])
@@ -119,7 +124,9 @@ def test_a_rank_of_mpirun_that_fails_is_named_and_none_is_left(
 
 
 @pytest.mark.slow
-def test_ranks_of_mpirun_that_hang_are_asked_where_and_ended(node: Node, tmp_path: Path) -> None:
+def test_ranks_of_mpirun_that_hang_are_asked_where_and_ended(
+    node: Node, tmp_path: Path
+) -> None:
     needs_mpi()
     record = point(node, one_hangs, str(tmp_path), timeout=25)
     assert record.status == "failed"
@@ -141,7 +148,9 @@ def test_ranks_end_with_who_started_them(tmp_path: Path) -> None:
     )
     env = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+        ),
     }
     starter = subprocess.Popen([sys.executable, str(script)], env=env)
     try:
@@ -172,7 +181,9 @@ def test_without_mpirun_the_point_is_skipped_and_says_how_to_mend(
     )
 
 
-def test_without_mpi4py_the_point_is_skipped(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mpi4py_the_point_is_skipped(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needs_mpi()
     monkeypatch.setattr(launchers.importlib.util, "find_spec", lambda name: None)
     record = point(node, one_hangs, "")
@@ -187,7 +198,10 @@ def test_a_function_that_no_module_has_is_sent_and_one_that_cannot_be_is_refused
 ) -> None:
     needs_mpi()
     lock = threading.Lock()
-    assert point(node, lambda rank: rank.index + 5).series["found"].columns["value"] == [5, 6]
+    assert point(node, lambda rank: rank.index + 5).series["found"].columns["value"] == [
+        5,
+        6,
+    ]
     record = point(node, lambda rank: lock.locked())
     assert record.status == "failed"
     assert (
@@ -203,5 +217,6 @@ def test_what_mpirun_says_of_a_rank_that_died_is_read() -> None:
     )
     assert _no_result(0, told).what == "rank 3 died of SIGSEGV (segmentation fault)"
     assert (
-        _no_result(1, "-----\nno slots\n-----\n").what == "rank 1 ended without a report: no slots"
+        _no_result(1, "-----\nno slots\n-----\n").what
+        == "rank 1 ended without a report: no slots"
     )

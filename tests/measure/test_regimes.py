@@ -10,7 +10,13 @@ import pytest
 
 from hpml_plugins import clocks
 from hpml_plugins.measure import SamplingPlan, regimes
-from hpml_plugins.measure.regimes import PERIOD, LoadGroup, Regulator, is_settled, measure_regimes
+from hpml_plugins.measure.regimes import (
+    PERIOD,
+    LoadGroup,
+    Regulator,
+    is_settled,
+    measure_regimes,
+)
 from hpml_plugins.measure.sampling import noise, remarks
 from hpml_plugins.measure.telemetry import Reading
 
@@ -27,7 +33,9 @@ class Card:
 
     batch = 1
 
-    def __init__(self, settled: float = 1.4e9, drift: float = 0.0, step: float = STEP) -> None:
+    def __init__(
+        self, settled: float = 1.4e9, drift: float = 0.0, step: float = STEP
+    ) -> None:
         self.settled, self.drift, self.step = settled, drift, step
         self.now, self.loaded, self.held = 100.0, 0.0, 0.0
         self.bursts: list[float] = []
@@ -75,7 +83,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Any:
     return measure
 
 
-def test_sustained_is_the_mean_of_a_whole_period_and_boost_is_at_full_clocks(measured: Any) -> None:
+def test_sustained_is_the_mean_of_a_whole_period_and_boost_is_at_full_clocks(
+    measured: Any,
+) -> None:
     card = Card()
     samples = measured(card)
     assert samples.info["regime"] == "sustained"
@@ -83,7 +93,9 @@ def test_sustained_is_the_mean_of_a_whole_period_and_boost_is_at_full_clocks(mea
     mean = sum(samples.values) / len(samples)
     assert mean == pytest.approx(STEP * FULL / 1.4e9, rel=2e-3)
     assert samples.boost == pytest.approx([STEP] * regimes.BURSTS)
-    assert max(card.bursts[-regimes.BURSTS :]) < 0.015  # the regulator never acted in a burst
+    assert (
+        max(card.bursts[-regimes.BURSTS :]) < 0.015
+    )  # the regulator never acted in a burst
     assert samples.info["sustained_clock"] == pytest.approx(1.4e9, rel=5e-3)
     assert samples.info["sustained_power"] == 690.0
     assert samples.info["boost_clock"] == FULL
@@ -99,7 +111,9 @@ def test_where_in_its_swing_the_load_began_does_not_matter(measured: Any) -> Non
     assert max(means) / min(means) < 1.002
 
 
-def test_a_card_that_does_not_settle_is_measured_all_the_same_and_it_is_said(measured: Any) -> None:
+def test_a_card_that_does_not_settle_is_measured_all_the_same_and_it_is_said(
+    measured: Any,
+) -> None:
     samples = measured(Card(drift=0.05))
     assert str(samples.info["stopped"]).startswith("not settled after 3 s")
     assert remarks(samples, "step") == [f"step: {samples.info['stopped']}"]

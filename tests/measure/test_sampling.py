@@ -48,7 +48,9 @@ def test_converged_means_that_the_interval_is_as_narrow_as_was_asked(
         assert done.relative_precision <= plan.precision
 
 
-def test_the_median_of_a_converged_normal_is_near_the_true_one_as_often_as_it_says() -> None:
+def test_the_median_of_a_converged_normal_is_near_the_true_one_as_often_as_it_says() -> (
+    None
+):
     # 95 % of the intervals must hold 1.0; looking again and again for convergence costs some of
     # that, so 85 % of 200 trials is asked: 170, which true coverage of 92 % misses with a
     # probability below 1e-4.
@@ -106,7 +108,8 @@ def test_a_step_that_becomes_slower_does_not_converge(shift: float) -> None:
     # known to 0.4 %.
     steady = normal(1.0, 0.001, 3)
     values = [
-        value + shift * (number >= 100) for number, value in zip(range(200), steady, strict=False)
+        value + shift * (number >= 100)
+        for number, value in zip(range(200), steady, strict=False)
     ]
     plan = SamplingPlan(precision=shift / 4, fewest=200, most=200, budget=60)
     done = sample(source(iter(values)), plan, {}, batch=1)
@@ -162,7 +165,9 @@ def test_warming_up_gives_up_at_its_bound_and_says_so() -> None:
 
 def test_garbage_is_not_collected_while_a_step_is_timed() -> None:
     seen = []
-    time_on_cpu(lambda: seen.append(gc.isenabled()), SamplingPlan(budget=0.05, warm_up=0.02))
+    time_on_cpu(
+        lambda: seen.append(gc.isenabled()), SamplingPlan(budget=0.05, warm_up=0.02)
+    )
     assert seen[-1] is False
     assert gc.isenabled()
 
@@ -183,7 +188,11 @@ def test_the_rate_of_the_core_is_looked_at_while_a_step_is_timed(
     started = time.perf_counter()
     samples = time_on_cpu(lambda: order.append("step") or time.sleep(0.005), plan)
     taken = time.perf_counter() - started
-    assert order[:3] == ["step", "look", "step"]  # the step's first call comes before everything
+    assert order[:3] == [
+        "step",
+        "look",
+        "step",
+    ]  # the step's first call comes before everything
     assert 3 <= order.count("look") <= 1 + taken / RATE_EVERY
     assert samples.info["core_rate"] == 35e6
     assert 0 < samples.info["core_variation"] < 0.5  # type: ignore[operator]
@@ -204,7 +213,9 @@ def test_the_rate_of_the_core_is_that_of_a_loop_in_python() -> None:
     assert 1e6 < max(core_rate() for _ in range(50)) < 1e10
 
 
-def test_the_affinity_is_recorded_as_linux_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_affinity_is_recorded_as_linux_writes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 8, 10, 11})
     assert affinity() == "0-2,8,10-11"
     assert (

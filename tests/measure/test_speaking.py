@@ -24,11 +24,17 @@ GOOD = MetricSamples("s", "lower", [1.0])
 def speaking(here: Node, **changes: Any) -> Record:
     """The Record of a point that itself writes a Record with these changes into the pipe, and
     ends."""
-    context = Context(here, machine="m", commit="a" * 40, environment="env", run="r", watch=False)
+    context = Context(
+        here, machine="m", commit="a" * 40, environment="env", run="r", watch=False
+    )
 
     def measure(bench: Bench) -> dict[str, Any]:
-        send: Callable[[bytes], None] = inspect.getclosurevars(bench._report).nonlocals["send"]
-        forged = replace(unmeasured("toy", "1", {}, context), status="ok", metrics={"time": GOOD})
+        send: Callable[[bytes], None] = inspect.getclosurevars(bench._report).nonlocals[
+            "send"
+        ]
+        forged = replace(
+            unmeasured("toy", "1", {}, context), status="ok", metrics={"time": GOOD}
+        )
         send(encode(replace(forged, **changes)))
         os._exit(0)
 
@@ -48,7 +54,9 @@ def speaking(here: Node, **changes: Any) -> Record:
         ("run", "s"),
     ],
 )
-def test_a_record_of_anything_else_fails_the_point(node: Node, field: str, value: object) -> None:
+def test_a_record_of_anything_else_fails_the_point(
+    node: Node, field: str, value: object
+) -> None:
     record = speaking(node, **{field: value})
     assert record.status == "failed"
     assert f"it sent what cannot be read: a Record of another {field}" in record.reason
@@ -84,7 +92,9 @@ def test_metrics_that_are_not_declared_so_fail_the_point(
         {"reason": "x" * 10**6},
     ],
 )
-def test_what_no_reader_would_take_fails_the_point(node: Node, changes: dict[str, Any]) -> None:
+def test_what_no_reader_would_take_fails_the_point(
+    node: Node, changes: dict[str, Any]
+) -> None:
     record = speaking(node, **changes)
     assert (record.status, record.metrics) == ("failed", {})
     assert "cannot be" in record.reason and len(record.reason) <= 10_000
@@ -104,7 +114,9 @@ def test_a_point_that_reports_twice_is_not_believed(node: Node) -> None:
         os.fork()  # both processes return, and both report
         return {"time": 1.0}
 
-    record = measure_point(Benchmark("toy", measure, METRICS), {}, Context(node, watch=False))
+    record = measure_point(
+        Benchmark("toy", measure, METRICS), {}, Context(node, watch=False)
+    )
     assert record.status == "failed"
     assert "it reported 2 times" in record.reason
 
@@ -114,7 +126,9 @@ def test_a_reason_of_any_length_is_stored_with_its_head_and_tail(node: Node) -> 
         print("p" * 10**6)
         raise ValueError("begins " + "x" * 10**7 + " ends")
 
-    record = measure_point(Benchmark("toy", measure, METRICS), {}, Context(node, watch=False))
+    record = measure_point(
+        Benchmark("toy", measure, METRICS), {}, Context(node, watch=False)
+    )
     assert record.status == "failed"
     assert "begins x" in record.reason and "characters left out" in record.reason
     assert len(encode(record)) < 100_000

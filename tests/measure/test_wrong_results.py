@@ -75,7 +75,15 @@ NO_NUMBERS = [
         len,
         range(1),
     ),
-    *([1.0], (1.0,), {}, {1.0}, numpy.array([1.0, 2.0]), numpy.array([]), types.SimpleNamespace()),
+    *(
+        [1.0],
+        (1.0,),
+        {},
+        {1.0},
+        numpy.array([1.0, 2.0]),
+        numpy.array([]),
+        types.SimpleNamespace(),
+    ),
     *(10**400, decimal.Decimal("sNaN")),
 ]
 NOT_FINITE = [
@@ -116,7 +124,10 @@ RETURNED: list[tuple[Any, str]] = [
     ({**GOOD, "time": Samples((), "s")}, "metric 'time' has no samples"),
     ({**GOOD, "time": Samples.of([1.0], "B")}, "what was measured is in B, not in s"),
     ({**GOOD, "ratio": Samples.of([1.0], "s")}, "what was measured is in s, not in 1"),
-    *((value, f"measure returned {type(value).__name__}, not a mapping") for value in NO_MAPPINGS),
+    *(
+        (value, f"measure returned {type(value).__name__}, not a mapping")
+        for value in NO_MAPPINGS
+    ),
     ({}, "measure returned no time, ratio"),
     ({"time": 1.0}, "measure returned no ratio"),
     ({**GOOD, "tiem": 1.0}, "which are no metrics of 'toy'; did you mean 'time'?"),
@@ -140,7 +151,10 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: Samples.of([1.0], ["s"]), "TypeError: "),
     (lambda b: Samples.of(1.0, "s"), "TypeError: 'float' object is not iterable"),
     (lambda b: Samples((1.0,), 3), "Samples need text for the unit and a dict for info"),
-    (lambda b: Samples((1.0,), info="fast"), "Samples need text for the unit and a dict for info"),
+    (
+        lambda b: Samples((1.0,), info="fast"),
+        "Samples need text for the unit and a dict for info",
+    ),
     (lambda b: Samples.of([1.0], "s", how=None), "info 'how' of Samples is a NoneType"),
     (lambda b: Samples.of([1.0], "s", how=[1]), "info 'how' of Samples is a list"),
     (lambda b: Samples.of([1.0], "s").note(how=b"x"), "info 'how' of Samples is a bytes"),
@@ -170,32 +184,59 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
         lambda b: b.series("s", {"a": [1], "b": [1, 2]}),
         "series 's': columns of different length: {'a': 1, 'b': 2}",
     ),
-    (lambda b: b.series("s", {"a": ["x", 1.0]}), "series 's': column 'a' mixes text and numbers"),
+    (
+        lambda b: b.series("s", {"a": ["x", 1.0]}),
+        "series 's': column 'a' mixes text and numbers",
+    ),
     (
         lambda b: b.series("s", {"a": [None]}),
         "series 's': column 'a': a value is a NoneType, not a number",
     ),
-    (lambda b: b.series("s", {"a": [b"1"]}), "column 'a': a value is a bytes, not a number"),
-    (lambda b: b.series("s", {"a": [[1.0]]}), "column 'a': a value is a list, not a number"),
-    (lambda b: b.series("s", {"a": [1j]}), "column 'a': a value is a complex, not a number"),
+    (
+        lambda b: b.series("s", {"a": [b"1"]}),
+        "column 'a': a value is a bytes, not a number",
+    ),
+    (
+        lambda b: b.series("s", {"a": [[1.0]]}),
+        "column 'a': a value is a list, not a number",
+    ),
+    (
+        lambda b: b.series("s", {"a": [1j]}),
+        "column 'a': a value is a complex, not a number",
+    ),
     (lambda b: b.series("s", {"a": [{}]}), "column 'a': a value is a dict, not a number"),
     (lambda b: b.series("s", {"a": 1.0}), "series 's': 'float' object is not iterable"),
     (lambda b: b.series("s", {"a": None}), "series 's': 'NoneType' object is not iterable"),
     (lambda b: b.series("s", [1.0]), "series 's': 'list' object has no attribute 'items'"),
-    (lambda b: b.series("s", None), "series 's': 'NoneType' object has no attribute 'items'"),
+    (
+        lambda b: b.series("s", None),
+        "series 's': 'NoneType' object has no attribute 'items'",
+    ),
     (lambda b: b.series("s", "text"), "series 's': 'str' object has no attribute 'items'"),
     (lambda b: b.series(None, {"a": [1]}), "a series' name=None: expected `str`"),
     (lambda b: b.series(3, {"a": [1]}), "a series' name=3: expected `str`"),
-    (lambda b: b.series("s", {"a": [1]}, {"a": None}), "series 's': unit None is not known"),
-    (lambda b: b.series("s", {"a": [1]}, {"a": "ms"}), "series 's': unit 'ms' is not known"),
-    (lambda b: b.series("s", {"a": [1]}, {"a": ["s"]}), "series 's': unhashable type: 'list'"),
+    (
+        lambda b: b.series("s", {"a": [1]}, {"a": None}),
+        "series 's': unit None is not known",
+    ),
+    (
+        lambda b: b.series("s", {"a": [1]}, {"a": "ms"}),
+        "series 's': unit 'ms' is not known",
+    ),
+    (
+        lambda b: b.series("s", {"a": [1]}, {"a": ["s"]}),
+        "series 's': unhashable type: 'list'",
+    ),
     (
         lambda b: b.series("s", {"a": [1]}, "s"),
         "series 's': 'str' object has no attribute 'values'",
     ),
     (lambda b: b.work(flop="many"), "work's flop is a str, not a number"),
     (lambda b: b.work(bytes=None), "work's bytes is a NoneType, not a number"),
-    (lambda b: b.work(flop=-1.0), "work of flop=-1, bytes=0: both must be finite and not below 0"),
+    (
+        lambda b: b.work(flop=-1.0),
+        "work of flop=-1, bytes=0: both must be finite and not below 0",
+    ),
     (lambda b: b.work(flop=math.nan), "work of flop=nan, bytes=0"),
     (lambda b: b.work(bytes=math.inf), "work of flop=0, bytes=inf"),
     (lambda b: b.work(flop=True), "work's flop is a bool, not a number"),
@@ -222,9 +263,15 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: [][1], "IndexError: list index out of range"),
     (lambda b: {}["x"], "KeyError: 'x'"),
     (lambda b: int("x" * 9999), "ValueError: invalid literal for int()"),
-    (lambda b: (_ for _ in ()).throw(Broken()), "Broken: (its text cannot be shown: ValueError)"),
+    (
+        lambda b: (_ for _ in ()).throw(Broken()),
+        "Broken: (its text cannot be shown: ValueError)",
+    ),
     (lambda b: (_ for _ in ()).throw(Exception(HALF)), "Exception: \\ud800"),
-    (lambda b: (_ for _ in ()).throw(Exception("\x1b[2J\n\0")), "Exception: \\x1b[2J \\x00"),
+    (
+        lambda b: (_ for _ in ()).throw(Exception("\x1b[2J\n\0")),
+        "Exception: \\x1b[2J \\x00",
+    ),
     (lambda b: (_ for _ in ()).throw(StopIteration), "RuntimeError: "),
     (lambda b: (_ for _ in ()).throw(MemoryError), "MemoryError"),
     (lambda b: (_ for _ in ()).throw(RecursionError), "RecursionError"),
@@ -259,7 +306,11 @@ NUMBERS = [
         numpy.array(1.0),
         decimal.Decimal("1.5"),
     ),
-    *(fractions.Fraction(1, 3), Samples([1, 2], "s"), Samples.of(numpy.array([1.0, 2.0]), "s")),  # type: ignore
+    *(
+        fractions.Fraction(1, 3),
+        Samples([1, 2], "s"),
+        Samples.of(numpy.array([1.0, 2.0]), "s"),
+    ),  # type: ignore
     *(Samples.of([1.0], "s", loss=math.nan, steps=3, how="µ"), None),
 ]
 #: What may look wrong and is a result.
@@ -270,10 +321,14 @@ FINE: list[Callable[[Bench], object]] = [
     lambda b: b.series("s", {}),
     lambda b: b.series("s", {"a": []}),
     lambda b: b.series(
-        "s", {"a": (1, 2), "b": numpy.arange(2), "c": ["x", "y"], "d": [True, False]}, {"a": "s"}
+        "s",
+        {"a": (1, 2), "b": numpy.arange(2), "c": ["x", "y"], "d": [True, False]},
+        {"a": "s"},
     ),
     lambda b: b.series("s", {"loss": [1.0, math.nan, math.inf, -math.inf]}),
-    lambda b: b.series("s", {"loss": [numpy.float32("nan")], "layer": ["a"]}, {"loss": "1"}),
+    lambda b: b.series(
+        "s", {"loss": [numpy.float32("nan")], "layer": ["a"]}, {"loss": "1"}
+    ),
     lambda b: b.progress("x", math.nan),
     lambda b: b.progress("x", 50),
     lambda b: b.progress("x", -1),
@@ -295,7 +350,9 @@ def measured(act: Callable[[Bench], object], node: Node) -> Record:
     benchmark = Benchmark("toy", lambda bench: act(bench), METRICS)
     context = Context(node)
     record = point.unmeasured("toy", "1", {}, context)
-    point._measure_here(benchmark, {}, context, record, sent.append, time.monotonic() + 60, None)  # type: ignore[arg-type]
+    point._measure_here(
+        benchmark, {}, context, record, sent.append, time.monotonic() + 60, None
+    )  # type: ignore[arg-type]
     for message in sent[:-1]:
         assert isinstance(point._DECODER.decode(message), tuple)
     return decode(sent[-1])
@@ -326,7 +383,10 @@ def test_whatever_measure_returns_or_does_wrongly_is_a_failed_record_with_its_re
 def test_what_looks_odd_and_is_a_result_is_stored(node: Node) -> None:
     for act in FINE:
         record = measured(lambda bench, act=act: act(bench) or GOOD, node)
-        assert (record.status, record.reason) == ("ok", ""), (inspect.getsource(act), record.reason)
+        assert (record.status, record.reason) == ("ok", ""), (
+            inspect.getsource(act),
+            record.reason,
+        )
         assert decode(encode(record)) == record
 
 
@@ -337,7 +397,9 @@ def test_a_diverged_loss_is_stored_as_what_it_is(node: Node) -> None:
         )
         return {**GOOD, "time": Samples.of([1.0], "s", loss=math.nan, peak=math.inf)}
 
-    record = measure_point(Benchmark("toy", diverges, METRICS), {}, Context(node, watch=False))
+    record = measure_point(
+        Benchmark("toy", diverges, METRICS), {}, Context(node, watch=False)
+    )
     assert record.status == "ok", record.reason
     series = record.series["epochs"]
     assert series.columns == {"epoch": [1.0, 2.0, 3.0], "loss": [2.5, None, None]}
@@ -382,7 +444,11 @@ def prints_a_stack(bench: Bench) -> None:
             sends_garbage,
             "timed out after 3 s in asks_and_hangs (test_wrong_results",
         ),
-        (Requires(), lambda bench: sys.exit(0), "ended with exit status 0 before it reported"),
+        (
+            Requires(),
+            lambda bench: sys.exit(0),
+            "ended with exit status 0 before it reported",
+        ),
         (
             Requires(),
             prints_a_stack,
@@ -410,7 +476,9 @@ def nested(bench: Bench) -> dict[str, Any]:
 def test_an_error_names_the_line_and_the_expression_and_the_record_has_the_traceback(
     node: Node,
 ) -> None:
-    record = measure_point(Benchmark("toy", nested, METRICS), {}, Context(node, watch=False))
+    record = measure_point(
+        Benchmark("toy", nested, METRICS), {}, Context(node, watch=False)
+    )
     line = nested.__code__.co_firstlineno + 2
     assert record.reason == f"KeyError: 'b' (test_wrong_results.py:{line}: sizes[\"b\"])"
     assert f'test_wrong_results.py", line {line}, in nested' in record.output
@@ -464,7 +532,9 @@ def test_negative_values_are_possible_where_the_metric_says_so() -> None:
         (Metric("error", "1", None), -4.0),
         (Metric("cold", "degC", None), -40.0),
     ):
-        found = point.to_metrics(Benchmark("toy", lambda bench: {}, [metric]), {metric.name: value})
+        found = point.to_metrics(
+            Benchmark("toy", lambda bench: {}, [metric]), {metric.name: value}
+        )
         assert found[metric.name].samples == [value]
 
 

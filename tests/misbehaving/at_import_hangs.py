@@ -15,6 +15,8 @@ def measure(bench):
 def hpml_benchmarks():
     return [
         Benchmark(
-            __name__.removeprefix("hpml_file_") + "_bench", measure, [Metric("zero", "s", "lower")]
+            __name__.removeprefix("hpml_file_") + "_bench",
+            measure,
+            [Metric("zero", "s", "lower")],
         )
     ]

@@ -5,7 +5,9 @@ import time
 
 from hpml_plugins import Benchmark, Metric, hookimpl
 
-threading.Thread(target=time.sleep, args=(3600,), daemon=True, name="left-by-at-import").start()
+threading.Thread(
+    target=time.sleep, args=(3600,), daemon=True, name="left-by-at-import"
+).start()
 
 
 def measure(bench):
@@ -16,6 +18,8 @@ def measure(bench):
 def hpml_benchmarks():
     return [
         Benchmark(
-            __name__.removeprefix("hpml_file_") + "_bench", measure, [Metric("zero", "s", "lower")]
+            __name__.removeprefix("hpml_file_") + "_bench",
+            measure,
+            [Metric("zero", "s", "lower")],
         )
     ]

@@ -52,7 +52,8 @@ def leave_processes():
 
 def leave_a_daemon():
     subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(3600)  # daemon"], start_new_session=True
+        [sys.executable, "-c", "import time; time.sleep(3600)  # daemon"],
+        start_new_session=True,
     )
 
 
@@ -105,7 +106,9 @@ def abort():
 
 
 def fork_without_end():
-    for _ in range(100):  # with an end, so that a machine whose guard is broken survives this test
+    for _ in range(
+        100
+    ):  # with an end, so that a machine whose guard is broken survives this test
         if not os.fork():
             time.sleep(3600)
     time.sleep(3600)

@@ -21,9 +21,13 @@ def look(bench):
     import torch
 
     free, total = torch.cuda.mem_get_info()
-    bench.check(free > 0.9 * total, f"only {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free")
+    bench.check(
+        free > 0.9 * total, f"only {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free"
+    )
     x = torch.arange(1 << 20, device="cuda", dtype=torch.float64)
-    bench.check(bench.result(float(x.sum())) == (2**20 - 1) * 2**19, "the sum differs from Gauss")
+    bench.check(
+        bench.result(float(x.sum())) == (2**20 - 1) * 2**19, "the sum differs from Gauss"
+    )
 
 
 def run_out_of_memory():
@@ -132,4 +136,8 @@ def measure(bench, *, way):
 def hpml_benchmarks():
     requires = Requires(gpus=1, modules=("torch", "numba"))
     metrics = [Metric("zero", "s", "lower")]
-    return [Benchmark("misbehaves_on_gpu", measure, metrics, {"way": ORDER}, requires, timeout=30)]
+    return [
+        Benchmark(
+            "misbehaves_on_gpu", measure, metrics, {"way": ORDER}, requires, timeout=30
+        )
+    ]

@@ -45,7 +45,9 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_replaced_clocks_change_nothing_of_a_measurement(way: str, tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(PLUGIN.format(replacing=WAYS[way]))
-    (tmp_path / "registry.yaml").write_text("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
+    (tmp_path / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "hpml_plugins", "run", "toy", "--json"],
         cwd=tmp_path,

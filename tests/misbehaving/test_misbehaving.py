@@ -90,7 +90,13 @@ def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "HPML_IMPORT_LIMIT": "2", "HPML_PROCESS_LIMIT": "30"}
     command = [sys.executable, "-m", "hpml_plugins", *args]
     return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
+        command,
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -111,7 +117,9 @@ def test_a_point_is_untouched_by_what_others_did_when_imported(beside_all: Path)
     assert untouched(records(done.stdout))
 
 
-def test_points_that_misbehave_cost_themselves_and_nothing_outlives_them(beside_all: Path) -> None:
+def test_points_that_misbehave_cost_themselves_and_nothing_outlives_them(
+    beside_all: Path,
+) -> None:
     found = {
         str(record.params["way"]): record
         for record in records(run(beside_all, "run", "misbehaves", "--json").stdout)
@@ -125,7 +133,9 @@ def test_points_that_misbehave_cost_themselves_and_nothing_outlives_them(beside_
         " the others unharmed"
     )
     for way in ("leave_processes", "leave_a_daemon"):
-        assert found[way].warnings == ["the benchmark left processes behind; they were ended"]
+        assert found[way].warnings == [
+            "the benchmark left processes behind; they were ended"
+        ]
     assert not [line for line in commands() if "time.sleep(3600)" in line]
 
 
@@ -159,13 +169,23 @@ def test_under_asv_run_the_victims_points_are_untouched_too(
     set_up(project.path, [*AT_IMPORT, "measuring"])
     project.commit("misbehaving")
     done = project.asv(
-        "run", "--bench", "victim|misbehaves", HPML_IMPORT_LIMIT="2", HPML_PROCESS_LIMIT="30"
+        "run",
+        "--bench",
+        "victim|misbehaves",
+        HPML_IMPORT_LIMIT="2",
+        HPML_PROCESS_LIMIT="30",
     )
     assert "SIGSEGV" in done.stdout + done.stderr
     (folder,) = [path.parent for path in project.path.glob("results/*/machine.json")]
-    found = [record for path in folder.glob("records/*.jsonl") for record in read_file(path)]
+    found = [
+        record for path in folder.glob("records/*.jsonl") for record in read_file(path)
+    ]
     assert untouched([record for record in found if record.benchmark == "victim"])
-    assert faults([record for record in found if record.benchmark == "misbehaves"]) == FAULTS
+    assert (
+        faults([record for record in found if record.benchmark == "misbehaves"]) == FAULTS
+    )
     result = json.loads(next(iter(folder.glob("*-node-*.json"))).read_text())
-    row = dict(zip(result["result_columns"], result["results"]["victim.track_time"], strict=False))
+    row = dict(
+        zip(result["result_columns"], result["results"]["victim.track_time"], strict=False)
+    )
     assert all(value > 0 for value in row["result"])

@@ -14,7 +14,8 @@ def test_every_way_has_an_expectation_and_a_look_after_it() -> None:
 
 def test_a_broken_promise_is_named() -> None:
     good = [
-        {"params": {"way": way}, "status": "ok", "reason": ""} for way in ("hold_memory", "look 1")
+        {"params": {"way": way}, "status": "ok", "reason": ""}
+        for way in ("hold_memory", "look 1")
     ]
     assert try_on_gpu.broken(good) == []
     bad = [

@@ -41,9 +41,18 @@ def run() -> list[dict[str, object]]:
         )
         env = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), *filter(None, sys.path)]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(HERE.parent.parent), *filter(None, sys.path)]
+            ),
         }
-        command = [sys.executable, "-m", "hpml_plugins", "run", "misbehaves_on_gpu", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "hpml_plugins",
+            "run",
+            "misbehaves_on_gpu",
+            "--json",
+        ]
         done = subprocess.run(
             command, cwd=folder, env=env, capture_output=True, text=True, check=False
         )
@@ -58,7 +67,9 @@ def broken(records: list[dict[str, object]]) -> list[str]:
     for record in records:
         way, reason = str(record["params"]["way"]), str(record.get("reason", ""))  # type: ignore[index]
         if way.startswith("look"):
-            found += [f"{way}: the card was not as before: {reason}"] * (record["status"] != "ok")
+            found += [f"{way}: the card was not as before: {reason}"] * (
+                record["status"] != "ok"
+            )
         elif not re.search(EXPECTED[way], reason) or (record["status"] == "ok") != (
             EXPECTED[way] == "^$"
         ):
@@ -70,7 +81,9 @@ def main() -> int:
     """Run and tell."""
     records = run()
     for record in records:
-        print(f"{record['params']['way']:28} {record['status']:8} {record.get('reason', '')}")  # type: ignore[index]
+        print(
+            f"{record['params']['way']:28} {record['status']:8} {record.get('reason', '')}"
+        )  # type: ignore[index]
     if any(record["status"] == "skipped" for record in records):
         return 77  # no GPU here
     problems = broken(records)

@@ -66,7 +66,9 @@ def conditions(**changes: float) -> Record:
 
 def timed(rate: float | None) -> Record:
     """RECORD with a time of the CPU, whose core had this rate; None: it was not looked at."""
-    info: dict[str, str | float] = {"timer": "perf_counter"} | ({"core_rate": rate} if rate else {})
+    info: dict[str, str | float] = {"timer": "perf_counter"} | (
+        {"core_rate": rate} if rate else {}
+    )
     time = MetricSamples("s", "lower", [1.0, 2.0], info)
     return replace(RECORD, metrics={**RECORD.metrics, "host": time})
 
@@ -85,7 +87,10 @@ def test_a_record_does_not_differ_from_itself() -> None:
     [
         (node(gpus=[{**CARD, "uuid": "GPU-faeac8f1-0a8c"}]), "card a7d00f32 → faeac8f1"),
         (node(gpus=[{**CARD, "power_limit": 600.0}]), "power limit 700 W → 600 W"),
-        (node(gpus=[{**CARD, "links": "NVLink x18"}]), "links of the card PCIe 5 x16 → NVLink x18"),
+        (
+            node(gpus=[{**CARD, "links": "NVLink x18"}]),
+            "links of the card PCIe 5 x16 → NVLink x18",
+        ),
         (node(boot="ef9d6b04c5"), "boot ec0f1880 → ef9d6b04"),
         (node(host="ffff6789ab", boot="ef9d6b04c5"), "host 01234567 → ffff6789"),
         (node(driver="570.86"), "driver 580.159.04 → 570.86"),
@@ -191,8 +196,16 @@ def test_neighbours_of_a_record_without_any_are_idle_only_where_that_is_known() 
 @pytest.mark.parametrize(
     ("before", "after", "text"),
     [
-        ({"mig": False}, {"mig": True}, "MIG off → on, which part of the card is not known"),
-        ({"mig": False}, {"mig": True, "name": "NVIDIA H200 MIG 1g.18gb"}, "MIG off → 1g.18gb"),
+        (
+            {"mig": False},
+            {"mig": True},
+            "MIG off → on, which part of the card is not known",
+        ),
+        (
+            {"mig": False},
+            {"mig": True, "name": "NVIDIA H200 MIG 1g.18gb"},
+            "MIG off → 1g.18gb",
+        ),
         ({"memory": 12.6e9}, {"memory": 8.4e9}, "memory of the card 12.60 GB → 8.400 GB"),
     ],
 )
@@ -204,21 +217,31 @@ def test_what_was_done_to_the_card_is_named(
 
 def test_a_little_less_memory_and_a_card_without_mig_are_no_difference() -> None:
     assert (
-        told(node(gpus=[{**CARD, "memory": 150.1e9}]), node(gpus=[{**CARD, "memory": 150.7e9}]))
+        told(
+            node(gpus=[{**CARD, "memory": 150.1e9}]),
+            node(gpus=[{**CARD, "memory": 150.7e9}]),
+        )
         == []
     )
-    assert told(node(gpus=[{**CARD, "mig": None}]), node(gpus=[{**CARD, "mig": False}])) == []
+    assert (
+        told(node(gpus=[{**CARD, "mig": None}]), node(gpus=[{**CARD, "mig": False}])) == []
+    )
 
 
 def test_what_neighbours_did_is_not_guessed() -> None:
-    silent = replace(RECORD, conditions={"cores": 16.0, "other_cpus": 0.0, "other_gpus": 1.0})
+    silent = replace(
+        RECORD, conditions={"cores": 16.0, "other_cpus": 0.0, "other_gpus": 1.0}
+    )
     assert "other GPUs of the host idle (75 W, 0%) → not known" in told(silent)
     assert unusual_conditions(silent) == []
 
 
 def test_shares_of_hosts() -> None:
     assert describe_share(node(num_cpu=32, gpus=[CARD, CARD])) == "a whole virtual machine"
-    assert describe_share(node(num_cpu=32, gpus=[CARD, CARD], virtual=False)) == "a whole machine"
+    assert (
+        describe_share(node(num_cpu=32, gpus=[CARD, CARD], virtual=False))
+        == "a whole machine"
+    )
     assert (
         describe_share(node(host_gpus=1, cpu_quota=4.0))
         == "16 of 32 CPUs, the time of 4 CPUs of a virtual machine"
@@ -227,6 +250,10 @@ def test_shares_of_hosts() -> None:
 
 def test_facts_of_another_kind_than_expected_are_survived() -> None:
     odd = node(
-        gpus=[{"uuid": 7, "power_limit": "much"}], host_cpus="many", cpu_numa=3, boot=[1], driver={}
+        gpus=[{"uuid": 7, "power_limit": "much"}],
+        host_cpus="many",
+        cpu_numa=3,
+        boot=[1],
+        driver={},
     )
     assert Confounder("boot", "ec0f1880", "[1]") in differences(RECORD, odd)

@@ -41,7 +41,9 @@ INFINITE = math.inf
         (12.5, "images", "12.50 images"),
     ],
 )
-def test_a_quantity_has_four_digits_and_a_scaled_unit(value: float, unit: str, text: str) -> None:
+def test_a_quantity_has_four_digits_and_a_scaled_unit(
+    value: float, unit: str, text: str
+) -> None:
     assert display.quantity(value, unit) == text
 
 
@@ -52,7 +54,10 @@ def test_a_shown_number_reads_back_as_the_value(exponent: int, unit: str) -> Non
     number, _, label = display.quantity(value, unit).partition(" ")
     prefix = label.removesuffix(display.shown_unit(unit).label)
     power = {prefix: power for power, prefix in display._PREFIXES.items()}[prefix]
-    shown = float(number.replace(display.THIN_SPACE, "").replace(display.MINUS, "-")) * 10.0**power
+    shown = (
+        float(number.replace(display.THIN_SPACE, "").replace(display.MINUS, "-"))
+        * 10.0**power
+    )
     assert shown == pytest.approx(value, rel=1e-3)
 
 
@@ -81,13 +86,19 @@ def test_an_estimate_is_written_with_its_interval(
 ) -> None:
     written = display.estimate(Estimate(value, low, high, 9), unit)
     assert written == text
-    assert "".join(display.split_estimate(written)) == text.replace(" ±", "±").replace(" (", "(")
+    assert "".join(display.split_estimate(written)) == text.replace(" ±", "±").replace(
+        " (", "("
+    )
 
 
 @given(st.floats(1e-9, 1e9), st.floats(0, 0.999999), st.floats(0, 50))
-def test_what_is_written_holds_the_whole_interval(value: float, below: float, above: float) -> None:
+def test_what_is_written_holds_the_whole_interval(
+    value: float, below: float, above: float
+) -> None:
     low, high = value * (1 - below), value * (1 + above)
-    _, interval = display.split_estimate(display.estimate(Estimate(value, low, high, 9), "s"))
+    _, interval = display.split_estimate(
+        display.estimate(Estimate(value, low, high, 9), "s")
+    )
     if interval.startswith("±"):
         share = float(interval.removeprefix("± ").removesuffix(" %")) / 100 + 1e-6
         assert value * (1 - share) <= low
@@ -125,5 +136,8 @@ def test_values_are_sorted_by_the_numbers_in_them() -> None:
 
 def test_a_point_is_spelled_without_the_quotes_of_repr() -> None:
     assert display.format_point({"rows": 4096, "mode": "fast"}) == "rows=4096, mode=fast"
-    assert display.format_point_texts({"rows": "4096", "mode": "'fast'"}) == "rows=4096, mode=fast"
+    assert (
+        display.format_point_texts({"rows": "4096", "mode": "'fast'"})
+        == "rows=4096, mode=fast"
+    )
     assert display.format_point({}) == ""

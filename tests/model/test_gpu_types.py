@@ -101,7 +101,9 @@ def test_every_row_has_every_key_a_source_and_units_that_can_be() -> None:
         assert gpu.source
         assert gpu.unconfirmed <= fields
         assert all(getattr(gpu, field) for field in gpu.unconfirmed)
-        assert all(1e11 < peak < 1e16 for precision in PRECISIONS if (peak := gpu.peak(precision)))
+        assert all(
+            1e11 < peak < 1e16 for precision in PRECISIONS if (peak := gpu.peak(precision))
+        )
         assert 8e9 <= gpu.memory < 300e9
         assert 200e9 <= gpu.bandwidth < 10e12
         assert 50 < gpu.power <= 1400
@@ -111,18 +113,67 @@ def test_every_row_has_every_key_a_source_and_units_that_can_be() -> None:
     ("name", "precision", "clock", "fma_per_clock", "units", "peak"),
     [
         # clock × FMA per clock and unit × 2 FLOP × units
-        ("H100 SXM", "bfloat16", 1.83e9, 512, 528, 989e12),  # 1.83e9 · 512 · 2 · 528 = 989.4e12
+        (
+            "H100 SXM",
+            "bfloat16",
+            1.83e9,
+            512,
+            528,
+            989e12,
+        ),  # 1.83e9 · 512 · 2 · 528 = 989.4e12
         ("H200 SXM", "float16", 1.83e9, 512, 528, 989e12),  # the same die
         ("H200 SXM", "tf32", 1.83e9, 256, 528, 494.5e12),  # half of it
         # 1.41e9 · 256 · 2 · 432 = 311.9e12
         ("A100 SXM4 80 GB", "float16", 1.41e9, 256, 432, 312e12),
         ("A100 SXM4 40 GB", "tf32", 1.41e9, 128, 432, 156e12),
-        ("A100 SXM4 40 GB", "float32", 1.41e9, 1, 6912, 19.5e12),  # 6912 CUDA cores: 19.49e12
-        ("V100 SXM2 16 GB", "float16", 1.53e9, 64, 640, 125e12),  # 1.53e9 · 64 · 2 · 640 = 125.3e12
-        ("V100 SXM2 32 GB", "float32", 1.53e9, 1, 5120, 15.7e12),  # 5120 CUDA cores: 15.67e12
-        ("A10", "bfloat16", 1.695e9, 128, 288, 125e12),  # 1.695e9 · 128 · 2 · 288 = 125.0e12
-        ("GeForce RTX 4090", "float32", 2.52e9, 1, 16384, 82.6e12),  # 16384 CUDA cores: 82.58e12
-        ("GeForce RTX 5090", "float32", 2.407e9, 1, 21760, 104.8e12),  # 21760 CUDA cores: 104.75e12
+        (
+            "A100 SXM4 40 GB",
+            "float32",
+            1.41e9,
+            1,
+            6912,
+            19.5e12,
+        ),  # 6912 CUDA cores: 19.49e12
+        (
+            "V100 SXM2 16 GB",
+            "float16",
+            1.53e9,
+            64,
+            640,
+            125e12,
+        ),  # 1.53e9 · 64 · 2 · 640 = 125.3e12
+        (
+            "V100 SXM2 32 GB",
+            "float32",
+            1.53e9,
+            1,
+            5120,
+            15.7e12,
+        ),  # 5120 CUDA cores: 15.67e12
+        (
+            "A10",
+            "bfloat16",
+            1.695e9,
+            128,
+            288,
+            125e12,
+        ),  # 1.695e9 · 128 · 2 · 288 = 125.0e12
+        (
+            "GeForce RTX 4090",
+            "float32",
+            2.52e9,
+            1,
+            16384,
+            82.6e12,
+        ),  # 16384 CUDA cores: 82.58e12
+        (
+            "GeForce RTX 5090",
+            "float32",
+            2.407e9,
+            1,
+            21760,
+            104.8e12,
+        ),  # 21760 CUDA cores: 104.75e12
         ("MI300X", "bfloat16", 2.1e9, 256, 1216, 1307.4e12),  # 1216 matrix cores: 1307.4e12
         ("T4", "float16", 1.59e9, 64, 320, 65e12),  # 1.59e9 · 64 · 2 · 320 = 65.1e12
         # 1.77e9 · 64 · 2 · 576 = 130.5e12
@@ -143,7 +194,12 @@ def test_a_peak_is_its_clock_times_its_units(
 
 def test_the_rows_of_the_h200_and_of_half_a_k80() -> None:
     h200, k80 = named("H200 SXM"), named("Tesla K80")
-    assert (h200.memory, h200.bandwidth, h200.nvlink, h200.power) == (141e9, 4.8e12, 900e9, 700)
+    assert (h200.memory, h200.bandwidth, h200.nvlink, h200.power) == (
+        141e9,
+        4.8e12,
+        900e9,
+        700,
+    )
     assert (2 * k80.float64, 2 * k80.float32, 2 * k80.memory, 2 * k80.bandwidth) == (
         2.91e12,
         8.74e12,
@@ -176,11 +232,21 @@ def test_the_type_of_a_name_with_two_memories_is_picked_by_the_memory() -> None:
         ("NVIDIA A100-SXM4-40GB", "1g.5gb+me", 14 / 108, 1 / 8),
         ("NVIDIA A100-SXM4-80GB", "7g.80gb", 98 / 108, 1),
         ("NVIDIA A100-SXM4-80GB", "1g.20gb", 14 / 108, 2 / 8),
-        ("NVIDIA A100-SXM4-80GB", "1c.3g.40gb", 1 / 7, 4 / 8),  # the memory is shared with two more
+        (
+            "NVIDIA A100-SXM4-80GB",
+            "1c.3g.40gb",
+            1 / 7,
+            4 / 8,
+        ),  # the memory is shared with two more
         ("NVIDIA H100 80GB HBM3", "3g.40gb", 60 / 132, 4 / 8),
         ("NVIDIA H100 80GB HBM3", "7g.80gb", 1, 1),
         ("NVIDIA H200", "1g.18gb", 16 / 132, 1 / 8),
-        ("NVIDIA H200", "3g.71gb", 3 / 7, 4 / 8),  # its multiprocessors are not listed: by slices
+        (
+            "NVIDIA H200",
+            "3g.71gb",
+            3 / 7,
+            4 / 8,
+        ),  # its multiprocessors are not listed: by slices
         ("NVIDIA B200", "2g.45gb", 2 / 7, 2 / 8),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "1g.24gb", 1 / 4, 1 / 4),
     ],
@@ -229,11 +295,15 @@ def test_the_data_of_mig_are_of_known_types_and_no_larger_than_the_card() -> Non
         ("NVIDIA A100-SXM4-40GB", 39.6, "NVIDIA A100-SXM4-40GB"),
     ],
 )
-def test_cards_of_one_name_are_told_apart_by_their_memory(name: str, gib: float, full: str) -> None:
+def test_cards_of_one_name_are_told_apart_by_their_memory(
+    name: str, gib: float, full: str
+) -> None:
     assert full_name(name, gib * 2**30) == full
 
 
-def test_names_that_stand_for_several_sizes_have_a_source_and_are_not_those_of_one_type() -> None:
+def test_names_that_stand_for_several_sizes_have_a_source_and_are_not_those_of_one_type() -> (
+    None
+):
     memories = yaml.safe_load((ROOT / "hpml_plugins/data/gpu_variants.yaml").read_text())[
         "memories"
     ]
@@ -258,13 +328,19 @@ def test_the_bench_knows_the_peaks_of_its_node(node: Node, gpu_node: Node) -> No
     def bench(*cards: str) -> Bench:
         gpus = tuple(Gpu(name=card) for card in cards)
         return Bench(
-            Node(os="", arch="", cpu="", num_cpu=1, ram=0, python="3", gpus=gpus), {}, gpus=1
+            Node(os="", arch="", cpu="", num_cpu=1, ram=0, python="3", gpus=gpus),
+            {},
+            gpus=1,
         )
 
-    assert Bench(gpu_node, {}, gpus=2).peaks == Bench(gpu_node, {}).peaks == named("H200 SXM")
+    assert (
+        Bench(gpu_node, {}, gpus=2).peaks == Bench(gpu_node, {}).peaks == named("H200 SXM")
+    )
     assert Bench(node, {}).peaks is None
     assert bench("Quantum 9").peaks is None
-    assert bench("NVIDIA L4", "NVIDIA H200").peaks == named("L4")  # the point uses the first
+    assert bench("NVIDIA L4", "NVIDIA H200").peaks == named(
+        "L4"
+    )  # the point uses the first
     assert Bench(bench("NVIDIA L4", "NVIDIA H200").node, {}, gpus=2).peaks is None
 
 
@@ -276,9 +352,8 @@ def test_a_fault_in_the_data_names_the_file_and_the_place() -> None:
 
 
 def test_importing_the_public_names_reads_no_file_and_no_yaml() -> None:
-    code = (
-        "import sys, hpml_plugins; print(*{'yaml', 'torch', 'numpy', 'numba'} & set(sys.modules))"
-    )
+    heavy = {"yaml", "torch", "numpy", "numba"}
+    code = f"import sys, hpml_plugins; print(*{heavy} & set(sys.modules))"
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -36,7 +36,10 @@ def read_metric(info: dict[str, Any], **changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("warnings", "throttled"),
     [
-        (["noisy", "the GPU held its clocks down while this was measured: power cap"], "power cap"),
+        (
+            ["noisy", "the GPU held its clocks down while this was measured: power cap"],
+            "power cap",
+        ),
         (["the GPU held its clocks down"], "unknown reason"),
         (["noisy"], ""),
     ],
@@ -114,16 +117,24 @@ def test_an_installed_stack_was_told_by_the_name_of_the_environment(
             ([Timer.EVENTS], False, False, True),
         ),
         (
-            {"timer": "cuda events", "launch": "hidden; visible: the step waits for the GPU"},
+            {
+                "timer": "cuda events",
+                "launch": "hidden; visible: the step waits for the GPU",
+            },
             ([Timer.EVENTS], True, False, False),
         ),
         (
-            {"timer": "cuda events", "launch": "visible in part: some launches outlasted it"},
+            {
+                "timer": "cuda events",
+                "launch": "visible in part: some launches outlasted it",
+            },
             ([Timer.EVENTS], False, False, False),
         ),
         ({"timer": "cuda events", "cpus": "0-7"}, ([Timer.EVENTS], False, True, False)),
         (
-            {"timer": "perf_counter; perf_counter with device synchronisation: other streams"},
+            {
+                "timer": "perf_counter; perf_counter with device synchronisation: other streams"
+            },
             ([Timer.CLOCK, Timer.SYNCHRONISED], False, False, False),
         ),
         ({"timer": "printed by bench"}, ([Timer.OTHER], False, False, False)),
@@ -139,7 +150,9 @@ def test_how_a_metric_was_timed_was_told_by_its_info(
 
 
 def test_a_stored_fact_counts_more_than_the_words() -> None:
-    found = read_metric({"timer": "perf_counter", "launch": "visible"}, timers=["cuda events"])
+    found = read_metric(
+        {"timer": "perf_counter", "launch": "visible"}, timers=["cuda events"]
+    )
     assert (found.timers, found.launch_visible) == ([Timer.EVENTS], False)
 
 

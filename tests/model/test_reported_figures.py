@@ -23,7 +23,9 @@ UNITS = {row: "FLOP/s" if "product" in row or row == "attention" else "B/s" for 
 @pytest.mark.parametrize(
     "figure", reported_figures(), ids=lambda each: f"{each.row}-{each.gpu}-{each.value:g}"
 )
-def test_every_figure_has_a_source_a_date_a_unit_and_a_known_type(figure: ReportedFigure) -> None:
+def test_every_figure_has_a_source_a_date_a_unit_and_a_known_type(
+    figure: ReportedFigure,
+) -> None:
     assert figure.source.startswith("https://")
     assert datetime.date(2020, 1, 1) < figure.date <= datetime.date(2026, 11, 25)
     assert figure.unit == unit(figure.unit).symbol == UNITS[figure.row]
@@ -31,14 +33,19 @@ def test_every_figure_has_a_source_a_date_a_unit_and_a_known_type(figure: Report
     assert figure.how
     assert (figure.gpus > 1) == (figure.row == "all_reduce")
     # Consumer cards clock above the rated boost; beyond a tenth it is another unit, or sparse.
-    highest = {"copy": gpu.bandwidth, "bf16_product": gpu.bfloat16, "fp8_product": gpu.fp8}.get(
-        figure.row
-    )
+    highest = {
+        "copy": gpu.bandwidth,
+        "bf16_product": gpu.bfloat16,
+        "fp8_product": gpu.fp8,
+    }.get(figure.row)
     assert figure.value < 1.1 * (highest or gpu.fp8 or gpu.bfloat16 or 0)
 
 
 def test_the_same_is_not_listed_twice() -> None:
-    seen = [(each.row, each.gpu, each.gpus, each.source, each.value) for each in reported_figures()]
+    seen = [
+        (each.row, each.gpu, each.gpus, each.source, each.value)
+        for each in reported_figures()
+    ]
     assert len(set(seen)) == len(seen)
 
 
@@ -85,5 +92,6 @@ def test_the_page_lists_each_under_its_row_apart_with_its_source() -> None:
     for each in reported_figures():
         assert f'href="{each.source}"'.replace("&", "&amp;") in html
     assert (
-        '<td class="number">1.610 TB/s</td><td class="number">79 %</td><td>2024-09-25</td>' in html
+        '<td class="number">1.610 TB/s</td><td class="number">79 %</td><td>2024-09-25</td>'
+        in html
     )

@@ -12,7 +12,9 @@ from hpml_plugins.model.rounds import combine, join_rounds, retract, schedule
 from hpml_plugins.model.serialization import decode, encode
 
 
-def test_every_point_has_its_rounds_and_no_round_begins_before_the_one_before_has_ended() -> None:
+def test_every_point_has_its_rounds_and_no_round_begins_before_the_one_before_has_ended() -> (
+    None
+):
     rounds = {"counted": 1, "short": 3, "other": 3, "two": 2}
     order = list(schedule(list(rounds), rounds.__getitem__, "seed"))
     assert Counter(order) == rounds
@@ -32,7 +34,11 @@ def test_the_order_is_random_but_the_same_for_the_same_seed() -> None:
 
 def one(samples: list[float], boost: list[float] | None = None, **changes: Any) -> Record:
     metric = MetricSamples(
-        "s", "lower", samples, {"timer": "cuda events", "batch": len(samples)}, boost=boost or []
+        "s",
+        "lower",
+        samples,
+        {"timer": "cuda events", "batch": len(samples)},
+        boost=boost or [],
     )
     return Record(
         **{
@@ -69,7 +75,9 @@ def test_conditions_are_the_worst_of_all_rounds() -> None:
         {"load": 0.1, "other_processes": 0.0},
         {"load": 1.5, "other_processes": 2.0, "other_gpus": 1.0},
     )
-    joined = combine([one([1.0], conditions=quiet), one([1.0], conditions=busy), one([1.0])])
+    joined = combine(
+        [one([1.0], conditions=quiet), one([1.0], conditions=busy), one([1.0])]
+    )
     assert joined.conditions == {"load": 1.5, "other_processes": 2.0, "other_gpus": 1.0}
 
 
@@ -83,19 +91,26 @@ def test_of_a_warning_of_several_rounds_that_of_the_worst_is_kept() -> None:
 
 
 def test_boost_of_the_rounds_that_have_one() -> None:
-    metric = combine([one([2.0], [1.0, 1.1]), one([2.0]), one([2.2], [1.5])]).metrics["time"]
+    metric = combine([one([2.0], [1.0, 1.1]), one([2.0]), one([2.2], [1.5])]).metrics[
+        "time"
+    ]
     assert (metric.boost, metric.boost_rounds) == ([1.0, 1.1, 1.5], [2, 1])
     assert metric.boost_median == pytest.approx((1.05 + 1.5) / 2)
     assert one([1.0]).metrics["time"].boost_median is None
 
 
-def test_a_record_says_how_many_of_its_rounds_were_sustained_unless_all_or_none_were() -> None:
+def test_a_record_says_how_many_of_its_rounds_were_sustained_unless_all_or_none_were() -> (
+    None
+):
     def joined(*boosts: list[float] | None) -> MetricSamples:
         return combine([one([2.0], boost) for boost in boosts]).metrics["time"]
 
     mixed = joined([1.0], None, None)
     assert (mixed.regime, mixed.info["sustained_rounds"]) == ("sustained", 1)
-    assert "sustained_rounds" not in {**joined([1.0], [1.0]).info, **joined(None, None).info}
+    assert "sustained_rounds" not in {
+        **joined([1.0], [1.0]).info,
+        **joined(None, None).info,
+    }
 
 
 def test_texts_that_differ_between_rounds_are_joined() -> None:
@@ -110,7 +125,9 @@ def test_texts_that_differ_between_rounds_are_joined() -> None:
 
 
 def test_a_round_that_failed_makes_the_point_fail_and_says_which() -> None:
-    failed = one([1.0], status="failed", reason="check failed: wrong", metrics={}, duration=1.0)
+    failed = one(
+        [1.0], status="failed", reason="check failed: wrong", metrics={}, duration=1.0
+    )
     record = combine([one([1.0]), failed])
     assert (record.status, record.metrics) == ("failed", {})
     assert record.reason == "round 2 of 2: check failed: wrong"
@@ -141,7 +158,9 @@ def test_a_retraction_takes_back_the_measurement_that_it_names() -> None:
 
 
 def test_rounds_from_before_there_were_plans_are_one_record() -> None:
-    rounds = [one([float(number)], started=100.0 + number, run="r") for number in range(1, 4)]
+    rounds = [
+        one([float(number)], started=100.0 + number, run="r") for number in range(1, 4)
+    ]
     (joined,) = join_rounds(rounds)
     assert joined.measured_rounds == 3
 
@@ -160,7 +179,10 @@ def test_rounds_that_do_not_add_up_are_refused(rounds: list[int]) -> None:
 
 
 def test_records_of_one_run_and_point_are_its_rounds_and_no_others() -> None:
-    rounds = [one([1.0], run="r", machine="m"), one([3.0], run="r", machine="m", started=105.0)]
+    rounds = [
+        one([1.0], run="r", machine="m"),
+        one([3.0], run="r", machine="m", started=105.0),
+    ]
     others = [
         one([5.0], run="s", machine="m"),
         one([5.0], run="r", machine="n"),
@@ -170,7 +192,9 @@ def test_records_of_one_run_and_point_are_its_rounds_and_no_others() -> None:
         one([5.0]),
         one([5.0], started=105.0),
     ]
-    joined = join_rounds([rounds[0], *others, rounds[1], rounds[0]])  # one line twice is one round
+    joined = join_rounds(
+        [rounds[0], *others, rounds[1], rounds[0]]
+    )  # one line twice is one round
     assert joined == [combine(rounds), *others]
     assert join_rounds(joined) == joined
 
@@ -181,12 +205,22 @@ def test_a_retraction_takes_the_numbers_of_all_rounds_away_wherever_it_stands_an
     rounds = [one([1.0], run="r", node={"cpu": "EPYC"}), one([3.0], run="r", started=105.0)]
     other = one([5.0], run="s")
     line = retract(combine(rounds), "the timer fell back")
-    assert (line.point, line.run, line.started, line.metrics) == (rounds[0].point, "r", 100.0, {})
+    assert (line.point, line.run, line.started, line.metrics) == (
+        rounds[0].point,
+        "r",
+        100.0,
+        {},
+    )
     assert decode(encode(line)) == line
     for order in itertools.permutations([*rounds, line, line]):
         retracted, stands = join_rounds([*order, other])
         assert (retracted.status, retracted.reason) == ("retracted", "the timer fell back")
-        assert (retracted.metrics, retracted.series, retracted.checks, retracted.duration) == (
+        assert (
+            retracted.metrics,
+            retracted.series,
+            retracted.checks,
+            retracted.duration,
+        ) == (
             {},
             {},
             [],

@@ -7,7 +7,9 @@ from hpml_plugins.model.serialization import encode, shorten
 
 
 def record_of(**metrics: MetricSamples) -> Record:
-    return Record(benchmark="b", plugin="p", version="1", params={}, status="ok", metrics=metrics)
+    return Record(
+        benchmark="b", plugin="p", version="1", params={}, status="ok", metrics=metrics
+    )
 
 
 def test_samples_are_shortened_and_keep_their_regime_and_rounds() -> None:

@@ -16,7 +16,9 @@ numbers = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=60)
 
 
 def test_an_unknown_unit_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DefinitionError, match=r"unit 'ms' is not known; use one of 1, s, B"):
+    with pytest.raises(
+        DefinitionError, match=r"unit 'ms' is not known; use one of 1, s, B"
+    ):
         unit("ms")
 
 
@@ -28,15 +30,19 @@ def test_bytes_over_time_are_bandwidth_sample_by_sample() -> None:
     time = Samples.of([0.5, 0.25], "s")
     bandwidth = 100 / time
     assert bandwidth.values == (200.0, 400.0)
-    assert bandwidth.unit == ""  # the numbers that took part may be bytes, operations or images
+    assert (
+        bandwidth.unit == ""
+    )  # the numbers that took part may be bytes, operations or images
 
 
 def test_a_sum_keeps_its_unit_and_a_product_has_none() -> None:
     time = Samples.of([2.0], "s")
-    assert [each.unit for each in (time + 1, 1 - time, time + time, time - 2 * time)] == ["s"] * 4
-    assert [each.unit for each in (time * 2, time * time, time / 2, 1 / time, time / time)] == [
-        ""
-    ] * 5
+    assert [each.unit for each in (time + 1, 1 - time, time + time, time - 2 * time)] == [
+        "s"
+    ] * 4
+    assert [
+        each.unit for each in (time * 2, time * time, time / 2, 1 / time, time / time)
+    ] == [""] * 5
     assert (1 - time).values == (-1.0,)
 
 
@@ -80,11 +86,15 @@ def test_the_interval_of_ten_values_is_the_second_to_the_ninth() -> None:
 
 
 @pytest.mark.parametrize("count", [10, 40, 1500])
-def test_the_interval_covers_the_true_median_at_least_as_often_as_it_says(count: int) -> None:
+def test_the_interval_covers_the_true_median_at_least_as_often_as_it_says(
+    count: int,
+) -> None:
     rng = random.Random(7)
     hits = 0
     for _ in range(400):
-        low, high = Samples.of([rng.expovariate(1.0) for _ in range(count)], "s").interval(0.95)
+        low, high = Samples.of([rng.expovariate(1.0) for _ in range(count)], "s").interval(
+            0.95
+        )
         hits += low <= math.log(2) <= high  # the median of an exponential distribution
     # 400 trials at 95 %: 380 expected, standard deviation 4.4; four of them below is 362
     assert hits >= 362
@@ -94,7 +104,9 @@ def autoregressive(correlation: float, count: int, rng: random.Random) -> list[f
     """Normal deviates, each correlated by that much with the one before; their true median is 0."""
     values = [rng.gauss(0, 1)]
     for _ in range(count - 1):
-        values.append(correlation * values[-1] + math.sqrt(1 - correlation**2) * rng.gauss(0, 1))
+        values.append(
+            correlation * values[-1] + math.sqrt(1 - correlation**2) * rng.gauss(0, 1)
+        )
     return values
 
 
@@ -106,7 +118,8 @@ def test_the_interval_covers_the_true_median_of_a_correlated_series(
 ) -> None:
     rng = random.Random(11)
     trials = [
-        Samples.of(autoregressive(correlation, count, rng), "s").interval() for _ in range(600)
+        Samples.of(autoregressive(correlation, count, rng), "s").interval()
+        for _ in range(600)
     ]
     # Taken as independent, the samples of 0.94 cover it in a third of all trials, those of 0.5 in
     # 83 %.
@@ -121,7 +134,8 @@ def test_correlated_samples_count_as_fewer(correlation: float, times: float) -> 
     assert 1 + 2 * sum(correlations) == pytest.approx(times, rel=0.01)
     rng = random.Random(5)
     counts = [
-        Samples.of(autoregressive(correlation, 4000, rng), "s").effective_count for _ in range(20)
+        Samples.of(autoregressive(correlation, 4000, rng), "s").effective_count
+        for _ in range(20)
     ]
     assert 4000 / times * 0.75 < statistics.fmean(counts) < 4000 / times * 1.05
 
@@ -140,7 +154,9 @@ def test_outliers_do_not_hide_a_correlation() -> None:
     assert 0.5 * known <= found <= 2 * known
 
 
-@pytest.mark.parametrize("values", [[3.0] * 40, [1.0, 2.0] * 20, [1.0] * 14, list(range(14))])
+@pytest.mark.parametrize(
+    "values", [[3.0] * 40, [1.0, 2.0] * 20, [1.0] * 14, list(range(14))]
+)
 def test_equal_alternating_and_few_values_count_in_full(values: list[float]) -> None:
     assert Samples.of(values, "s").effective_count == len(values)
 

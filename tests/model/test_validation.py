@@ -74,7 +74,8 @@ def test_what_is_not_to_be_believed_is_refused_in_one_short_line() -> None:
 def test_a_later_schema_is_named_whatever_else_has_changed() -> None:
     for changes in ({}, {"metrics": [1, 2]}, {"params": "n=1"}):
         with pytest.raises(
-            msgspec.ValidationError, match=r"schema 99, and this version reads 1 at most; upgrade"
+            msgspec.ValidationError,
+            match=r"schema 99, and this version reads 1 at most; upgrade",
         ):
             decoded({**hostile.GOOD, "schema": 99, **changes})
 

@@ -37,7 +37,9 @@ def test_the_share_is_that_of_the_nearer_limit() -> None:
     assert DeclaredWork(flop=50.0, bytes=8.0).intensity == 6.25
 
 
-def test_the_roof_is_the_highest_of_steps_that_look_for_it_on_the_same_kind_of_device() -> None:
+def test_the_roof_is_the_highest_of_steps_that_look_for_it_on_the_same_kind_of_device() -> (
+    None
+):
     roof = Roof(
         [
             record(DeclaredWork(flop=80.0, dtype="bfloat16", gpus=1, roof=True), 1.0),
@@ -54,9 +56,13 @@ def test_the_roof_is_the_highest_of_steps_that_look_for_it_on_the_same_kind_of_d
 
 def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
     """bf16 on an H200: 989 TFLOP/s are published."""
-    work = DeclaredWork(flop=2 * 8192.0**3, bytes=3 * 2 * 8192.0**2, dtype="bfloat16", gpus=1)
+    work = DeclaredWork(
+        flop=2 * 8192.0**3, bytes=3 * 2 * 8192.0**2, dtype="bfloat16", gpus=1
+    )
     seconds = work.flop / 494.75e12
-    roof = Roof([record(DeclaredWork(flop=700e12, dtype="bfloat16", gpus=1, roof=True), 1.0)])
+    roof = Roof(
+        [record(DeclaredWork(flop=700e12, dtype="bfloat16", gpus=1, roof=True), 1.0)]
+    )
     rate = MetricSamples("FLOP/s", "higher", [494.75e12], {"work": "time"})
     copied = MetricSamples("B/s", "higher", [1e12])  # of something else
     found = record(work, seconds, rate=rate, copied=copied)
@@ -66,7 +72,11 @@ def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
         "of measured roof": "70.7 %",
     }
     wording = "2\u202f731 FLOP/B, 50 % of the published peak, 70.7 % of the measured roof"
-    assert describe_shares(found, roof, "time") == describe_shares(found, roof, "rate") == wording
+    assert (
+        describe_shares(found, roof, "time")
+        == describe_shares(found, roof, "rate")
+        == wording
+    )
     assert describe_shares(found, roof, "copied") == ""
     assert shares(
         record(DeclaredWork(flop=1e15, dtype="bfloat16", gpus=1, roof=True), 2.0), roof
@@ -74,7 +84,9 @@ def test_a_record_tells_its_shares_of_peak_and_roof() -> None:
         "of published peak": "50.6 %"  # and not of itself
     }
     on_cpu = record(DeclaredWork(flop=1e9), 1.0)
-    assert shares(on_cpu, roof) == {}  # a CPU has no published peak, and its roof was not measured
+    assert (
+        shares(on_cpu, roof) == {}
+    )  # a CPU has no published peak, and its roof was not measured
 
 
 def test_more_than_the_memory_can_give_came_from_the_cache() -> None:

@@ -22,7 +22,9 @@ class Proc:
             [50.0, 50.0, 50.0],
             {7: 1.0, 8: 1.0},
         )
-        monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})  # the third CPU is not ours
+        monkeypatch.setattr(
+            "os.sched_getaffinity", lambda pid: {0, 1}
+        )  # the third CPU is not ours
         monkeypatch.setattr("hpml_plugins.clocks.monotonic", lambda: self.now)
         # own: 0.2 CPUs, with children
         monkeypatch.setattr("resource.getrusage", lambda who: (self.now / 10, 0.0))
@@ -30,7 +32,10 @@ class Proc:
         self.write()
 
     def write(self) -> None:
-        lines = [f"cpu{n} {s * TICK:.0f} 0 0 99999 0 0 0 0 0 0\n" for n, s in enumerate(self.busy)]
+        lines = [
+            f"cpu{n} {s * TICK:.0f} 0 0 99999 0 0 0 0 0 0\n"
+            for n, s in enumerate(self.busy)
+        ]
         (self.folder / "stat").write_text("cpu 1 2 3\n" + "".join(lines) + "btime 1\n")
         for pid, seconds in self.processes.items():
             (self.folder / str(pid)).mkdir(exist_ok=True)
@@ -42,7 +47,9 @@ class Proc:
 
     def advance(self, seconds: float, *cpus: float, **processes: float) -> None:
         self.now += seconds
-        self.busy = [old + seconds * share for old, share in zip(self.busy, cpus, strict=True)]
+        self.busy = [
+            old + seconds * share for old, share in zip(self.busy, cpus, strict=True)
+        ]
         for name, share in processes.items():
             self.processes[int(name[1:])] += seconds * share
         self.write()
@@ -53,7 +60,9 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proc:
     return Proc(tmp_path, monkeypatch)
 
 
-def test_what_others_use_is_all_cpu_time_on_usable_cpus_but_this_process_s_own(proc: Proc) -> None:
+def test_what_others_use_is_all_cpu_time_on_usable_cpus_but_this_process_s_own(
+    proc: Proc,
+) -> None:
     watch = CpuWatch(proc.folder)
     proc.advance(10, 1.0, 0.8, 1.0, p7=0.9, p8=0.01)
     assert watch.conditions() == {"other_cpus": pytest.approx(1.6), "other_users": 0.0}

@@ -53,7 +53,9 @@ def with_mig(uuid: str, *places: Card | None) -> Card:
     return card
 
 
-def mig_device(uuid: str, memory: int = 5 * GIB, size: tuple[int, int, int] = (14, 1, 1)) -> Card:
+def mig_device(
+    uuid: str, memory: int = 5 * GIB, size: tuple[int, int, int] = (14, 1, 1)
+) -> Card:
     return Card(uuid, f"{A100} MIG 1g.5gb", memory, size=size)
 
 
@@ -62,7 +64,10 @@ class Nvml(types.ModuleType):
 
     NVMLError = pynvml.NVMLError
     NVML_CLOCK_SM, NVML_CLOCK_MEM = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
-    NVML_TEMPERATURE_GPU, NVML_VOLATILE_ECC = pynvml.NVML_TEMPERATURE_GPU, pynvml.NVML_VOLATILE_ECC
+    NVML_TEMPERATURE_GPU, NVML_VOLATILE_ECC = (
+        pynvml.NVML_TEMPERATURE_GPU,
+        pynvml.NVML_VOLATILE_ECC,
+    )
     NVML_FEATURE_ENABLED = pynvml.NVML_FEATURE_ENABLED
 
     def __init__(self, cards: Sequence[Card]) -> None:
@@ -87,7 +92,10 @@ class Nvml(types.ModuleType):
         return self.cards[index]
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Card:
-        known = [*self.cards, *(place for card in self.cards for place in card.places if place)]
+        known = [
+            *self.cards,
+            *(place for card in self.cards for place in card.places if place),
+        ]
         return next(card for card in known if card.uuid == uuid)
 
     def nvmlDeviceGetName(self, handle: Card) -> str:
@@ -166,7 +174,11 @@ class Nvml(types.ModuleType):
         return 4
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: Card) -> list[Any]:
-        return [types.SimpleNamespace(pid=7, usedGpuMemory=GIB)] if handle.uuid == "MIG-b" else []
+        return (
+            [types.SimpleNamespace(pid=7, usedGpuMemory=GIB)]
+            if handle.uuid == "MIG-b"
+            else []
+        )
 
 
 @pytest.fixture
@@ -193,7 +205,9 @@ def test_the_simulation_has_the_names_and_arguments_of_pynvml() -> None:
 
 
 def test_a_mig_device_is_a_machine_of_its_own(machine: Callable[..., None]) -> None:
-    machine(with_mig("GPU-1", mig_device("MIG-a"), None, mig_device("MIG-b")), choice="MIG-b")
+    machine(
+        with_mig("GPU-1", mig_device("MIG-a"), None, mig_device("MIG-b")), choice="MIG-b"
+    )
     node = detect_node()
     (gpu,) = node.gpus
     assert gpu == Gpu(
@@ -220,7 +234,9 @@ def test_the_whole_card_keeps_its_name_and_facts(machine: Callable[..., None]) -
     machine(Card("GPU-1"), Card("GPU-2"))
     node = detect_node()
     assert machine_name(node) == "a100-sxm4-40gb-x2"
-    assert [(gpu.board, gpu.multiprocessors, gpu.mig) for gpu in node.gpus] == [("", 0, False)] * 2
+    assert [(gpu.board, gpu.multiprocessors, gpu.mig) for gpu in node.gpus] == [
+        ("", 0, False)
+    ] * 2
     assert node.host_gpus == 2
 
 
@@ -234,7 +250,9 @@ def test_cards_of_one_name_with_other_memory_are_other_machines(
     assert names == ["rtx-3060-8gb-x1", "rtx-3060-12gb-x1"]
 
 
-def test_cuda_sees_one_mig_device_and_no_card_beside_it(machine: Callable[..., None]) -> None:
+def test_cuda_sees_one_mig_device_and_no_card_beside_it(
+    machine: Callable[..., None],
+) -> None:
     cards = (
         Card("GPU-0"),
         with_mig("GPU-1", mig_device("MIG-a"), mig_device("MIG-b")),
@@ -256,7 +274,9 @@ def test_cuda_sees_one_mig_device_and_no_card_beside_it(machine: Callable[..., N
     machine(*cards)
     found = read_gpus()
     for choice, uuids in seen.items():
-        assert [gpu.uuid for gpu in visible(found.gpus, choice, found.slices)] == uuids, choice
+        assert [gpu.uuid for gpu in visible(found.gpus, choice, found.slices)] == uuids, (
+            choice
+        )
 
 
 def test_a_mig_device_is_found_by_the_name_that_older_drivers_give_it(
@@ -311,7 +331,11 @@ def test_watching_a_mig_device_tells_no_power_of_the_whole_card(
     (gpu,) = detect_node().gpus
     (card,) = open_cards([gpu])
     row = card.row()
-    assert (row["sm_clock"], row["throttle_reasons"], row["memory_used"]) == (1.41e9, 4.0, GIB)
+    assert (row["sm_clock"], row["throttle_reasons"], row["memory_used"]) == (
+        1.41e9,
+        4.0,
+        GIB,
+    )
     assert (row["power"], card.power(), card.energy()) == (None, None, None)
     assert card.throttled() == 1.0
     assert card.users() == []  # those of the other device are not on this one
@@ -356,10 +380,15 @@ def test_asv_run_hands_the_order_on_to_what_older_commits_measure(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("hpml_plugins.asv.run.detect_node", lambda: gpu_node)
-    for variable in (SUITE_VARIABLE, MACHINE_VARIABLE):  # set by `prepare`; restored after the test
+    for variable in (
+        SUITE_VARIABLE,
+        MACHINE_VARIABLE,
+    ):  # set by `prepare`; restored after the test
         monkeypatch.setenv(variable, "")
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
-    prepare(types.SimpleNamespace(results_dir="results"), types.SimpleNamespace(), writes=False)
+    prepare(
+        types.SimpleNamespace(results_dir="results"), types.SimpleNamespace(), writes=False
+    )
     assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
@@ -384,11 +413,19 @@ def test_points_and_ranks_count_the_devices_so(
         monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
     metrics = [Metric("time", "s", "lower")]
     benchmark = Benchmark(
-        "order", measure_order, grid={"path": [str(tmp_path)]}, metrics=metrics, requires=Requires()
+        "order",
+        measure_order,
+        grid={"path": [str(tmp_path)]},
+        metrics=metrics,
+        requires=Requires(),
     )
-    record = measure_point(benchmark, {"path": str(tmp_path)}, Context(gpu_node, watch=False))
+    record = measure_point(
+        benchmark, {"path": str(tmp_path)}, Context(gpu_node, watch=False)
+    )
     assert record.status == "ok", record.reason
     written = {file.name: file.read_text() for file in tmp_path.iterdir()}
     assert written == dict.fromkeys(("point", "rank0", "rank1"), "PCI_BUS_ID")
     assert os.environ.get("CUDA_DEVICE_ORDER") == order
-    assert any("FASTEST_FIRST was replaced" in text for text in record.warnings) == bool(order)
+    assert any("FASTEST_FIRST was replaced" in text for text in record.warnings) == bool(
+        order
+    )

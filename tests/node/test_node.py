@@ -29,11 +29,15 @@ def test_machines_and_their_starts_are_told_apart_without_naming_them() -> None:
     node = detect_node()
     assert re.fullmatch("[0-9a-f]{10}", node.boot)
     assert node.boot == detect_node().boot
-    assert node.boot not in Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")
+    assert node.boot not in Path("/proc/sys/kernel/random/boot_id").read_text().replace(
+        "-", ""
+    )
     assert node.virtual == ("hypervisor" in Path("/proc/cpuinfo").read_text())
 
 
-def test_a_node_tells_which_part_of_its_host_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_tells_which_part_of_its_host_it_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first = min(os.sched_getaffinity(0))
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {first})
     monkeypatch.setattr(
@@ -101,7 +105,8 @@ def test_the_machines_that_have_results_keep_their_names(node: Node) -> None:
         name = full_name(facts["gpu"], peaks.memory)
         gpus = (Gpu(name=name, memory=peaks.memory),) * int(facts["num_gpu"])
         assert (
-            machine_name(Node(node.os, node.arch, node.cpu, 2, 1.0, "3", gpus)) == facts["machine"]
+            machine_name(Node(node.os, node.arch, node.cpu, 2, 1.0, "3", gpus))
+            == facts["machine"]
         )
         checked.append(facts["machine"])
     assert {"h100-80gb-hbm3-x1", "h200-x1", "h200-x2", "h200-x4"} <= set(checked)
@@ -111,7 +116,10 @@ def test_the_machines_that_have_results_keep_their_names(node: Node) -> None:
     ("cpu", "name"),
     [
         ("AMD EPYC 9B14 96-Core Processor", "cpu-amd-epyc-9b14-x2"),
-        ("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "cpu-intel-xeon-platinum-8481c-x2"),
+        (
+            "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz",
+            "cpu-intel-xeon-platinum-8481c-x2",
+        ),
         ("", "cpu-unknown-x2"),
     ],
 )
@@ -134,12 +142,16 @@ def test_a_cpu_whose_name_tells_no_generation_has_its_family_and_model(
         f"vendor_id\t: X\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: {name}\nflags\t\t: fpu"
         " hypervisor\n\n"
     )
-    monkeypatch.setattr(detect, "_read", lambda path: info * 2 if path == "/proc/cpuinfo" else "")
+    monkeypatch.setattr(
+        detect, "_read", lambda path: info * 2 if path == "/proc/cpuinfo" else ""
+    )
     assert detect_node().cpu == shown
 
 
 def test_a_cpu_without_a_family_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detect, "_read", lambda path: "processor : 0\nmodel name : ARM thing\n")
+    monkeypatch.setattr(
+        detect, "_read", lambda path: "processor : 0\nmodel name : ARM thing\n"
+    )
     assert detect_node().cpu == "ARM thing"
 
 

@@ -9,7 +9,9 @@ from hpml_plugins.plugins.kernels import gemm
 
 
 @pytest.mark.parametrize("format", ["bfloat16", "fp8_tensor", "fp8_row", "int8"])
-def test_products_agree_with_float64_and_their_formats_lose_what_they_must(format: str) -> None:
+def test_products_agree_with_float64_and_their_formats_lose_what_they_must(
+    format: str,
+) -> None:
     import torch
 
     from hpml_plugins.plugins.kernels.products import operands, product
@@ -34,7 +36,11 @@ def test_products_agree_with_float64_and_their_formats_lose_what_they_must(forma
 def test_block_formats_keep_what_their_bits_can_hold() -> None:
     import torch
 
-    from hpml_plugins.plugins.kernels.products import from_blocks, quantize_blocks, to_blocks
+    from hpml_plugins.plugins.kernels.products import (
+        from_blocks,
+        quantize_blocks,
+        to_blocks,
+    )
     from hpml_plugins.plugins.kernels.variants import relative_error
 
     x = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
@@ -47,13 +53,17 @@ def test_block_formats_keep_what_their_bits_can_hold() -> None:
     assert relative_error(from_blocks("mxfp8", elements, scales), x) < 0.05
     elements, scales = to_blocks("nvfp4", x)
     assert (
-        elements.shape == (4, 32) and scales.dtype == torch.float8_e4m3fn and scales.shape == (4, 4)
+        elements.shape == (4, 32)
+        and scales.dtype == torch.float8_e4m3fn
+        and scales.shape == (4, 4)
     )
     back = from_blocks("nvfp4", elements, scales)
     assert 0.05 < relative_error(back, x) < 0.15
     # of a block, the largest number is kept to the rounding of its scale, 2**-4
     assert float((back - x).abs().max() / x.abs().max()) < 0.2
-    assert quantize_blocks("nvfp4", x)[1].numel() == 128 * 4  # padded to a tile of the tensor cores
+    assert (
+        quantize_blocks("nvfp4", x)[1].numel() == 128 * 4
+    )  # padded to a tile of the tensor cores
 
 
 def test_numbers_of_block_formats_by_hand() -> None:
@@ -67,7 +77,11 @@ def test_numbers_of_block_formats_by_hand() -> None:
     elements, scales = to_blocks("nvfp4", x[:, :16])
     assert scales.float().tolist() == [[1.0]]
     # codes 7, 6 with the sign, 5, 1 with the sign; the first of a byte in the lower bits
-    assert elements.view(torch.uint8)[0, :3].tolist() == [7 | (6 | 8) << 4, 5 | (1 | 8) << 4, 0]
+    assert elements.view(torch.uint8)[0, :3].tolist() == [
+        7 | (6 | 8) << 4,
+        5 | (1 | 8) << 4,
+        0,
+    ]
     assert torch.equal(from_blocks("nvfp4", elements, scales), x[:, :16])
     elements, scales = to_blocks("mxfp8", x)
     assert scales.view(torch.uint8).tolist() == [[127 - 6]]
@@ -99,7 +113,12 @@ def test_a_mask_by_blocks_is_that_of_all_pairs(length: int, window: int) -> None
     reach = window or length
     ours = causal_mask(length, window, "cpu")
     pairs = create_block_mask(
-        lambda b, h, q, k: (k <= q) & (k > q - reach), None, None, length, length, device="cpu"
+        lambda b, h, q, k: (k <= q) & (k > q - reach),
+        None,
+        None,
+        length,
+        length,
+        device="cpu",
     )
     assert torch.equal(ours.to_dense(), pairs.to_dense())
     assert int(ours.full_kv_num_blocks.sum()) == int(pairs.full_kv_num_blocks.sum())
@@ -125,7 +144,9 @@ def test_attention_in_float64_is_that_of_autograd() -> None:
     from hpml_plugins.plugins.kernels.attention_ways import exact, exact_gradients
 
     generator = torch.Generator().manual_seed(0)
-    q, g = (torch.randn(2, 40, 8, generator=generator, dtype=torch.float64) for _ in range(2))
+    q, g = (
+        torch.randn(2, 40, 8, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
     k, v = (torch.randn(40, 8, generator=generator, dtype=torch.float64) for _ in range(2))
     leaves = [each.clone().requires_grad_() for each in (q, k, v)]
     keys, values = (each.expand(2, 40, 8) for each in leaves[1:])

@@ -63,13 +63,25 @@ class PlainAccess:
     def put_a(self, shared: Any, at: int, values: list[Any]) -> None:
         down = self.tile.threads // self.kind.a.line
         self._put(
-            self.kind.a.loads, down, self.kind.a.pitch, self.kind.a.turned, shared, at, values
+            self.kind.a.loads,
+            down,
+            self.kind.a.pitch,
+            self.kind.a.turned,
+            shared,
+            at,
+            values,
         )
 
     def put_b(self, shared: Any, at: int, values: list[Any]) -> None:
         down = self.tile.threads // self.kind.b.line
         self._put(
-            self.kind.b.loads, down, self.kind.b.pitch, self.kind.b.turned, shared, at, values
+            self.kind.b.loads,
+            down,
+            self.kind.b.pitch,
+            self.kind.b.turned,
+            shared,
+            at,
+            values,
         )
 
     def _put(
@@ -87,19 +99,31 @@ class PlainAccess:
                 place = at + i * down + j * pitch if turned else at + i * down * pitch + j
                 shared[place] = values[i * self.kind.width + j]
 
-    def multiply_add(self, a: Any, a_at: int, b: Any, b_at: int, sums: list[Any]) -> list[Any]:
+    def multiply_add(
+        self, a: Any, a_at: int, b: Any, b_at: int, sums: list[Any]
+    ) -> list[Any]:
         tile, kind = self.tile, self.kind
         sums = list(sums)
         for level in range(tile.depth):
             left = [a[a_at + level * kind.a.pitch + self._row(i)] for i in range(tile.high)]
-            right = [b[b_at + level * kind.b.pitch + self._column(j)] for j in range(tile.wide)]
+            right = [
+                b[b_at + level * kind.b.pitch + self._column(j)] for j in range(tile.wide)
+            ]
             for i in range(tile.high):
                 for j in range(tile.wide):
                     sums[i * tile.wide + j] += left[i] * right[j]
         return sums
 
     def write(
-        self, c: Any, sums: list[Any], alpha: Any, beta: Any, row: int, column: int, m: int, n: int
+        self,
+        c: Any,
+        sums: list[Any],
+        alpha: Any,
+        beta: Any,
+        row: int,
+        column: int,
+        m: int,
+        n: int,
     ) -> None:
         for i in range(self.tile.high):
             for j in range(self.tile.wide):

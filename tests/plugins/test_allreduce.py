@@ -51,7 +51,13 @@ def test_importing_the_plugin_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     ("size", "nbytes"),
-    [("4B", 4), ("1KiB", 1024), ("32KiB", 32768), ("16MiB", 16777216), ("8GiB", 8589934592)],
+    [
+        ("4B", 4),
+        ("1KiB", 1024),
+        ("32KiB", 32768),
+        ("16MiB", 16777216),
+        ("8GiB", 8589934592),
+    ],
 )
 def test_sizes_by_hand(size: str, nbytes: int) -> None:
     assert size_in_bytes(size) == nbytes
@@ -86,7 +92,9 @@ def test_a_collective_that_does_nothing_is_seen_in_every_element_that_should_cha
     made = buffers(collective, index=1, in_place=in_place)
     made.fill()
     # In place, a sum is wrong wherever rank 0 adds something: not at place 0, where it sends 0.
-    assert made.wrong() == made.receive.numel() - ((collective, in_place) == ("all_reduce", True))
+    assert made.wrong() == made.receive.numel() - (
+        (collective, in_place) == ("all_reduce", True)
+    )
 
 
 def test_the_expected_results_by_hand() -> None:
@@ -123,7 +131,9 @@ def test_a_result_shifted_by_a_power_of_two_is_seen() -> None:
 
 
 def test_a_size_that_ranks_cannot_share_is_refused() -> None:
-    with pytest.raises(HpmlError, match="20 B of float32 cannot be shared out evenly over 2 ranks"):
+    with pytest.raises(
+        HpmlError, match="20 B of float32 cannot be shared out evenly over 2 ranks"
+    ):
         buffers("all_reduce", elements=5, in_place=True)
 
 
@@ -147,7 +157,10 @@ def test_the_numbers_that_older_nccl_logs_are_named(tmp_path: Path) -> None:
     (tmp_path / "nccl.71").write_text(
         "node:71:71 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo 1 proto 2 time 41.2"
     )
-    assert read_choice(str(tmp_path), "all_reduce") == {"algorithm": "RING", "protocol": "SIMPLE"}
+    assert read_choice(str(tmp_path), "all_reduce") == {
+        "algorithm": "RING",
+        "protocol": "SIMPLE",
+    }
 
 
 def test_the_log_is_asked_for_only_where_the_node_asks_for_none(tmp_path: Path) -> None:
@@ -158,7 +171,9 @@ def test_the_log_is_asked_for_only_where_the_node_asks_for_none(tmp_path: Path) 
 
 
 def test_no_variable_that_changes_what_nccl_does_is_set(tmp_path: Path) -> None:
-    assert {name.startswith("NCCL_DEBUG") for name in logging_to(str(tmp_path), {})} == {True}
+    assert {name.startswith("NCCL_DEBUG") for name in logging_to(str(tmp_path), {})} == {
+        True
+    }
 
 
 def measured(name: str, node: Node, **params: Any) -> Record:
@@ -189,13 +204,17 @@ def test_an_all_reduce_over_gloo_is_checked_and_timed(ranks: int, node: Node) ->
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "broadcast"])
-def test_the_other_collectives_over_gloo_are_checked_and_timed(collective: str, node: Node) -> None:
+def test_the_other_collectives_over_gloo_are_checked_and_timed(
+    collective: str, node: Node
+) -> None:
     record = measured("collectives_gloo", node, collective=collective, size="1MiB", ranks=2)
     assert (record.status, record.reason) == ("ok", "")
     assert record.checks == [f"{collective} differs from its float64 reference"]
 
 
-def test_a_spoilt_all_reduce_gives_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spoilt_all_reduce_gives_no_number(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hpml_plugins.plugins.allreduce import buffers
 
     whole = buffers.step_of
@@ -246,10 +265,14 @@ def test_a_card_too_small_for_the_buffers_skips_the_point(gpu_node: Node) -> Non
     )
 
 
-def test_a_wrong_place_or_collective_names_the_right_ones(gpu_node: Node, node: Node) -> None:
+def test_a_wrong_place_or_collective_names_the_right_ones(
+    gpu_node: Node, node: Node
+) -> None:
     record = measured("allreduce_nccl", gpu_node, size="1KiB", ranks=2, place="beside")
     assert record.reason == "all_reduce has no place 'beside'; use one of in, out"
-    record = measured("collectives_gloo", node, collective="all_to_all", size="1KiB", ranks=2)
+    record = measured(
+        "collectives_gloo", node, collective="all_to_all", size="1KiB", ranks=2
+    )
     assert "use one of all_reduce, all_gather, reduce_scatter, broadcast" in record.reason
 
 

@@ -34,7 +34,12 @@ RECORDS = [
     record("allreduce_nccl", 1.1e-5, CHOSEN, size="1KiB", ranks=2, place="in"),
     record("allreduce_nccl", 1.3e-5, CHOSEN, size="1MiB", ranks=2, place="out"),
     record(
-        "collectives_nccl", 1.4e-5, {"ranks": 2.0}, size="1MiB", ranks=2, collective="all_gather"
+        "collectives_nccl",
+        1.4e-5,
+        {"ranks": 2.0},
+        size="1MiB",
+        ranks=2,
+        collective="all_gather",
     ),
     record("allreduce_nodes_gloo", 1e-2, {"ranks": 2.0}, size="1MiB", nodes=2),
 ]
@@ -43,7 +48,8 @@ RECORDS = [
 def test_rows_stand_by_size_and_say_what_nccl_chose() -> None:
     rows = list(BANDWIDTH.table(RECORDS).rows())
     assert [
-        (row["over"], row["collective"], row["ranks"], row["nodes"], row["size"]) for row in rows
+        (row["over"], row["collective"], row["ranks"], row["nodes"], row["size"])
+        for row in rows
     ] == [
         ("NCCL", "all-gather", 2, 1, 1048576),
         ("NCCL", "all-reduce", 2, 1, 1024),
@@ -51,14 +57,24 @@ def test_rows_stand_by_size_and_say_what_nccl_chose() -> None:
         ("NCCL", "all-reduce out of place", 2, 1, 1048576),
         ("gloo", "all-reduce", 2, 2, 1048576),
     ]
-    assert (rows[2]["algorithm"], rows[2]["protocol"], rows[2]["channels"]) == ("RING", "LL", 16)
+    assert (rows[2]["algorithm"], rows[2]["protocol"], rows[2]["channels"]) == (
+        "RING",
+        "LL",
+        16,
+    )
     assert rows[4]["algorithm"] is None
 
 
 def test_the_chart_names_each_line_and_keeps_libraries_apart() -> None:
     drawn = picture(BANDWIDTH, RECORDS)
-    assert {"NCCL", "gloo", "all-reduce out of place", "h200-x2, 2 ranks, nodes: 2"} <= drawn.texts
+    assert {
+        "NCCL",
+        "gloo",
+        "all-reduce out of place",
+        "h200-x2, 2 ranks, nodes: 2",
+    } <= drawn.texts
     assert len(drawn.marks["point"]) == 5
-    assert "message size: 1024; bus bandwidth: 95325090909.1; series: all-reduce;" in " ".join(
-        drawn.marks["point"]
+    assert (
+        "message size: 1024; bus bandwidth: 95325090909.1; series: all-reduce;"
+        in " ".join(drawn.marks["point"])
     )

@@ -22,7 +22,8 @@ REGISTRY = read_registry(ROOT / "registry.yaml")
 #: Layers of panels with rows of their own; all of a chart's layers are of one table, so that
 #: nothing follows from it.
 FORKED = (
-    "Detected faceted independent scales that union domain of the same fields from different source"
+    "Detected faceted independent scales that union domain "
+    "of the same fields from different source"
 )
 
 
@@ -30,7 +31,9 @@ FORKED = (
 def drawables() -> dict[str, Drawable]:
     """Of all plugins, from all Records."""
     host = make_host(REGISTRY)
-    records = read_history(ROOT / "results", host, {}, {}, {}, lambda damage: None).current()
+    records = read_history(
+        ROOT / "results", host, {}, {}, {}, lambda damage: None
+    ).current()
     found = [one for drawn in draw_all(host, records) for one in drawn.drawables]
     return {f"{one.plugin}.{one.figure.name}": one for one in found}
 
@@ -64,7 +67,9 @@ def fields(part: object) -> set[str]:
         return set().union(*map(fields, part)) if part else set()
     if not isinstance(part, dict):
         return set()
-    own = {value for name, value in part.items() if name == "field" and isinstance(value, str)}
+    own = {
+        value for name, value in part.items() if name == "field" and isinstance(value, str)
+    }
     return own.union(*(fields(value) for value in part.values()))
 
 
@@ -75,7 +80,11 @@ def computed(part: object) -> set[str]:
     if not isinstance(part, dict):
         return set()
     made = part.get("as", part.get("flatten", []))
-    own = {made} if isinstance(made, str) else {each for each in made if isinstance(each, str)}
+    own = (
+        {made}
+        if isinstance(made, str)
+        else {each for each in made if isinstance(each, str)}
+    )
     return own.union(*(computed(value) for value in part.values()))
 
 
@@ -83,9 +92,10 @@ def test_charts_name_columns_that_their_tables_have() -> None:
     for name, drawable in drawables().items():
         chart = drawable.figure.chart
         if chart is not None and len(drawable.table):
-            assert fields(chart) <= computed(chart) | {"series"} | drawable.table.columns.keys(), (
-                name
-            )
+            assert (
+                fields(chart)
+                <= computed(chart) | {"series"} | drawable.table.columns.keys()
+            ), name
 
 
 def test_a_chart_says_its_units_and_offers_zoom_and_a_legend_to_click() -> None:

@@ -54,7 +54,12 @@ def speedups(records: Sequence[Record]) -> Table:
 def fastest(records: Sequence[Record]) -> Table:
     """Of all machines together."""
     return Table.of(
-        [{"fastest": min(record.metrics["time"].median for record in records), "of": len(records)}]
+        [
+            {
+                "fastest": min(record.metrics["time"].median for record in records),
+                "of": len(records),
+            }
+        ]
     )
 
 
@@ -64,7 +69,10 @@ def counts(records: Sequence[Record]) -> Table:
     for record in records:
         found.setdefault(str(record.params["variant"]), []).append(record.machine)
     return Table.of(
-        [{"variant": name, "counted_on": ", ".join(machines)} for name, machines in found.items()]
+        [
+            {"variant": name, "counted_on": ", ".join(machines)}
+            for name, machines in found.items()
+        ]
     )
 
 

@@ -46,7 +46,9 @@ TABLE = Table.of(
 DRAWABLE = Drawable(
     "p", Figure("rates", "Rates | by size", ("copy",), lambda records: TABLE), TABLE
 )
-TIMES = Figure("times", "Times", ("copy",), lambda records: Table.of_records(records, "time"))
+TIMES = Figure(
+    "times", "Times", ("copy",), lambda records: Table.of_records(records, "time")
+)
 
 
 @pytest.fixture
@@ -54,7 +56,11 @@ def history(tmp_path: Path) -> History:
     for commit, seconds in ((OLD, 1e-3), (NEW, 2e-3)):
         metrics = {
             "time": MetricSamples(
-                "s", "lower", [seconds] * 9, {"timer": "cuda events"}, boost=[seconds / 2] * 9
+                "s",
+                "lower",
+                [seconds] * 9,
+                {"timer": "cuda events"},
+                boost=[seconds / 2] * 9,
             ),
             "bytes": MetricSamples("B", "lower", [4096.0]),
             "hits": MetricSamples("1", "lower", [0.995]),
@@ -81,7 +87,10 @@ def known(history: History) -> Quotable:
     ("quote", "text"),
     [
         ("value copy.time machine=m size=1 show=value", "2.000 ms"),
-        (f"value copy.time machine=m size=1 cold=True commit={OLD[:8]} show=value", "1.000 ms"),
+        (
+            f"value copy.time machine=m size=1 cold=True commit={OLD[:8]} show=value",
+            "1.000 ms",
+        ),
         ("value copy.time machine=m show=boost", "1.000 ms"),
         ("value copy.time machine=m show=duration", "1.500 s"),
         ("value copy.bytes machine=m size=1", "4.096 kB"),
@@ -135,8 +144,14 @@ def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
         ("value copy.tim machine=m", "no metric 'copy.tim'; did you mean 'copy.time'?"),
         ("value copy.time machine=n", "copy.time machine=n : no Record"),
         ("value copy.time machine=m size=2", "no Record"),
-        ("value copy.time machine=m show=all", "show=all: known: estimate, value, boost, duration"),
-        ("cell p.rates column=rate", "2 rows of p.rates match; name more columns: KEY=VALUE"),
+        (
+            "value copy.time machine=m show=all",
+            "show=all: known: estimate, value, boost, duration",
+        ),
+        (
+            "cell p.rates column=rate",
+            "2 rows of p.rates match; name more columns: KEY=VALUE",
+        ),
         ("ratio p.rates column=share size=1 over.size=2", "no ratio of 0.27653 and None"),
         ("ratio p.rates column=rate size=1 over.siz=2", "no column 'siz'"),
         (
@@ -150,7 +165,10 @@ def test_a_timed_value_has_its_interval_and_its_regime(known: Quotable) -> None:
         ("figure p.rate", "no figure 'p.rate'; did you mean 'p.rates'?"),
         ("chart p.rates", "no kind of quote 'chart'"),
         ("benchmark cpy", "no benchmark 'cpy'; did you mean 'copy'?"),
-        ("value copy.time m", "'value copy.time m' is no quote; write KIND NAME KEY=VALUE …"),
+        (
+            "value copy.time m",
+            "'value copy.time m' is no quote; write KIND NAME KEY=VALUE …",
+        ),
         ("value", "'value' is no quote"),
     ],
 )

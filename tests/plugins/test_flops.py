@@ -62,7 +62,9 @@ def rows_of(bench: Bench, series: str, key: str) -> dict[Any, dict[str, Any]]:
     names = [name for name in columns if name != key]
     return {
         row: dict(zip(names, cells, strict=True))
-        for row, *cells in zip(columns[key], *(columns[name] for name in names), strict=True)
+        for row, *cells in zip(
+            columns[key], *(columns[name] for name in names), strict=True
+        )
     }
 
 
@@ -70,9 +72,9 @@ def test_the_hook_offers_flops() -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(flops)
-    assert [[item.name for item in offered] for offered in manager.hook.hpml_benchmarks()] == [
-        ["flops"]
-    ]
+    assert [
+        [item.name for item in offered] for offered in manager.hook.hpml_benchmarks()
+    ] == [["flops"]]
 
 
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
@@ -143,7 +145,9 @@ def test_alexnet_by_hand(measured: Any) -> None:
         4096000,
     ]
     assert [
-        number for number in bench.collected.series["layers"].columns["multiply_adds"] if number
+        number
+        for number in bench.collected.series["layers"].columns["multiply_adds"]
+        if number
     ] == by_hand
     assert values["multiply_adds"] == sum(by_hand) == 714_188_480
 
@@ -164,7 +168,10 @@ def test_the_count_is_exactly_that_of_torchs_own_counter(model: str, measured: A
 
     without = {"aux_logits": False, "init_weights": False} if model == "googlenet" else {}
     with torch.device("meta"):
-        network, image = models.get_model(model, **without).eval(), torch.empty(1, 3, 224, 224)
+        network, image = (
+            models.get_model(model, **without).eval(),
+            torch.empty(1, 3, 224, 224),
+        )
     with FlopCounterMode(display=False) as counter:
         network(image)
     assert measured(model)[0]["flops"] == counter.get_total_flops()
@@ -199,7 +206,9 @@ def test_the_layers_add_up_to_the_model(model: str, measured: Any) -> None:
     assert sum(layers["parameters"]) == values["parameters"]
 
 
-def test_bytes_and_activations_of_a_linear_and_a_convolution_layer_by_hand(measured: Any) -> None:
+def test_bytes_and_activations_of_a_linear_and_a_convolution_layer_by_hand(
+    measured: Any,
+) -> None:
     _, bench = measured("alexnet")
     rows = rows_of(bench, "layers", "layer")
     # classifier.6: 4096 in, 1000 out; read 4096 + 4096 · 1000 + 1000 numbers, write 1000: 4,102,096
@@ -218,7 +227,10 @@ def test_bytes_and_activations_of_a_linear_and_a_convolution_layer_by_hand(measu
     assert rows["features.0"]["activations"] == 193_600
     assert rows["features.0"]["bytes"] == 1_469_696
     # in place: 193,600 numbers read and written, and no new memory
-    assert (rows["features.1"]["bytes"], rows["features.1"]["activations"]) == (1_548_800, 0)
+    assert (rows["features.1"]["bytes"], rows["features.1"]["activations"]) == (
+        1_548_800,
+        0,
+    )
 
 
 @pytest.mark.parametrize("model", [*SIX, "vit_b_16", "swin_t"])
@@ -226,7 +238,13 @@ def test_layers_and_operators_add_up_to_the_same(model: str, measured: Any) -> N
     values, bench = measured(model)
     for name in ("layers", "operators"):
         columns = bench.collected.series[name].columns
-        for metric in ("multiply_adds", "flops", "activations", "activation_bytes", "bytes"):
+        for metric in (
+            "multiply_adds",
+            "flops",
+            "activations",
+            "activation_bytes",
+            "bytes",
+        ):
             assert sum(columns[metric]) == values[metric], (name, metric)
         assert set(bench.collected.series[name].units) < set(columns)
 
@@ -241,7 +259,10 @@ def test_a_transformer_by_hand(measured: Any) -> None:
     operators = rows_of(bench, "operators", "operator")
     assert operators["scaled_dot_product_attention"]["multiply_adds"] == 12 * 59_610_624
     assert operators["scaled_dot_product_attention"]["calls"] == 12
-    assert (operators["gelu"]["counted"], operators["layer_norm"]["counted"]) == ("no", "apart")
+    assert (operators["gelu"]["counted"], operators["layer_norm"]["counted"]) == (
+        "no",
+        "apart",
+    )
 
 
 def test_what_was_not_counted_is_named(measured: Any) -> None:
@@ -268,7 +289,9 @@ def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_two_minut
 
     from torchvision import models
 
-    started = time.process_time()  # one thread: what else runs on this machine does not count
+    started = (
+        time.process_time()
+    )  # one thread: what else runs on this machine does not count
     counted = {model: measured(model)[0] for model in FLOPS.grid["model"]}
     seconds = time.process_time() - started
     apart = {}
@@ -279,7 +302,9 @@ def test_all_eighty_agree_with_torchvision_within_one_percent_in_under_two_minut
                 if abs(values["multiply_adds"] - published) > max(0.01 * published, 0.5e6):
                     apart[weights] = values["multiply_adds"] / published
                 with_auxiliary = model in zoo.AUXILIARY and model != "googlenet"
-                assert with_auxiliary or values["parameters"] == weights.meta["num_params"], weights
+                assert (
+                    with_auxiliary or values["parameters"] == weights.meta["num_params"]
+                ), weights
     assert apart == {}
     assert len(counted) == 80
     assert not any(
@@ -305,7 +330,9 @@ def test_the_large_images_agree_with_torchvision_too(measured: Any) -> None:
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_names(node: Node) -> None:
-    with pytest.raises(HpmlError, match=r"no classifier 'resnet19'; did you mean 'resnet18'"):
+    with pytest.raises(
+        HpmlError, match=r"no classifier 'resnet19'; did you mean 'resnet18'"
+    ):
         FLOPS.measure(Bench(node, {}), model="resnet19")
 
 
@@ -426,13 +453,17 @@ def test_a_model_of_tokens_with_shared_weights_is_counted(nets: str, measured: A
     assert rows_of(bench, "layers", "layer")["out"]["bytes"] == 4 * (112 + 1600 + 700)
 
 
-def test_arithmetic_with_sizes_is_not_arithmetic_with_tensors(nets: str, measured: Any) -> None:
+def test_arithmetic_with_sizes_is_not_arithmetic_with_tensors(
+    nets: str, measured: Any
+) -> None:
     _, bench = measured(f"{nets}:Sizes@16")
     assert bench.collected.warnings == []
     assert bench.collected.series["operators"].columns["operator"] == ["linear"]
 
 
-def test_one_dimensional_and_transposed_convolutions_are_counted(nets: str, measured: Any) -> None:
+def test_one_dimensional_and_transposed_convolutions_are_counted(
+    nets: str, measured: Any
+) -> None:
     values, _ = measured(f"{nets}:Signal@2x10")
     # 10 → 8 long: 4 · 8 · 2 · 3 = 192; back, from 8 long: 8 · 4 · 2 · 3 = 192
     assert (values["multiply_adds"], values["convolution_share"]) == (384, 1)
@@ -444,8 +475,14 @@ def test_one_dimensional_and_transposed_convolutions_are_counted(nets: str, meas
         ("resnet19", "torchvision has no classifier 'resnet19'; did you mean 'resnet18'"),
         ("no such", "neither a torchvision name nor module:factory"),
         ("resnet18@3x", "neither a torchvision name nor module:factory"),
-        ("absent_module:net", "model 'absent_module:net' cannot be found: ModuleNotFoundError"),
-        ("foreign_nets:absent", "model 'foreign_nets:absent' cannot be found: AttributeError"),
+        (
+            "absent_module:net",
+            "model 'absent_module:net' cannot be found: ModuleNotFoundError",
+        ),
+        (
+            "foreign_nets:absent",
+            "model 'foreign_nets:absent' cannot be found: AttributeError",
+        ),
         ("foreign_nets:raises", "the factory raised RuntimeError: no weights here"),
         ("foreign_nets:number", "the factory returned a int, not a torch.nn.Module"),
         (

@@ -20,13 +20,17 @@ def vgg19() -> Record:
     """The Record of VGG19, as two machines would make it."""
     bench = Bench(Node("Linux", "x86_64", "CPU", 2, 1e9, "3.11"), {"model": "vgg19"})
     metrics = FLOPS.measure(bench, model="vgg19")
-    return a_record(FLOPS, metrics, params=bench.params, machine="a", series=bench.collected.series)
+    return a_record(
+        FLOPS, metrics, params=bench.params, machine="a", series=bench.collected.series
+    )
 
 
 def test_a_model_that_all_machines_count_alike_has_one_row(vgg19: Record) -> None:
     other = msgspec.structs.replace(vgg19, machine="b")
     odd = msgspec.structs.replace(
-        vgg19, machine="c", metrics={**vgg19.metrics, "bytes": MetricSamples("B", "lower", [1.0])}
+        vgg19,
+        machine="c",
+        metrics={**vgg19.metrics, "bytes": MetricSamples("B", "lower", [1.0])},
     )
     rows = list(models([vgg19, other, odd]).rows())
     assert [row["counted_on"] for row in rows] == ["a, b", "c"]
@@ -70,7 +74,9 @@ def test_the_largest_model_of_a_family_bears_its_name(vgg19: Record) -> None:
     )
     drawn = picture(CHARTS["models"], [vgg19, small])
     assert len(drawn.marks["point"]) == 2
-    assert any("multiply-adds per input: 19632062464" in point for point in drawn.marks["point"])
+    assert any(
+        "multiply-adds per input: 19632062464" in point for point in drawn.marks["point"]
+    )
     names = [mark for mark in drawn.marks["text mark"] if not mark.endswith("label: ")]
     assert len(names) == 1
     assert "label: vgg" in names[0]

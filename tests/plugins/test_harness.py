@@ -37,7 +37,8 @@ def test_an_empty_point_costs_more_than_nothing(node: Node) -> None:
 def test_the_start_of_a_command_is_held_against_its_libraries(node: Node) -> None:
     found = measured(BENCHMARKS["harness_startup"], node)
     assert found["ratio"] == [
-        ours / libraries for ours, libraries in zip(found["list"], found["baseline"], strict=True)
+        ours / libraries
+        for ours, libraries in zip(found["list"], found["baseline"], strict=True)
     ]
     assert min(found["baseline"]) > 0
 
@@ -49,12 +50,16 @@ def test_a_real_asv_run_of_twenty_points_is_timed(node: Node) -> None:
 
 
 def test_what_needs_a_gpu_is_skipped_here_with_the_reason(node: Node) -> None:
-    record = measure_point(BENCHMARKS["harness_fidelity"], {"case": "vecadd_10m"}, Context(node))
+    record = measure_point(
+        BENCHMARKS["harness_fidelity"], {"case": "vecadd_10m"}, Context(node)
+    )
     assert record.status == "skipped"
     assert "needs 1 GPU" in record.reason
 
 
-def test_a_made_history_is_published_by_asv_alone_and_with_our_pages(tmp_path: Path) -> None:
+def test_a_made_history_is_published_by_asv_alone_and_with_our_pages(
+    tmp_path: Path,
+) -> None:
     commits = make_history(tmp_path, 3, machines=2, benchmarks=2, points=2)
     configure(tmp_path)
     alone, whole = publish(tmp_path, "alone.json"), publish(tmp_path, "asv.conf.json")
@@ -110,5 +115,7 @@ def test_every_slow_down_is_a_whole_number_of_iterations() -> None:
 def test_the_quick_profile_leaves_the_slow_downs_out() -> None:
     host = make_host(read_registry(), profile="quick")
     assert [
-        each.chosen_points() for each in host.benchmarks() if each.name == "harness_slowdown"
+        each.chosen_points()
+        for each in host.benchmarks()
+        if each.name == "harness_slowdown"
     ] == [{}]

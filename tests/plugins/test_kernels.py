@@ -33,7 +33,9 @@ GRANITE = "granite-3.0-1b-a400m"
 
 def measured(benchmark: Benchmark, node: Node, **point: Any) -> Record:
     """The Record of a point, on the CPU."""
-    return measure_point(replace(benchmark, requires=Requires()), point, Context(node, plan=SHORT))
+    return measure_point(
+        replace(benchmark, requires=Requires()), point, Context(node, plan=SHORT)
+    )
 
 
 def test_importing_kernels_imports_nothing_heavy() -> None:
@@ -54,7 +56,10 @@ def test_importing_kernels_imports_nothing_heavy() -> None:
 
 def test_work_of_a_product_by_hand() -> None:
     assert formulas.gemm_flop(16, 28672, 8192) == 7_516_192_768
-    assert formulas.gemm_bytes(16, 28672, 8192, item=1, out=2) == 131_072 + 234_881_024 + 917_504
+    assert (
+        formulas.gemm_bytes(16, 28672, 8192, item=1, out=2)
+        == 131_072 + 234_881_024 + 917_504
+    )
     # nvfp4: half a byte, and a byte of scale for 16 numbers
     assert gemm.product_bytes("nvfp4", 16, 32, 64) == (16 + 32) * 64 * 0.5625 + 2 * 16 * 32
 
@@ -98,14 +103,25 @@ def test_loads_by_hand() -> None:
     assert formulas.loads("balanced", 4096, 8, 2) == [1024] * 8
     # 8192 / (1 + 1/2 + … + 1/8) = 3014.1; the halves, thirds, … of it, rounded down, leave 4 rows
     # to the first four
-    assert formulas.loads("skewed", 4096, 8, 2) == [3015, 1508, 1005, 754, 602, 502, 430, 376]
+    assert formulas.loads("skewed", 4096, 8, 2) == [
+        3015,
+        1508,
+        1005,
+        754,
+        602,
+        502,
+        430,
+        376,
+    ]
 
 
 def test_shapes_of_published_layers() -> None:
     assert layer_shape("llama-3.1-70b/up") == (28672, 8192)
     assert layer_shape("llama-3.1-8b/qkv") == ((32 + 2 * 8) * 128, 4096)
     assert layer_shape("mixtral-8x7b/down") == (4096, 14336)
-    assert all(each.source and each.heads % each.kv_heads == 0 for each in models().values())
+    assert all(
+        each.source and each.heads % each.kv_heads == 0 for each in models().values()
+    )
     for benchmark in kernels.hpml_benchmarks():
         for layer in map(str, benchmark.grid.get("layer", ())):
             assert layer_shape(layer)
@@ -116,7 +132,9 @@ def test_an_unknown_model_or_layer_names_the_known_ones() -> None:
         HpmlError, match=r"no model 'gpt-5' in models\.yaml; use one of llama-3\.1-8b, "
     ):
         layer_shape("gpt-5/up")
-    with pytest.raises(HpmlError, match="no layer 'middle' of mistral-7b; use one of qkv, out, up"):
+    with pytest.raises(
+        HpmlError, match="no layer 'middle' of mistral-7b; use one of qkv, out, up"
+    ):
         layer_shape("mistral-7b/middle")
 
 
@@ -148,7 +166,9 @@ def replace_gpu(node: Node, capability: str) -> Node:
 # Variants
 
 
-def test_a_variant_that_cannot_run_has_its_reason_and_the_fastest_is_found(node: Node) -> None:
+def test_a_variant_that_cannot_run_has_its_reason_and_the_fastest_is_found(
+    node: Node,
+) -> None:
     import time
 
     bench = Bench(node, {}, plan=SHORT)
@@ -202,7 +222,9 @@ def test_what_a_library_or_a_card_refuses_is_told_from_what_breaks() -> None:
         patched.setitem(
             sys.modules, "triton.errors", types.SimpleNamespace(TritonError=TritonError)
         )
-        no_memory = type("OutOfResources", (TritonError,), {})("out of resource: shared memory")
+        no_memory = type("OutOfResources", (TritonError,), {})(
+            "out of resource: shared memory"
+        )
         refusals = [
             ImportError(),
             NotImplementedError(),
@@ -232,7 +254,9 @@ def test_triton_itself_says_that_a_card_has_too_little_shared_memory() -> None:
         " OutOfResources.__mro__[1])\ndef build(): raise OutOfResources(147456, 101376, 'shared"
         " memory')\nprint(refusal_of(build))"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.startswith(
         "out of resource: shared memory, Required: 147456, Hardware limit: 101376"
     )
@@ -315,7 +339,9 @@ def test_back_ends_that_are_left_out_have_their_reason() -> None:
 
 
 def test_a_linear_layer_is_measured_on_the_cpu(node: Node) -> None:
-    record = measured(gemm.GEMM_CPU, node, layer=f"{GRANITE}/out", tokens=8, format="float32")
+    record = measured(
+        gemm.GEMM_CPU, node, layer=f"{GRANITE}/out", tokens=8, format="float32"
+    )
     assert (record.status, record.reason) == ("ok", "")
     assert record.work["time"] == DeclaredWork(
         2 * 8 * 1024 * 1024, 4 * (2 * 8 * 1024 + 1024**2), "float32", 0
@@ -340,7 +366,9 @@ def test_numbers_agree_with_float64_and_by_hand() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_attention_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_is_measured_on_the_cpu(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(attention.TOKENS, "cpu", 128)
     monkeypatch.setitem(attention.CACHED, "cpu", 256)
     forward = measured(attention.PREFILL_CPU, node, length=64)
@@ -365,7 +393,12 @@ def test_experts_are_measured_on_the_cpu(node: Node) -> None:
     assert (record.status, record.reason) == ("ok", "")
     assert "the layer's result differs from float64" in record.checks
     assert record.work["time"].flop == 2 * 4 * 8 * 512 * 1024
-    assert set(record.metrics) >= {"speedup", "layer_time", "routing_time", "permutation_time"}
+    assert set(record.metrics) >= {
+        "speedup",
+        "layer_time",
+        "routing_time",
+        "permutation_time",
+    }
 
 
 @pytest.mark.parametrize("operator", operators.OPERATORS)
@@ -382,7 +415,8 @@ def test_inputs_depend_on_the_seed_alone() -> None:
 
     for name in operators.OPERATORS:
         one, same, other = (
-            build(name, 2**18, model("llama-3.1-8b"), "cpu", seed).inputs for seed in (1, 1, 2)
+            build(name, 2**18, model("llama-3.1-8b"), "cpu", seed).inputs
+            for seed in (1, 1, 2)
         )
         assert all(torch.equal(a, b) for a, b in zip(one, same, strict=True))
         assert not all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
@@ -398,7 +432,8 @@ def test_bytes_of_operators_by_hand() -> None:
     # 9 rows of 28,672 float32, and the half of it
     assert build("swiglu", 2**20, shape, "cpu", 0).nbytes == 9 * 28672 * 4 * 3 // 2
     with pytest.raises(
-        HpmlError, match=r"no operator 'gelu'; use one of rms_norm, .*, cross_entropy, softmax"
+        HpmlError,
+        match=r"no operator 'gelu'; use one of rms_norm, .*, cross_entropy, softmax",
     ):
         build("gelu", 2**20, shape, "cpu", 0)
 
@@ -421,7 +456,9 @@ def test_shares_are_of_the_roof_that_binds() -> None:
     }
     units = {"time": "s", "rate": "OP/s", "bandwidth": "B/s"}
     told = record(
-        "kernels_gemm_tokens", {"layer": "llama-3.1-70b/up"}, series={"tokens": Series(rows, units)}
+        "kernels_gemm_tokens",
+        {"layer": "llama-3.1-70b/up"},
+        series={"tokens": Series(rows, units)},
     )
     table = linear_layers([told])
     assert table.columns["bound"] == ["memory", "compute"]
@@ -445,7 +482,9 @@ def test_figures_of_attention_experts_and_operators_are_drawn() -> None:
     work = {"time": DeclaredWork(5e11, 5e8, "bfloat16", 1)}
     missing = variants(["cuDNN", "FlashAttention 3"], [1e-3, None])
     both = [
-        record("kernels_attention", {"length": 8192}, series={"variants": missing}, work=work),
+        record(
+            "kernels_attention", {"length": 8192}, series={"variants": missing}, work=work
+        ),
         record(
             "kernels_decode",
             {"context": 2048, "cache": "paged"},
@@ -460,10 +499,13 @@ def test_figures_of_attention_experts_and_operators_are_drawn() -> None:
     assert len(picture(FIGURES[1], table).marks["point"]) == 2
 
     parts = {
-        name: MetricSamples("s", "lower", [1e-3]) for name in ("time", "layer_time", "routing_time")
+        name: MetricSamples("s", "lower", [1e-3])
+        for name in ("time", "layer_time", "routing_time")
     }
     layer = record(
-        "kernels_experts", {"of": "mixtral-8x7b", "tokens": 64, "load": "skewed"}, metrics=parts
+        "kernels_experts",
+        {"of": "mixtral-8x7b", "tokens": 64, "load": "skewed"},
+        metrics=parts,
     )
     assert len(picture(FIGURES[2], [layer]).marks["point"]) == 3
 

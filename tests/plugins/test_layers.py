@@ -33,19 +33,27 @@ def test_flop_of_the_layers_by_hand() -> None:
 
 def test_the_largest_tensor_by_hand() -> None:
     assert largest_bytes("conv", 256) == 256 * 128 * 224 * 224 * 4 == 6_576_668_672
-    assert largest_bytes("linear", 8) == 25_088 * 4_096 * 4  # the weight, far more than eight rows
+    assert (
+        largest_bytes("linear", 8) == 25_088 * 4_096 * 4
+    )  # the weight, far more than eight rows
     assert largest_bytes("relu", 1) == 602_112
 
 
 def test_an_unknown_layer_names_the_known_ones() -> None:
     from hpml_plugins.plugins.layers.steps import build
 
-    with pytest.raises(HpmlError, match="no layer 'gelu'; use one of relu, maxpool, conv, linear"):
+    with pytest.raises(
+        HpmlError, match="no layer 'gelu'; use one of relu, maxpool, conv, linear"
+    ):
         build("gelu", "cpu")
 
 
-@pytest.mark.parametrize(("layer", "most"), [("relu", 0.0), ("maxpool", 0.0), ("conv", 1e-5)])
-def test_layers_agree_with_float64_and_their_input_is_left_alone(layer: str, most: float) -> None:
+@pytest.mark.parametrize(
+    ("layer", "most"), [("relu", 0.0), ("maxpool", 0.0), ("conv", 1e-5)]
+)
+def test_layers_agree_with_float64_and_their_input_is_left_alone(
+    layer: str, most: float
+) -> None:
     import torch
 
     from hpml_plugins.plugins.layers.steps import build, error_against_float64
@@ -75,7 +83,9 @@ def test_a_wrong_gradient_is_seen() -> None:
         def forward(self, values: Any) -> Any:
             return Wrong.apply(values)
 
-    assert error_against_float64(Doubling(), torch.randn(4, 5)) == pytest.approx(0.1, rel=1e-3)
+    assert error_against_float64(Doubling(), torch.randn(4, 5)) == pytest.approx(
+        0.1, rel=1e-3
+    )
 
 
 def test_relu_in_place_trains_without_a_copy() -> None:
@@ -137,7 +147,10 @@ def test_a_layer_too_large_for_the_memory_is_skipped(node: Node) -> None:
     params: dict[str, Any] = {"layer": "conv", "mode": "training", "batch": 256}
     record = measure_point(LAYERS_CPU, params, Context(node))
     # 6 · 6,576,668,672 B = 36.75 GiB
-    assert (record.status, record.reason) == ("skipped", "needs 37 GiB of memory, this node has 16")
+    assert (record.status, record.reason) == (
+        "skipped",
+        "needs 37 GiB of memory, this node has 16",
+    )
 
 
 def test_putting_vgg16_in_order_changes_places_and_nothing_else() -> None:
@@ -179,9 +192,14 @@ def test_both_orders_of_vgg16_are_measured_in_one_point(node: Node) -> None:
     assert "the orders' outputs are not the same bit for bit" in bench.collected.checks
     metrics = to_metrics(SWAP_CPU, measured)
     # at least the first two convolutions' results, 64 · 32 · 32 numbers of 4 bytes each
-    assert min(metrics["memory"].median, metrics["swapped_memory"].median) >= 2 * 64 * 32 * 32 * 4
+    assert (
+        min(metrics["memory"].median, metrics["swapped_memory"].median)
+        >= 2 * 64 * 32 * 32 * 4
+    )
     assert metrics["rate"].samples == [1 / seconds for seconds in metrics["time"].samples]
-    assert 0.5 < metrics["speedup"].median < 2  # neither order does anything like twice the work
+    assert (
+        0.5 < metrics["speedup"].median < 2
+    )  # neither order does anything like twice the work
     assert len(metrics["speedup"].samples) == 6
 
 
@@ -193,7 +211,9 @@ def record(
 ) -> Record:
     metrics = {"time": time, "memory": memory}
     units = {"memory": "B"}
-    return a_record(benchmark, metrics, units=units, params=params, machine="here", series=series)
+    return a_record(
+        benchmark, metrics, units=units, params=params, machine="here", series=series
+    )
 
 
 def test_power_comes_from_the_series_and_is_not_known_without_them() -> None:
@@ -259,11 +279,14 @@ def test_what_the_swap_saves_is_drawn_from_its_speedup() -> None:
 def test_records_of_a_point_an_order_are_not_drawn() -> None:
     rest = {"mode": "forward", "inplace": False, "batch": 8, "side": 224}
     old = [
-        record("swap_cpu", {"order": order, **rest}, 2.0, 400.0) for order in ("normal", "swapped")
+        record("swap_cpu", {"order": order, **rest}, 2.0, 400.0)
+        for order in ("normal", "swapped")
     ]
     new = swap_record("here", [1.6], (400.0, 300.0))
     assert [
-        each for each in current_records([*old, new], {}) if each.version == SWAP_CPU.version
+        each
+        for each in current_records([*old, new], {})
+        if each.version == SWAP_CPU.version
     ] == [new]
     assert len(swap(old)) == 0
     assert swap([*old, new]) == swap([new])

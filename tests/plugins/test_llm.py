@@ -63,23 +63,30 @@ def test_the_model_has_as_many_parameters_as_the_formula() -> None:
     for name in ("tiny", "gpt2-124m"):
         with torch.device("meta"):
             model = gpt.Gpt(TRAINED[name], checkpointing=False)
-        assert sum(each.numel() for each in model.parameters()) == shapes.trained_parameters(
-            TRAINED[name]
-        )
+        assert sum(
+            each.numel() for each in model.parameters()
+        ) == shapes.trained_parameters(TRAINED[name])
 
 
 def test_work_of_decoding_by_hand() -> None:
     shape = DECODED["llama-3.1-8b"]
     # (4096 + 2048) · 4096 + 4096 · 4096 + 3 · 4096 · 14336 + 2 · 4096
     assert shapes.layer_weights(shape) == 25_165_824 + 16_777_216 + 176_160_768 + 8_192
-    assert shapes.decode_weights(shape) == 32 * 218_112_000 + 4096 + 128256 * 4096 == 7_504_924_672
+    assert (
+        shapes.decode_weights(shape)
+        == 32 * 218_112_000 + 4096 + 128256 * 4096
+        == 7_504_924_672
+    )
     # with the table of embeddings: the published 8.03 B parameters
     assert shapes.decode_weights(shape) + 128256 * 4096 == 8_030_261_248
     assert shapes.decode_bytes(shape, 1, 2048, 2) == 15_009_849_344 + 8192 + 268_435_456
-    assert shapes.decode_bytes(shape, 64, 2048, 2) == 15_009_849_344 + 64 * (8192 + 268_435_456)
+    assert shapes.decode_bytes(shape, 64, 2048, 2) == 15_009_849_344 + 64 * (
+        8192 + 268_435_456
+    )
     # norms are no products: 65 · 4096
     assert (
-        shapes.decode_flop(shape, 1, 2048) == 2 * (7_504_924_672 - 266_240) + 4 * 32 * 4096 * 2048
+        shapes.decode_flop(shape, 1, 2048)
+        == 2 * (7_504_924_672 - 266_240) + 4 * 32 * 4096 * 2048
     )
 
 
@@ -116,7 +123,9 @@ def test_training_is_measured_on_the_cpu(node: Node) -> None:
     assert record.metrics["rate"].median == pytest.approx(
         4 * 64 / record.metrics["time"].median, rel=0.1
     )
-    assert record.work["time"].flop == 256 * shapes.training_flop_per_token(TRAINED["tiny"], 64)
+    assert record.work["time"].flop == 256 * shapes.training_flop_per_token(
+        TRAINED["tiny"], 64
+    )
     assert "the loss on one batch does not fall: the model does not train" in record.checks
 
 
@@ -169,7 +178,9 @@ def test_a_wrong_training_step_fails(
         with monkeypatch.context() as patched:
             attend = gpt.scaled_dot_product_attention
             patched.setattr(
-                gpt, "scaled_dot_product_attention", lambda q, k, v, is_causal: attend(q, k, v)
+                gpt,
+                "scaled_dot_product_attention",
+                lambda q, k, v, is_causal: attend(q, k, v),
             )
             wanted = trainer.eager_hidden(training.CHECKED)
         monkeypatch.setattr(trainer, "eager_hidden", lambda count: wanted)
@@ -179,9 +190,11 @@ def test_a_wrong_training_step_fails(
         )
     else:
         trainer.optimizer.param_groups[0]["lr"] = 0.0
-    message = {"blocks": "blocks differ", "loss": "loss differs", "learning": "does not fall"}[
-        fault
-    ]
+    message = {
+        "blocks": "blocks differ",
+        "loss": "loss differs",
+        "learning": "does not fall",
+    }[fault]
     with pytest.raises(CheckFailed, match=message):
         training.check_training(Bench(node, {}, plan=SHORT), trainer, math.log(256))
 
@@ -200,7 +213,9 @@ def test_decoding_is_measured_on_the_cpu(node: Node) -> None:
     )
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 2e-2)]
+)
 def test_a_step_is_its_layers_written_out(dtype: Any, tolerance: float) -> None:
     decode = llama.Decode(DECODED["tiny"], 3, 20, dtype, "cpu", seed=0)
     if dtype == torch.float64:  # float64 angles too
@@ -211,7 +226,11 @@ def test_a_step_is_its_layers_written_out(dtype: Any, tolerance: float) -> None:
     for layer in decode.layers:
         x = decode.exact_layer(layer, x)
     x = x.double()
-    wanted = x / (x.pow(2).mean(-1, keepdim=True) + llama.EPSILON).sqrt() @ decode.head.double().T
+    wanted = (
+        x
+        / (x.pow(2).mean(-1, keepdim=True) + llama.EPSILON).sqrt()
+        @ decode.head.double().T
+    )
     assert float((logits.double() - wanted).norm() / wanted.norm()) < tolerance
     assert torch.equal(tokens, logits.argmax(-1))
     assert torch.equal(decode.step()[0], logits)  # a call leaves the cache as it found it

@@ -33,7 +33,9 @@ H200 = Gpu("NVIDIA H200", memory=150e9, numa=1)
 
 
 def node(*gpus: Gpu, ram: float = 2.0**36) -> Node:
-    return Node(os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=ram, python="3.11", gpus=gpus)
+    return Node(
+        os="Linux 6", arch="x86_64", cpu="C", num_cpu=2, ram=ram, python="3.11", gpus=gpus
+    )
 
 
 def measured(benchmark: Benchmark, **params: str | int) -> Record:
@@ -44,7 +46,11 @@ def run(code: str, **env: str) -> str:
     """What Python prints for this code, in a process of its own."""
     environment = {**os.environ, **env}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -199,14 +205,19 @@ def test_the_cpus_of_a_numa_node(tmp_path: Path) -> None:
         units.run_near(node(Gpu("G")), 0, tmp_path)
         == "any CPU: the system does not tell the GPU's NUMA node"
     )
-    assert "does not tell the CPUs of NUMA node 1" in units.run_near(node(H200), 0, tmp_path)
+    assert "does not tell the CPUs of NUMA node 1" in units.run_near(
+        node(H200), 0, tmp_path
+    )
     (tmp_path / "node1").mkdir()
     (tmp_path / "node1" / "cpulist").write_text("4000-4001\n")
     assert "may use no CPU of NUMA node 1" in units.run_near(node(H200), 0, tmp_path)
     first = min(own)
     (tmp_path / "node1" / "cpulist").write_text(f"{first}\n")
     try:
-        assert units.run_near(node(H200), 0, tmp_path) == "1 CPUs of NUMA node 1, where the GPU is"
+        assert (
+            units.run_near(node(H200), 0, tmp_path)
+            == "1 CPUs of NUMA node 1, where the GPU is"
+        )
         assert os.sched_getaffinity(0) == {first}
     finally:
         os.sched_setaffinity(0, own)
@@ -282,7 +293,8 @@ def test_an_all_to_all_sends_something_to_every_rank() -> None:
     assert collectives.elements_of(8, "all_reduce", 4) == 2
     assert collectives.elements_of(8, "all_to_all", 4) == 4
     assert all(
-        collectives.elements_of(size, "all_to_all", 4) % 4 == 0 for size in collectives.SIZES
+        collectives.elements_of(size, "all_to_all", 4) % 4 == 0
+        for size in collectives.SIZES
     )
 
 
@@ -351,14 +363,19 @@ def test_a_checkpoint_on_the_cpu(format: str, monkeypatch: pytest.MonkeyPatch) -
     assert record.metrics["write"].info["file_system"]
 
 
-def test_a_checkpoint_that_is_read_wrongly_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_is_read_wrongly_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     right = storage.formats()["torch"]
     spoilt = storage.Format(
         right.save, lambda folder, like: {name: each + 1 for name, each in like.items()}
     )
     monkeypatch.setattr(storage, "formats", lambda: {"torch": spoilt})
     record = measured(storage.CHECKPOINT, format="torch", size="1MiB")
-    assert (record.status, "what was read (cold) differs" in record.reason) == ("failed", True)
+    assert (record.status, "what was read (cold) differs" in record.reason) == (
+        "failed",
+        True,
+    )
 
 
 def test_a_checkpoint_in_memory_is_warned_of(
@@ -379,7 +396,9 @@ def test_a_checkpoint_in_memory_is_warned_of(
     )
 
 
-def test_safetensors_is_asked_for_where_it_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_safetensors_is_asked_for_where_it_is_lacking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     lacking = "needs module safetensors (pip install safetensors)"
     assert storage.why_not(node(), {"format": "safetensors"}) == lacking
@@ -403,7 +422,9 @@ def test_the_cores_rate_of_each_round_outlives_the_joining_of_rounds() -> None:
     for number, rate in enumerate((7.1e7, 3.6e7)):
         found = Samples.of([500 / rate], "s", core_rate=rate)
         eager = MetricSamples("s", "lower", list(found.values), dict(found.info))
-        rounds.append(a_record("machine_launch", {"eager": eager}, run="r", started=float(number)))
+        rounds.append(
+            a_record("machine_launch", {"eager": eager}, run="r", started=float(number))
+        )
     ((_, _, timed),) = with_core_rate(join_rounds(rounds))
     assert [each.rate for each in timed] == [7.1e7, 3.6e7]
     assert [each.time * each.rate for each in timed] == pytest.approx([500, 500])

@@ -27,11 +27,18 @@ def record(
     **params: str | int,
 ) -> Record:
     columns = {name: Series.of(each) for name, each in (series or {}).items()}
-    return a_record(BENCHMARKS[benchmark], metrics, params=params, machine=machine, series=columns)
+    return a_record(
+        BENCHMARKS[benchmark], metrics, params=params, machine=machine, series=columns
+    )
 
 
 def copy(
-    size: str, rate: float, *, gpu: int = 0, memory: str = "pinned", machine: str = "h200-x4"
+    size: str,
+    rate: float,
+    *,
+    gpu: int = 0,
+    memory: str = "pinned",
+    machine: str = "h200-x4",
 ) -> Record:
     both = {"both": 1.8 * rate, "both_time": 1e-3} if memory == "pinned" else {}
     metrics = {
@@ -54,16 +61,18 @@ def test_every_number_of_the_diagram_is_a_metric_of_a_point() -> None:
     for quantity in diagram.QUANTITIES:
         benchmark = BENCHMARKS[quantity.benchmark]
         assert quantity.metric in {metric.name for metric in benchmark.metrics}, quantity
-        assert any(dict(point) | dict(quantity.params) == point for point in benchmark.points()), (
-            quantity
-        )
+        assert any(
+            dict(point) | dict(quantity.params) == point for point in benchmark.points()
+        ), quantity
         assert quantity.arrow in diagram.ARROWS
     for first, second, _ in diagram.ARROWS.values():
         assert {first, second} <= set(diagram.BOXES)
     assert set(diagram.ABOVE) <= set(diagram.ARROWS)
 
 
-def test_the_diagram_takes_the_largest_copy_of_gpu_0_and_says_what_was_not_measured() -> None:
+def test_the_diagram_takes_the_largest_copy_of_gpu_0_and_says_what_was_not_measured() -> (
+    None
+):
     records = [
         copy("4KiB", 2e9),
         copy("1GiB", 55.4e9),
@@ -71,12 +80,18 @@ def test_the_diagram_takes_the_largest_copy_of_gpu_0_and_says_what_was_not_measu
         copy("4GiB", 1e9, gpu=1),
     ]
     rows = {(row["arrow"], row["what"]): row for row in diagram.quantities(records).rows()}
-    assert (rows["pcie", "to the GPU"]["bandwidth"], rows["pcie", "to the GPU"]["size"]) == (
+    assert (
+        rows["pcie", "to the GPU"]["bandwidth"],
+        rows["pcie", "to the GPU"]["size"],
+    ) == (
         55.4e9,
         "1GiB",
     )
     assert diagram.text_of(rows["pcie", "to the GPU"]) == "to the GPU: 55.4 GB/s"
-    assert diagram.text_of(rows["launch", "kernel in a graph"]) == "kernel in a graph: not measured"
+    assert (
+        diagram.text_of(rows["launch", "kernel in a graph"])
+        == "kernel in a graph: not measured"
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,14 +121,22 @@ def test_the_diagram_has_a_panel_per_machine_with_its_numbers() -> None:
     # more numbers first
     assert [panel.get_title(loc="left") for panel in sheet.axes] == ["h200-x4", "h100-x1"]
     texts = "\n".join(text.get_text() for text in sheet.axes[0].texts)
-    assert "to the GPU: 55.4 GB/s\nfrom the GPU: 55.4 GB/s\nboth at once: 99.7 GB/s" in texts
+    assert (
+        "to the GPU: 55.4 GB/s\nfrom the GPU: 55.4 GB/s\nboth at once: 99.7 GB/s" in texts
+    )
     assert "copy, read + written: not measured\nload: 340 ns" in texts
     assert "GPU\nmemory" in texts and "GPU" in texts.splitlines()
-    assert "storage" not in texts and "launch" not in texts  # nothing was measured between them
+    assert (
+        "storage" not in texts and "launch" not in texts
+    )  # nothing was measured between them
     page_fault = record("machine_core", {"page_fault": 2e-6}, machine="cpu")
     diagram.draw(host := Sheet(), diagram.quantities([page_fault]))
     drawn = {text.get_text() for text in host.axes[0].texts}
-    assert drawn == {"CPU", "host\nmemory", "triad, all threads: not measured\npage fault: 2.00 µs"}
+    assert drawn == {
+        "CPU",
+        "host\nmemory",
+        "triad, all threads: not measured\npage fault: 2.00 µs",
+    }
     assert diagram.draw(empty := Sheet(), diagram.quantities([])) is None
     assert empty.axes == []
 
@@ -153,7 +176,9 @@ def test_the_spread_over_gpus_by_hand() -> None:
         56e9,
     )
     assert found["spread"] == pytest.approx(6 / 54.5)
-    assert len(FIGURES["gpu_spread"].table(records[:1])) == 0  # of one GPU there is no spread
+    assert (
+        len(FIGURES["gpu_spread"].table(records[:1])) == 0
+    )  # of one GPU there is no spread
 
 
 def test_pairs_are_a_heat_map_with_their_numbers() -> None:
@@ -166,16 +191,23 @@ def test_pairs_are_a_heat_map_with_their_numbers() -> None:
         "h200-x4, one way",
         "h200-x4, both ways at once",
     } <= drawn.texts
-    assert len(drawn.marks["rect mark"] if "rect mark" in drawn.marks else drawn.marks["rect"]) == 4
+    assert (
+        len(drawn.marks["rect mark"] if "rect mark" in drawn.marks else drawn.marks["rect"])
+        == 4
+    )
 
 
 def test_the_staircase_and_the_threads_are_lines() -> None:
     stairs = {"working_set": [65536.0, 4.0 * 2**30], "bandwidth": [31e12, 4.3e12]}
-    cache = record("machine_cache", {"l2": 9e12, "memory": 4.3e12}, series={"staircase": stairs})
+    cache = record(
+        "machine_cache", {"l2": 9e12, "memory": 4.3e12}, series={"staircase": stairs}
+    )
     assert len(picture(FIGURES["staircase"], [cache]).marks["point"]) == 2
     threads = {"threads": [1.0, 16.0], "bandwidth": [13e9, 129e9]}
     triad = record(
-        "machine_triad", {"bandwidth": 129e9, "one_thread": 13e9}, series={"threads": threads}
+        "machine_triad",
+        {"bandwidth": 129e9, "one_thread": 13e9},
+        series={"threads": threads},
     )
     assert len(picture(FIGURES["triad"], [triad]).marks["point"]) == 2
 
@@ -266,7 +298,11 @@ def test_the_cores_rate_predicts_over_the_rounds_of_one_machine() -> None:
     launch = record("machine_launch", {"eager": 1e-5})
     told = MetricSamples("s", "lower", times, info, rounds=[2, 2, 1])
     (row,) = FIGURES["predictors"].table([replace(launch, metrics={"eager": told})]).rows()
-    assert (row["predictor"], row["machines"], row["rounds"]) == ("core's rate meanwhile", 1, 3)
+    assert (row["predictor"], row["machines"], row["rounds"]) == (
+        "core's rate meanwhile",
+        1,
+        3,
+    )
     assert row["correlation"] == pytest.approx(1.0)
     assert (
         row["times, largest / smallest"],

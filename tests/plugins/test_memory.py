@@ -15,7 +15,12 @@ from records import a_record
 from hpml_plugins import Bench, HpmlError, Node, Record, Table
 from hpml_plugins.plugins.memory import MEMORY_PARTS, hpml_benchmarks, hpml_figures
 from hpml_plugins.plugins.memory.charts import FIGURES, ON_CARD, card, layers, ratio
-from hpml_plugins.plugins.memory.holdings import Holdings, Recorder, occupied, saved_in_graph
+from hpml_plugins.plugins.memory.holdings import (
+    Holdings,
+    Recorder,
+    occupied,
+    saved_in_graph,
+)
 from hpml_plugins.plugins.memory.layers import (
     ACTIVATION,
     SHAPE,
@@ -122,7 +127,8 @@ def test_libraries_that_could_not_allocate_are_out_of_memory() -> None:
 
 def test_a_limit_that_is_no_number_says_what_to_write(node: Node) -> None:
     with pytest.raises(
-        HpmlError, match="limit is '16 GB'; use a number of GiB, or 'card' for all of the card"
+        HpmlError,
+        match="limit is '16 GB'; use a number of GiB, or 'card' for all of the card",
     ):
         set_limit(Bench(node, {}), "16 GB", [0])
 
@@ -151,7 +157,9 @@ def test_saved_tensors_are_counted_by_hand() -> None:
     # ReLU's result, 1 · 2 · 2 · 2 = 8 numbers, is the linear layer's input too, through a view:
     # once.
     for holdings in (held, walked):
-        assert [holdings.nbytes(part) for part in ("parameters", "data", "activations")] == [
+        assert [
+            holdings.nbytes(part) for part in ("parameters", "data", "activations")
+        ] == [
             4 * 42,
             4 * 16,
             4 * 8,
@@ -174,7 +182,9 @@ def test_the_recorder_claims_what_its_network_saves_only_while_it_is_on() -> Non
     assert held.nbytes("activations") == 0
     recorder.on = True
     kept.append(recorder(values))
-    assert held.nbytes("activations") == 2 * 4 * 4  # the sigmoid's result, 2 × 4 numbers of 4 bytes
+    assert (
+        held.nbytes("activations") == 2 * 4 * 4
+    )  # the sigmoid's result, 2 × 4 numbers of 4 bytes
     assert held.nbytes("parameters") == 4 * 4 * 4
 
 
@@ -197,7 +207,11 @@ def test_a_snapshot_is_split_by_whom_each_block_belongs_to() -> None:
     # Blocks begin at 1000, 1512, 3048; 9000, 9512.
     found = occupied(segments, {1000: "parameters", 3048: "activations", 1512: "gradients"})
     assert found.parts == {"parameters": 500, "activations": 2000, "other": 12}
-    assert (found.parts.total(), found.allocated, found.reserved) == (2512, 512 + 2048 + 512, 5120)
+    assert (found.parts.total(), found.allocated, found.reserved) == (
+        2512,
+        512 + 2048 + 512,
+        5120,
+    )
     assert found.lost == 1  # the gradient's address is in a block that nobody uses
 
 
@@ -281,7 +295,9 @@ def test_the_bars_of_a_card_add_up_to_what_it_holds() -> None:
 
 def test_the_ratio_stands_beside_the_published_ones() -> None:
     table = ratio([CARD])
-    rows = {(row["machine"], row["model"], row["gpus"]): row["ratio"] for row in table.rows()}
+    rows = {
+        (row["machine"], row["model"], row["gpus"]): row["ratio"] for row in table.rows()
+    }
     assert rows["here", "resnet18", 1] == 7.0
     published = "V100 SXM2, published"
     assert rows[published, "resnet18", 1] == 287.7373241
@@ -294,14 +310,22 @@ def test_the_ratio_stands_beside_the_published_ones() -> None:
 
 def test_the_layers_stand_beside_the_published_ones() -> None:
     ours = record(
-        "memory_layers", {"gpus": 1, "limit": 10.91}, layers=221, conv=111, linear=110, time=0.03
+        "memory_layers",
+        {"gpus": 1, "limit": 10.91},
+        layers=221,
+        conv=111,
+        linear=110,
+        time=0.03,
     )
     table = layers([ours])
     assert table.columns["layers"] == [221, 123, 123, 84, 116]
     assert table.columns["activations"][1] == 123 * 51_380_224
     points = picture(CHARTS["layers"], table).marks["point"]
     assert (
-        sum(int(float(point.split("layers that fit: ")[1].split(";")[0])) for point in points)
+        sum(
+            int(float(point.split("layers that fit: ")[1].split(";")[0]))
+            for point in points
+        )
         == 667
     )
 

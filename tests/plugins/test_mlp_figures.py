@@ -68,7 +68,9 @@ def modelled() -> Record:
 
 
 def learned(sweep: str, values: list[float], benchmark: str = "mlp_learning_cpu") -> Record:
-    series = {sweep: Series({sweep: list(values), "precision": [0.5, 0.9], "loss": [2.0, 0.3]})}
+    series = {
+        sweep: Series({sweep: list(values), "precision": [0.5, 0.9], "loss": [2.0, 0.3]})
+    }
     if sweep == "rate":
         series["numpy"] = Series({"rate": [0.1], "precision": [0.89]})
     return record(benchmark, {"data": "digits", "sweep": sweep}, series)
@@ -93,7 +95,11 @@ def weights() -> Record:
 def others() -> list[Record]:
     point = {"ranks": 2, "way": "mpi", "hidden": 512, "batch": 3000, "product": "torch"}
     ways = Series(
-        {"variant": ["plain", "all together"], "time": [4e-3, 2e-3], "predicted": [4e-3, 2.5e-3]}
+        {
+            "variant": ["plain", "all together"],
+            "time": [4e-3, 2e-3],
+            "predicted": [4e-3, 2.5e-3],
+        }
     )
     split = Series(
         {
@@ -115,11 +121,17 @@ def others() -> list[Record]:
         vs_torch=0.68,
     )
     kernels = Series(
-        {"whose": ["own", "torch"], "kernel": ["multiply", "sgemm"], "occupancy": [0.25, 0.5]}
+        {
+            "whose": ["own", "torch"],
+            "kernel": ["multiply", "sgemm"],
+            "occupancy": [0.25, 0.5],
+        }
     )
     stalls = Series({"reason": ["barrier"], "own": [2.0], "torch": [1.0]})
     shape = {"shape": "10x512x1500", "dtype": "float32", "variant": "nn"}
-    counters = record("mlp_counters", shape, {"kernels": kernels, "stalls": stalls}, occupancy=0.25)
+    counters = record(
+        "mlp_counters", shape, {"kernels": kernels, "stalls": stalls}, occupancy=0.25
+    )
     overlap = record("mlp_overlap", point, {"ways": ways})
     return [overlap, record("mlp_split", point, {"predicted": split}), gemm, counters]
 
@@ -167,7 +179,11 @@ def test_the_coursework_s_times_stand_below_ours() -> None:
 def test_the_three_published_throughputs_stand_beside_ours() -> None:
     own, theirs = tables.throughput([phases()]).rows()
     assert (own["flops"], own["pci"], own["mpi"]) == (6e12, 16e9, 4e9)
-    assert (theirs["flops"], theirs["pci"], theirs["mpi"]) == (1.632730e12, 1.2720e10, 7.9502e9)
+    assert (theirs["flops"], theirs["pci"], theirs["mpi"]) == (
+        1.632730e12,
+        1.2720e10,
+        7.9502e9,
+    )
 
 
 def test_points_on_the_roofline_by_hand() -> None:
@@ -178,7 +194,10 @@ def test_points_on_the_roofline_by_hand() -> None:
     assert first["error"] == pytest.approx(0.1)  # the roof says 1.1 ms
     whole = list(tables.model(images=True, points=True)([modelled()]).rows())
     # In 2 ms with them; curves say 1.8.
-    assert (whole[1]["rate"], whole[1]["error"]) == (pytest.approx(1e12), pytest.approx(-0.1))
+    assert (whole[1]["rate"], whole[1]["error"]) == (
+        pytest.approx(1e12),
+        pytest.approx(-0.1),
+    )
     alone = list(tables.model(images=False, points=False)([modelled()]).rows())
     assert [row["what"] for row in alone] == ["roof", "point", "roof"]
     assert alone[-1]["machine"] == tables.PUBLISHED
@@ -220,7 +239,9 @@ def test_the_phases_are_stacked_with_the_whole_batch_as_a_mark() -> None:
     assert len(drawn.marks["point"]) == 2  # ours and the coursework's
 
 
-def test_points_have_a_panel_with_a_roof_for_each_machine_and_one_label_for_each_batch() -> None:
+def test_points_have_a_panel_with_a_roof_for_each_machine_and_one_label_for_each_batch() -> (
+    None
+):
     other = msgspec.structs.replace(modelled(), machine="n")
     higher = modelled()
     # Of one batch; the wider network is faster.
@@ -229,7 +250,13 @@ def test_points_have_a_panel_with_a_roof_for_each_machine_and_one_label_for_each
     assert {"m, gpu", "n, gpu"} <= drawn.texts
     assert len(drawn.marks["line mark"]) == 2
     assert len(drawn.marks["point"]) == 4
-    assert {"B 3000", "B 12000", "H 512", "H 2048", "2 ranks, mpi, own product"} <= drawn.texts
+    assert {
+        "B 3000",
+        "B 12000",
+        "H 512",
+        "H 2048",
+        "2 ranks, mpi, own product",
+    } <= drawn.texts
     labels = [
         (row["machine"], row["hidden"], row["label"])
         for row in tables.model(images=True, points=True)([other, higher]).rows()

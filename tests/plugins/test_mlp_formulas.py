@@ -27,7 +27,9 @@ from hpml_plugins.plugins.mlp.split import predict_both
 PUBLISHED = Job(512, 3000, 2, way="mpi")
 
 
-def roofline(intensity: float, flops: float, pci: float, mpi: float, share: float = 0.5) -> float:
+def roofline(
+    intensity: float, flops: float, pci: float, mpi: float, share: float = 0.5
+) -> float:
     """FLOP/s at this arithmetic intensity, as the chart draws it: AI / (AI / P_flops + s / P_pci +
     (1 − s) / P_mpi)."""
     return intensity / (intensity / flops + share / pci + (1 - share) / mpi)
@@ -60,7 +62,9 @@ def test_bytes_by_hand() -> None:
     assert replace(PUBLISHED, ranks=1).reduced_bytes == 0
     assert PUBLISHED.work[IMAGES] == 1500 * 794 * 4
     assert PUBLISHED.images == 1500
-    with pytest.raises(HpmlError, match="a batch of 10 cannot be shared out evenly over 4 ranks"):
+    with pytest.raises(
+        HpmlError, match="a batch of 10 cannot be shared out evenly over 4 ranks"
+    ):
         Job(512, 10, 4)
 
 
@@ -82,7 +86,9 @@ def test_the_roofline_is_flop_over_the_seconds_of_a_batch() -> None:
     assert PUBLISHED.intensity == pytest.approx(2_439_168_000 / 6_512_800)
     seconds = PUBLISHED.roofline_seconds(flops=1e12, pci=10e9, mpi=5e9)
     assert seconds == pytest.approx(2.439168e-3 + 3_256_400 / 10e9 + 3_256_400 / 5e9)
-    assert roofline(PUBLISHED.intensity, 1e12, 10e9, 5e9) == pytest.approx(2_439_168_000 / seconds)
+    assert roofline(PUBLISHED.intensity, 1e12, 10e9, 5e9) == pytest.approx(
+        2_439_168_000 / seconds
+    )
     # Far right only computing is left, far left only passing on: AI · 2 / (1 / 10e9 + 1 / 5e9).
     assert roofline(1e12, 1e12, 10e9, 5e9) == pytest.approx(1e12, rel=1e-3)
     assert roofline(1e-3, 1e12, 10e9, 5e9) == pytest.approx(1e-3 * 20e9 / 3, rel=1e-3)
@@ -100,7 +106,9 @@ def test_the_roofline_is_flop_over_the_seconds_of_a_batch() -> None:
         1_219_584_000 / seconds
     )
     assert [replace(PUBLISHED, ranks=ranks).copied_share for ranks in (1, 2)] == [1, 0.5]
-    assert replace(PUBLISHED, ranks=8, batch=3200).copied_share == pytest.approx(8 / (3 * 8 - 2))
+    assert replace(PUBLISHED, ranks=8, batch=3200).copied_share == pytest.approx(
+        8 / (3 * 8 - 2)
+    )
     # One rank adds nothing up.
     alone = Job(512, 1500)
     assert alone.roofline_seconds(flops=1e12, pci=10e9, mpi=5e9) == pytest.approx(
@@ -109,8 +117,12 @@ def test_the_roofline_is_flop_over_the_seconds_of_a_batch() -> None:
 
 
 def test_more_images_raise_the_intensity_and_more_hidden_hardly_do() -> None:
-    assert replace(PUBLISHED, batch=12000).intensity == pytest.approx(4 * PUBLISHED.intensity)
-    assert replace(PUBLISHED, hidden=2048).intensity == pytest.approx(PUBLISHED.intensity, rel=1e-4)
+    assert replace(PUBLISHED, batch=12000).intensity == pytest.approx(
+        4 * PUBLISHED.intensity
+    )
+    assert replace(PUBLISHED, hidden=2048).intensity == pytest.approx(
+        PUBLISHED.intensity, rel=1e-4
+    )
 
 
 def test_a_pipeline_by_hand() -> None:
@@ -154,7 +166,9 @@ def test_gains_are_predicted_from_phases_by_hand() -> None:
     assert data == 50
     # Computing 17; 240,000 B of 3,256,400 that are copied in 16 s, and as many reduced in 16 s;
     # half of the step.
-    assert model == pytest.approx(17 + 16 * 240_000 / 3_256_400 + 16 * 240_000 / 3_256_400 + 0.5)
+    assert model == pytest.approx(
+        17 + 16 * 240_000 / 3_256_400 + 16 * 240_000 / 3_256_400 + 0.5
+    )
 
 
 def test_phases_add_up_and_a_gpu_waits_for_its_launches() -> None:
@@ -235,7 +249,9 @@ def test_phases_on_the_host_are_predicted_by_points_that_differ_in_one_thing() -
     )
     # 3200 is two thirds of the way from 800 to 6400, as logarithms go: 20 + 2 / 3 (80 − 20). No
     # other has this batch.
-    assert predict_by_neighbours(points, 3) == pytest.approx(dict.fromkeys(OF_GRADIENTS, 60.0))
+    assert predict_by_neighbours(points, 3) == pytest.approx(
+        dict.fromkeys(OF_GRADIENTS, 60.0)
+    )
     # Beyond the end times of images do not fall: 512 took 7 and 2048 less. No other batch has 128
     # hidden units.
     assert predict_by_neighbours(points, 0) == pytest.approx({IMAGES: 7.0})

@@ -156,7 +156,12 @@ def by_machine_code(
 
     access, tile = make_access(kind, intrinsic), kind.tile
     multiply_add, write = access.multiply_add, access.write
-    fetch_a, fetch_b, put_a, put_b = access.fetch_a, access.fetch_b, access.put_a, access.put_b
+    fetch_a, fetch_b, put_a, put_b = (
+        access.fetch_a,
+        access.fetch_b,
+        access.put_a,
+        access.put_b,
+    )
 
     @numba.njit  # type: ignore[untyped-decorator]
     def stage(
@@ -169,8 +174,16 @@ def by_machine_code(
         put_at_b: Any,
         shared_b: Any,
     ) -> None:
-        put_a(shared_a, put_at_a, fetch_a(a, of_a[0], of_a[1], of_a[2], of_a[3], of_a[4], of_a[5]))
-        put_b(shared_b, put_at_b, fetch_b(b, of_b[0], of_b[1], of_b[2], of_b[3], of_b[4], of_b[5]))
+        put_a(
+            shared_a,
+            put_at_a,
+            fetch_a(a, of_a[0], of_a[1], of_a[2], of_a[3], of_a[4], of_a[5]),
+        )
+        put_b(
+            shared_b,
+            put_at_b,
+            fetch_b(b, of_b[0], of_b[1], of_b[2], of_b[3], of_b[4], of_b[5]),
+        )
 
     @numba.njit  # type: ignore[untyped-decorator]
     def advance(shared_a: Any, a_at: Any, shared_b: Any, b_at: Any, sums: Any) -> Any:
@@ -221,10 +234,24 @@ def by_machine_code(
         for level in range(0, k, tile.depth):
             for thread in range(tile.threads):
                 of_a, at_a = place(
-                    thread, kind.a.line, kind.a.turned, top, level, m, kind.a.pitch, kind.a.loads
+                    thread,
+                    kind.a.line,
+                    kind.a.turned,
+                    top,
+                    level,
+                    m,
+                    kind.a.pitch,
+                    kind.a.loads,
                 )
                 of_b, at_b = place(
-                    thread, kind.b.line, kind.b.turned, left, level, n, kind.b.pitch, kind.b.loads
+                    thread,
+                    kind.b.line,
+                    kind.b.turned,
+                    left,
+                    level,
+                    n,
+                    kind.b.pitch,
+                    kind.b.loads,
                 )
                 stage(a, of_a, at_a, shared_a, b, of_b, at_b, shared_b)
             for thread in range(tile.threads):
@@ -233,9 +260,19 @@ def by_machine_code(
                 held = tuple(map(number, sums[thread]))
                 sums[thread] = advance(shared_a, read_a, shared_b, read_b, held)
         for thread in range(tile.threads):
-            row, column = top + thread // across * kind.lanes, left + thread % across * kind.lanes
+            row, column = (
+                top + thread // across * kind.lanes,
+                left + thread % across * kind.lanes,
+            )
             finish(
-                c, tuple(map(number, sums[thread])), number(alpha), number(beta), row, column, m, n
+                c,
+                tuple(map(number, sums[thread])),
+                number(alpha),
+                number(beta),
+                row,
+                column,
+                m,
+                n,
             )
 
 
@@ -260,9 +297,13 @@ def test_the_made_code_is_right_on_the_cpu(
     lying = [np.ascontiguousarray(x).reshape(-1) for x in turned]
     beyond = np.full(64, 7, dtype)
     for alpha, beta in ((1.0, 0.0), (0.5, -2.0)):
-        c = np.concatenate([before.reshape(-1) if beta else np.full(m * n, np.nan, dtype), beyond])
+        c = np.concatenate(
+            [before.reshape(-1) if beta else np.full(m * n, np.nan, dtype), beyond]
+        )
         by_machine_code(kind, alpha, lying[0], lying[1], beta, c, m, n, k)
-        wanted = alpha * (a.astype(float) @ b) + (beta * before.astype(float) if beta else 0)
+        wanted = alpha * (a.astype(float) @ b) + (
+            beta * before.astype(float) if beta else 0
+        )
         assert c[: m * n].reshape(m, n) == pytest.approx(
             wanted, rel=1e-5 if dtype == "float32" else 1e-13, abs=1e-5
         )
@@ -279,7 +320,10 @@ def flaw(kind: Kind) -> str:
         if extent % part or part % kind.lanes or extent // part % warp:
             return f"{tile}: {extent} cannot be shared out by {part} to whole accesses and warps"
     for extent, operand in ((tile.rows, kind.a), (tile.columns, kind.b)):
-        if threads % operand.line or operand.loads * threads * kind.width != extent * tile.depth:
+        if (
+            threads % operand.line
+            or operand.loads * threads * kind.width != extent * tile.depth
+        ):
             return f"{tile}: {threads} threads cannot share out a tile of {extent} × {tile.depth}"
     return ""
 

@@ -74,8 +74,16 @@ def test_batches_come_in_order_and_what_is_left_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_data_parallel_over_gloo_is_checked_timed_and_taken_apart(ranks: int, node: Node) -> None:
-    params = {"way": "gloo", "hidden": 128, "batch": 800, "dtype": "float64", "product": "torch"}
+def test_data_parallel_over_gloo_is_checked_timed_and_taken_apart(
+    ranks: int, node: Node
+) -> None:
+    params = {
+        "way": "gloo",
+        "hidden": 128,
+        "batch": 800,
+        "dtype": "float64",
+        "product": "torch",
+    }
     record = measured("mlp_phases_cpu", node, ranks=ranks, **params)
     assert (record.status, record.reason) == ("ok", "")
     assert "all ranks have the same weights" in record.checks
@@ -88,7 +96,9 @@ def test_data_parallel_over_gloo_is_checked_timed_and_taken_apart(ranks: int, no
     )
     # 4 B' H (D + C) over the four products that count.
     counted = sum(times[name] for name in PRODUCTS if name != "backward GEMM 2")
-    assert record.median("compute_rate") == pytest.approx(4 * 800 / ranks * 128 * 794 / counted)
+    assert record.median("compute_rate") == pytest.approx(
+        4 * 800 / ranks * 128 * 794 / counted
+    )
     assert set(record.series["setup"].columns["part"]) >= {"imports", "train setup"}
 
 
@@ -96,7 +106,13 @@ def test_data_parallel_over_gloo_is_checked_timed_and_taken_apart(ranks: int, no
 def test_over_mpi_weights_are_those_of_the_reference(ranks: int, node: Node) -> None:
     if reason := why_no_mpi():
         unavailable(reason)
-    params = {"way": "mpi", "hidden": 128, "batch": 800, "dtype": "float32", "product": "torch"}
+    params = {
+        "way": "mpi",
+        "hidden": 128,
+        "batch": 800,
+        "dtype": "float32",
+        "product": "torch",
+    }
     record = measured("mlp_phases_cpu", node, ranks=ranks, **params)
     assert (record.status, record.reason) == ("ok", "")
     assert 0 < record.median("error") < 1e-6
@@ -108,7 +124,13 @@ def test_without_mpirun_points_over_mpi_are_skipped_and_others_not(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    params = {"hidden": 128, "batch": 800, "dtype": "float32", "product": "torch", "ranks": 2}
+    params = {
+        "hidden": 128,
+        "batch": 800,
+        "dtype": "float32",
+        "product": "torch",
+        "ranks": 2,
+    }
     record = measured("mlp_phases_cpu", node, way="mpi", **params)
     assert (record.status, record.reason) == (
         "skipped",
@@ -143,7 +165,10 @@ def test_the_grid_is_measured_and_predicted(node: Node, on_gloo: None) -> None:
     assert (record.status, record.reason) == ("ok", "")
     grid = record.series["grid"]
     # The calibrated point first: the rates are its own.
-    assert (grid.numbers("hidden"), grid.numbers("batch")) == ([32, 16, 16, 32], [40, 40, 80, 80])
+    assert (grid.numbers("hidden"), grid.numbers("batch")) == (
+        [32, 16, 16, 32],
+        [40, 40, 80, 80],
+    )
     # 20 images on each of two ranks: 4 · 20 · 32 · 794 FLOP by 4 · (32 · 784 + 32 + 10 · 32 + 10) ·
     # 4 B.
     assert grid.numbers("flops")[0] == 4 * 20 * 32 * 794
@@ -151,7 +176,8 @@ def test_the_grid_is_measured_and_predicted(node: Node, on_gloo: None) -> None:
         4 * 20 * 32 * 794 / (16 * (32 * 784 + 32 + 320 + 10))
     )
     errors = [
-        abs(a / b - 1) for a, b in zip(grid.numbers("lines"), grid.numbers("whole"), strict=True)
+        abs(a / b - 1)
+        for a, b in zip(grid.numbers("lines"), grid.numbers("whole"), strict=True)
     ]
     assert record.median("line_error") == pytest.approx(max(errors))
     # By the coursework's model the calibrated point takes what its counted phases took.
@@ -159,7 +185,9 @@ def test_the_grid_is_measured_and_predicted(node: Node, on_gloo: None) -> None:
         grid.numbers(name)[0]
         for name in (*PRODUCTS, "device to host", "all-reduce", "host to device")
     )
-    assert grid.numbers("roofline")[0] == pytest.approx(taken - grid.numbers("backward GEMM 2")[0])
+    assert grid.numbers("roofline")[0] == pytest.approx(
+        taken - grid.numbers("backward GEMM 2")[0]
+    )
 
 
 def test_gradients_in_pieces_give_the_same_weights(node: Node) -> None:
@@ -191,9 +219,17 @@ def test_pieces_that_are_waited_for_give_the_same_weights(node: Node) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_model_parallel_gives_the_same_weights_for_fewer_bytes(ranks: int, node: Node) -> None:
+def test_model_parallel_gives_the_same_weights_for_fewer_bytes(
+    ranks: int, node: Node
+) -> None:
     record = measured(
-        "mlp_split_cpu", node, ranks=ranks, way="gloo", hidden=128, batch=800, product="torch"
+        "mlp_split_cpu",
+        node,
+        ranks=ranks,
+        way="gloo",
+        hidden=128,
+        batch=800,
+        product="torch",
     )
     assert (record.status, record.reason) == ("ok", "")
     assert (
@@ -224,7 +260,8 @@ def test_weights_are_right_for_few_steps_and_part_ways_at_large_rates(
     # NumPy against itself, started from weights rounded to float32, parts ways at the same rate.
     names = ("rate", "steps", "reference", "perturbed", "perturbed_error")
     twice = {
-        row[:2]: row[2:] for row in zip(*(errors.numbers(name) for name in names), strict=True)
+        row[:2]: row[2:]
+        for row in zip(*(errors.numbers(name) for name in names), strict=True)
     }
     assert twice[0.01, 60][0] == twice[0.01, 60][1]
     assert twice[0.01, 60][2] < 1e-7 < 1e-5 < twice[10.0, 60][2]
@@ -270,7 +307,13 @@ def test_a_missing_data_set_skips_the_point(
 
 
 def test_gpu_points_are_skipped_without_their_gpus(node: Node, gpu_node: Node) -> None:
-    params = {"way": "nccl", "hidden": 512, "batch": 3000, "dtype": "float32", "product": "own"}
+    params = {
+        "way": "nccl",
+        "hidden": 512,
+        "batch": 3000,
+        "dtype": "float32",
+        "product": "own",
+    }
     assert (
         measured("mlp_phases", node, ranks=2, **params).reason
         == "needs 2 GPUs, this node has no GPU"
@@ -291,12 +334,17 @@ def test_pieces_of_a_gradient_are_nearly_equal_and_whole(
     from hpml_plugins.plugins.mlp.network import Network, Phases, multiply_by_torch
 
     job = Job(hidden, 4, inputs=3, classes=2)
-    network = Network(job, reference.first_weights(job, 0), "cpu", multiply_by_torch, Phases("cpu"))
+    network = Network(
+        job, reference.first_weights(job, 0), "cpu", multiply_by_torch, Phases("cpu")
+    )
     sent: list[tuple[int, int]] = []
     network.forward()
     network.backward(pieces, lambda begin, end: sent.append((begin, end)))
     # What is no part of W1 first, then rows of three numbers.
-    assert sent == [(3 * hidden, job.parameters), *((3 * begin, 3 * end) for begin, end in rows)]
+    assert sent == [
+        (3 * hidden, job.parameters),
+        *((3 * begin, 3 * end) for begin, end in rows),
+    ]
 
 
 def test_phases_add_up_by_name_and_only_while_active() -> None:
@@ -315,7 +363,9 @@ def test_phases_add_up_by_name_and_only_while_active() -> None:
     assert phases.taken() == {}
 
 
-def test_on_a_gpu_phases_are_nvtx_ranges_of_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_phases_are_nvtx_ranges_of_their_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import torch
 
     from hpml_plugins.plugins.mlp.network import Phases
@@ -335,7 +385,8 @@ def test_an_mpi_without_cuda_says_so() -> None:
     from hpml_plugins.plugins.mlp.exchange import why_not_cuda_aware
 
     assert (
-        why_not_cuda_aware(None, torch.zeros(1)) == "CUDA-aware MPI needs GPUs; this point has none"
+        why_not_cuda_aware(None, torch.zeros(1))
+        == "CUDA-aware MPI needs GPUs; this point has none"
     )
 
 

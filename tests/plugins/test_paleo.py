@@ -114,7 +114,13 @@ def test_the_hooks_offer_three_benchmarks_and_five_figures() -> None:
         "paleo_communication",
     ]
     (figures,) = manager.hook.hpml_figures()
-    assert [one.name for one in figures] == ["predicted", "against", "ppp", "sums", "communication"]
+    assert [one.name for one in figures] == [
+        "predicted",
+        "against",
+        "ppp",
+        "sums",
+        "communication",
+    ]
 
 
 def test_importing_paleo_imports_nothing_heavy() -> None:
@@ -134,7 +140,9 @@ def test_a_layers_time_by_hand() -> None:
     # 10 GFLOP at 5 TFLOP/s = 2 ms, 1 GB at 500 GB/s = 2 ms, together 4 ms; at half of the peak 8 ms
     assert formulas.layer_time(10e9, 1e9, 5e12, 500e9) == pytest.approx(4e-3)
     assert formulas.layer_time(10e9, 1e9, 5e12, 500e9, ppp=0.5) == pytest.approx(8e-3)
-    assert formulas.percent_of_peak(10e9, 4e-3, 5e12) == pytest.approx(0.5)  # 2.5 of 5 TFLOP/s
+    assert formulas.percent_of_peak(10e9, 4e-3, 5e12) == pytest.approx(
+        0.5
+    )  # 2.5 of 5 TFLOP/s
     with pytest.raises(ValueError, match="not above 0"):
         formulas.layer_time(1, 1, 1, 1, ppp=0)
 
@@ -149,15 +157,24 @@ def test_bytes_of_a_batch_hold_the_weights_once_by_hand() -> None:
 
 def test_a_ring_by_hand() -> None:
     # 2 · 3/4 · 1 GB at 450 GB/s = 3.33 ms; at 0.72 of it 4.63 ms; two ranks: 1 GB, 2.22 ms
-    assert formulas.ring_all_reduce_time(1e9, 4, 450e9) == pytest.approx(3.3333e-3, rel=1e-4)
-    assert formulas.ring_all_reduce_time(1e9, 4, 450e9, 0.72) == pytest.approx(4.6296e-3, rel=1e-4)
-    assert formulas.ring_all_reduce_time(1e9, 2, 450e9) == pytest.approx(2.2222e-3, rel=1e-4)
+    assert formulas.ring_all_reduce_time(1e9, 4, 450e9) == pytest.approx(
+        3.3333e-3, rel=1e-4
+    )
+    assert formulas.ring_all_reduce_time(1e9, 4, 450e9, 0.72) == pytest.approx(
+        4.6296e-3, rel=1e-4
+    )
+    assert formulas.ring_all_reduce_time(1e9, 2, 450e9) == pytest.approx(
+        2.2222e-3, rel=1e-4
+    )
     with pytest.raises(HpmlError, match="use two or more"):
         formulas.ring_all_reduce_time(1, 1, 1)
 
 
 def test_paleos_defaults_are_data() -> None:
-    assert (formulas.default_ppp("compute"), formulas.default_ppp("communication")) == (0.62, 0.72)
+    assert (formulas.default_ppp("compute"), formulas.default_ppp("communication")) == (
+        0.62,
+        0.72,
+    )
 
 
 def test_vgg16_on_half_a_k80_by_hand(vgg16: Any) -> None:
@@ -177,7 +194,9 @@ def test_vgg16_on_half_a_k80_by_hand(vgg16: Any) -> None:
     assert pytest.approx(21.27e-3, abs=10e-6) == 30.940528640e9 / 1.455e12
 
 
-def test_a_prediction_is_flop_over_peak_and_bytes_over_bandwidth_over_the_share(vgg16: Any) -> None:
+def test_a_prediction_is_flop_over_peak_and_bytes_over_bandwidth_over_the_share(
+    vgg16: Any,
+) -> None:
     h200 = find_gpu("NVIDIA H200")
     assert h200
     costs = layer_costs(vgg16)
@@ -215,7 +234,10 @@ def test_the_first_layer_has_no_gradient_of_the_picture(vgg16: Any) -> None:
     first, second = costs["features.0"], costs["features.2"]
     assert first.flop == 2 * 86_704_128  # 224² · 3 · 64 · 9 multiply-adds
     assert (first.training_flop, first.training_bytes) == (2 * first.flop, 2 * first.nbytes)
-    assert (second.training_flop, second.training_bytes) == (3 * second.flop, 3 * second.nbytes)
+    assert (second.training_flop, second.training_bytes) == (
+        3 * second.flop,
+        3 * second.nbytes,
+    )
     relu = costs["features.1"]
     assert (relu.flop, relu.training_bytes) == (0, 2 * relu.nbytes)
 
@@ -227,7 +249,9 @@ def test_predicting_gives_every_gpu_type_with_a_published_peak(node: Node) -> No
     columns = columns_of(bench, "gpus")
     assert columns["gpu"] == [gpu.name for gpu in gpu_types() if gpu.float64]
     assert columns["forward"][0] == values["k80_forward"]
-    assert sum(columns_of(bench, "layers")["k80_forward"]) == pytest.approx(values["k80_forward"])
+    assert sum(columns_of(bench, "layers")["k80_forward"]) == pytest.approx(
+        values["k80_forward"]
+    )
     assert all(
         math.isfinite(number) and number > 0
         for name in ("forward", "training")
@@ -235,7 +259,9 @@ def test_predicting_gives_every_gpu_type_with_a_published_peak(node: Node) -> No
     )
     assert all(
         a < f < t
-        for a, f, t in zip(columns["at_peak"], columns["forward"], columns["training"], strict=True)
+        for a, f, t in zip(
+            columns["at_peak"], columns["forward"], columns["training"], strict=True
+        )
     )
 
 
@@ -248,7 +274,12 @@ def test_predicting_gives_every_gpu_type_with_a_published_peak(node: Node) -> No
             "failed",
             "torchvision has no classifier 'vgg61'; did you mean 'vgg19'?",
         ),
-        ("vgg16", "float31", "failed", "no precision 'float31'; use one of float64, float32"),
+        (
+            "vgg16",
+            "float31",
+            "failed",
+            "no precision 'float31'; use one of float64, float32",
+        ),
         (
             "resnet18",
             "tf32",
@@ -280,7 +311,8 @@ def test_a_model_is_measured_whole_and_by_layer(nets: str, node: Node) -> None:
     assert set(values) == {metric.name for metric in MEASURE.metrics}
     columns = columns_of(bench, "layers")
     rows = {
-        row[0]: dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        row[0]: dict(zip(columns, row, strict=True))
+        for row in zip(*columns.values(), strict=True)
     }
     # the model's own functions: a sum and a pooling; flatten and dropout only give views
     assert {path: row["calls"] for path, row in rows.items()} == {
@@ -292,7 +324,11 @@ def test_a_model_is_measured_whole_and_by_layer(nets: str, node: Node) -> None:
         "fc": 1,
     }
     # 16² · 4 · 3 · 9 = 27,648 multiply-adds; 16² · 4 · 4 · 9 = 36,864; 4 · 10 = 40
-    assert [rows[path]["flops"] for path in ("conv", "twin", "fc")] == [2 * 27_648, 2 * 36_864, 80]
+    assert [rows[path]["flops"] for path in ("conv", "twin", "fc")] == [
+        2 * 27_648,
+        2 * 36_864,
+        80,
+    ]
     hidden = values["layers_hidden"].median
     assert hidden == pytest.approx(sum(row["alone"] for row in rows.values()))
     assert values["hidden_ratio"] == pytest.approx(hidden / values["forward"].median)
@@ -304,7 +340,9 @@ def test_a_model_is_measured_whole_and_by_layer(nets: str, node: Node) -> None:
     training_flop = 3 * forward_flop - 2 * 27_648
     rates = [training_flop / seconds for seconds in values["training"].values]
     assert values["training_rate"].values == pytest.approx(rates)
-    assert any("no published peak of a CPU" in warning for warning in bench.collected.warnings)
+    assert any(
+        "no published peak of a CPU" in warning for warning in bench.collected.warnings
+    )
     assert len(bench.collected.checks) == 3
 
 
@@ -331,13 +369,18 @@ def test_equal_layers_are_timed_once(
     network = module.Network("vgg16@3x32x32", "float32", 1, "cpu", 0)
     timed = []
     one = Samples.of([1.0], "s")
-    monkeypatch.setattr(module, "_time_alone", lambda bench, call, *rest: timed.append(call) or one)
+    monkeypatch.setattr(
+        module, "_time_alone", lambda bench, call, *rest: timed.append(call) or one
+    )
     found, _ = module.time_alone(Bench(node, {}), network.graph(), network.images)
     # 13 convolutions: in groups of 2, 2, 3, 3, 3 the last of each group of three is like the
     # second, and the last group of all is one and the same kind (512 → 512 on 2 × 2)
     assert sum("Conv2d" in repr(call) for call in timed) == 9
     assert (
-        sum("conv" in repr(layer).lower() or layer.path.startswith("features") for layer in found)
+        sum(
+            "conv" in repr(layer).lower() or layer.path.startswith("features")
+            for layer in found
+        )
         == 31
     )
 

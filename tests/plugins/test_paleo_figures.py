@@ -104,7 +104,11 @@ def test_a_processor_without_a_published_peak_has_measurements_alone() -> None:
         (row,) = tables.layers(records).rows()
         assert (row["measured"], row["predicted"], row["ppp"]) == (2e-3, None, None)
         (whole,) = tables.sums(records).rows()
-        assert (whole["forward"], whole["PPP forward"], whole["peak of"]) == (2.5e-3, None, None)
+        assert (whole["forward"], whole["PPP forward"], whole["peak of"]) == (
+            2.5e-3,
+            None,
+            None,
+        )
     both = tables.layers([measured("cpu", "", 1), measured("h200", "NVIDIA H200", 1)])
     for name in ("against", "ppp"):
         drawn = picture(FIGURE[name], both)
@@ -115,7 +119,9 @@ def test_a_processor_without_a_published_peak_has_measurements_alone() -> None:
 
 def test_the_whole_against_its_sums_by_hand() -> None:
     row = next(tables.sums([measured("h200", "NVIDIA H200", 32)]).rows())
-    assert row["PPP forward"] == pytest.approx(0.4)  # 67 GFLOP / 2.5 ms = 26.8 of 67 TFLOP/s
+    assert row["PPP forward"] == pytest.approx(
+        0.4
+    )  # 67 GFLOP / 2.5 ms = 26.8 of 67 TFLOP/s
     assert row["PPP training"] == pytest.approx(0.4)
     assert row["training / forward"] == pytest.approx(3)
     double = next(tables.sums([measured("h200", "NVIDIA H200", 32, "float64")]).rows())

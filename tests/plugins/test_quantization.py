@@ -57,7 +57,9 @@ def test_scale_and_zero_point_by_hand() -> None:
     # range it is clamped
     values = torch.tensor([0.0, 1.0, 1.5, -0.5, 9.0])
     assert grid.quantize(values).tolist() == [-64, 64, 127, -128, 127]
-    assert grid.dequantize(torch.tensor([-64, 61])).tolist() == pytest.approx([0.0, 250 / 255])
+    assert grid.dequantize(torch.tensor([-64, 61])).tolist() == pytest.approx(
+        [0.0, 250 / 255]
+    )
 
 
 def test_a_result_of_relu_has_its_zero_at_the_lowest_integer() -> None:
@@ -69,7 +71,10 @@ def test_a_result_of_relu_has_its_zero_at_the_lowest_integer() -> None:
 
 def test_bytes_are_integers_of_eight_bits_without_any_error() -> None:
     grid = affine_grid(INPUT_LOW, INPUT_HIGH, 8)
-    assert (grid.scale, grid.zero_point) == (1 / 64, 0)  # (127 / 64 + 2) / 255 = (255 / 64) / 255
+    assert (grid.scale, grid.zero_point) == (
+        1 / 64,
+        0,
+    )  # (127 / 64 + 2) / 255 = (255 / 64) / 255
     every = torch.arange(256, dtype=torch.uint8)
     assert torch.equal(grid.quantize(as_reals(every)), every.int() - 128)
 
@@ -90,7 +95,9 @@ def test_weights_of_eight_bits_by_hand() -> None:
 def test_weights_of_two_bits_and_of_one() -> None:
     weight = torch.tensor([[0.3, -0.9, 0.5, 0.1]])
     # −1, 0, 1 times 0.9
-    assert weight_grid(weight, 2, "tensor", "minmax").quantize(weight).tolist() == [[0, -1, 1, 0]]
+    assert weight_grid(weight, 2, "tensor", "minmax").quantize(weight).tolist() == [
+        [0, -1, 1, 0]
+    ]
     binary = weight_grid(weight, 1, "tensor", "minmax")
     assert isinstance(binary, Binary)
     # (0.3 + 0.9 + 0.5 + 0.1) / 4
@@ -137,7 +144,9 @@ def test_there_and_back_is_within_half_a_step(
     st.lists(st.floats(-50, 50, width=32, allow_subnormal=False), min_size=4, max_size=4),
     st.sampled_from([2, 4, 8]),
 )
-def test_weights_there_and_back_are_within_half_a_step(values: list[float], bits: int) -> None:
+def test_weights_there_and_back_are_within_half_a_step(
+    values: list[float], bits: int
+) -> None:
     weight = torch.tensor(values, dtype=torch.float64).reshape(2, 2)
     grid = weight_grid(weight, bits, "channel", "minmax")
     assert bool(
@@ -202,7 +211,9 @@ def test_rescaling_rounds_twice_as_the_paper_does() -> None:
     # nearer to 0
     assert rescale(torch.tensor([1], dtype=torch.int32), mantissa, shift).tolist() == [1]
     # 1000: round(768.0) / 2 = 384
-    assert rescale(torch.tensor([1000], dtype=torch.int32), mantissa, shift).tolist() == [384]
+    assert rescale(torch.tensor([1000], dtype=torch.int32), mantissa, shift).tolist() == [
+        384
+    ]
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.floats(2.0**-20, 0.999))
@@ -211,7 +222,8 @@ def test_rescaling_is_within_two_roundings(value: int, real: float) -> None:
     found = int(rescale(torch.tensor([value], dtype=torch.int32), mantissa, shift))
     # half of the last step, half of the one before it, and 31 bits of the multiplier
     assert (
-        abs(found - value * real) <= 0.5 + 0.5 * 2.0 ** -int(shift) + abs(value * real) * 2.0**-30
+        abs(found - value * real)
+        <= 0.5 + 0.5 * 2.0 ** -int(shift) + abs(value * real) * 2.0**-30
     )
 
 
@@ -299,7 +311,10 @@ def test_int8_products_are_exact() -> None:
 
 def test_activations_that_are_all_zero_are_said_and_divide_nothing() -> None:
     network = network_of(
-        flatten=nn.Flatten(), linear1=nn.Linear(4, 4), relu=nn.ReLU(), linear2=nn.Linear(4, 2)
+        flatten=nn.Flatten(),
+        linear1=nn.Linear(4, 4),
+        relu=nn.ReLU(),
+        linear2=nn.Linear(4, 2),
     )
     network.linear1.bias.data.fill_(-1e3)  # nothing passes the ReLU
     network.linear2.bias.data = torch.tensor([1.0, 2.0])
@@ -316,7 +331,9 @@ def test_activations_that_are_all_zero_are_said_and_divide_nothing() -> None:
 
 
 def test_a_class_that_the_calibration_set_lacks_is_named() -> None:
-    seen = calibrate(blocks_of(network_of(flatten=nn.Flatten())), torch.tensor([[0.0, 1.0]]))
+    seen = calibrate(
+        blocks_of(network_of(flatten=nn.Flatten())), torch.tensor([[0.0, 1.0]])
+    )
     assert remarks(seen, torch.tensor([0, 2]), ["cat", "dog", "ship", "frog"]) == [
         "the 2 calibration images show no dog, frog: what only these would reach is clamped"
     ]

@@ -16,7 +16,11 @@ BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 
 
 def record(
-    benchmark: str, series: dict[str, Series], machine: str = "here", images: int = 10, **told: Any
+    benchmark: str,
+    series: dict[str, Series],
+    machine: str = "here",
+    images: int = 10,
+    **told: Any,
 ) -> Record:
     """A Record with every metric of the benchmark, 1.0 where the test does not care; other
     arguments are parameters."""
@@ -59,7 +63,12 @@ def steps_record(data: str = "digits", images: int = 10) -> Record:
         "activations": histogram,
     }
     return record(
-        "quantization_steps", series, images=images, data=data, calibration=512, float_accuracy=0.98
+        "quantization_steps",
+        series,
+        images=images,
+        data=data,
+        calibration=512,
+        float_accuracy=0.98,
     )
 
 
@@ -69,15 +78,27 @@ def deployed_record(
     told = {"model": "simple", "data": "digits", "method": method, "runtime": runtime}
     error = 0.0 if method == "float32" else 0.01
     return record(
-        "quantization_deploy_cuda", series, latency=latency, accuracy=accuracy, error=error, **told
+        "quantization_deploy_cuda",
+        series,
+        latency=latency,
+        accuracy=accuracy,
+        error=error,
+        **told,
     )
 
 
 def product_record(dtype: str, size: int, rate: float, **columns: Any) -> Record:
     ways = Series(
-        {"way": ["slow", "quick"], "rate": [rate / 2, rate], "highest": [rate, 2 * rate], **columns}
+        {
+            "way": ["slow", "quick"],
+            "rate": [rate / 2, rate],
+            "highest": [rate, 2 * rate],
+            **columns,
+        }
     )
-    return record("quantization_matmul_cuda", {"ways": ways}, dtype=dtype, size=size, rate=rate)
+    return record(
+        "quantization_matmul_cuda", {"ways": ways}, dtype=dtype, size=size, rate=rate
+    )
 
 
 def drawn(name: str, *records: Record) -> tuple[list[dict[str, Any]], Picture]:
@@ -98,7 +119,9 @@ def test_accuracy_over_bits_has_a_line_for_each_step_and_each_way_of_integers() 
 
 
 def test_histograms_are_of_the_largest_data_set_of_a_machine() -> None:
-    rows, shown = drawn("weights", steps_record("digits", 1442), steps_record("cifar10", 50_000))
+    rows, shown = drawn(
+        "weights", steps_record("digits", 1442), steps_record("cifar10", 50_000)
+    )
     assert {row["data"] for row in rows} == {"cifar10"}
     assert len(shown.marks["line mark"]) == 4
 
@@ -160,14 +183,17 @@ def test_what_does_not_run_for_one_image_has_no_latency() -> None:
     (point,) = shown.marks["point"]
     assert "series: float32" in point
     _, shown = drawn(
-        "front", deployed_record("int8_dynamic", 1e-3, 0.99, runtime="compile", batches=batches)
+        "front",
+        deployed_record("int8_dynamic", 1e-3, 0.99, runtime="compile", batches=batches),
     )
     assert "point" not in shown.marks
 
 
 def test_an_image_more_or_less_does_not_fill_the_front_s_axis() -> None:
     _, shown = drawn(
-        "front", deployed_record("float32", 4e-3, 0.997), deployed_record("bfloat16", 2e-3, 1.0)
+        "front",
+        deployed_record("float32", 4e-3, 0.997),
+        deployed_record("bfloat16", 2e-3, 1.0),
     )
     assert any(
         "'accuracy' for a linear scale with values from 0.90 to 1.00" in axis
@@ -185,16 +211,24 @@ def test_products_are_held_against_bfloat16_and_the_peak() -> None:
     by_point = {(row["dtype"], row["size"]): row for row in rows}
     assert by_point["int8", 8192]["against_bfloat16"] == 2.0
     assert by_point["int8", 8192]["highest"] == 2800e12
-    assert (by_point["int8", 8192]["way"], by_point["int8", 8192]["share"]) == ("quick", 0.7)
+    assert (by_point["int8", 8192]["way"], by_point["int8", 8192]["share"]) == (
+        "quick",
+        0.7,
+    )
     assert by_point["int8", 512]["against_bfloat16"] is None
     assert by_point["bfloat16", 8192]["peak"] == pytest.approx(700e12 / 0.6)
     assert len(shown.marks["line mark"]) == 2
-    assert any("peak: 2e+15" in rule or "peak: 2,000" in rule for rule in shown.marks["rule mark"])
+    assert any(
+        "peak: 2e+15" in rule or "peak: 2,000" in rule for rule in shown.marks["rule mark"]
+    )
 
 
 def test_every_way_of_a_product_has_a_row() -> None:
     table = FIGURES["ways"].table(
-        [product_record("int8", 512, 1e12, share=[0.1, 0.2]), product_record("fp8", 512, 2e12)]
+        [
+            product_record("int8", 512, 1e12, share=[0.1, 0.2]),
+            product_record("fp8", 512, 2e12),
+        ]
     )
     found = [(row["dtype"], row["way"], row["rate"], row["share"]) for row in table.rows()]
     assert found == [

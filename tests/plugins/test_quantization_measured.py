@@ -60,7 +60,8 @@ def test_later_rounds_time_the_smallest_batch_and_the_best(
     network = torch.nn.Identity()
     benches = [Stopwatch(node, {}, shared=tmp_path) for _ in range(2)]
     rounds = [
-        deploy.time_batches(bench, network, torch.float32, (1, 2, 2), "eager") for bench in benches
+        deploy.time_batches(bench, network, torch.float32, (1, 2, 2), "eager")
+        for bench in benches
     ]
     # By the time of one image, 8 would take 2.4 s, which is too long; by that of two they do not.
     assert [[each.batch for each in timed] for timed in rounds] == [[1, 2, 8], [1, 8]]
@@ -111,12 +112,16 @@ def test_wrong_integers_fail_the_point(
 
     monkeypatch.setattr(integers, "int8_product", wrong)
     params = {"data": "digits", "calibration": 64}
-    with pytest.raises(CheckFailed, match=r"integer-only predictions differ|int8 products differ"):
+    with pytest.raises(
+        CheckFailed, match=r"integer-only predictions differ|int8 products differ"
+    ):
         BENCHMARKS["quantization_steps"].measure(Bench(node, params, plan=SHORT), **params)
 
 
 @pytest.mark.parametrize("method", ["fx_static", "int8_static"])
-def test_a_network_is_deployed_judged_and_timed(method: str, quickly: None, node: Node) -> None:
+def test_a_network_is_deployed_judged_and_timed(
+    method: str, quickly: None, node: Node
+) -> None:
     params = {"model": "simple", "data": "digits", "method": method, "runtime": "eager"}
     bench = Bench(node, params, plan=SHORT)
     found = BENCHMARKS["quantization_deploy_cpu"].measure(bench, **params)
@@ -153,7 +158,9 @@ def test_every_method_gives_nearly_the_same_logits(method: str, node: Node) -> N
         wanted, found = subject.network(subject.test), deployed(subject.test)
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.03
     left = (
-        bench.collected.series["left_in_float"].columns["layer"] if bench.collected.series else []
+        bench.collected.series["left_in_float"].columns["layer"]
+        if bench.collected.series
+        else []
     )
     assert left == ([] if method in STATIC else ["conv1", "conv2"])
     # pt2e leaves the weights themselves to torch.compile's freezing.
@@ -165,7 +172,9 @@ def test_of_resnet50_torchao_gets_the_pointwise_convolutions_without_stride() ->
 
     with torch.device("meta"):
         whole = resnet50(weights=None)
-    pointwise = [name for name, module in whole.named_modules() if methods._is_pointwise(module)]
+    pointwise = [
+        name for name, module in whole.named_modules() if methods._is_pointwise(module)
+    ]
     # two in each of 16 blocks and the first block's shortcut; the other three shortcuts have stride
     # 2
     assert len(pointwise) == 2 * 16 + 1
@@ -195,7 +204,12 @@ def test_a_network_of_which_nothing_can_be_quantized_is_skipped(node: Node) -> N
 
 
 def test_an_unknown_method_names_the_known_ones(node: Node) -> None:
-    params = {"model": "simple", "data": "digits", "method": "float8_dynamic", "runtime": "eager"}
+    params = {
+        "model": "simple",
+        "data": "digits",
+        "method": "float8_dynamic",
+        "runtime": "eager",
+    }
     with pytest.raises(
         HpmlError,
         match="no method 'float8_dynamic' on cpu; use one of float32, bfloat16, int8_weight",
@@ -216,7 +230,12 @@ def test_without_torchao_the_point_is_skipped_with_the_mend(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(needs, "is_importable", lambda module: module != "torchao")
-    params = {"model": "simple", "data": "digits", "method": "int8_dynamic", "runtime": "eager"}
+    params = {
+        "model": "simple",
+        "data": "digits",
+        "method": "int8_dynamic",
+        "runtime": "eager",
+    }
     record = measure_point(BENCHMARKS["quantization_deploy_cpu"], params, Context(node))
     assert (record.status, record.reason) == (
         "skipped",
@@ -232,7 +251,9 @@ def test_images_of_one_channel_are_enlarged_to_three() -> None:
 
 
 def timed_step(batch: int) -> deploy.Timed:
-    return deploy.Timed(batch, Samples.of([1.0], "s"), Samples.of([1.0], "1/s"), lambda: None)
+    return deploy.Timed(
+        batch, Samples.of([1.0], "s"), Samples.of([1.0], "1/s"), lambda: None
+    )
 
 
 def test_energy_that_nobody_tells_is_a_warning_and_no_number(
@@ -247,14 +268,20 @@ def test_energy_that_nobody_tells_is_a_warning_and_no_number(
     assert bench.collected.series == {}
 
 
-def test_energy_is_the_counter_over_images(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_energy_is_the_counter_over_images(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # 3 J in 2 s for 10 steps of 4 images, with the power of the idle device
     found = Samples.of([0.1], "J", gross=3 / 10, power=3 / 2, calls=10)
     bench = Bench(node, {})
     monkeypatch.setattr(bench, "energy", lambda step: found)
     deploy.attach_energy(bench, timed_step(4))
     columns = bench.collected.series["energy"].columns
-    assert (columns["energy"], columns["power"], columns["images"]) == ([3 / 40], [1.5], [40.0])
+    assert (columns["energy"], columns["power"], columns["images"]) == (
+        [3 / 40],
+        [1.5],
+        [40.0],
+    )
 
 
 # Products
@@ -353,7 +380,9 @@ def test_later_rounds_time_the_fastest_way_alone(
     assert fastest["way"] == [max(zip(all_ways["rate"], all_ways["way"], strict=True))[1]]
 
 
-def test_a_product_is_measured_on_the_cpu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_is_measured_on_the_cpu(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(matmul, "BUDGET", 0.05)
     params = {"dtype": "int8", "size": 256}
     bench = Bench(node, params, plan=SHORT)
@@ -381,5 +410,7 @@ def test_a_way_that_is_refused_is_named_and_the_others_count(
     assert "rows cannot be done here: cuBLAS says no" in bench.collected.warnings
     assert bench.collected.series["ways"].columns["way"] == ["columns"]
     del offered["columns"]
-    with pytest.raises(Skipped, match="nothing multiplies int8 here: rows cannot be done here"):
+    with pytest.raises(
+        Skipped, match="nothing multiplies int8 here: rows cannot be done here"
+    ):
         matmul.measure(bench, dtype="int8", size=64)

@@ -87,8 +87,14 @@ def test_a_resnet_has_the_flop_that_torch_counts() -> None:
 
     for model, step in itertools.product(("resnet18", "resnet50"), ("forward", "train")):
         with torch.device("meta"):
-            network, images = get_model(model).train(step == "train"), torch.empty(2, 3, 224, 224)
-            with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(step == "train"):
+            network, images = (
+                get_model(model).train(step == "train"),
+                torch.empty(2, 3, 224, 224),
+            )
+            with (
+                FlopCounterMode(display=False) as counter,
+                torch.set_grad_enabled(step == "train"),
+            ):
                 found = network(images)
                 if step == "train":
                     found.sum().backward()
@@ -117,7 +123,10 @@ def test_counters_become_flop_with_fma_twice_and_packed_halves_four_times() -> N
     # first: 2 · 8,589,934,592 + 5; second: 4 · 10 + 2 · 3 + 2 · 7 + 1000 = 1060, of which 60
     # outside tensor cores
     assert counts.flop_of_kernels == [17_179_869_189, 1060]
-    assert (counts.flop, counts.flop_outside_tensor_cores) == (17_179_870_249, 17_179_869_249)
+    assert (counts.flop, counts.flop_outside_tensor_cores) == (
+        17_179_870_249,
+        17_179_869_249,
+    )
     assert (counts.nbytes, list(counts.bytes_of_kernels)) == (123.0, [120.0, 3.0])
     assert counts.sees_tensor_cores
     assert counts.operations["ffma"] == 8_589_934_592
@@ -143,12 +152,16 @@ def test_a_model_has_the_tensor_cores_of_its_precision_counted() -> None:
     assert {name for name in own if "tensor" in name} == {
         "sm__ops_path_tensor_src_bf16_dst_fp32.sum"
     }
-    assert every - own == {name for name in every if "tensor" in name and "bf16" not in name}
+    assert every - own == {
+        name for name in every if "tensor" in name and "bf16" not in name
+    }
 
 
 def test_half_precision_has_one_counter_from_hopper_on() -> None:
     def asked(capability: str) -> set[str]:
-        return {name for name in counting.counters(capability, "float16") if "tensor" in name}
+        return {
+            name for name in counting.counters(capability, "float16") if "tensor" in name
+        }
 
     assert asked("9.0") == asked("10.0") == {"sm__ops_path_tensor_src_fp16.sum"}
     assert asked("8.0") == {
@@ -159,7 +172,12 @@ def test_half_precision_has_one_counter_from_hopper_on() -> None:
 @pytest.mark.parametrize(
     ("dtype", "device", "capability", "reason"),
     [
-        ("bfloat16", "cuda", "7.0", "bfloat16 needs compute capability 8.0, this card has 7.0"),
+        (
+            "bfloat16",
+            "cuda",
+            "7.0",
+            "bfloat16 needs compute capability 8.0, this card has 7.0",
+        ),
         ("tf32", "cuda", "7.5", "tf32 needs compute capability 8.0, this card has 7.5"),
         ("tf32", "cuda", "9.0", ""),
         ("bfloat16", "cuda", "", ""),
@@ -171,7 +189,13 @@ def test_a_precision_that_the_node_lacks_has_its_reason(
     dtype: str, device: str, capability: str, reason: str
 ) -> None:
     node = Node(
-        "", "", "", 1, 0, "3", gpus=(Gpu("", capability=capability),) if device == "cuda" else ()
+        "",
+        "",
+        "",
+        1,
+        0,
+        "3",
+        gpus=(Gpu("", capability=capability),) if device == "cuda" else (),
     )
     with pytest.raises(Skipped, match=re.escape(reason)) if reason else nullcontext():
         formulas.require_precision(bench(node, gpus=len(node.gpus)), dtype)
@@ -183,7 +207,9 @@ def test_a_point_of_a_precision_that_the_card_lacks_is_skipped(node: Node) -> No
         (MODEL, {"model": "resnet18", "step": "train", "batch": 2}),
         (MATMUL, {}),
     ):
-        with pytest.raises(Skipped, match=r"needs compute capability 8\.0, this card has 7\.0"):
+        with pytest.raises(
+            Skipped, match=r"needs compute capability 8\.0, this card has 7\.0"
+        ):
             measured.measure(bench(old, gpus=1), dtype="bfloat16", **point)
     with pytest.raises(Skipped, match="for a GPU's counters"):
         KERNEL.measure(bench(node), kernel="fma_float16")
@@ -192,10 +218,14 @@ def test_a_point_of_a_precision_that_the_card_lacks_is_skipped(node: Node) -> No
 
 
 def test_unknown_names_are_told_the_known_ones(node: Node) -> None:
-    with pytest.raises(HpmlError, match="no classifier 'resnet81'; did you mean 'resnet18'"):
+    with pytest.raises(
+        HpmlError, match="no classifier 'resnet81'; did you mean 'resnet18'"
+    ):
         MODEL.measure(bench(node), model="resnet81", step="train", dtype="float32", batch=1)
     with pytest.raises(HpmlError, match="no step 'backward'; use one of forward, train"):
-        MODEL.measure(bench(node), model="resnet18", step="backward", dtype="float32", batch=1)
+        MODEL.measure(
+            bench(node), model="resnet18", step="backward", dtype="float32", batch=1
+        )
     with pytest.raises(HpmlError, match="no precision 'float8'"):
         MODEL.measure(bench(node), model="resnet18", step="train", dtype="float8", batch=1)
     for name in ("gather", "matmul_float32", "matmul_int4_64", "matmul_64", "fma_float32"):
@@ -218,15 +248,19 @@ def test_resnet18_on_the_cpu_is_estimated_and_says_so(node: Node) -> None:
     # At least the weights (11,689,512 · 4 B) and the images (2 · 3 · 224² · 4 B) must be read.
     assert values["bytes"].median > 46_758_048 + 1_204_224
     assert values["intensity"].median == values["flop"].median / values["bytes"].median
-    assert values["rate"].median == pytest.approx(values["flop"].median / values["time"].median)
-    assert {values[name].info["source"] for name in ("flop", "bytes", "rate", "intensity")} == {
-        "estimate"
-    }
+    assert values["rate"].median == pytest.approx(
+        values["flop"].median / values["time"].median
+    )
+    assert {
+        values[name].info["source"] for name in ("flop", "bytes", "rate", "intensity")
+    } == {"estimate"}
     assert used.collected.warnings[0] == "FLOP and bytes are estimated, not counted: no GPU"
     assert set(values) == {metric.name for metric in MODEL.metrics}
 
 
-def test_a_training_step_has_about_three_times_the_flop_and_lowers_the_loss(node: Node) -> None:
+def test_a_training_step_has_about_three_times_the_flop_and_lowers_the_loss(
+    node: Node,
+) -> None:
     used = bench(node)
     values = MODEL.measure(used, model="resnet18", step="train", dtype="float32", batch=2)
     # Backward is two products for each of forward's, but for the first layer, whose images need no
@@ -244,7 +278,9 @@ def test_estimated_bytes_are_inputs_and_results_and_no_views() -> None:
     a, b, bias = torch.ones(30, 20), torch.ones(20, 10), torch.ones(10)
 
     def run() -> Any:
-        product = a @ b  # reads 600 + 200, writes 300 numbers; 2 · 30 · 20 · 10 = 12,000 FLOP
+        product = (
+            a @ b
+        )  # reads 600 + 200, writes 300 numbers; 2 · 30 · 20 · 10 = 12,000 FLOP
         product += bias  # reads 300 + 10, writes 300
         return product.t()[:7]  # views move nothing
 
@@ -310,11 +346,15 @@ def test_the_best_sample_keeps_its_unit() -> None:
     assert best(Samples.of([2.0], "B/s")).unit == "B/s"
 
 
-def test_the_best_size_of_matmul_is_kept(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_size_of_matmul_is_kept(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hpml_plugins.plugins.roofline.roof.SIZES", {"cpu": (16, 256)})
     used = bench(node)
     values = MATMUL.measure(used, dtype="float32")
-    sizes, rates = (used.collected.series["sizes"].columns[name] for name in ("size", "rate"))
+    sizes, rates = (
+        used.collected.series["sizes"].columns[name] for name in ("size", "rate")
+    )
     assert sizes == [16, 256]
     metrics = to_metrics(MATMUL, values, used.collected.work)
     assert (values["size"], metrics["rate"].median) == (
@@ -431,7 +471,11 @@ VALUES = {{"{SASS.format("fadd")}": 3, "sm__ops_path_tensor_src_fp16_dst_fp32.su
     ],
 )
 def test_without_permission_the_estimate_is_taken_and_the_reason_is_said(
-    script: str, warning: str, gpu_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str,
+    warning: str,
+    gpu_node: Node,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ncu(tmp_path, script, monkeypatch)
     used = bench(gpu_node, gpus=1)

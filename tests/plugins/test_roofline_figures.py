@@ -55,7 +55,12 @@ RESNET = {"model": "resnet18", "step": "train", "dtype": "bfloat16", "batch": 32
 RECORDS = [
     record("roofline_model", *H200, **RESNET, **step(400e9, 10e9, 4e-3)),
     record(
-        "roofline_kernel", *H200, kernel="relu", **step(0, 1e9, 1e-3), flop_excess=0, bytes_ratio=1
+        "roofline_kernel",
+        *H200,
+        kernel="relu",
+        **step(0, 1e9, 1e-3),
+        flop_excess=0,
+        bytes_ratio=1,
     ),
     record(
         "roofline_kernel",
@@ -103,7 +108,9 @@ def test_a_point_stands_against_the_published_and_the_measured_roof() -> None:
 
 def test_the_published_points_are_the_seeds_four_and_marked() -> None:
     published = [
-        row for row in tables.points(RECORDS).rows() if row["source"] == "published, not measured"
+        row
+        for row in tables.points(RECORDS).rows()
+        if row["source"] == "published, not measured"
     ]
     assert [(row["GPU"], row["what"]) for row in published] == [
         ("V100 SXM2", "resnet18"),
@@ -142,7 +149,8 @@ def test_counted_flop_stand_beside_theory() -> None:
 
 def test_earlier_cards_stand_beside_the_measured_ones() -> None:
     rows = {
-        (row["GPU"], row["precision"], row["roof"]): row for row in tables.cards(RECORDS).rows()
+        (row["GPU"], row["precision"], row["roof"]): row
+        for row in tables.cards(RECORDS).rows()
     }
     assert rows["V100 SXM2 16 GB", "float32", "published"]["peak"] == 15.7e12
     assert rows["A100 SXM4 40 GB", "tf32", "published"]["bandwidth"] == 1555e9
@@ -158,10 +166,13 @@ def test_an_unknown_card_has_no_published_roof_and_an_estimate_is_called_one() -
 
 def test_the_roofs_have_their_ridges() -> None:
     roofs = {
-        (row["machine"], row["precision"], row["roof"]): row for row in tables.roofs(RECORDS).rows()
+        (row["machine"], row["precision"], row["roof"]): row
+        for row in tables.roofs(RECORDS).rows()
     }
     # published: 989e12 / 4.8e12 = 206.04; measured: 800e12 / 4.2e12 = 190.48; 800 / 989
-    assert roofs["h200", "bfloat16", "published"]["ridge"] == pytest.approx(206.04, abs=0.01)
+    assert roofs["h200", "bfloat16", "published"]["ridge"] == pytest.approx(
+        206.04, abs=0.01
+    )
     measured = roofs["h200", "bfloat16", "measured"]
     assert measured["ridge"] == pytest.approx(190.48, abs=0.01)
     assert measured["share of peak"] == pytest.approx(800 / 989)
@@ -211,7 +222,8 @@ def test_the_chart_says_what_each_line_and_point_is() -> None:
     assert len(drawn.marks["line mark"]) == 4 + 1 + 2
     points = " ".join(drawn.marks["point"])
     assert (
-        "arithmetic intensity (bytes of DRAM): 40; rate (1 multiply-add = 2 FLOP): 1e+14" in points
+        "arithmetic intensity (bytes of DRAM): 40; rate (1 multiply-add = 2 FLOP): 1e+14"
+        in points
     )
     assert "share of roof: 52.08%" in points
     assert len(drawn.marks["point"]) == 3 + 4  # ours on three machines, and the published

@@ -35,7 +35,9 @@ def test_without_set_epoch_every_epoch_has_the_same_order(indices: Any) -> None:
         assert shares(sampler) == shares(sampler)
 
 
-def test_with_set_epoch_the_order_changes_and_the_ranks_still_share_all_of_it(indices: Any) -> None:
+def test_with_set_epoch_the_order_changes_and_the_ranks_still_share_all_of_it(
+    indices: Any,
+) -> None:
     ranks = samplers(indices)
     before = [shares(sampler) for sampler in ranks]
     for sampler in ranks:

@@ -19,7 +19,11 @@ BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 
 
 def record(
-    benchmark: str, machine: str = "two-gpus", *, samples: dict[str, list[float]], **params: Any
+    benchmark: str,
+    machine: str = "two-gpus",
+    *,
+    samples: dict[str, list[float]],
+    **params: Any,
 ) -> Record:
     """A Record with every metric of the benchmark; 1.0 where the test does not care."""
     metrics = {
@@ -75,7 +79,9 @@ DP = record("scaling_dp", samples={"speedup": [0.3], "efficiency": [0.15]}, gpus
 def rows(name: str, *records: Record) -> list[dict[str, Any]]:
     figure = FIGURES[name]
     return list(
-        figure.table([each for each in records if each.benchmark in figure.benchmarks]).rows()
+        figure.table(
+            [each for each in records if each.benchmark in figure.benchmarks]
+        ).rows()
     )
 
 
@@ -87,8 +93,18 @@ def test_table_1_has_time_speed_up_and_the_efficiency_with_its_interval() -> Non
         0.98,
         1.0,
     )
-    assert (ddp["method"], ddp["scaling"], ddp["gpus"], ddp["epoch"]) == ("DDP", "weak", 2, 0.55)
-    assert (ddp["speedup"], ddp["efficiency"], ddp["efficiency_low"], ddp["efficiency_high"]) == (
+    assert (ddp["method"], ddp["scaling"], ddp["gpus"], ddp["epoch"]) == (
+        "DDP",
+        "weak",
+        2,
+        0.55,
+    )
+    assert (
+        ddp["speedup"],
+        ddp["efficiency"],
+        ddp["efficiency_low"],
+        ddp["efficiency_high"],
+    ) == (
         1.8,
         0.9,
         0.8,
@@ -110,10 +126,18 @@ LOADING = record(
 )
 
 
-def test_copies_and_loading_of_an_epoch_stand_beside_the_runs_of_the_same_batch_and_gpus() -> None:
+def test_copies_and_loading_of_an_epoch_stand_beside_the_runs_of_the_same_batch_and_gpus() -> (
+    None
+):
     ddp, single = rows("table1", SINGLE, DDP, LOADING)
-    assert (ddp["copy"], ddp["loading"]) == (pytest.approx(0.05), pytest.approx(1.5))  # 50 steps
-    assert (single["copy"], single["loading"]) == (None, None)  # of one GPU it was not measured
+    assert (ddp["copy"], ddp["loading"]) == (
+        pytest.approx(0.05),
+        pytest.approx(1.5),
+    )  # 50 steps
+    assert (single["copy"], single["loading"]) == (
+        None,
+        None,
+    )  # of one GPU it was not measured
     assert rows("table2", DDP, LOADING)[0]["loading"] == pytest.approx(1.5)
     (row,) = rows("loading", LOADING)
     found = row["gpus"], row["train"], row["copy"], row["loading"], row["epoch"]
@@ -163,8 +187,18 @@ def test_points_of_a_cpu_are_not_taken_for_gpus() -> None:
 
 def test_dataparallel_s_step_is_drawn_in_its_parts() -> None:
     drawn = picture(FIGURES["dp_step"], [DP])
-    assert {"scatter", "replicate", "parallel apply", "gather", "backward", "update"} <= drawn.texts
-    assert {"step on one GPU, not profiled", "DataParallel's step, not profiled"} <= drawn.texts
+    assert {
+        "scatter",
+        "replicate",
+        "parallel apply",
+        "gather",
+        "backward",
+        "update",
+    } <= drawn.texts
+    assert {
+        "step on one GPU, not profiled",
+        "DataParallel's step, not profiled",
+    } <= drawn.texts
     assert "two-gpus, float32, weak scaling, batch 512, 2 GPUs" in drawn.texts
     assert (len(drawn.marks["bar"]), len(drawn.marks["point"])) == (6, 2)
 
@@ -185,7 +219,9 @@ def test_efficiency_is_drawn_with_its_interval_one_row_per_point() -> None:
         "two-gpus, 4 GPUs",
     } <= drawn.texts
     efficiency = "efficiency: speed-up / GPUs"
-    shown = {point.split(f"{efficiency}: ")[1].split(";")[0] for point in drawn.marks["point"]}
+    shown = {
+        point.split(f"{efficiency}: ")[1].split(";")[0] for point in drawn.marks["point"]
+    }
     assert shown == {"0.9", "0.15", "0.7"}
     assert any(
         f"{efficiency}: 0.8;" in whisker and "efficiency_high: 1;" in whisker
@@ -225,25 +261,41 @@ def test_the_wire_and_the_large_batches_are_told_with_what_they_were_done() -> N
 def test_vgg16_has_a_row_a_rank() -> None:
     samples = {"step": [0.1], "epoch": [6.4], "single": [0.09], "speedup": [1.8]}
     first, second = rows("vgg16", record("scaling_vgg16", samples=samples, gpus=2, **POINT))
-    assert (first["rank"], first["single"], first["step"], first["speedup"]) == (0, 0.09, 0.1, 1.8)
+    assert (first["rank"], first["single"], first["step"], first["speedup"]) == (
+        0,
+        0.09,
+        0.1,
+        1.8,
+    )
     assert (first["collective_share"], second["collective_share"], second["kernels"]) == (
         0.2,
         0.1,
         0.05,
     )
     assert (first["utilisation"], second["utilisation"]) == (0.9, 0.8)
-    assert first["single_epoch"] == pytest.approx(64 * 2 * 0.09)  # 64 steps of two GPUs, 128 of one
+    assert first["single_epoch"] == pytest.approx(
+        64 * 2 * 0.09
+    )  # 64 steps of two GPUs, 128 of one
 
 
 def test_speed_ups_of_all_methods_are_drawn_at_the_batch_that_most_points_have() -> None:
     four = record("scaling_ddp", samples={"speedup": [3.6]}, gpus=4, **POINT)
-    larger = record("scaling_ddp", samples={"speedup": [3.9]}, gpus=4, **{**POINT, "batch": 2048})
-    bf16 = record("scaling_ddp", samples={"speedup": [3.1]}, gpus=4, **{**POINT, "dtype": "bf16"})
-    largest = record("scaling_ddp", samples={"speedup": [3.3]}, gpus=4, batch=2048, dtype="bf16")
-    other = record("scaling_vgg16", samples={"speedup": [1.7]}, gpus=2, **{**POINT, "batch": 64})
+    larger = record(
+        "scaling_ddp", samples={"speedup": [3.9]}, gpus=4, **{**POINT, "batch": 2048}
+    )
+    bf16 = record(
+        "scaling_ddp", samples={"speedup": [3.1]}, gpus=4, **{**POINT, "dtype": "bf16"}
+    )
+    largest = record(
+        "scaling_ddp", samples={"speedup": [3.3]}, gpus=4, batch=2048, dtype="bf16"
+    )
+    other = record(
+        "scaling_vgg16", samples={"speedup": [1.7]}, gpus=2, **{**POINT, "batch": 64}
+    )
     found = FIGURES["speedup"].table([larger, four, DDP, bf16, largest, other]).rows()
     assert [
-        (row["method"], row["dtype"], row["batch"], row["gpus"], row["speedup"]) for row in found
+        (row["method"], row["dtype"], row["batch"], row["gpus"], row["speedup"])
+        for row in found
     ] == [
         ("DDP", "bf16", 512, 1, 1.0),
         ("DDP", "bf16", 512, 4, 3.1),
@@ -256,11 +308,18 @@ def test_speed_ups_of_all_methods_are_drawn_at_the_batch_that_most_points_have()
 
 
 def test_the_legend_of_the_speed_ups_names_the_batch() -> None:
-    other = record("scaling_vgg16", samples={"speedup": [1.7]}, gpus=2, **{**POINT, "batch": 64})
+    other = record(
+        "scaling_vgg16", samples={"speedup": [1.7]}, gpus=2, **{**POINT, "batch": 64}
+    )
     drawn = picture(FIGURES["speedup"], [DDP, other])
-    assert {"DDP, weak, float32, batch 512", "DDP, VGG16, weak, float32, batch 64"} <= drawn.texts
+    assert {
+        "DDP, weak, float32, batch 512",
+        "DDP, VGG16, weak, float32, batch 64",
+    } <= drawn.texts
 
 
 def test_table_1_has_the_step_of_the_one_gpu_beside() -> None:
-    timed = record("scaling_ddp", samples={"step": [0.011], "single": [0.0099]}, gpus=2, **POINT)
+    timed = record(
+        "scaling_ddp", samples={"step": [0.011], "single": [0.0099]}, gpus=2, **POINT
+    )
     assert [row["single"] for row in rows("table1", SINGLE, timed)] == [0.0099, None]

@@ -53,10 +53,14 @@ def test_importing_the_plugin_imports_nothing_heavy() -> None:
 
 # not rounded
 @pytest.mark.parametrize(("batch", "ranks", "steps"), [(125, 4, 100), (32, 2, 781.25)])
-def test_an_epoch_is_the_same_work_for_every_batch(batch: int, ranks: int, steps: float) -> None:
+def test_an_epoch_is_the_same_work_for_every_batch(
+    batch: int, ranks: int, steps: float
+) -> None:
     time = Samples.of([1.0], "s", steps=1)
     assert (
-        single_metrics(Job(CIFAR, batch, "float32", ranks), time)["step"].info["epoch_steps"]
+        single_metrics(Job(CIFAR, batch, "float32", ranks), time)["step"].info[
+            "epoch_steps"
+        ]
         == steps
     )
 
@@ -72,7 +76,9 @@ def test_the_ring_by_hand() -> None:
 
 def test_goyal_s_rate_rises_in_a_line_to_the_scaled_one() -> None:
     # 16,384 images instead of 128: factor 128, 0.1 → 12.8 over two epochs.
-    rates = [learning_rate(epoch, base=0.1, factor=128, warm_up=2) for epoch in (0, 1, 2, 4.5)]
+    rates = [
+        learning_rate(epoch, base=0.1, factor=128, warm_up=2) for epoch in (0, 1, 2, 4.5)
+    ]
     assert rates == pytest.approx([0.1, 0.1 + 12.7 / 2, 12.8, 12.8])
     assert learning_rate(0, base=0.1, factor=4, warm_up=0) == pytest.approx(0.4)
     assert learning_rate(1, base=0.1, factor=1, warm_up=2) == pytest.approx(0.1)
@@ -84,7 +90,9 @@ def covered(intervals: list[Interval]) -> set[int]:
 
 
 SOME = st.lists(
-    st.tuples(st.integers(0, 40), st.integers(0, 10)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+    st.tuples(st.integers(0, 40), st.integers(0, 10)).map(
+        lambda pair: (pair[0], pair[0] + pair[1])
+    )
 )
 
 
@@ -104,7 +112,13 @@ def test_an_interval_that_ends_before_it_starts_is_refused() -> None:
 
 
 def event(cat: str, name: str, start: float, end: float, device: int = 0) -> dict[str, Any]:
-    return {"cat": cat, "name": name, "ts": start, "dur": end - start, "args": {"device": device}}
+    return {
+        "cat": cat,
+        "name": name,
+        "ts": start,
+        "dur": end - start,
+        "args": {"device": device},
+    }
 
 
 #: µs: a forward 0–10, a backward 10–30 beside an all-reduce 25–40, an update 40–45, nothing, the
@@ -118,7 +132,12 @@ TRACE = [
         25,
         40,
     ),
-    event("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 38, 42),
+    event(
+        "kernel",
+        "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        38,
+        42,
+    ),
     event("kernel", "multi_tensor_apply_kernel", 40, 45),
     event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 50, 60),
     {
@@ -152,7 +171,11 @@ def test_computing_and_communicating_are_told_apart_by_hand() -> None:
 
 def test_how_far_kernels_fill_a_gpu_by_hand() -> None:
     def kernel(start: float, dur: float, blocks: float, occupancy: float) -> dict[str, Any]:
-        args = {"device": 0, "blocks per SM": blocks, "est. achieved occupancy %": occupancy}
+        args = {
+            "device": 0,
+            "blocks per SM": blocks,
+            "est. achieved occupancy %": occupancy,
+        }
         return {"cat": "kernel", "name": "k", "ts": start, "dur": dur, "args": args}
 
     copy = {
@@ -204,13 +227,19 @@ def activity(**times: float) -> Activity:
 
 
 def test_the_mean_over_gpus_is_field_by_field() -> None:
-    one, other = activity(communication=1.0, kernels=4.0), activity(communication=3.0, kernels=4.0)
+    one, other = (
+        activity(communication=1.0, kernels=4.0),
+        activity(communication=3.0, kernels=4.0),
+    )
     assert mean_activity([one, other])["communication"] == 2.0
     assert collective_share(activity()) == 0.0
 
 
 def profile_of(bench: Bench) -> dict[str, Any]:
-    return {name: column[0] for name, column in bench.collected.series["profile"].columns.items()}
+    return {
+        name: column[0]
+        for name, column in bench.collected.series["profile"].columns.items()
+    }
 
 
 def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
@@ -221,7 +250,11 @@ def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
         time=Samples.of([0.012] * 5, "s", steps=10, batch=1),
         single=Samples.of([0.010] * 7, "s"),
         activity=activity(
-            computation=0.009, communication=0.003, exposed=0.001, idle=0.003, reduction=0.002
+            computation=0.009,
+            communication=0.003,
+            exposed=0.001,
+            idle=0.003,
+            reduction=0.002,
         ),
         parameters=1_000_000,
         reduction=Samples.of([0.0001], "s"),
@@ -229,7 +262,8 @@ def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
     )
     columns = profile_of(bench)
     medians = {
-        name: value.median if isinstance(value, Samples) else value for name, value in found.items()
+        name: value.median if isinstance(value, Samples) else value
+        for name, value in found.items()
     }
     assert set(medians) == {metric.name for metric in METRICS}
     assert medians["epoch"] == pytest.approx(1.2)  # 50,000 / (4 · 125) = 100 steps
@@ -240,12 +274,17 @@ def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
     assert medians["ceiling"] == pytest.approx(60e9)  # 1.5 · 4 MB in 0.1 ms
     step, efficiencies = found["step"], found["efficiency"]
     assert isinstance(step, Samples)
-    assert (step.info["measured_steps"], step.info["epoch"]) == (50, "from a part of its steps")
+    assert (step.info["measured_steps"], step.info["epoch"]) == (
+        50,
+        "from a part of its steps",
+    )
     assert isinstance(efficiencies, Samples)
     assert len(efficiencies) == 5
     assert efficiencies.median == pytest.approx(0.8333, abs=1e-4)
     assert (
-        set(columns) == set(bench.collected.series["profile"].units) == {*PROFILE_UNITS, "scatter"}
+        set(columns)
+        == set(bench.collected.series["profile"].units)
+        == {*PROFILE_UNITS, "scatter"}
     )
     assert columns["single"] == 0.010
     assert columns["subtracted"] == pytest.approx(0.002)
@@ -257,7 +296,9 @@ def test_what_is_lost_in_strong_scaling_is_against_a_shared_out_step(node: Node)
     bench = Bench(node, {})
     one = Samples.of([0.010], "s")
     time = Samples.of([0.004], "s", steps=1000)
-    found = results(bench, Job(CIFAR, 500, "float32", 4, "strong"), time, one, activity(), 1, one)
+    found = results(
+        bench, Job(CIFAR, 500, "float32", 4, "strong"), time, one, activity(), 1, one
+    )
     assert profile_of(bench)["subtracted"] == pytest.approx(0.0015)  # 4 − 10 / 4 ms
     assert found["bus_bandwidth"] == 0.0
     # The same images in 4 ms instead of 10: 2.5 times, of 4.
@@ -266,7 +307,9 @@ def test_what_is_lost_in_strong_scaling_is_against_a_shared_out_step(node: Node)
 
 
 def test_an_epoch_measured_whole_is_called_so() -> None:
-    found = single_metrics(Job(CIFAR, 12_500, "float32"), Samples.of([0.5, 0.5], "s", steps=2))
+    found = single_metrics(
+        Job(CIFAR, 12_500, "float32"), Samples.of([0.5, 0.5], "s", steps=2)
+    )
     assert found["epoch"].median == pytest.approx(2.0)  # 4 steps
     assert found["epoch"].info["epoch"] == "measured whole"
 

@@ -37,7 +37,9 @@ def median(record: Record, metric: str) -> float:
 @pytest.mark.parametrize(
     ("ranks", "scaling"), [(2, "weak"), pytest.param(4, "strong", marks=pytest.mark.slow)]
 )
-def test_ddp_over_gloo_is_checked_timed_and_profiled(ranks: int, scaling: str, node: Node) -> None:
+def test_ddp_over_gloo_is_checked_timed_and_profiled(
+    ranks: int, scaling: str, node: Node
+) -> None:
     record = measured(
         "scaling_ddp_cpu", node, ranks=ranks, batch=32, dtype="float32", scaling=scaling
     )
@@ -49,9 +51,14 @@ def test_ddp_over_gloo_is_checked_timed_and_profiled(ranks: int, scaling: str, n
     assert "all ranks have the same parameters" in record.checks
     # 1024 images: 32 each on two ranks are 16 steps; 32 shared out over four, 32 steps.
     steps = {"weak": 16, "strong": 32}[scaling]
-    pairs = zip(record.metrics["step"].samples, record.metrics["epoch"].samples, strict=True)
+    pairs = zip(
+        record.metrics["step"].samples, record.metrics["epoch"].samples, strict=True
+    )
     assert all(epoch == pytest.approx(steps * step) for step, epoch in pairs)
-    speedups, efficiencies = record.metrics["speedup"].samples, record.metrics["efficiency"].samples
+    speedups, efficiencies = (
+        record.metrics["speedup"].samples,
+        record.metrics["efficiency"].samples,
+    )
     assert efficiencies == pytest.approx([speedup / ranks for speedup in speedups])
     assert median(record, "communication") > 0
     assert 0 < median(record, "exposed") <= median(record, "communication")
@@ -67,11 +74,15 @@ def test_ddp_over_gloo_is_checked_timed_and_profiled(ranks: int, scaling: str, n
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_loading_copying_and_training_are_timed_alone_and_together(ranks: int, node: Node) -> None:
+def test_loading_copying_and_training_are_timed_alone_and_together(
+    ranks: int, node: Node
+) -> None:
     record = measured("scaling_loading_cpu", node, batch=32, ranks=ranks)
     assert (record.status, record.reason) == ("ok", "")
     assert "the copied batch is the loaded one" in record.checks
-    assert median(record, "epoch") == pytest.approx(1024 / (32 * ranks) * median(record, "step"))
+    assert median(record, "epoch") == pytest.approx(
+        1024 / (32 * ranks) * median(record, "step")
+    )
     assert min(median(record, name) for name in ("step", "train", "copy", "loading")) > 0
     assert record.metrics["step"].info["data"].startswith("synthetic-8, in host memory")
 
@@ -79,9 +90,15 @@ def test_loading_copying_and_training_are_timed_alone_and_together(ranks: int, n
 def test_the_loader_gives_normalised_images_of_another_order_for_another_seed() -> None:
     import torch
 
-    one, same, other = (next(loading.load(SMALL, 64, seed, pin=False)) for seed in (3, 3, 4))
+    one, same, other = (
+        next(loading.load(SMALL, 64, seed, pin=False)) for seed in (3, 3, 4)
+    )
     images, labels = one
-    assert (images.shape, images.dtype, labels.shape) == ((64, *SMALL.shape), torch.float32, (64,))
+    assert (images.shape, images.dtype, labels.shape) == (
+        (64, *SMALL.shape),
+        torch.float32,
+        (64,),
+    )
     # (x / 255 - 0.5) / 0.25
     assert -2.0 <= float(images.min()) < -1.9 < 1.9 < float(images.max()) <= 2.0
     assert torch.equal(one[1], same[1])
@@ -94,10 +111,17 @@ def test_a_gradient_that_is_not_the_mean_gives_no_number(
     def without_reduction(rank: Any, module: Any, *, lean: bool) -> Any:
         return module
 
-    monkeypatch.setattr(ddp, "wrapped", without_reduction)  # the ranks are forked: they see it
-    record = measured("scaling_ddp_cpu", node, ranks=2, batch=32, dtype="float32", scaling="weak")
+    monkeypatch.setattr(
+        ddp, "wrapped", without_reduction
+    )  # the ranks are forked: they see it
+    record = measured(
+        "scaling_ddp_cpu", node, ranks=2, batch=32, dtype="float32", scaling="weak"
+    )
     assert record.status == "failed"
-    assert "check failed: DDP's gradient is the mean of the ranks' own (off by " in record.reason
+    assert (
+        "check failed: DDP's gradient is the mean of the ranks' own (off by "
+        in record.reason
+    )
     assert record.metrics == {}
 
 
@@ -118,7 +142,9 @@ def test_a_rank_killed_between_steps_fails_the_point_and_leaves_no_orphan(
         whole(trainer, images, labels)
 
     monkeypatch.setattr(training.Trainer, "train_on", dies_in_the_eighth_step)
-    record = measured("scaling_ddp_cpu", node, ranks=2, batch=32, dtype="float32", scaling="weak")
+    record = measured(
+        "scaling_ddp_cpu", node, ranks=2, batch=32, dtype="float32", scaling="weak"
+    )
     assert (record.status, record.reason) == (
         "failed",
         "rank 1 died of SIGKILL (killed, perhaps for want of memory)",
@@ -142,10 +168,13 @@ def test_a_batch_that_does_not_fit_skips_the_point(
         )
 
     monkeypatch.setattr(training.Trainer, "train_on", asks_too_much)
-    record = measured("scaling_ddp_cpu", node, ranks=2, batch=512, dtype="float32", scaling="weak")
+    record = measured(
+        "scaling_ddp_cpu", node, ranks=2, batch=512, dtype="float32", scaling="weak"
+    )
     assert record.status == "skipped"
     assert (
-        record.reason == "batch 512 does not fit into GPU memory: Tried to allocate 64.00 GiB. "
+        record.reason
+        == "batch 512 does not fit into GPU memory: Tried to allocate 64.00 GiB. "
         "GPU 0 has a total capacity of 139.80 GiB of which 9 are free"
     )
 
@@ -153,7 +182,9 @@ def test_a_batch_that_does_not_fit_skips_the_point(
 def test_one_process_alone_is_timed(node: Node) -> None:
     record = measured("scaling_single_cpu", node, batch=32, dtype="float32")
     assert (record.status, record.reason) == ("ok", "")
-    pairs = zip(record.metrics["step"].samples, record.metrics["epoch"].samples, strict=True)
+    pairs = zip(
+        record.metrics["step"].samples, record.metrics["epoch"].samples, strict=True
+    )
     assert all(epoch == pytest.approx(32 * step) for step, epoch in pairs)  # 1024 / 32
 
 
@@ -165,7 +196,10 @@ def test_bf16_computes_in_bf16_and_reduces_float32() -> None:
     module = make_module(SMALL, "bf16", "cpu", seed=0)
     seen = []
     module.model.stem[0].register_forward_hook(lambda *given: seen.append(given[2].dtype))
-    assert gradient(module, *next(make_batches(SMALL, 4, "cpu", 0)), seed=0).dtype == torch.float32
+    assert (
+        gradient(module, *next(make_batches(SMALL, 4, "cpu", 0)), seed=0).dtype
+        == torch.float32
+    )
     assert seen == [torch.bfloat16]
 
 
@@ -185,7 +219,9 @@ def test_what_ddp_hands_over_for_resnet18_by_hand(node: Node) -> None:
     # At the start every parameter and buffer once, and their shapes, 8 B each number, to see that
     # all have the same.
     assert (
-        4 * parameters + expected["buffers"] < median(record, "at_start") < 4 * parameters + 50_000
+        4 * parameters + expected["buffers"]
+        < median(record, "at_start")
+        < 4 * parameters + 50_000
     )
 
 
@@ -208,7 +244,9 @@ def test_what_dataparallel_moves_is_what_is_not_on_the_first_gpu() -> None:
     assert foreign_bytes(chunks[:1], "cpu") == 0
 
 
-def test_the_copies_of_dataparallel_are_counted_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_copies_of_dataparallel_are_counted_by_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import torch
     from torch.nn.parallel import comm
 
@@ -263,7 +301,8 @@ def test_a_small_batch_learns_the_digits(node: Node) -> None:
     )
     assert record.metrics["test_accuracy"].samples[0] > 0.8
     assert (
-        record.metrics["train_loss"].samples[0] < record.series["epochs"].columns["train_loss"][0]
+        record.metrics["train_loss"].samples[0]
+        < record.series["epochs"].columns["train_loss"][0]
     )
 
 
@@ -330,13 +369,22 @@ def test_a_job_travels_to_spawned_ranks() -> None:
 
 
 @pytest.mark.parametrize(("replays", "right"), [(1, True), (2, False), (0, False)])
-def test_a_graph_that_does_not_do_what_the_step_does_is_seen(replays: int, right: bool) -> None:
+def test_a_graph_that_does_not_do_what_the_step_does_is_seen(
+    replays: int, right: bool
+) -> None:
     from types import SimpleNamespace
 
-    from hpml_plugins.plugins.scaling.training import TOLERANCE, Trainer, make_batches, make_module
+    from hpml_plugins.plugins.scaling.training import (
+        TOLERANCE,
+        Trainer,
+        make_batches,
+        make_module,
+    )
 
     trainer = Trainer(
-        make_module(SMALL, "float32", "cpu", seed=0), make_batches(SMALL, 16, "cpu", seed=0), lr=0.1
+        make_module(SMALL, "float32", "cpu", seed=0),
+        make_batches(SMALL, 16, "cpu", seed=0),
+        lr=0.1,
     )
     trainer.step()
     trainer.images, trainer.labels = next(trainer.batches)

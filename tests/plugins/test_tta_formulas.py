@@ -12,7 +12,13 @@ import torch
 
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.tta import recipes, utilisation
-from hpml_plugins.plugins.tta.recipes import VARIABLE, Schedule, merged, read_recipe, recipe_names
+from hpml_plugins.plugins.tta.recipes import (
+    VARIABLE,
+    Schedule,
+    merged,
+    read_recipe,
+    recipe_names,
+)
 from hpml_plugins.plugins.tta.time_to_accuracy import (
     DATA,
     RECIPES,
@@ -92,7 +98,12 @@ def test_the_grids_name_the_recipes() -> None:
 
 def test_the_exercises_recipe_is_what_it_asks_for() -> None:
     lab = read_recipe("lab", "cifar10")
-    assert (lab.network.name, lab.batch, lab.epochs, lab.target) == ("resnet50", 128, 12, 0.58)
+    assert (lab.network.name, lab.batch, lab.epochs, lab.target) == (
+        "resnet50",
+        128,
+        12,
+        0.58,
+    )
     stem3 = read_recipe("lab_stem3", "cifar10")
     assert (stem3.network.name, stem3.epochs, stem3.target) == ("resnet50_stem3", 60, 0.92)
     assert read_recipe("lab_stem3", "digits").network.name == "small_resnet"
@@ -103,12 +114,16 @@ def test_what_is_wrong_with_a_recipe_is_said(
 ) -> None:
     with pytest.raises(HpmlError, match="tta has no recipe 'slow'; use one of lab, "):
         read_recipe("slow", "digits")
-    with pytest.raises(HpmlError, match="recipe 'fast' is not for 'mnist' but for cifar10, "):
+    with pytest.raises(
+        HpmlError, match="recipe 'fast' is not for 'mnist' but for cifar10, "
+    ):
         read_recipe("fast", "mnist")
     own = tmp_path / "mine.yaml"
     own.write_text("mine: {like: fast, epochs: 3}\nwrong: {like: fast, epoks: 3}\n")
     monkeypatch.setenv(VARIABLE, str(own))
-    with pytest.raises(HpmlError, match=r"recipe 'wrong' for 'digits': .*unknown field `epoks`"):
+    with pytest.raises(
+        HpmlError, match=r"recipe 'wrong' for 'digits': .*unknown field `epoks`"
+    ):
         read_recipe("wrong", "digits")
     assert read_recipe("mine", "digits").network == read_recipe("fast", "digits").network
     assert read_recipe("mine", "cifar10").epochs == 3
@@ -154,11 +169,19 @@ def test_tricks_are_measured_alone_then_added_up_none_of_them_twice() -> None:
         True,
         "default",
     )
-    assert not any(recipe.compile for *_, recipe in utilisation.rows(lab, "cuda", compiled=False))
+    assert not any(
+        recipe.compile for *_, recipe in utilisation.rows(lab, "cuda", compiled=False)
+    )
     everything = recipes.with_tricks(lab, "all")
-    assert (everything.batch, everything.compile, everything.on_device) == (128, "default", True)
+    assert (everything.batch, everything.compile, everything.on_device) == (
+        128,
+        "default",
+        True,
+    )
     assert recipes.with_tricks(lab, "graphed").compile == ""
-    prints = [recipe.fingerprint() for *_, recipe in utilisation.rows(lab, "cpu", compiled=True)]
+    prints = [
+        recipe.fingerprint() for *_, recipe in utilisation.rows(lab, "cpu", compiled=True)
+    ]
     assert len(prints) == len(set(prints)) < len(found)
     with pytest.raises(HpmlError, match="tta has no trick 'luck'"):
         recipes.with_tricks(lab, "luck")

@@ -21,7 +21,12 @@ from support import ROOT
 from hpml_plugins import HpmlError, Node, Record, load_data
 from hpml_plugins.measure import meter
 from hpml_plugins.measure.bench import Bench
-from hpml_plugins.plugins.tta import hpml_benchmarks, hpml_figures, out_of_distribution, runs
+from hpml_plugins.plugins.tta import (
+    hpml_benchmarks,
+    hpml_figures,
+    out_of_distribution,
+    runs,
+)
 from hpml_plugins.plugins.tta.photographs import PHOTOGRAPHS
 from hpml_plugins.plugins.tta.recipes import read_recipe
 from hpml_plugins.plugins.tta.runs import Run
@@ -44,7 +49,9 @@ OF_RECORDS = "sha256:f8de1046636eea825a00184a94134c261c07eab2abd33e7655b1e107126
 
 @pytest.fixture(scope="module", autouse=True)
 def libraries_are_loaded() -> None:
-    import_before_fork(["torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2"])
+    import_before_fork(
+        ["torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2"]
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -93,16 +100,22 @@ def test_metrics_of_a_set_at_hand(node: Node) -> None:
     assert found["epoch_time"].values == (0.375, 0.4375, 2.125)  # type: ignore[union-attr]
     assert found["setup"] == 7.0
     assert found["energy"] is None  # no counter told
-    assert bench.collected.warnings == ["1 of 3 runs missed the target; times are of the others"]
+    assert bench.collected.warnings == [
+        "1 of 3 runs missed the target; times are of the others"
+    ]
 
 
-def test_the_energy_is_that_of_the_runs_that_count_with_their_mean_power(node: Node) -> None:
+def test_the_energy_is_that_of_the_runs_that_count_with_their_mean_power(
+    node: Node,
+) -> None:
     runs = [
         a_run(energy=800.0),
         a_run(2, time=4.0, energy=1000.0),
         a_run(3, time=9.0, reached=False, accuracy=0.9, plain_accuracy=0.9, energy=9000.0),
     ]
-    found = metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, facts())["energy"]
+    found = metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, facts())[
+        "energy"
+    ]
     assert found is not None
     assert (found.values, found.info["power"]) == ((800.0, 1000.0), 300.0)  # type: ignore[union-attr]
 
@@ -121,15 +134,23 @@ def test_a_set_that_never_reached_its_target_has_no_time(node: Node) -> None:
         a_run(2, accuracy=0.91, plain_accuracy=0.91, reached=False),
     ]
     with pytest.raises(
-        HpmlError, match=r"none of 2 runs reached 0\.95 on digits in 4 epochs; the best has 0\.9100"
+        HpmlError,
+        match=r"none of 2 runs reached 0\.95 on digits in 4 epochs; the best has 0\.9100",
     ):
         metrics_of(Bench(node, {}), read_recipe("modern", "digits"), runs, facts())
 
 
-def test_an_accuracy_that_a_plain_evaluation_does_not_confirm_gives_no_number(node: Node) -> None:
-    with pytest.raises(HpmlError, match="check failed: the accuracy is that of a plain evaluation"):
+def test_an_accuracy_that_a_plain_evaluation_does_not_confirm_gives_no_number(
+    node: Node,
+) -> None:
+    with pytest.raises(
+        HpmlError, match="check failed: the accuracy is that of a plain evaluation"
+    ):
         metrics_of(
-            Bench(node, {}), read_recipe("modern", "digits"), [a_run(plain_accuracy=0.94)], facts()
+            Bench(node, {}),
+            read_recipe("modern", "digits"),
+            [a_run(plain_accuracy=0.94)],
+            facts(),
         )
 
 
@@ -205,7 +226,8 @@ def test_a_set_that_fails_its_checks_is_not_found_again(
 def test_a_set_that_has_no_time_for_another_run_says_how_to_go_on(node: Node) -> None:
     bench = Bench(node, {}, deadline=time.monotonic() - 1)
     with pytest.raises(
-        HpmlError, match="0 of 2 runs are done and time is over; measure again to resume the set"
+        HpmlError,
+        match="0 of 2 runs are done and time is over; measure again to resume the set",
     ):
         measure_tta(bench, **FAST, runs=2)
 
@@ -216,13 +238,17 @@ def test_a_set_that_has_no_time_for_another_run_says_how_to_go_on(node: Node) ->
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     """One of each benchmark of a CPU, as small as can be."""
-    node = Node(os="Linux 6", arch="x86_64", cpu="Test CPU", num_cpu=2, ram=2.0**34, python="3.11")
+    node = Node(
+        os="Linux 6", arch="x86_64", cpu="Test CPU", num_cpu=2, ram=2.0**34, python="3.11"
+    )
     points: list[tuple[str, dict[str, Any]]] = [
         ("tta_cpu", {**FAST, "runs": 2}),
         ("tta_utilisation_cpu", {"trick": "lab", "data": "digits", "seconds": 0.4}),
         ("tta_tricks_cpu", {"data": "digits", "seconds": 0.1, "compiled": False}),
     ]
-    import_before_fork(["torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2"])
+    import_before_fork(
+        ["torch", "torch._dynamo", "torchvision", "torchvision.transforms.v2"]
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(runs.VARIABLE, str(tmp_path_factory.mktemp("runs")))
         patch.setattr(meter, "RAPL", Path("/nowhere"))
@@ -236,13 +262,16 @@ def test_a_set_is_checked_and_kept_whole(records: list[Record]) -> None:
     record = records[0]
     assert (record.status, record.reason) == ("ok", "")
     assert (
-        "the accuracy is that of a plain evaluation, neither compiled nor captured" in record.checks
+        "the accuracy is that of a plain evaluation, neither compiled nor captured"
+        in record.checks
     )
     runs = record.series["runs"]
     parts = zip(
         *(runs.numbers(name) for name in ("load", "train", "evaluate", "time")), strict=True
     )
-    assert all(load + train + judge == pytest.approx(time) for load, train, judge, time in parts)
+    assert all(
+        load + train + judge == pytest.approx(time) for load, train, judge, time in parts
+    )
     assert min(record.metrics["accuracy"].samples) > 0.95
     assert record.metrics["time"].samples == runs.columns["time"]
     # a CPU without RAPL does not tell: a zero would be a measurement
@@ -270,16 +299,24 @@ def test_utilisation_and_tricks_are_counted_by_the_device(records: list[Record])
     assert records[2].median("speedup") == pytest.approx(max(same) / rates[0])
 
 
-def test_tricks_with_and_without_compiling_are_panels_of_their_own(records: list[Record]) -> None:
-    compiled = msgspec.structs.replace(records[2], params={**records[2].params, "compiled": True})
+def test_tricks_with_and_without_compiling_are_panels_of_their_own(
+    records: list[Record],
+) -> None:
+    compiled = msgspec.structs.replace(
+        records[2], params={**records[2].params, "compiled": True}
+    )
     table = FIGURES["tricks"].table([records[2], compiled])
     assert set(table.columns["compiled"]) == {False, True}
     drawn = picture(FIGURES["tricks"], table)
-    assert {f"here, digits, 0.1 s each, compiled: {on}" for on in ("false", "true")} <= drawn.texts
+    assert {
+        f"here, digits, 0.1 s each, compiled: {on}" for on in ("false", "true")
+    } <= drawn.texts
     assert len(drawn.marks["bar"]) == len(table)
 
 
-def test_networks_judged_on_other_images_have_a_mark_for_each_set(records: list[Record]) -> None:
+def test_networks_judged_on_other_images_have_a_mark_for_each_set(
+    records: list[Record],
+) -> None:
     both = [records[0], msgspec.structs.replace(records[0], machine="there")]
     drawn = picture(FIGURES["elsewhere"], both)
     assert {f"{kind}, fast" for kind in ("unmodified", "blur", "noise", "contrast")} | {
@@ -319,7 +356,9 @@ def test_shifts_are_what_they_say_and_the_same_each_time() -> None:
     assert ratio.mean() == pytest.approx(0.5, abs=0.01)
     # Noise of 0.06 of 255 where nothing is cut off at black or white.
     inside = (plain > 80) & (plain < 176)
-    assert (first["noise"].float() - plain)[inside].std() == pytest.approx(0.06 * 255, rel=0.05)
+    assert (first["noise"].float() - plain)[inside].std() == pytest.approx(
+        0.06 * 255, rel=0.05
+    )
     assert first["blur"].float().std() < 0.9 * plain.std()
 
 
@@ -354,7 +393,8 @@ def test_photographs_of_cifar_classes_are_judged_and_each_has_a_credit(node: Nod
 
     digits = load_data("digits").take(20, 20)
     coloured = [
-        replace(part, images=part.images.repeat(1, 3, 4, 4)) for part in (digits.train, digits.test)
+        replace(part, images=part.images.repeat(1, 3, 4, 4))
+        for part in (digits.train, digits.test)
     ]
     mean, std = digits.mean * 3, digits.std * 3
     bench = Bench(node, {})
@@ -370,7 +410,9 @@ def test_photographs_of_cifar_classes_are_judged_and_each_has_a_credit(node: Nod
     found = out_of_distribution.other_images(bench, data)
     images, labels = found["photographs"]
     assert images.shape == (len(pictures), 3, 32, 32) and bench.collected.warnings == []
-    assert [classes[label] for label in labels] == [Path(name).parent.name for name in pictures]
+    assert [classes[label] for label in labels] == [
+        Path(name).parent.name for name in pictures
+    ]
     assert bench.collected.data["photographs"]["test"] == len(pictures)
     # they are of other classes
     assert "photographs" not in out_of_distribution.other_images(bench, digits)
@@ -387,7 +429,9 @@ def test_photographs_are_found_as_other_data_sets_are_and_their_lack_is_a_warnin
     bench, named = Bench(node, {}), replace(load_data("digits"), name="cifar10")
     assert "photographs" not in out_of_distribution.other_images(bench, named)
     (warning,) = bench.collected.warnings
-    assert warning.startswith("needs data set photographs: no photographs/ with credits.yaml in")
+    assert warning.startswith(
+        "needs data set photographs: no photographs/ with credits.yaml in"
+    )
     assert str(tmp_path) in warning and "copy the folder examples/photographs" in warning
 
     shutil.copytree(ROOT / "examples" / "photographs", tmp_path / "photographs")
@@ -396,7 +440,9 @@ def test_photographs_are_found_as_other_data_sets_are_and_their_lack_is_a_warnin
     assert loaded.fingerprint == OF_RECORDS
     picture = next((tmp_path / "photographs" / "cat").glob("*.png"))
     picture.write_text("no picture")
-    with pytest.raises(HpmlError, match=r"data set photographs is damaged: .*copy the folder"):
+    with pytest.raises(
+        HpmlError, match=r"data set photographs is damaged: .*copy the folder"
+    ):
         elsewhere.load(print)
 
 
@@ -448,7 +494,9 @@ def test_own_pictures_that_cannot_be_used_are_a_warning(
 
 
 def rows_of(figure: str, records: list[Record]) -> list[dict[str, Any]]:
-    chosen = [record for record in records if record.benchmark in FIGURES[figure].benchmarks]
+    chosen = [
+        record for record in records if record.benchmark in FIGURES[figure].benchmarks
+    ]
     return list(FIGURES[figure].table(chosen).rows())
 
 
@@ -458,16 +506,22 @@ def test_tables_say_what_was_measured(records: list[Record]) -> None:
     assert (row["card"], row["recipe"], row["runs"]) == ("Test CPU", "fast", 2)
     assert row["time"] == statistics.median(times) and row["energy"] is None
     ours, *published = rows_of("variation", records)
-    assert ours["variation"] == pytest.approx(statistics.stdev(times) / statistics.fmean(times))
+    assert ours["variation"] == pytest.approx(
+        statistics.stdev(times) / statistics.fmean(times)
+    )
     # MLPerf's ResNet on ImageNet, as the data file has it.
-    assert [(row["variation_low"], row["variation_high"]) for row in published] == [(0.008, 0.032)]
+    assert [(row["variation_low"], row["variation_high"]) for row in published] == [
+        (0.008, 0.032)
+    ]
     assert [row["run"] for row in rows_of("curves", records)] == [1, 2]
     own = rows_of("elsewhere", records)
     assert [row["images"] for row in own] == ["blur", "contrast", "noise", "unmodified"]
     noise = records[0].series["elsewhere"].numbers("accuracy")[1::3]
     assert own[2]["accuracy"] == pytest.approx(statistics.fmean(noise))
     each = rows_of("networks", records)
-    assert [(row["networks"], row["network"], row["unmodified"], row["noise"]) for row in each] == [
+    assert [
+        (row["networks"], row["network"], row["unmodified"], row["noise"]) for row in each
+    ] == [
         (2, 1, records[0].metrics["accuracy"].samples[0], noise[0]),
         (2, 2, records[0].metrics["accuracy"].samples[1], noise[1]),
     ]
@@ -485,7 +539,8 @@ DRAWN = [name for name, figure in FIGURES.items() if figure.chart and name != "u
 @pytest.mark.parametrize("name", DRAWN)
 def test_every_chart_is_drawn_from_its_table(name: str, records: list[Record]) -> None:
     drawn = picture(
-        FIGURES[name], [each for each in records if each.benchmark in FIGURES[name].benchmarks]
+        FIGURES[name],
+        [each for each in records if each.benchmark in FIGURES[name].benchmarks],
     )
     assert drawn.marks.keys() & {"bar", "point", "line mark", "rule mark"}
     assert all("titled" in axis or "discrete" in axis for axis in drawn.marks["axis"])

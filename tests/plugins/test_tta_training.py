@@ -23,7 +23,13 @@ def pictures(count: int, shape: tuple[int, int, int] = (3, 8, 8)) -> DataSet:
     )
     split = Split(drawn, torch.arange(count) % 10)
     return DataSet(
-        "made", tuple("abcdefghij"), split, split, (0.0,) * shape[0], (1 / 255,) * shape[0], "none"
+        "made",
+        tuple("abcdefghij"),
+        split,
+        split,
+        (0.0,) * shape[0],
+        (1 / 255,) * shape[0],
+        "none",
     )
 
 
@@ -32,7 +38,9 @@ def recipe(**changes: Any) -> Recipe:
 
 
 def test_a_batch_is_cropped_and_flipped_as_drawn() -> None:
-    data = pictures(12)  # normalised with mean 0 and deviation 1 / 255: values stay what they were
+    data = pictures(
+        12
+    )  # normalised with mean 0 and deviation 1 / 255: values stay what they were
     feed = OnDevice(data, recipe(batch=4, augment=Augment(2, "constant", "random")), "cpu")
     feed.start(1)
     next(feed.epoch(1, 0))
@@ -107,7 +115,9 @@ def test_newton_and_schulz_make_a_matrix_orthogonal_and_keep_its_directions(
 
 def test_muon_keeps_the_norm_and_steps_along_the_orthogonal_momentum() -> None:
     generator = torch.Generator().manual_seed(0)
-    weights = [torch.randn(4, 2, 3, 3, generator=generator, requires_grad=True) for _ in range(2)]
+    weights = [
+        torch.randn(4, 2, 3, 3, generator=generator, requires_grad=True) for _ in range(2)
+    ]
     muon = Muon(weights, momentum=0.5, iterations=3, device="cpu")
     before = [weight.detach().clone() for weight in weights]
     for weight in weights:
@@ -117,7 +127,9 @@ def test_muon_keeps_the_norm_and_steps_along_the_orthogonal_momentum() -> None:
         # The first momentum is the gradient, Nesterov's 1.5 of it, which being made orthogonal
         # forgets its length.
         update = orthogonalised(1.5 * weight.grad.reshape(1, 4, 18), 3).reshape(4, 2, 3, 3)
-        assert torch.allclose(weight.detach(), old * (2.0 / old.norm()) - 0.1 * update, atol=1e-6)
+        assert torch.allclose(
+            weight.detach(), old * (2.0 / old.norm()) - 0.1 * update, atol=1e-6
+        )
     assert all(buffer.any() for buffer in muon.buffers)
 
 
@@ -135,32 +147,40 @@ def test_rates_are_read_from_the_table_of_each_group() -> None:
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimiser.step(torch.tensor([5]))
-    rates = {len(group["params"]): float(group["lr"]) for group in optimiser.sgd.param_groups}
+    rates = {
+        len(group["params"]): float(group["lr"]) for group in optimiser.sgd.param_groups
+    }
     # Step 5 of 20: ¾ of the rate; of the whitening's bias, 5 of 10: half.
-    assert [float(group["lr"]) for group in optimiser.sgd.param_groups[:2]] == pytest.approx(
-        [0.5 * 0.053, 0.75 * 0.67]
-    )
+    assert [
+        float(group["lr"]) for group in optimiser.sgd.param_groups[:2]
+    ] == pytest.approx([0.5 * 0.053, 0.75 * 0.67])
     assert rates[4] == pytest.approx(0.75 * 0.053)  # the biases of four normalisations
     # Decay times rate is that of the recipe: 2e-4.
     assert optimiser.sgd.param_groups[1]["weight_decay"] == pytest.approx(2e-4 / 0.67)
-    trained = {id(parameter) for parameter in network.parameters() if parameter.requires_grad}
+    trained = {
+        id(parameter) for parameter in network.parameters() if parameter.requires_grad
+    }
     by_sgd = {
-        id(parameter) for group in optimiser.sgd.param_groups for parameter in group["params"]
+        id(parameter)
+        for group in optimiser.sgd.param_groups
+        for parameter in group["params"]
     }
     assert optimiser.muon is not None
     by_muon = {id(weight) for group in optimiser.muon.groups for weight in group}
     assert by_sgd | by_muon == trained and not by_sgd & by_muon
     # behind the last step at which the whitening's bias is trained
     optimiser.step(torch.tensor([15]))
-    assert [float(group["lr"]) for group in optimiser.sgd.param_groups[:2]] == pytest.approx(
-        [0.0, 0.25 * 0.67]
-    )
+    assert [
+        float(group["lr"]) for group in optimiser.sgd.param_groups[:2]
+    ] == pytest.approx([0.0, 0.25 * 0.67])
 
 
 def test_biases_and_normalisations_do_not_decay_where_the_recipe_says_so() -> None:
     modern = read_recipe("modern", "digits").on("cpu")
     network = build(modern.network, (1, 8, 8), 10)
-    groups = Optimiser(network, modern, 10, 5, "cpu", lambda function: function).sgd.param_groups
+    groups = Optimiser(
+        network, modern, 10, 5, "cpu", lambda function: function
+    ).sgd.param_groups
     assert [group["weight_decay"] for group in groups] == [0.0, 5e-4]
     assert all(parameter.ndim == 1 for parameter in groups[0]["params"])
     assert all(parameter.ndim > 1 for parameter in groups[1]["params"])
@@ -173,7 +193,9 @@ def test_whitened_patches_are_uncorrelated_and_of_variance_one() -> None:
     images = (images - images.mean()) / images.std()
     network.whiten(images)
     found = (
-        torch.nn.functional.conv2d(images, network.whitening.weight).transpose(0, 1).flatten(1)[:12]
+        torch.nn.functional.conv2d(images, network.whitening.weight)
+        .transpose(0, 1)
+        .flatten(1)[:12]
     )
     assert torch.allclose(found @ found.T / found.shape[1], torch.eye(12), atol=2e-2)
     weight = network.whitening.weight
@@ -228,7 +250,12 @@ def test_the_bias_of_the_whitening_is_trained_for_the_epochs_of_the_schedule(
     trainer: Trainer,
 ) -> None:
     assert (trainer.steps_an_epoch, trainer.steps) == (10, 25)
-    assert [trainer.trains_bias(step) for step in (0, 19, 20, 24)] == [True, True, False, False]
+    assert [trainer.trains_bias(step) for step in (0, 19, 20, 24)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def trained(trainer: Trainer, seed: int) -> tuple[int, Any, float]:
@@ -282,10 +309,14 @@ def test_nothing_that_a_graph_would_know_is_replaced_between_runs(trainer: Train
     assert int(trainer.number) == 0
     momenta = [state["momentum_buffer"] for state in trainer.optimiser.sgd.state.values()]
     assert trainer.optimiser.muon is not None
-    assert not any(momentum.any() for momentum in (*momenta, *trainer.optimiser.muon.buffers))
+    assert not any(
+        momentum.any() for momentum in (*momenta, *trainer.optimiser.muon.buffers)
+    )
 
 
-def test_the_bias_of_the_whitening_rests_once_it_is_no_longer_trained(trainer: Trainer) -> None:
+def test_the_bias_of_the_whitening_rests_once_it_is_no_longer_trained(
+    trainer: Trainer,
+) -> None:
     trainer.start(1)
     trainer.whiten()
     for epoch in range(2):

@@ -14,9 +14,20 @@ from hpml_plugins import Bench, HpmlError, Node, Samples, hookspecs
 from hpml_plugins.errors import CheckFailed
 from hpml_plugins.measure import SamplingPlan, to_metrics
 from hpml_plugins.plugins import vecadd
-from hpml_plugins.plugins.vecadd import VECADD_CPU, VECADD_CUDA, VECADD_TUNED, VECADD_UNIFIED
+from hpml_plugins.plugins.vecadd import (
+    VECADD_CPU,
+    VECADD_CUDA,
+    VECADD_TUNED,
+    VECADD_UNIFIED,
+)
 from hpml_plugins.plugins.vecadd.cuda_programs import too_much
-from hpml_plugins.plugins.vecadd.vectors import LAUNCHES, bytes_moved, is_sum, shape, vectors
+from hpml_plugins.plugins.vecadd.vectors import (
+    LAUNCHES,
+    bytes_moved,
+    is_sum,
+    shape,
+    vectors,
+)
 
 SHORT = SamplingPlan(budget=0.05, fewest=3)
 
@@ -117,22 +128,31 @@ def test_the_bandwidth_by_hand() -> None:
         ("grid", 100_000_000, 390_625, 256),
     ],
 )
-def test_the_shape_of_a_launch(launch: str, elements: int, blocks: int, threads: int) -> None:
+def test_the_shape_of_a_launch(
+    launch: str, elements: int, blocks: int, threads: int
+) -> None:
     assert shape(launch, elements) == (blocks, threads)
 
 
 def test_the_kernels_are_right_for_any_length_and_launch_in_the_simulator() -> None:
     lengths = ["1", "255", "257", "1003"]
     printed = run(IN_THE_SIMULATOR, *lengths, NUMBA_ENABLE_CUDASIM="1").splitlines()
-    assert printed == [f"{elements} {launch} right" for elements in lengths for launch in LAUNCHES]
+    assert printed == [
+        f"{elements} {launch} right" for elements in lengths for launch in LAUNCHES
+    ]
 
 
-@pytest.mark.parametrize("point", ["vecadd_cuda memory=pinned", "vecadd_unified prefetch=off"])
+@pytest.mark.parametrize(
+    "point", ["vecadd_cuda memory=pinned", "vecadd_unified prefetch=off"]
+)
 def test_the_measurement_with_its_phases_runs_whole_in_the_simulator(point: str) -> None:
     printed = run(
         MEASURED_IN_THE_SIMULATOR, *point.split(), "launch=grid", NUMBA_ENABLE_CUDASIM="1"
     )
-    small = [f"grid: sum of {elements} elements differs from NumPy's" for elements in (1, 255, 257)]
+    small = [
+        f"grid: sum of {elements} elements differs from NumPy's"
+        for elements in (1, 255, 257)
+    ]
     # 1003 / 256 = 3.92
     assert printed.strip().split("; ") == [*small, "sum differs from NumPy's", "4", "256"]
 
@@ -212,7 +232,9 @@ def test_a_million_elements_are_measured(node: Node, implementation: str) -> Non
     ) or os.cpu_count() == 1
 
 
-def test_a_spoilt_addition_gives_no_number(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spoilt_addition_gives_no_number(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hpml_plugins.plugins.vecadd import cpu
 
     add = cpu.addition("numpy")
@@ -241,10 +263,14 @@ def test_an_unknown_value_names_the_known_ones(node: Node) -> None:
 
 
 def test_what_runs_on_a_gpu_asks_for_one() -> None:
-    asked = {benchmark.name: benchmark.requires.gpus for benchmark in vecadd.hpml_benchmarks()}
+    asked = {
+        benchmark.name: benchmark.requires.gpus for benchmark in vecadd.hpml_benchmarks()
+    }
     assert asked == {
         "vecadd_cpu": 0,
-        **dict.fromkeys(("vecadd_cuda", "vecadd_unified", "vecadd_cuda_cpp", "vecadd_tuned"), 1),
+        **dict.fromkeys(
+            ("vecadd_cuda", "vecadd_unified", "vecadd_cuda_cpp", "vecadd_tuned"), 1
+        ),
     }
 
 

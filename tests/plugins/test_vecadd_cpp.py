@@ -20,14 +20,18 @@ needs_compiler = pytest.mark.skipif(cpu.find_compiler() is None, reason="no C++ 
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = cpu.find_compiler()
     assert compiler
-    return cpu.build(compiler, cpu.SOURCE, cpu.FLAGS, tmp_path_factory.mktemp("built") / "vecadd")
+    return cpu.build(
+        compiler, cpu.SOURCE, cpu.FLAGS, tmp_path_factory.mktemp("built") / "vecadd"
+    )
 
 
 @needs_compiler
 @pytest.mark.parametrize("elements", [1, 255, 257, 1_000_003])
 def test_the_program_adds_what_numpy_adds(program: Path, elements: int) -> None:
     seed = 2**40 + 7  # longer than the program's 32 bits
-    samples, checksum = cpu.run(program, elements, seed, SamplingPlan(budget=0.0, fewest=4, most=9))
+    samples, checksum = cpu.run(
+        program, elements, seed, SamplingPlan(budget=0.0, fewest=4, most=9)
+    )
     assert checksum == cpu.checksum(elements, seed) != cpu.checksum(elements, seed + 1)
     assert len(samples) == 4
     assert samples.info["stopped"] == "budget"
@@ -49,7 +53,9 @@ def test_the_inputs_and_the_checksum_by_hand() -> None:
 
 
 @needs_compiler
-def test_a_source_that_does_not_compile_says_the_compilers_first_complaint(tmp_path: Path) -> None:
+def test_a_source_that_does_not_compile_says_the_compilers_first_complaint(
+    tmp_path: Path,
+) -> None:
     broken = tmp_path / "broken.cpp"
     broken.write_text("int main() { return nothing; }\n")
     with pytest.raises(HpmlError, match=r"does not compile broken\.cpp: .*"):
@@ -85,6 +91,7 @@ def test_without_a_compiler_the_point_is_skipped_with_the_reason(
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        Skipped, match=r"needs a C\+\+ compiler: none of g\+\+, c\+\+, clang\+\+ is on the PATH"
+        Skipped,
+        match=r"needs a C\+\+ compiler: none of g\+\+, c\+\+, clang\+\+ is on the PATH",
     ):
         VECADD_CPU.measure(Bench(node, {}, plan=SHORT), millions=1, implementation="cpp")

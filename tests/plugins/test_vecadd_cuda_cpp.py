@@ -74,7 +74,9 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def measure(node: Node, memory: str) -> tuple[Bench, dict]:
-    bench = Bench(node, {}, gpus=1, plan=SamplingPlan(budget=0.05, fewest=4), seed=2**40 + 7)
+    bench = Bench(
+        node, {}, gpus=1, plan=SamplingPlan(budget=0.05, fewest=4), seed=2**40 + 7
+    )
     return bench, VECADD_CUDA_CPP.measure(bench, millions=1, launch="1x256", memory=memory)
 
 
@@ -89,7 +91,9 @@ def test_a_run_is_the_sum_of_its_phases_and_every_length_is_checked(
         f"1x256: sum of {length} elements differs from NumPy's"
         for length in (1, 255, 257, 1_000_003, 1_000_000)
     ]
-    bandwidth = to_metrics(VECADD_CUDA_CPP, given, bench.collected.work)["bandwidth"].samples
+    bandwidth = to_metrics(VECADD_CUDA_CPP, given, bench.collected.work)[
+        "bandwidth"
+    ].samples
     assert bandwidth == pytest.approx([12e6 / 1e-3, 12e6 / 2e-3, 12e6 / 3e-3])
     assert given["time"].info["compiler"] == "Build cuda_13.0, -O3 -std=c++17 -arch=sm_90"
 
@@ -119,17 +123,24 @@ def test_without_nvcc_the_point_is_skipped_with_the_reason(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    with pytest.raises(Skipped, match="needs nvcc: it is neither on the PATH nor in CUDA_HOME"):
+    with pytest.raises(
+        Skipped, match="needs nvcc: it is neither on the PATH nor in CUDA_HOME"
+    ):
         measure(gpu_node, "explicit")
 
 
 @needs_nvcc
-def test_nvcc_builds_the_program_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvcc_builds_the_program_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     program, version = cuda_cpp.built(str(cuda_cpp.find_nvcc()), "9.0")
     built = program.stat().st_mtime_ns
     assert cuda_cpp.built(str(cuda_cpp.find_nvcc()), "9.0") == (program, version)
-    assert (program.stat().st_mtime_ns, [program]) == (built, list(program.parent.iterdir()))
+    assert (program.stat().st_mtime_ns, [program]) == (
+        built,
+        list(program.parent.iterdir()),
+    )
     assert "-arch=sm_90" in version
     done = subprocess.run([program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.startswith("usage: ")) == (2, True)

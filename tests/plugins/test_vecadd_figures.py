@@ -22,17 +22,25 @@ def record(
     metrics: dict[str, float],
     **params: str | int,
 ) -> Record:
-    return a_record(benchmark, metrics, units=UNITS, gpu=gpu, machine=machine, params=params)
+    return a_record(
+        benchmark, metrics, units=UNITS, gpu=gpu, machine=machine, params=params
+    )
 
 
 def run(benchmark: str, **params: str | int) -> Record:
     return record(
-        benchmark, metrics={"time": 4e-5, "bandwidth": 3e12, "total": 4.5e-3}, millions=10, **params
+        benchmark,
+        metrics={"time": 4e-5, "bandwidth": 3e12, "total": 4.5e-3},
+        millions=10,
+        **params,
     )
 
 
 CPU = record(
-    "vecadd_cpu", metrics={"time": 9e-3, "bandwidth": 13e9}, millions=10, implementation="cpp"
+    "vecadd_cpu",
+    metrics={"time": 9e-3, "bandwidth": 13e9},
+    millions=10,
+    implementation="cpp",
 )
 LAPTOP = record(
     "vecadd_cpu",
@@ -57,7 +65,8 @@ TUNED = record(
 def test_a_chart_over_k_has_the_cpu_beside_the_gpu_and_no_machine_without_one() -> None:
     table = FIGURES["explicit"].table([CPU, LAPTOP, EXPLICIT])
     assert [
-        (row["machine"], row["program"], row["variant"], row["time"]) for row in table.rows()
+        (row["machine"], row["program"], row["variant"], row["time"])
+        for row in table.rows()
     ] == [
         ("h200-x1", "CPU", "cpp", 9e-3),
         ("h200-x1", "explicit", "grid", 4.5e-3),
@@ -72,7 +81,9 @@ def test_the_speed_up_is_of_whole_runs() -> None:
 
 
 def test_the_bandwidth_has_the_card_s_copy_and_its_published_peak() -> None:
-    found = {row["kernel"]: row for row in FIGURES["bandwidth"].table([TUNED, EXPLICIT]).rows()}
+    found = {
+        row["kernel"]: row for row in FIGURES["bandwidth"].table([TUNED, EXPLICIT]).rows()
+    }
     assert {name: row["bandwidth"] for name, row in found.items()} == {
         "tuned": 4e12,
         "copy": 4.2e12,
@@ -83,14 +94,22 @@ def test_the_bandwidth_has_the_card_s_copy_and_its_published_peak() -> None:
 
 
 def test_a_launch_that_leaves_the_card_idle_says_nothing_of_its_bandwidth() -> None:
-    assert len(FIGURES["bandwidth"].table([run("vecadd_cuda", launch="1x1", memory="pinned")])) == 0
+    assert (
+        len(FIGURES["bandwidth"].table([run("vecadd_cuda", launch="1x1", memory="pinned")]))
+        == 0
+    )
 
 
 def test_an_unknown_card_has_no_peak_and_is_drawn_all_the_same() -> None:
     unknown = record(
         "vecadd_tuned",
         gpu="Somebody's GPU",
-        metrics={"time": 3e-5, "bandwidth": 4e12, "vs_torch": 1.0, "copy_bandwidth": 4.2e12},
+        metrics={
+            "time": 3e-5,
+            "bandwidth": 4e12,
+            "vs_torch": 1.0,
+            "copy_bandwidth": 4.2e12,
+        },
         millions=10,
         implementation="tuned",
     )
@@ -100,7 +119,9 @@ def test_an_unknown_card_has_no_peak_and_is_drawn_all_the_same() -> None:
     drawn = picture(figure, table).marks
     assert "rule mark" not in drawn
     assert len(drawn["point"]) == 2
-    assert len(picture(figure, [TUNED]).marks["rule mark"]) == 2  # the peak, once for each row
+    assert (
+        len(picture(figure, [TUNED]).marks["rule mark"]) == 2
+    )  # the peak, once for each row
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -112,16 +133,23 @@ def test_every_chart_has_all_machines_and_every_row(name: str) -> None:
         if each.benchmark in figure.benchmarks
     ]
     three = [
-        msgspec.structs.replace(each, machine=f"m{number}") for number in range(3) for each in one
+        msgspec.structs.replace(each, machine=f"m{number}")
+        for number in range(3)
+        for each in one
     ]
     drawn = picture(figure, three)
     assert {"m0", "m1", "m2", "K, millions of elements"} <= drawn.texts
-    assert len(drawn.marks["point"]) == len(figure.table(three)) == 3 * len(figure.table(one))
+    assert (
+        len(drawn.marks["point"]) == len(figure.table(three)) == 3 * len(figure.table(one))
+    )
 
 
 def test_the_programs_in_cuda_cpp_have_charts_of_their_own_beside_the_cpp_program() -> None:
     loop = record(
-        "vecadd_cpu", metrics={"time": 9e-3, "bandwidth": 13e9}, millions=10, implementation="loop"
+        "vecadd_cpu",
+        metrics={"time": 9e-3, "bandwidth": 13e9},
+        millions=10,
+        implementation="loop",
     )
     records = [CPU, loop, EXPLICIT_CPP, MANAGED_CPP]
     rows = FIGURES["explicit_cpp"].table(records).rows()

@@ -35,7 +35,9 @@ GRID = record(
 )
 
 
-def test_speed_up_is_of_whole_runs_over_the_cpp_program_of_the_same_machine_and_size() -> None:
+def test_speed_up_is_of_whole_runs_over_the_cpp_program_of_the_same_machine_and_size() -> (
+    None
+):
     elsewhere = record(
         "vecadd_cpu",
         {"millions": 10, "implementation": "cpp"},
@@ -98,7 +100,9 @@ def test_laps_follow_one_another_and_hold_what_was_waited_for() -> None:
 def test_the_total_adds_up_the_laps_named_and_no_other(node: Node) -> None:
     runs = iter([{"copy": 1e-3, "kernel": 2e-3, "write": 9e-3}] * 50)
     samples = repeat(Bench(node, {}), lambda: next(runs), ("copy", "kernel"))
-    assert samples["total"].median == pytest.approx(3e-3)  # 1 ms + 2 ms; the writing is not of it
+    assert samples["total"].median == pytest.approx(
+        3e-3
+    )  # 1 ms + 2 ms; the writing is not of it
     assert samples["write"].median == 9e-3
     assert len(samples["total"]) == 10  # the fewest: equal runs are known at once
     assert samples["total"].info["stopped"] == "converged"
@@ -107,7 +111,10 @@ def test_the_total_adds_up_the_laps_named_and_no_other(node: Node) -> None:
 def test_runs_of_seconds_repeat_three_times_and_say_so(node: Node) -> None:
     told: list[str] = []
     bench = Bench(
-        node, {}, plan=SamplingPlan(budget=0.0), report=lambda text, share: told.append(text)
+        node,
+        {},
+        plan=SamplingPlan(budget=0.0),
+        report=lambda text, share: told.append(text),
     )
     taken = iter([5.0, 6.0, 7.0, 8.0])
     samples = repeat(bench, lambda: {"kernel": next(taken)}, ("kernel",))

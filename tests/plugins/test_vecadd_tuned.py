@@ -128,13 +128,18 @@ def test_the_kernel_writes_every_element_once_for_any_shape_length_and_grid_in_t
     assert verdicts == ["right"] * (len(SHAPES) * 6 * 2)
 
 
-def test_the_search_checks_times_and_describes_its_configurations_in_the_simulator() -> None:
+def test_the_search_checks_times_and_describes_its_configurations_in_the_simulator() -> (
+    None
+):
     done = run(TUNED_IN_THE_SIMULATOR, NUMBA_ENABLE_CUDASIM="1")
     assert done.returncode == 0, done.stderr
     grid, blocks, threads, configuration, info = done.stdout.strip().split("; ")
     # 4 · 2 · 32 = 256 elements a block: four blocks in one pass over 1003, of which two are held at
     # once
-    assert (grid, blocks) in {("one pass", "4"), ("resident", "2")} or (threads, blocks) == (
+    assert (grid, blocks) in {("one pass", "4"), ("resident", "2")} or (
+        threads,
+        blocks,
+    ) == (
         "256",
         "1",
     )
@@ -158,7 +163,11 @@ def test_the_compiler_makes_one_instruction_of_a_wide_access() -> None:
     assert made.count("4 2 bypass st.global.cs.v4.f32") == 2
     assert made.count("1 4 default ld.global.f32") >= 8
     # All loads of a tile come before its first store.
-    tile = [line.split()[-1] for line in made if line.startswith("4 2 bypass") and ".v4." in line]
+    tile = [
+        line.split()[-1]
+        for line in made
+        if line.startswith("4 2 bypass") and ".v4." in line
+    ]
     assert [name[:2] for name in tile] == ["ld"] * 4 + ["st"] * 2
 
 
@@ -191,7 +200,9 @@ def test_the_search_finds_the_best_launch_of_the_best_kernel() -> None:
 
     tried = tune(seconds, CACHINGS)
     assert next(iter(tried)) == best
-    assert len(tried) == 3 * 6 + 3 * 7  # 18 kernels, then the other 7 launches of the best three
+    assert (
+        len(tried) == 3 * 6 + 3 * 7
+    )  # 18 kernels, then the other 7 launches of the best three
     assert list(tried.values()) == sorted(tried.values())
 
 
@@ -201,7 +212,11 @@ def test_a_lucky_short_sample_does_not_win_over_what_was_measured_again() -> Non
 
     def seconds(configuration: Configuration, budget: float) -> float:
         asked.append((configuration, budget))
-        return 0.5 if configuration == lucky and budget < 0.1 else 1.0 + 0.001 * configuration.width
+        return (
+            0.5
+            if configuration == lucky and budget < 0.1
+            else 1.0 + 0.001 * configuration.width
+        )
 
     tried = tune(seconds, CACHINGS)
     assert tried[lucky] == 1.001  # measured again, and found ordinary

@@ -18,13 +18,21 @@ from hpml_plugins.plugins.vision import training
 from hpml_plugins.testing import Context, measure_point
 
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
-CPU_POINT: dict[str, Any] = {"model": "resnet18", "batch": 8, "dtype": "float32", "side": 32}
+CPU_POINT: dict[str, Any] = {
+    "model": "resnet18",
+    "batch": 8,
+    "dtype": "float32",
+    "side": 32,
+}
 
 
 @pytest.fixture(autouse=True)
 def same_precision_afterwards() -> Iterator[None]:
     """A trainer sets the precision of its process, which here is that of all tests."""
-    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    products, convolutions = (
+        torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.allow_tf32,
+    )
     searches = torch.backends.cudnn.benchmark
     yield
     torch.set_float32_matmul_precision(products)
@@ -63,11 +71,15 @@ def test_a_training_step_is_measured_on_the_cpu(node: Node) -> None:
         8 / record.metrics["time"].median, rel=0.2
     )
     assert record.work["time"].flop == 3 * 8 * forward_flop("resnet18", 32)
-    assert "the loss on one batch does not fall: the network does not train" in record.checks
+    assert (
+        "the loss on one batch does not fall: the network does not train" in record.checks
+    )
 
 
 @in_a_child
-def test_a_network_that_does_not_train_fails(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_does_not_train_fails(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hpml_plugins.plugins.vision.trainer.LEARNING_RATE", 0.0)
     monkeypatch.setattr(training, "WARM_UP_STEPS", 2)
     with pytest.raises(CheckFailed, match="does not train"):
@@ -75,7 +87,8 @@ def test_a_network_that_does_not_train_fails(node: Node, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("dtype", "product", "convolutions"), [("float32", "highest", False), ("tf32", "high", True)]
+    ("dtype", "product", "convolutions"),
+    [("float32", "highest", False), ("tf32", "high", True)],
 )
 def test_precision_of_float32_is_what_the_point_asks_for(
     dtype: str, product: str, convolutions: bool

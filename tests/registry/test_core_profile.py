@@ -23,8 +23,12 @@ def points(host: Host, *, needs_gpu: bool | None = None) -> list[str]:
     ]
 
 
-def test_core_has_30_to_40_points_of_the_grid_and_some_for_nodes_without_a_gpu(core: Host) -> None:
-    assert not core.broken  # a profile that names a point outside the grid breaks its plugin
+def test_core_has_30_to_40_points_of_the_grid_and_some_for_nodes_without_a_gpu(
+    core: Host,
+) -> None:
+    assert (
+        not core.broken
+    )  # a profile that names a point outside the grid breaks its plugin
     assert 30 <= len(points(core)) <= 40
     assert len(points(core, needs_gpu=False)) >= 8
     assert len(points(core, needs_gpu=True)) >= 12
@@ -32,12 +36,16 @@ def test_core_has_30_to_40_points_of_the_grid_and_some_for_nodes_without_a_gpu(c
 
 def test_core_measures_every_plugin_that_has_benchmarks(core: Host) -> None:
     offering = {each.plugin.name for each in core.benchmarks()}
-    assert {each.plugin.name for each in core.benchmarks() if each.chosen_points()} == offering
+    assert {
+        each.plugin.name for each in core.benchmarks() if each.chosen_points()
+    } == offering
 
 
-def test_a_benchmark_that_is_added_to_a_plugin_does_not_join_core_by_itself(core: Host) -> None:
+def test_a_benchmark_that_is_added_to_a_plugin_does_not_join_core_by_itself(
+    core: Host,
+) -> None:
     offering = {each.plugin.name for each in core.benchmarks()}
     for entry in core.registry.enabled:
-        assert entry.name not in offering or entry.choice(CORE, "a_new_benchmark") is None, (
-            entry.name
-        )
+        assert (
+            entry.name not in offering or entry.choice(CORE, "a_new_benchmark") is None
+        ), entry.name

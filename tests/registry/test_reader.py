@@ -111,13 +111,23 @@ BAD = {
         "a second document; a file has one",
     ),
     "a key that is a list": ("? [a]\n: 1\n", 1, "a key must be text"),
-    "a number of 5,000 digits": (f"version: 0x{'1' * 5000}\nplugins: []\n", 1, "more than 64 bits"),
-    "an alias": ("version: 1\nplugins: &p []\nx: *p\n", 3, "aliases (*name) are not allowed"),
+    "a number of 5,000 digits": (
+        f"version: 0x{'1' * 5000}\nplugins: []\n",
+        1,
+        "more than 64 bits",
+    ),
+    "an alias": (
+        "version: 1\nplugins: &p []\nx: *p\n",
+        3,
+        "aliases (*name) are not allowed",
+    ),
 }
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_registry_is_refused_in_one_line_with_its_place(what: str, tmp_path: Path) -> None:
+def test_a_bad_registry_is_refused_in_one_line_with_its_place(
+    what: str, tmp_path: Path
+) -> None:
     text, line, message = BAD[what]
     path = tmp_path / "registry.yaml"
     path.write_text(text)
@@ -160,7 +170,9 @@ def test_the_profiles_are_those_of_all_plugins_with_full_first(
 def test_a_version_without_quotes_is_told_to_have_them(tmp_path: Path) -> None:
     path = tmp_path / "registry.yaml"
     path.write_text("version: 1\nplugins:\n  - name: a\n    module: b\n    version: 1.2\n")
-    with pytest.raises(RegistryError, match=r"registry.yaml:5: .*got `float`; put it in quotes"):
+    with pytest.raises(
+        RegistryError, match=r"registry.yaml:5: .*got `float`; put it in quotes"
+    ):
         read_registry(path)
 
 

@@ -76,7 +76,9 @@ def test_asv_run_on_a_full_disk_keeps_what_is_finished_and_goes_on_later(
     finished = killing.records_below(kept)
     # three rounds of twelve points
     assert 0 < sum(record.measured_rounds for record in finished) < 36
-    assert not list(kept.glob("*/*-node-*.json"))  # else asv would take the commit for measured
+    assert not list(
+        kept.glob("*/*-node-*.json")
+    )  # else asv would take the commit for measured
 
     shutil.copytree(kept, results, dirs_exist_ok=True)
     again = project.asv("run", "--skip-existing")
@@ -97,14 +99,18 @@ def test_asv_run_with_read_only_results_measures_nothing(project: Project) -> No
     done = run_on(READ_ONLY, results, project.path, project.home, "asv", "run")
     one_line(done, "Read-only file system")
     assert "[" not in done.stdout  # no point was begun
-    assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in results.rglob("*") if path.is_file()
+    } == before
 
 
 def test_hpml_run_record_keeps_what_is_finished(project: Project, tmp_path: Path) -> None:
     target, kept = project.path / "elsewhere", tmp_path / "kept"
     words = ("hpml_plugins", "run", "large", "--record", str(target / "r.jsonl"))
     one_line(
-        run_on(SMALL, target, project.path, project.home, *words, size=256 << 10, kept=kept),
+        run_on(
+            SMALL, target, project.path, project.home, *words, size=256 << 10, kept=kept
+        ),
         "cannot write the Record: No space left on device",
     )
     finished = list(read_file(kept / "r.jsonl"))
@@ -116,7 +122,9 @@ def test_hpml_run_record_keeps_what_is_finished(project: Project, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_hpml_publish_leaves_the_results_alone_and_works_when_there_is_room(tmp_path: Path) -> None:
+def test_hpml_publish_leaves_the_results_alone_and_works_when_there_is_room(
+    tmp_path: Path,
+) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()
     make_history(project, 4, machines=1, benchmarks=2, points=2)
@@ -132,12 +140,24 @@ def test_hpml_publish_leaves_the_results_alone_and_works_when_there_is_room(tmp_
         run_on(SMALL, project / "out", project, home, *words, size=64 << 10),
         "No space left on device",
     )
-    one_line(run_on(READ_ONLY, project / "out", project, home, *words), "Read-only file system")
+    one_line(
+        run_on(READ_ONLY, project / "out", project, home, *words), "Read-only file system"
+    )
     plain = run_on(
-        SMALL, project / "out", project, home, "asv", "publish", "-o", "out/html", size=64 << 10
+        SMALL,
+        project / "out",
+        project,
+        home,
+        "asv",
+        "publish",
+        "-o",
+        "out/html",
+        size=64 << 10,
     )
     one_line(plain, "No space left on device")
-    assert {path: path.read_bytes() for path in (project / "results").rglob("*.json")} == before
+    assert {
+        path: path.read_bytes() for path in (project / "results").rglob("*.json")
+    } == before
     killing.finish(killing.start(project, home, *words), home)
     # results may be read-only for who publishes: nothing of it is written
     done = run_on(READ_ONLY, project / "results", project, home, *words)
@@ -168,7 +188,9 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
         for line in path.read_bytes().splitlines()
     }
     found = {
-        line for path in into.glob("*/records/*.jsonl") for line in path.read_bytes().splitlines()
+        line
+        for path in into.glob("*/records/*.jsonl")
+        for line in path.read_bytes().splitlines()
     }
     assert found == whole
     print(
@@ -179,7 +201,12 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
 def test_a_quota_in_the_middle_of_a_record_costs_that_record(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     record = Record(
-        benchmark="toy", plugin="p", version="1", params={"size": 1}, status="ok", reason="x" * 300
+        benchmark="toy",
+        plugin="p",
+        version="1",
+        params={"size": 1},
+        status="ok",
+        reason="x" * 300,
     )
     append_record(path, record)
     whole = path.stat().st_size

@@ -77,11 +77,15 @@ def test_hostile_yaml_is_refused_in_one_line_with_bounded_memory(
         assert "\n" not in str(caught.value), what
     assert not (tmp_path / "escaped").exists()
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{reader}: {len(HOSTILE)} hostile files refused; the largest took {grown:.0f} MB")
+    print(
+        f"{reader}: {len(HOSTILE)} hostile files refused; the largest took {grown:.0f} MB"
+    )
     assert grown < 500
 
 
-def test_json_that_nests_without_end_is_named_and_left_out_of_a_merge(tmp_path: Path) -> None:
+def test_json_that_nests_without_end_is_named_and_left_out_of_a_merge(
+    tmp_path: Path,
+) -> None:
     source = tmp_path / "source"
     deep = "[" * 200_000 + "]" * 200_000
     (source / "m" / "records").mkdir(parents=True)
@@ -90,7 +94,10 @@ def test_json_that_nests_without_end_is_named_and_left_out_of_a_merge(tmp_path: 
     (source / "benchmarks.json").write_text(deep)
     path = source / "m" / "records" / "01234567.jsonl"
     append_record(
-        path, Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m")
+        path,
+        Record(
+            benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m"
+        ),
     )
     whole = path.read_bytes()
     path.write_bytes(b'{"later":' + deep.encode() + b"," + whole[1:] + whole)
@@ -112,9 +119,13 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_nothing_is_written_through_a_link_in_results(tmp_path: Path, outside: Path) -> None:
+def test_nothing_is_written_through_a_link_in_results(
+    tmp_path: Path, outside: Path
+) -> None:
     before = contents(outside)
-    record = Record(benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m")
+    record = Record(
+        benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m"
+    )
     results = tmp_path / "results"
     tried = 0
     for place in ("m", "m/records", "m/records/01234567.jsonl", "m/.lock"):
@@ -146,7 +157,9 @@ def test_merging_names_links_reads_none_and_replaces_those_in_its_way(
     (into / "h200-x1" / result.name).symlink_to(next(outside.glob("*-node-*.json")))
     (into / "h200-x1" / "machine.json").symlink_to(outside / "machine.json")
     report = merge_results([source], into)
-    assert sum("a symbolic link; ignored" in said for said in report.skipped) == 4, report.skipped
+    assert sum("a symbolic link; ignored" in said for said in report.skipped) == 4, (
+        report.skipped
+    )
     assert contents(outside) == before
     assert not (into / "h200-x2").exists() and not list(into.rglob("passwd*"))
     assert sum("a symbolic link; renamed to" in said for said in report.skipped) == 2, (

@@ -61,7 +61,9 @@ def kill_until_done(
         # Most of the time goes into starting: half of the moments lie behind the next Record.
         moment = dice.uniform(0, seconds)
         if dice.random() < 0.5:
-            while running.poll() is None and len(killing.rounds_below(results)) == len(kept):
+            while running.poll() is None and len(killing.rounds_below(results)) == len(
+                kept
+            ):
                 time.sleep(0.02)
             moment = dice.uniform(0, 1)
         # at most ten in a row, so that a busy machine completes some too
@@ -88,7 +90,9 @@ def test_kills_of_asv_run_lose_no_finished_point(project: Project) -> None:
         found += kill_until_done(project, words, seconds, dice, None)
         hold_complete(project)
         rounds += 1
-    spread = ", ".join(f"{count}: {times}" for count, times in sorted(Counter(found).items()))
+    spread = ", ".join(
+        f"{count}: {times}" for count, times in sorted(Counter(found).items())
+    )
     print(
         f"asv run: {len(found)} kills over {seconds:.1f} s, {rounds} runs completed; points of 8"
         f" kept at them: {spread}"
@@ -127,7 +131,9 @@ def test_kills_of_hpml_submit_lose_no_finished_point(project: Project) -> None:
     rounds = 0
     while len(found) < killing.kills_of("submit"):
         found += kill_until_done(project, words, seconds, dice, kill)
-        killing.wait_until_gone(project.path, 60)  # a job whose submitter alone was killed goes on
+        killing.wait_until_gone(
+            project.path, 60
+        )  # a job whose submitter alone was killed goes on
         killing.finish(killing.start(project.path, home, *words), home, 0, 1)
         hold_complete(project)
         rounds += 1
@@ -144,7 +150,9 @@ def test_kills_of_hpml_submit_lose_no_finished_point(project: Project) -> None:
 
 
 TIMED = ("gpus.html", "info.json")  # both say when they were written
-UPDATED = re.compile(rb"<updated>[^<]*</updated></feed>")  # a feed of nothing was updated now
+UPDATED = re.compile(
+    rb"<updated>[^<]*</updated></feed>"
+)  # a feed of nothing was updated now
 
 
 def site(folder: Path) -> dict[str, bytes]:
@@ -174,7 +182,9 @@ def test_kills_of_hpml_publish_leave_nothing_wrong(tmp_path: Path) -> None:
             row = facts["results"]["made00.track_time"]
             row[0] = [row[0][0] * dice.uniform(0.5, 2), 7]
             changed.write_text(json.dumps(facts))
-            before = {path: path.read_bytes() for path in (project / "results").rglob("*.json")}
+            before = {
+                path: path.read_bytes() for path in (project / "results").rglob("*.json")
+            }
             killed += killing.kill_after(
                 killing.start(project, home, *words), dice.uniform(0, seconds)
             )
@@ -184,7 +194,9 @@ def test_kills_of_hpml_publish_leave_nothing_wrong(tmp_path: Path) -> None:
             if (project / "html").exists():
                 files += killing.whole_files(project / "html")
         killing.finish(killing.start(project, home, *words), home)
-        killing.finish(killing.start(project, home, "asv", "publish", "-o", "scratch"), home)
+        killing.finish(
+            killing.start(project, home, "asv", "publish", "-o", "scratch"), home
+        )
         assert site(project / "html") == site(project / "scratch")
         rounds += 1
     print(
@@ -227,7 +239,9 @@ def test_kills_of_hpml_merge_leave_nothing_wrong(tmp_path: Path) -> None:
             }
             assert known <= lines and all(line.endswith(b"\n") for line in lines)
             known = lines
-            found.append(sum(1 for path in into.rglob("*.json*") if not path.name.startswith(".")))
+            found.append(
+                sum(1 for path in into.rglob("*.json*") if not path.name.startswith("."))
+            )
         assert tree(into) == whole
         assert not list(into.rglob("*.partial"))
         rounds += 1
@@ -240,5 +254,9 @@ def test_kills_of_hpml_merge_leave_nothing_wrong(tmp_path: Path) -> None:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    files = (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    )
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

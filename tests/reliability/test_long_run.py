@@ -115,6 +115,9 @@ def test_a_run_of_thousands_of_points_neither_grows_nor_slows(
     # counts less
     gaps = [after.started - before.started for before, after in pairwise(records)]
     tenth = len(gaps) // 10
-    parts = [1e3 * statistics.median(gaps[part * tenth : (part + 1) * tenth]) for part in range(10)]
+    parts = [
+        1e3 * statistics.median(gaps[part * tenth : (part + 1) * tenth])
+        for part in range(10)
+    ]
     print("ms a point, by tenths: " + ", ".join(f"{part:.0f}" for part in parts))
     assert parts[-1] <= 1.5 * parts[0] + 10

@@ -60,13 +60,21 @@ def compared(a: Side, b: Side, records: list[Record]) -> list[Compared]:
     repeated = [
         msgspec.structs.replace(
             record(
-                each.machine, each.commit, (each.median("time") or 0) * (1 + shift), run=f"{shift}"
+                each.machine,
+                each.commit,
+                (each.median("time") or 0) * (1 + shift),
+                run=f"{shift}",
             ),
             node={"boot": f"{boot} of {each.machine}"},
         )
         for each in records
         if each.status == "ok"
-        for boot, shift in (("boot", 0.001), ("boot", -0.001), ("other", 0.002), ("other", 0.003))
+        for boot, shift in (
+            ("boot", 0.001),
+            ("boot", -0.001),
+            ("other", 0.002),
+            ("other", 0.003),
+        )
     ]
     return compare(a, b, records, ORDER, Variability([*records, *repeated]))[0]
 
@@ -79,7 +87,9 @@ RECORDS = [
     record("one", OLD, 1.0),
     record("one", NEW, 2.0),
     record("two", NEW, 0.5),
-    a_record(params={"size": 20}, status="skipped", reason="no GPU", machine="one", commit=NEW),
+    a_record(
+        params={"size": 20}, status="skipped", reason="no GPU", machine="one", commit=NEW
+    ),
 ]
 ORDER = {OLD: 0, NEW: 1}
 
@@ -116,7 +126,9 @@ def test_close_values_are_the_same_and_nobody_knows_of_what_was_never_repeated()
     rows = compared(Side("commit", OLD), Side("commit", NEW), close)
     assert {row.difference.verdict for row in rows} == {"SAME"}
     apart = [record("one", OLD, 1.0), record("one", NEW, 1.1)]
-    rows, _ = compare(Side("commit", OLD), Side("commit", NEW), apart, ORDER, Variability(apart))
+    rows, _ = compare(
+        Side("commit", OLD), Side("commit", NEW), apart, ORDER, Variability(apart)
+    )
     assert {row.difference.verdict for row in rows} == {"BOUND"}
     shown = list(as_table(rows, formatted=True).rows())
     assert {row["B against A"] for row in shown} == {"1.10× (+10 %)", "0.91× (−9.1 %)"}
@@ -139,7 +151,9 @@ def test_what_changed_comes_first_points_in_order_of_their_numbers_and_every_wid
         for commit in (OLD, NEW)
     ]
     runs = [
-        msgspec.structs.replace(each, run=f"{n}", started=-1.0) for each in pairs for n in range(4)
+        msgspec.structs.replace(each, run=f"{n}", started=-1.0)
+        for each in pairs
+        for n in range(4)
     ]
     rows, _ = compare(
         Side("commit", OLD), Side("commit", NEW), pairs, ORDER, Variability([*pairs, *runs])
@@ -148,7 +162,8 @@ def test_what_changed_comes_first_points_in_order_of_their_numbers_and_every_wid
     assert list(dict.fromkeys(row.point for row in rows)) == points
     assert {row.point for row in changed(rows)} == {points[1], points[3]}
     assert (
-        summarise(rows, "--all") == "8 values of 4 points: 4 WORSE, 4 SAME; --all shows the other 4"
+        summarise(rows, "--all")
+        == "8 values of 4 points: 4 WORSE, 4 SAME; --all shows the other 4"
     )
 
     for width in (45, 80, 200):
@@ -158,7 +173,12 @@ def test_what_changed_comes_first_points_in_order_of_their_numbers_and_every_wid
             points[at] for at in (1, 3, 0, 2)
         ]
         text = " ".join(" ".join(lines).split())
-        told = ["▼ 2.00× (+100 %)", "WORSE, at least 1.9", "▼ 0.50× (−50 %)", "WORSE, at most 0.5"]
+        told = [
+            "▼ 2.00× (+100 %)",
+            "WORSE, at least 1.9",
+            "▼ 0.50× (−50 %)",
+            "WORSE, at most 0.5",
+        ]
         assert [text.count(each) for each in told] == [2] * 4
 
 
@@ -168,7 +188,9 @@ def test_what_other_processes_disturbed_is_marked_and_counted() -> None:
     assert [row.difference.ratio for row in rows] == [2.0, 0.5]
     bounds = [row.difference.interval or (1.0, 1.0) for row in rows]
     assert all(high / low > 3 for low, high in bounds)
-    assert all(str(row["B"]).endswith(" busy") for row in as_table(rows, formatted=True).rows())
+    assert all(
+        str(row["B"]).endswith(" busy") for row in as_table(rows, formatted=True).rows()
+    )
     assert notes(rows, []) == [
         "2 values are marked busy: other processes used the CPUs meanwhile, and their intervals are"
         " wider"
@@ -265,7 +287,9 @@ def test_a_changed_version_is_refused_with_the_reason() -> None:
     # another grid came with it, and other machines changed too: it is said once
     other = msgspec.structs.replace(two, params={"length": 3})
     both = [RECORDS[0], msgspec.structs.replace(RECORDS[0], machine="two")]
-    assert refused(*COMMITS, [*both, other, msgspec.structs.replace(two, machine="two")]) == [found]
+    assert refused(
+        *COMMITS, [*both, other, msgspec.structs.replace(two, machine="two")]
+    ) == [found]
     # what both sides have at one version is compared, whatever else they have
     old_one = msgspec.structs.replace(record("one", NEW, 0.5), params={"size": 30})
     assert refused(*COMMITS, [RECORDS[0], record("one", NEW, 0.5), two]) == []
@@ -276,7 +300,10 @@ def test_a_changed_version_is_refused_with_the_reason() -> None:
     ("changes", "reason"),
     [
         ({"unit": "B"}, "unit s on A, B on B: its definition changed"),
-        ({"direction": "higher"}, "lower is better on A, higher on B: its definition changed"),
+        (
+            {"direction": "higher"},
+            "lower is better on A, higher on B: its definition changed",
+        ),
     ],
 )
 def test_a_metric_with_another_unit_or_direction_is_refused_with_the_reason(
@@ -293,7 +320,11 @@ def test_a_direction_that_became_none_is_compared_and_not_ranked() -> None:
     records = [RECORDS[0], with_metric(RECORDS[1], direction=None)]
     assert refused(*COMMITS, records) == []
     row, _ = compared(*COMMITS, records)
-    assert (row.metric, row.difference.times, row.difference.verdict) == ("time", None, "BOUND")
+    assert (row.metric, row.difference.times, row.difference.verdict) == (
+        "time",
+        None,
+        "BOUND",
+    )
 
 
 def test_different_problems_have_no_ratio_and_a_note() -> None:
@@ -308,9 +339,13 @@ def test_different_problems_have_no_ratio_and_a_note() -> None:
         "rate": None,
         "n": None,
     }
-    shown = {row["metric"]: row["B against A"] for row in as_table(rows, formatted=True).rows()}
+    shown = {
+        row["metric"]: row["B against A"] for row in as_table(rows, formatted=True).rows()
+    }
     assert set(shown.values()) == {"–"}
-    assert notes(rows, []) == ["one toy size=10: no ratio: different problems: n 4096 and 12288"]
+    assert notes(rows, []) == [
+        "one toy size=10: no ratio: different problems: n 4096 and 12288"
+    ]
     reasons = [row["reason"] for row in as_table(rows, formatted=False).rows()]
     assert reasons == ["different problems: n 4096 and 12288"] * 2 + [""]
 
@@ -336,7 +371,10 @@ def test_a_name_that_no_record_has_is_refused_with_the_nearest_before_records_ar
     for words, message in (
         (("tow", "one"), f"{side} 'tow'; did you mean 'two'?"),
         (("one", "tow"), f"{side} 'tow'; did you mean 'two'?"),
-        (("one", "two", "--machine", "tow"), "no Records of machine 'tow'; did you mean 'two'?"),
+        (
+            ("one", "two", "--machine", "tow"),
+            "no Records of machine 'tow'; did you mean 'two'?",
+        ),
     ):
         done = hpml(tmp_path, "compare", *words)
         assert (done.returncode, done.stderr) == (2, f"hpml: {message}\n")
@@ -370,7 +408,8 @@ def test_the_command_spells_units_and_signs(tmp_path: Path) -> None:
     append_record(record_file(tmp_path / "results", "one", NEW), newer)
     done = hpml(tmp_path, "compare", OLD, NEW)
     assert (
-        "\nWhat else differs, A → B:\n\n  one, all points: boot boot of  → later\n" in done.stdout
+        "\nWhat else differs, A → B:\n\n  one, all points: boot boot of  → later\n"
+        in done.stdout
     )
     refused = hpml(tmp_path, "compare", "one", "nine")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
@@ -383,9 +422,9 @@ def test_what_was_refused_stands_below_the_table_or_is_the_error(tmp_path: Path)
         append_record(record_file(tmp_path / "results", each.machine, each.commit), each)
     told = "toy time: not compared: unit s on A, B on B: its definition changed"
     assert hpml(tmp_path, "compare", "one", "three").stdout.endswith(f"\n\n{told}\n")
-    assert hpml(tmp_path, "compare", "one", "three", "--format", "markdown").stdout.endswith(
-        f"\n\n- {told}\n"
-    )
+    assert hpml(
+        tmp_path, "compare", "one", "three", "--format", "markdown"
+    ).stdout.endswith(f"\n\n- {told}\n")
     *_, last = csv.DictReader(
         hpml(tmp_path, "compare", "one", "three", "--format", "csv").stdout.splitlines()
     )
@@ -394,7 +433,8 @@ def test_what_was_refused_stands_below_the_table_or_is_the_error(tmp_path: Path)
     done = hpml(tmp_path, "compare", "one", "four")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        done.stderr == "hpml: toy: not compared: version 1 on A, 2 on B: its definition changed\n"
+        done.stderr
+        == "hpml: toy: not compared: version 1 on A, 2 on B: its definition changed\n"
     )
 
 

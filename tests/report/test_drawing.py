@@ -66,7 +66,9 @@ WAYS = {
     "patches escaping": "import markupsafe; markupsafe.escape = markupsafe.Markup",
     "stops clocks": "import time; time.time = time.monotonic = time.perf_counter = lambda: 0.0",
     "changes the locale": "import locale; locale.setlocale(locale.LC_ALL, '')",
-    "limits open files": ("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))"),
+    "limits open files": (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))"
+    ),
     "limits files": "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))",
     "limits recursion": "sys.setrecursionlimit(60)",
     "rings an alarm": "import signal; signal.alarm(1)",
@@ -113,7 +115,13 @@ def host(tmp_path: Path) -> Callable[..., Host]:
         (tmp_path / "toy.py").write_text(DRAWN)
         entries = ["  - {name: toy, path: toy.py}\n"]
         if places:
-            filled = {"at_import": "", "in_table": "", "in_draw": "", "in_hook": "", **places}
+            filled = {
+                "at_import": "",
+                "in_table": "",
+                "in_draw": "",
+                "in_hook": "",
+                **places,
+            }
             (tmp_path / "other.py").write_text(OTHER.format(**filled))
             entries.insert(0, "  - {name: other, path: other.py}\n")
         (tmp_path / "registry.yaml").write_text("version: 1\nplugins:\n" + "".join(entries))
@@ -165,11 +173,20 @@ def as_text(drawn: DrawnPlugin) -> list[object]:
 def test_what_a_plugin_does_when_imported_stays_in_its_process(
     way: str, drawing: Drawing, alone: list[object]
 ) -> None:
-    before = (statistics.median, math.sqrt, json.dumps, open, os.umask(0o22), set(sys.modules))
+    before = (
+        statistics.median,
+        math.sqrt,
+        json.dumps,
+        open,
+        os.umask(0o22),
+        set(sys.modules),
+    )
     assert all(rests for rests in alone[0][5])  # type: ignore[index]
     beside = drawing(at_import=WAYS[way])
     assert as_text(beside["toy"]) == alone
-    assert "other" not in {name.rpartition("_")[2] for name in set(sys.modules) - before[-1]}
+    assert "other" not in {
+        name.rpartition("_")[2] for name in set(sys.modules) - before[-1]
+    }
     after = (statistics.median, math.sqrt, json.dumps, open, os.umask(0o22))
     assert after[:4] == before[:4]
 
@@ -213,7 +230,9 @@ def _pipes() -> set[str]:
         "msgspec.msgpack.encode({'names': 7})",
     ],
 )
-def test_messages_that_a_plugin_sends_itself_are_no_figures(message: str, drawing: Drawing) -> None:
+def test_messages_that_a_plugin_sends_itself_are_no_figures(
+    message: str, drawing: Drawing
+) -> None:
     code = (
         "import os, msgspec, pathlib;"
         " links = {int(p.name): os.readlink(p) for p in pathlib.Path('/proc/self/fd').iterdir()"

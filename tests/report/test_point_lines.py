@@ -23,7 +23,9 @@ LONG = {"layer": "granite-3.0-1b-a400m/qkv", "tokens": 64, "format": "float32"}
 
 
 def timed(samples: list[float], rounds: list[int] | None = None) -> MetricSamples:
-    return MetricSamples("s", "lower", samples, {"timer": "perf_counter"}, rounds=rounds or [])
+    return MetricSamples(
+        "s", "lower", samples, {"timer": "perf_counter"}, rounds=rounds or []
+    )
 
 
 def lines(*records: Record, width: int = 100) -> list[str]:
@@ -43,8 +45,13 @@ def test_a_failed_point_is_named_with_its_whole_reason() -> None:
 
 def test_a_long_point_is_named_by_what_differs() -> None:
     other = {**LONG, "tokens": 128}
-    shown = lines(*(a_record("gemm", {"n": 1.0}, params=params) for params in (LONG, other)))
-    assert [line.split("  ")[0].rstrip() for line in shown] == ["gemm tokens=64", "gemm tokens=128"]
+    shown = lines(
+        *(a_record("gemm", {"n": 1.0}, params=params) for params in (LONG, other))
+    )
+    assert [line.split("  ")[0].rstrip() for line in shown] == [
+        "gemm tokens=64",
+        "gemm tokens=128",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,14 +79,21 @@ def test_of_several_warnings_the_first_is_said_and_the_others_are_counted() -> N
 
 
 def test_reasons_are_of_one_kind_whatever_the_number_of_gpus() -> None:
-    reasons = ("needs 1 GPU, this node has none", "needs 8 GPUs, this node has none; needs data")
-    assert {kind_of(reason) for reason in reasons} == {"needs more GPUs, this node has none"}
+    reasons = (
+        "needs 1 GPU, this node has none",
+        "needs 8 GPUs, this node has none; needs data",
+    )
+    assert {kind_of(reason) for reason in reasons} == {
+        "needs more GPUs, this node has none"
+    }
 
 
 def test_a_table_that_does_not_fit_is_transposed_in_parts() -> None:
     table = Table({"name": ["a", "bb", "c"], "long value": ["x" * 12, "y" * 12, "z" * 12]})
     assert as_text(table, width=18) == as_text(table)
-    assert as_text(Table({**table.columns, "more": ["1", "2", "3"]}), width=18).splitlines() == [
+    assert as_text(
+        Table({**table.columns, "more": ["1", "2", "3"]}), width=18
+    ).splitlines() == [
         "name        a",
         "long value  xxxxxxxxxxxx",
         "more        1",
@@ -116,7 +130,9 @@ def test_a_node_without_a_gpu_answers_the_kin() -> None:
 def test_a_task_at_boost_takes_the_samples_before_the_card_throttled() -> None:
     metric = MetricSamples("s", "lower", [2.0] * 9, boost=[1.0] * 9)
     record = a_record("gemm", {"time": metric}, gpu="G")
-    shown = headlines({"x": [task("gemm.time", regime="boost"), task("gemm.time")]}, [record])
+    shown = headlines(
+        {"x": [task("gemm.time", regime="boost"), task("gemm.time")]}, [record]
+    )
     assert [line.split()[3] for line in shown] == ["1.000", "2.000"]
 
 
@@ -136,17 +152,25 @@ def of_commit(commit: str, scale: float, started: float) -> list[Record]:
 
 
 def test_what_changed_is_told_against_the_last_commit_before_it() -> None:
-    records = [*of_commit("a", 1.0, 0), *of_commit("b", 1.0, 100), *of_commit("c", 3.0, 200)]
+    records = [
+        *of_commit("a", 1.0, 0),
+        *of_commit("b", 1.0, 100),
+        *of_commit("c", 3.0, 200),
+    ]
     order = {commit * 40: place for place, commit in enumerate("abc")}
     first, *_ = changes(records, "m", "c" * 40, order)
-    assert first.startswith("Since bbbbbbbb, the last commit measured here: 4 values of 4 points: ")
+    assert first.startswith(
+        "Since bbbbbbbb, the last commit measured here: 4 values of 4 points: "
+    )
     (alone,) = changes(records, "m", "a" * 40, order)
     assert alone == "No earlier commit measured these points on m: nothing to compare with."
 
 
 def test_a_changed_value_is_told_in_the_one_form_of_ratios() -> None:
     counted = [
-        a_record("one", {"bytes": number}, units={"bytes": "B"}, commit=commit * 40, run=commit)
+        a_record(
+            "one", {"bytes": number}, units={"bytes": "B"}, commit=commit * 40, run=commit
+        )
         for commit, number in (("a", 100.0), ("b", 121.0))
     ]
     shown = list(changes(counted, "m", "b" * 40, {"a" * 40: 0, "b" * 40: 1}))

@@ -60,7 +60,8 @@ def test_a_number_that_a_point_lacks_is_a_dash() -> None:
 def test_what_was_not_measured_stands_below_by_reason_with_the_warnings() -> None:
     slow = msgspec.structs.replace(point(0), warnings=["other work"])
     failed = [
-        msgspec.structs.replace(point(n), status="failed", reason="no", metrics={}) for n in (1, 2)
+        msgspec.structs.replace(point(n), status="failed", reason="no", metrics={})
+        for n in (1, 2)
     ]
     lines = shown(220, slow, *failed)
     assert lines[-2:] == [
@@ -69,13 +70,19 @@ def test_what_was_not_measured_stands_below_by_reason_with_the_warnings() -> Non
     ]
 
 
-def test_rounds_that_differ_are_named_beside_an_interval_that_is_wider_than_theirs() -> None:
+def test_rounds_that_differ_are_named_beside_an_interval_that_is_wider_than_theirs() -> (
+    None
+):
     medians = [0.001, 0.00105, 0.004]
     samples = [value for each in medians for value in (each, each, each)]
     metrics = {
-        "time": MetricSamples("s", "lower", samples, {"timer": "perf_counter"}, rounds=[3, 3, 3])
+        "time": MetricSamples(
+            "s", "lower", samples, {"timer": "perf_counter"}, rounds=[3, 3, 3]
+        )
     }
-    *_, row, said = shown(220, msgspec.structs.replace(point(0), params={}, metrics=metrics))
+    *_, row, said = shown(
+        220, msgspec.structs.replace(point(0), params={}, metrics=metrics)
+    )
     assert row == "1.050 ms (1.000 ms to 4.000 ms)"
     assert (
         said
@@ -84,13 +91,17 @@ def test_rounds_that_differ_are_named_beside_an_interval_that_is_wider_than_thei
     )
 
 
-def test_points_that_other_processes_disturbed_are_counted_once_at_the_end(tmp_path: Path) -> None:
+def test_points_that_other_processes_disturbed_are_counted_once_at_the_end(
+    tmp_path: Path,
+) -> None:
     report = RunReport()
     for number, used in enumerate((0.2, 1.9, 0.6)):
         conditions = {"other_cpus": used, "cores": 2.0}
         report.add([msgspec.structs.replace(point(number), conditions=conditions)])
     (line,) = (each for each in report.summary({}, tmp_path) if "other processes" in each)
-    assert line.startswith("Busy: during 2 of 3 points other processes used up to 1.9 of 2 CPUs")
+    assert line.startswith(
+        "Busy: during 2 of 3 points other processes used up to 1.9 of 2 CPUs"
+    )
 
 
 def measured(benchmark: str, code: str, started: float, **more: Any) -> Record:
@@ -121,10 +132,16 @@ def test_changed_files_at_an_unchanged_version_are_said_once_for_each_plugin(
         measured("two", "b", 2.0),
         measured("three", "b", 2.0),
         measured("three", "c", 3.0, machine="elsewhere"),
-        measured("two", "c", 4.0, status="failed", reason="no", metrics={}),  # it has no numbers
+        measured(
+            "two", "c", 4.0, status="failed", reason="no", metrics={}
+        ),  # it has no numbers
     ]
     now = [
-        *(measured(name, "c", 10.0 + number) for name in ("one", "two") for number in range(3)),
+        *(
+            measured(name, "c", 10.0 + number)
+            for name in ("one", "two")
+            for number in range(3)
+        ),
         measured("three", "c", 10.0, version="2"),
         measured("new", "c", 10.0),
     ]
@@ -202,7 +219,9 @@ def test_the_bar_is_of_time_and_never_goes_back(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
     rounds = rounds_of(task("one", 4))
-    report = RunReport(RoundTimes([PastRound("one", "1", {}, "ok", 1.0, 100.0, "here")], "here"))
+    report = RunReport(
+        RoundTimes([PastRound("one", "1", {}, "ok", 1.0, 100.0, "here")], "here")
+    )
     report.plan(rounds)
     report.begin()
     shares = []

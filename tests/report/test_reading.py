@@ -39,7 +39,9 @@ DECLARED = {
 }
 
 
-def record(size: int, value: float | None, commit: str, started: float, **more: object) -> Record:
+def record(
+    size: int, value: float | None, commit: str, started: float, **more: object
+) -> Record:
     facts = {
         "plugin": "p",
         "params": {"size": size},
@@ -83,7 +85,9 @@ def history(tmp_path: Path) -> History:
     return read_history(tmp_path, None, DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
 
 
-def test_of_several_records_the_measured_one_that_was_started_last_counts(history: History) -> None:
+def test_of_several_records_the_measured_one_that_was_started_last_counts(
+    history: History,
+) -> None:
     assert (history.commits, history.columns, history.dates) == (
         [OLD, NEW],
         {3: 0, 7: 1},
@@ -104,7 +108,9 @@ def test_of_several_records_the_measured_one_that_was_started_last_counts(histor
 def chosen(results: Path) -> list[Record]:
     """What commands show of a point."""
     records = [
-        each for each in read_records(results) if (each.benchmark, each.version) == ("toy", "1")
+        each
+        for each in read_records(results)
+        if (each.benchmark, each.version) == ("toy", "1")
     ]
     known = Variability(records)
     return [
@@ -124,7 +130,9 @@ def test_pages_and_commands_give_the_same_interval_whatever_the_order_of_the_com
 ) -> None:
     # the new commit was measured first, at times
     for number, value in enumerate([1.0, 1.1, 1.0, 1.1, 1.0, 1.4]):
-        metrics = {"time": MetricSamples("s", "lower", [value, value], {"timer": "perf_counter"})}
+        metrics = {
+            "time": MetricSamples("s", "lower", [value, value], {"timer": "perf_counter"})
+        }
         made = record(
             10,
             value,
@@ -178,9 +186,13 @@ def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> Non
 def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(
     history: History, tmp_path: Path
 ) -> None:
-    append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[3], "the timer fell back"))
+    append_record(
+        record_file(tmp_path, "m", NEW), retract(RECORDS[3], "the timer fell back")
+    )
     # the newest of all
-    append_record(record_file(tmp_path, "m", NEW), retract(RECORDS[8], "the timer fell back"))
+    append_record(
+        record_file(tmp_path, "m", NEW), retract(RECORDS[8], "the timer fell back")
+    )
     again = read_history(tmp_path, None, DECLARED, REVISIONS, {OLD: 1.0, NEW: 2.0}, print)
     assert numbers(again) == {
         **numbers(history),
@@ -193,12 +205,17 @@ def test_a_retracted_record_has_no_number_and_its_lines_can_be_downloaded(
         if each.status == "retracted"
     ]
     assert (retracted.reason, retracted.warnings) == ("the timer fell back", ())
-    assert [decode(line).status for line in stored_lines([retracted])] == ["ok", "retracted"]
+    assert [decode(line).status for line in stored_lines([retracted])] == [
+        "ok",
+        "retracted",
+    ]
     # the facts of the machine are those of a measured Record
     assert again.last["m"].node == history.last["m"].node
 
 
-def test_the_hardware_is_asv_s_fact_or_else_the_record_s(history: History, tmp_path: Path) -> None:
+def test_the_hardware_is_asv_s_fact_or_else_the_record_s(
+    history: History, tmp_path: Path
+) -> None:
     assert [machine.hardware.label for machine in history.machines] == ["H200 ×2"]
     (tmp_path / "m" / "machine.json").write_text(
         json.dumps({"gpu": "NVIDIA H200", "num_gpu": "4", "machine": "m"})
@@ -207,7 +224,9 @@ def test_the_hardware_is_asv_s_fact_or_else_the_record_s(history: History, tmp_p
     assert [machine.hardware.label for machine in again.machines] == ["NVIDIA H200 ×4"]
 
 
-def test_a_damaged_line_is_named_and_costs_itself_alone(history: History, tmp_path: Path) -> None:
+def test_a_damaged_line_is_named_and_costs_itself_alone(
+    history: History, tmp_path: Path
+) -> None:
     path = record_file(tmp_path, "m", OLD)
     content = path.read_bytes()
     path.write_bytes(b'{"benchmark": 1}\n' + b"\xff\n" + content + b'{"half')
@@ -231,16 +250,31 @@ def test_levels_are_found_whatever_the_noise_and_single_readings_that_stand_out(
         a_value(value, "h", spread=spread, physics=Physics.CPU) for value in levels.tolist()
     ]
     steps = Readings(np.arange(100, 178), readings).find_levels().levels
-    assert [(level.first, level.last) for level in steps] == [(100, 139), (140, 147), (148, 177)]
-    assert [level.value for level in steps] == pytest.approx([1.0, 1.3, 0.9], rel=2 * noise + 1e-9)
+    assert [(level.first, level.last) for level in steps] == [
+        (100, 139),
+        (140, 147),
+        (148, 177),
+    ]
+    assert [level.value for level in steps] == pytest.approx(
+        [1.0, 1.3, 0.9], rel=2 * noise + 1e-9
+    )
 
 
-def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(tmp_path: Path) -> None:
+def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(
+    tmp_path: Path,
+) -> None:
     own = {"environment": "node-py3.11-torch2.15.0-cuda13.2"}
     stacks = [
         record(10, 1.0, OLD, 1.0, **own),
         record(10, 2.0, NEW, 2.0, **own),
-        record(10, 3.0, NEW, 3.0, environment="stack-py3.11-torch2.9.1-numpy2.4.0", of_stack=True),
+        record(
+            10,
+            3.0,
+            NEW,
+            3.0,
+            environment="stack-py3.11-torch2.9.1-numpy2.4.0",
+            of_stack=True,
+        ),
         record(10, 4.0, NEW, 4.0, environment="stack-py3.11-torch2.12.1", of_stack=True),
         # never with the node's own
         record(20, 5.0, NEW, 5.0, environment="stack-py3.11-torch2.12.1", of_stack=True),

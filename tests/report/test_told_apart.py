@@ -33,7 +33,20 @@ COMMIT = "a" * 40
 LOOK_ALIKE: list[Any] = [
     *(1, "1", 1.0, "1.0", "'1'", '"1"', "01", -1, "-1", 1e30, "1e+30", "1e30"),
     *(True, "True", "true", False, "False", "None", "none", "nan", "inf", ""),
-    *("a", "'a'", "a, y=2", "a b", "a=b", "\\", "it's", 'a"b', "a\nb", "a\\nb", " 1", "(1, 2)"),
+    *(
+        "a",
+        "'a'",
+        "a, y=2",
+        "a b",
+        "a=b",
+        "\\",
+        "it's",
+        'a"b',
+        "a\nb",
+        "a\\nb",
+        " 1",
+        "(1, 2)",
+    ),
 ]
 PAIRS = [(1, "1"), (1, 1.0), (1.5, "1.5"), (True, "True"), ("a", "'a'"), ("1", "'1'")]
 
@@ -41,13 +54,21 @@ PAIRS = [(1, "1"), (1, 1.0), (1.5, "1.5"), (True, "True"), ("a", "'a'"), ("1", "
 def as_declared(values: list[Any], **more: str) -> dict[str, Any]:
     entry = {"benchmark": "toy", "metric": "time", "plugin": "p", "direction": "lower"}
     entry |= {"si_unit": "s", "version": "1"} | more
-    return {"toy.track_time": {**entry, "param_names": ["x"], "params": [list(map(repr, values))]}}
+    return {
+        "toy.track_time": {
+            **entry,
+            "param_names": ["x"],
+            "params": [list(map(repr, values))],
+        }
+    }
 
 
 def measured(values: list[Any], **more: Any) -> list[Record]:
     """A Record of each; the n-th takes n + 1 seconds."""
     return [
-        a_record(metrics={"time": [n + 1.0] * 3}, params={"x": value}, commit=COMMIT, **more)
+        a_record(
+            metrics={"time": [n + 1.0] * 3}, params={"x": value}, commit=COMMIT, **more
+        )
         for n, value in enumerate(values)
     ]
 

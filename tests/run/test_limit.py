@@ -16,9 +16,13 @@ def test_times_as_people_write_them(text: str, seconds: float) -> None:
     assert parse_limit(text, "--limit") == seconds
 
 
-@pytest.mark.parametrize("text", ["", "nine", "9m", "-3", "0", "1e999", "inf", "5 days", "9min9"])
+@pytest.mark.parametrize(
+    "text", ["", "nine", "9m", "-3", "0", "1e999", "inf", "5 days", "9min9"]
+)
 def test_what_is_no_time_is_refused_with_the_forms_that_are(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^--limit is .* which is no time; write 9min, 540s"):
+    with pytest.raises(
+        UsageError, match=r"^--limit is .* which is no time; write 9min, 540s"
+    ):
         parse_limit(text, "--limit")
 
 

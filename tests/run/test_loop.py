@@ -114,7 +114,9 @@ def run(
 def test_without_a_limit_rounds_are_interleaved_after_the_reference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    order, follower, found = run(monkeypatch, {"a": 1, "b": 1, REFERENCE: 1, "c": 1}, None, [])
+    order, follower, found = run(
+        monkeypatch, {"a": 1, "b": 1, REFERENCE: 1, "c": 1}, None, []
+    )
     assert order[0] == REFERENCE
     passes = [order[1 + 3 * number : 4 + 3 * number] for number in range(3)]
     assert [sorted(each) for each in passes] == [["a", "b", "c"]] * 3
@@ -122,9 +124,18 @@ def test_without_a_limit_rounds_are_interleaved_after_the_reference(
     assert [each.measured_rounds for each in found if each] == [3, 3, 1, 3]
 
 
-def test_within_a_limit_points_are_whole_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = [*past("a", 10, 10), *past("b", 10, 10), *past("c", 10, 10), *past(REFERENCE, 5)]
-    order, follower, found = run(monkeypatch, {"a": 10, "b": 10, REFERENCE: 5, "c": 10}, 80, known)
+def test_within_a_limit_points_are_whole_and_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = [
+        *past("a", 10, 10),
+        *past("b", 10, 10),
+        *past("c", 10, 10),
+        *past(REFERENCE, 5),
+    ]
+    order, follower, found = run(
+        monkeypatch, {"a": 10, "b": 10, REFERENCE: 5, "c": 10}, 80, known
+    )
     assert order == [REFERENCE, "a", "a", "a", "b", "b", "b"]
     assert follower.left_out == [("c", 0)]
     assert [each and each.is_complete for each in found] == [True, True, True, None]
@@ -186,7 +197,10 @@ def test_what_the_node_lacks_something_for_is_recorded_whatever_the_limit(
 ) -> None:
     clock = Clock(monkeypatch)
     declared, params = task("two_gpus")
-    tasks = [task("a"), (msgspec.structs.replace(declared, unmet={0: "needs 2 GPUs"}), params)]
+    tasks = [
+        task("a"),
+        (msgspec.structs.replace(declared, unmet={0: "needs 2 GPUs"}), params),
+    ]
     follower = Attentive(RoundTimes(past("a", 10, 10), "here"))
     found = measure_rounds(
         tasks,

@@ -47,7 +47,9 @@ def test_another_machine_of_the_same_kind_tells_before_one_of_another_kind() -> 
     assert RoundTimes(records[:1], "here", has_gpu=False).expect(this("a")) == 9
 
 
-def test_what_another_machine_skipped_tells_nothing_and_what_this_one_skipped_does() -> None:
+def test_what_another_machine_skipped_tells_nothing_and_what_this_one_skipped_does() -> (
+    None
+):
     skipped = past("a", 0.1, status="skipped", machine="elsewhere")
     assert RoundTimes(skipped, "here").expect(this("a")) > 1
     assert RoundTimes(past("a", 0.1, status="skipped"), "here").expect(this("a")) == 0.1

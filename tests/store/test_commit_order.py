@@ -29,7 +29,15 @@ def results(tmp_path: Path) -> Path:
     results = tmp_path / "results"
     make_repository(tmp_path)
     for hour in (1, 2, 3):
-        git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x", date=f"@{hour * HOUR} +0000")
+        git(
+            tmp_path,
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "x",
+            date=f"@{hour * HOUR} +0000",
+        )
     for commit, hour, seconds in ((in_order(tmp_path)[0], 2.5, 1.0), (LOST, 1.5, 2.0)):
         record = Record(
             benchmark="toy",

@@ -19,7 +19,11 @@ from hpml_plugins.store import Locked, lock_machine, merge_results
 def tree(folder: Path) -> dict[str, bytes]:
     """Every file by its place; Records in one order: a retraction is appended, a merge sorts by
     time."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    files = (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    )
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
     lines = {
         place: sorted(content.splitlines())
@@ -64,7 +68,9 @@ def some(tmp_path: Path) -> Path:
         machine = Path(folder).relative_to(results).parts[:1]
         known = commits[machine[0]] if machine else set()
         return {
-            name for name in names if machine and name[:8] not in (*known, "machine.", "records")
+            name
+            for name in names
+            if machine and name[:8] not in (*known, "machine.", "records")
         }
 
     return Path(shutil.copytree(results, tmp_path / "some", ignore=others))
@@ -97,7 +103,9 @@ def test_a_dry_run_writes_nothing_and_the_command_says_what_came(
     )
     assert (done.return_value, into.exists()) == (0, False)
     assert "files would be written" in done.output
-    done = CliRunner().invoke(command, [str(parts[0]), "--into", str(into)], standalone_mode=False)
+    done = CliRunner().invoke(
+        command, [str(parts[0]), "--into", str(into)], standalone_mode=False
+    )
     assert "new records" in done.output
 
 
@@ -120,7 +128,9 @@ def test_damaged_and_foreign_files_are_named_and_the_rest_is_merged(
     assert "elsewhere/readme: not a result" in said
     assert f"{records}:" in said and "no line break at its end" in said
     assert len(report.skipped) == 4
-    assert len(list(into.glob("*/records/*.jsonl"))) == len(list(source.glob("*/records/*.jsonl")))
+    assert len(list(into.glob("*/records/*.jsonl"))) == len(
+        list(source.glob("*/records/*.jsonl"))
+    )
 
 
 def test_a_damaged_file_in_the_way_is_put_aside_and_replaced(
@@ -135,7 +145,9 @@ def test_a_damaged_file_in_the_way_is_put_aside_and_replaced(
     report = merge_results([parts[0]], into)
     assert len(report.skipped) == 2 and all("renamed to" in said for said in report.skipped)
     after = tree(into)
-    assert {name: data for name, data in after.items() if not name.endswith(".damaged")} == before
+    assert {
+        name: data for name, data in after.items() if not name.endswith(".damaged")
+    } == before
     assert after["benchmarks.json.damaged"] == b"{"
 
 
@@ -156,7 +168,9 @@ def test_a_machine_that_is_being_measured_is_not_merged_into(
     into = tmp_path / "into"
     with (
         lock_machine(into, "h200-x1"),
-        pytest.raises(Locked, match=r"machine 'h200-x1' is being measured: held by .*process"),
+        pytest.raises(
+            Locked, match=r"machine 'h200-x1' is being measured: held by .*process"
+        ),
     ):
         merge_results([parts[0]], into)
 
@@ -174,7 +188,11 @@ def test_of_a_published_project_only_its_results_are_merged(tmp_path: Path) -> N
     shutil.copytree(ROOT / "results" / machine, project / "results" / machine)
     records = next((ROOT / "results" / machine / "records").glob("*.jsonl"))
     (project / "html" / "records").mkdir(parents=True)
-    shutil.copy(records, project / "html" / "records" / "0.jsonl")  # the site has such files too
+    shutil.copy(
+        records, project / "html" / "records" / "0.jsonl"
+    )  # the site has such files too
     report = merge_results([project], tmp_path / "into")
     assert (list(report.records), report.skipped) == ([machine], [])
-    assert [path.name for path in (tmp_path / "into").iterdir() if path.is_dir()] == [machine]
+    assert [path.name for path in (tmp_path / "into").iterdir() if path.is_dir()] == [
+        machine
+    ]

@@ -85,10 +85,14 @@ def project_of_ours(folder: Path) -> Path:
 def outside(folder: Path, *inside: str) -> dict[str, bytes]:
     """Every file of a folder by its place, but for those in these places."""
     files = {
-        path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+        path.relative_to(folder).as_posix(): path
+        for path in folder.rglob("*")
+        if path.is_file()
     }
     return {
-        place: path.read_bytes() for place, path in files.items() if not place.startswith(inside)
+        place: path.read_bytes()
+        for place, path in files.items()
+        if not place.startswith(inside)
     }
 
 
@@ -109,7 +113,10 @@ def test_each_of_them_is_named_by_a_merge_and_nothing_else_is_lost_or_touched(
         file = put(tmp_path / "theirs" / "results", record)
         into = mine / "results" / f"into{number}"
         report = merge_results([tmp_path / "theirs"], into)
-        assert [f"{file}:2: " in line for line in report.skipped] == [True], (what, report.skipped)
+        assert [f"{file}:2: " in line for line in report.skipped] == [True], (
+            what,
+            report.skipped,
+        )
         assert right_ones(into) == [101, 102], what
         names = {path.name for path in into.rglob("*") if path.is_file()}
         assert names == {
@@ -135,11 +142,14 @@ def test_all_of_them_are_named_by_a_pull_of_a_folder_and_of_a_repository(
             group, ["pull", address, "--as", f"lab{number}"], standalone_mode=False
         )
         assert (done.exception, done.return_value) == (None, 1), done.output
-        named = set(re.findall(rf"{COMMIT[:8]}\.jsonl:(\d+): not a complete Record", done.stderr))
-        assert named == {str(line) for line in range(2, len(VARIANTS) + 2)}
-        assert [record.params["n"] for record in read_records(mine / "results")] == [101, 102] * (
-            number + 1
+        named = set(
+            re.findall(rf"{COMMIT[:8]}\.jsonl:(\d+): not a complete Record", done.stderr)
         )
+        assert named == {str(line) for line in range(2, len(VARIANTS) + 2)}
+        assert [record.params["n"] for record in read_records(mine / "results")] == [
+            101,
+            102,
+        ] * (number + 1)
     after = outside(tmp_path, "mine/results/lab")
     assert {place for place in after if before.get(place) != after[place]} <= {
         "mine/results/benchmarks.json",
@@ -161,9 +171,9 @@ def test_those_that_are_already_here_stop_no_command_and_stay_in_their_file(
     assert project(mine / "results", force=True) != []
 
     done = _hpml(mine, "publish")
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), (done.stderr + done.stdout)[
-        -2000:
-    ]
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), (
+        done.stderr + done.stdout
+    )[-2000:]
     said = done.stdout + done.stderr
     named = set(re.findall(rf"{COMMIT[:8]}\.jsonl:(\d+): not a complete Record", said))
     assert named == {str(line) for line in range(2, 2 + MOST_PROBLEMS)}
@@ -181,12 +191,21 @@ def test_those_that_are_already_here_stop_no_command_and_stay_in_their_file(
     assert len(kept) == len(lines) + 1
 
     done = _hpml(mine, "retract", "toy", "-p", "n=101", "--reason", "bad")
-    assert (done.returncode, "retracted: toy n=101" in done.stdout) == (0, True), done.stderr[
-        -2000:
-    ]
-    statuses = {record.params["n"]: record.status for record in read_records(mine / "results")}
+    assert (done.returncode, "retracted: toy n=101" in done.stdout) == (0, True), (
+        done.stderr[-2000:]
+    )
+    statuses = {
+        record.params["n"]: record.status for record in read_records(mine / "results")
+    }
     assert statuses == {101: "retracted", 102: "ok", 103: "ok"}
-    written = ("mine/results", "mine/html", "mine/.asv", "mine/.cache", "mine/env", "theirs")
+    written = (
+        "mine/results",
+        "mine/html",
+        "mine/.asv",
+        "mine/.cache",
+        "mine/env",
+        "theirs",
+    )
     assert outside(tmp_path, *written) == before
     print(
         f"publish, merge, retract: {len(VARIANTS)} hostile Records in the way, none in the way of"
@@ -196,7 +215,9 @@ def test_those_that_are_already_here_stop_no_command_and_stay_in_their_file(
 
 def _hpml(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     env = {
-        name: value for name, value in os.environ.items() if not name.startswith(("HPML_", "ASV_"))
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HPML_", "ASV_"))
     }
     command = [sys.executable, "-m", "hpml_plugins", *map(str, words)]
     env["HOME"] = str(folder)
@@ -223,9 +244,12 @@ def test_records_that_cannot_be_written_together_are_named_and_the_rest_is_writt
     put(tmp_path, *wide, *odd)
     said: list[str] = []
     (written,) = project(tmp_path, on_damage=said.append)
-    assert json.loads(written.read_text())["results"]["toy.track_time"][1] == [["101", "102"]]
+    assert json.loads(written.read_text())["results"]["toy.track_time"][1] == [
+        ["101", "102"]
+    ]
     assert any(
-        "1 Record of toy with other parameters than the rest; left out" in line for line in said
+        "1 Record of toy with other parameters than the rest; left out" in line
+        for line in said
     )
     assert any("the grid of wide has 1.68e+06 points" in line for line in said)
 
@@ -247,7 +271,9 @@ def test_a_record_that_fails_to_be_projected_costs_itself_alone(
     put(tmp_path, {**GOOD, "params": {"n": 7}})
     said: list[str] = []
     (written,) = project(tmp_path, on_damage=said.append)
-    assert json.loads(written.read_text())["results"]["toy.track_time"][1] == [["101", "102"]]
+    assert json.loads(written.read_text())["results"]["toy.track_time"][1] == [
+        ["101", "102"]
+    ]
     assert [line.partition("json: ")[2] for line in said] == [
         "the Record of toy {'n': 7} is left out: OverflowError: seven"
     ]
@@ -331,4 +357,6 @@ def test_only_one_function_makes_paths_of_what_others_wrote() -> None:
 
 def _is_number(text: str) -> bool:
     """A quotient, not a path: sizes and times are divided too."""
-    return bool(re.search(r"\b(size|limit|total|MAX_\w+|MOST_\w+|seconds|1e\d|1000)\b", text))
+    return bool(
+        re.search(r"\b(size|limit|total|MAX_\w+|MOST_\w+|seconds|1e\d|1000)\b", text)
+    )

@@ -36,7 +36,13 @@ from hpml_plugins.tools.cluster.side_by_side import Queue, SideBySide
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 RECORD = Record(
-    benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m", commit=COMMIT
+    benchmark="toy",
+    plugin="p",
+    version="1",
+    params={},
+    status="ok",
+    machine="m",
+    commit=COMMIT,
 )
 FACTS = {"machine": "m", "version": 1}
 
@@ -119,7 +125,9 @@ def test_export_ends_and_leaves_them_out(results: Path) -> None:
 
 
 def test_merge_names_them_and_merges_the_rest(results: Path) -> None:
-    done = CliRunner().invoke(merge, [str(results), "--into", "into"], standalone_mode=False)
+    done = CliRunner().invoke(
+        merge, [str(results), "--into", "into"], standalone_mode=False
+    )
     said = done.output.splitlines()
     assert "m  1 new record" in said
     for number, kind in enumerate(KINDS):
@@ -141,7 +149,9 @@ def test_what_lies_in_the_way_of_a_merge_is_put_aside_not_replaced(results: Path
     (into / "m" / "records").mkdir(parents=True)
     sparse(into / "m" / "records" / "01234567.jsonl")  # stands for a real one of that size
     os.mkfifo(into / "m" / "machine.json")
-    done = CliRunner().invoke(merge, [str(results), "--into", str(into)], standalone_mode=False)
+    done = CliRunner().invoke(
+        merge, [str(results), "--into", str(into)], standalone_mode=False
+    )
     assert "m  1 new record" in done.output
     assert (into / "m" / "records" / "01234567.jsonl.damaged").stat().st_size == 1 << 40
     assert (into / "m" / "machine.json.damaged").is_fifo()
@@ -174,13 +184,17 @@ def test_jobs_leaves_them_out_and_names_them(tmp_path: Path) -> None:
 
 def test_a_queue_of_a_job_gets_a_copy_without_them(results: Path, tmp_path: Path) -> None:
     large = [*KINDS.values()].index(sparse)
-    (results / "m" / "records" / f"{large:08}.jsonl").unlink()  # a regular file, which is copied
+    (
+        results / "m" / "records" / f"{large:08}.jsonl"
+    ).unlink()  # a regular file, which is copied
     (results / "m" / f"{large:08}-env.json").unlink()
     job = SideBySide(str(tmp_path / "job"), "m", RunRequest(str(tmp_path), str(results)))
     (tmp_path / "job").mkdir()
     queue = Queue(0, "", (COMMIT,))
     job._prepare(queue)
-    copied = [path for path in (tmp_path / "job" / queue.name).rglob("*") if not path.is_dir()]
+    copied = [
+        path for path in (tmp_path / "job" / queue.name).rglob("*") if not path.is_dir()
+    ]
     assert {path.name for path in copied} == {"machine.json", "01234567.jsonl"}
 
 
@@ -199,7 +213,10 @@ def test_no_record_is_written_into_a_fifo_and_no_lock_waits_for_one(tmp_path: Pa
 )
 def test_a_machine_is_a_name_of_a_folder_in_results(name: str, tmp_path: Path) -> None:
     results = tmp_path / "deep" / "results"
-    for use in (lambda: lock_machine(results, name), lambda: record_file(results, name, COMMIT)):
+    for use in (
+        lambda: lock_machine(results, name),
+        lambda: record_file(results, name, COMMIT),
+    ):
         with pytest.raises(UsageError, match="machine name"):
             use()
     assert not list(tmp_path.iterdir())

@@ -52,7 +52,9 @@ def result(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(deadline=None)
 @given(st.lists(result(), min_size=1, max_size=3))
-def test_result_files_join_to_the_same_in_any_order_and_again(items: list[dict[str, Any]]) -> None:
+def test_result_files_join_to_the_same_in_any_order_and_again(
+    items: list[dict[str, Any]],
+) -> None:
     def union(parts: tuple[dict[str, Any], ...]) -> str:
         return json.dumps(
             functools.reduce(lambda one, other: join_results(set(), one, other), parts)
@@ -64,13 +66,19 @@ def test_result_files_join_to_the_same_in_any_order_and_again(items: list[dict[s
 
 
 def test_rows_of_benchmarks_with_records_are_left_to_the_projection() -> None:
-    ours = {**HEAD, "results": {"b.track_x": [[1.0], [], "1", 5], "c.time_y": [[1.0], [], "1", 5]}}
+    ours = {
+        **HEAD,
+        "results": {"b.track_x": [[1.0], [], "1", 5], "c.time_y": [[1.0], [], "1", 5]},
+    }
     theirs = {
         **HEAD,
         "results": {"b.track_x": [[9.0], [], "1", 6], "c.time_y": [[2.0], [], "1", 6]},
     }
     joined = join_results({"b"}, ours, theirs)
-    assert (joined["results"]["b.track_x"][0], joined["results"]["c.time_y"][0]) == ([1.0], [2.0])
+    assert (joined["results"]["b.track_x"][0], joined["results"]["c.time_y"][0]) == (
+        [1.0],
+        [2.0],
+    )
     with pytest.raises(
         HpmlError, match=r"commit_hash is '1{40}', but '0{40}' in the file to join it with"
     ):
@@ -97,7 +105,9 @@ def test_declarations_join_to_the_same_whatever_the_order_and_lose_nothing(
     items: list[dict[str, Any]],
 ) -> None:
     def union(parts: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-        return functools.reduce(lambda one, other: declared.join_entries(one, other)[0], parts)
+        return functools.reduce(
+            lambda one, other: declared.join_entries(one, other)[0], parts
+        )
 
     expected = union(tuple(items))
     for order in itertools.permutations(items):
@@ -114,17 +124,26 @@ def test_declarations_join_to_the_same_whatever_the_order_and_lose_nothing(
 
 @given(
     st.lists(
-        st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz")), min_size=1, max_size=3
+        st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz")),
+        min_size=1,
+        max_size=3,
     )
 )
 def test_facts_of_a_machine_join_to_the_same_whatever_the_order(
     items: list[dict[str, str]],
 ) -> None:
     def union(parts: tuple[dict[str, str], ...]) -> dict[str, Any]:
-        return functools.reduce(lambda one, other: declared.join_entries(one, other)[0], parts)
+        return functools.reduce(
+            lambda one, other: declared.join_entries(one, other)[0], parts
+        )
 
     assert (
-        len({json.dumps(union(order), sort_keys=True) for order in itertools.permutations(items)})
+        len(
+            {
+                json.dumps(union(order), sort_keys=True)
+                for order in itertools.permutations(items)
+            }
+        )
         == 1
     )
     assert union((*items, *items)) == union(tuple(items))
@@ -148,7 +167,9 @@ def record(number: int, started: float) -> Record:
 @settings(deadline=None, max_examples=20)
 @given(
     st.lists(
-        st.sets(st.tuples(st.integers(0, 3), st.sampled_from([1.0, 2.0]))), min_size=1, max_size=3
+        st.sets(st.tuples(st.integers(0, 3), st.sampled_from([1.0, 2.0]))),
+        min_size=1,
+        max_size=3,
     )
 )
 def test_records_are_a_set_of_lines_in_the_order_started(
@@ -174,14 +195,18 @@ def test_records_are_a_set_of_lines_in_the_order_started(
     assert len(started) == len(set().union(*items))
 
 
-def test_grids_that_differ_are_joined_in_the_order_of_size_and_equal_ones_keep_theirs() -> None:
+def test_grids_that_differ_are_joined_in_the_order_of_size_and_equal_ones_keep_theirs() -> (
+    None
+):
     def entry(*values: str) -> dict[str, Any]:
         return {"t": {"version": "1", "param_names": ["n"], "params": [list(values)]}}
 
     assert declared.join_entries(entry("3", "2", "1"), entry("3", "2", "1"))[0] == entry(
         "3", "2", "1"
     )
-    assert declared.join_entries(entry("1", "2"), entry("3", "2", "1"))[0] == entry("1", "2", "3")
+    assert declared.join_entries(entry("1", "2"), entry("3", "2", "1"))[0] == entry(
+        "1", "2", "3"
+    )
     assert declared.join_entries(entry("10", "2"), entry("2", "1", "'a'"))[0] == entry(
         "1", "2", "10", "'a'"
     )

@@ -47,7 +47,8 @@ def test_a_second_process_is_refused_and_told_who_holds_the_lock(
     holder: multiprocessing.process.BaseProcess, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        Locked, match=rf"held by {socket.gethostname()} \(process {holder.pid}, since \d{{4}}-"
+        Locked,
+        match=rf"held by {socket.gethostname()} \(process {holder.pid}, since \d{{4}}-",
     ):
         Lock(tmp_path / "lock")
 
@@ -91,13 +92,20 @@ def test_a_run_that_lost_its_lock_stores_nothing_more(
 ) -> None:
     lock = lock_machine(tmp_path, "m")
     suite = Suite(
-        "run", "m", Node("Linux", "x86_64", "C", 2, 1.0, "3"), str(tmp_path), str(tmp_path), []
+        "run",
+        "m",
+        Node("Linux", "x86_64", "C", 2, 1.0, "3"),
+        str(tmp_path),
+        str(tmp_path),
+        [],
     )
     toy = Declared(
         PluginSource("p", path="p.py"), "toy", "1", {}, 1.0, [Metric("time", "s", "lower")]
     )
     host = Host(registry_of(tmp_path / "p.py"), (), Offers())
-    prepared = Prepared(tmp_path, host, suite, RunReport(), [AsvTask({}, 0, toy, {})], lock=lock)
+    prepared = Prepared(
+        tmp_path, host, suite, RunReport(), [AsvTask({}, 0, toy, {})], lock=lock
+    )
     monkeypatch.setattr(patches, "_prepared", [prepared])
     (tmp_path / "m" / ".lock").unlink()
     (tmp_path / "m" / "machine.json").write_text("{}")
@@ -118,7 +126,9 @@ def test_a_released_lock_can_be_taken_again_and_names_nobody(tmp_path: Path) -> 
     assert (tmp_path / "lock").read_bytes() == b""
 
 
-def test_a_machine_that_is_being_measured_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_machine_that_is_being_measured_is_refused_with_what_to_do(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "h200-x1").mkdir()
     left = tmp_path / "h200-x1" / ".machine.json.node7-12.partial"
     left.write_text("{")

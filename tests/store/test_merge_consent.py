@@ -113,13 +113,19 @@ def test_new_records_need_no_consent(ours: Path) -> None:
     assert len(list(read_records(ours))) == 8
 
 
-def test_of_two_records_of_one_round_neither_counts_wherever_they_come_from(ours: Path) -> None:
+def test_of_two_records_of_one_round_neither_counts_wherever_they_come_from(
+    ours: Path,
+) -> None:
     put(Path("one/results"), record(9, 1.0))
     put(Path("other/results"), record(9, 5.0))
     report = merge_results([Path("one"), Path("other")], ours)
     assert report.consequences == "0 retractions, 0 points changed, 1 conflict"
     (disputed,) = [each for each in read_records(ours) if each.params["size"] == 9]
-    assert (disputed.status, disputed.reason, disputed.metrics) == ("retracted", DISPUTED, {})
+    assert (disputed.status, disputed.reason, disputed.metrics) == (
+        "retracted",
+        DISPUTED,
+        {},
+    )
     lines = record_file(ours, "m", COMMIT).read_bytes().splitlines()
     assert len(lines) == 6  # both are kept
     assert merge_results([Path("other"), Path("one")], ours).files == []

@@ -19,12 +19,23 @@ def test_every_whole_record_is_read_wherever_the_last_kilobyte_ends(tmp_path: Pa
     path = tmp_path / "records.jsonl"
     path.write_bytes(b"".join(source.read_bytes().splitlines(keepends=True)[:5]))
     new = Record(
-        benchmark="toy", plugin="p", version="1", params={"size": 1}, status="ok", started=1.0
+        benchmark="toy",
+        plugin="p",
+        version="1",
+        params={"size": 1},
+        status="ok",
+        started=1.0,
     )
     for number in range(12):
         append_record(
             path,
-            Record(benchmark="toy", plugin="p", version="1", params={"size": number}, status="ok"),
+            Record(
+                benchmark="toy",
+                plugin="p",
+                version="1",
+                params={"size": number},
+                status="ok",
+            ),
         )
     whole = path.read_bytes()
     ends = [place + 1 for place, byte in enumerate(whole) if byte == 10]

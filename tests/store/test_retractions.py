@@ -71,10 +71,16 @@ def test_nothing_shows_it_and_the_other_records_stand(tmp_path: Path) -> None:
     found = list(read_records(tmp_path))
     assert current_records(found, {}) == [right]
     retracted = found[0]
-    assert (retracted.status, retracted.reason, retracted.metrics) == ("retracted", REASON, {})
+    assert (retracted.status, retracted.reason, retracted.metrics) == (
+        "retracted",
+        REASON,
+        {},
+    )
     assert (retracted.node, retracted.warnings, retracted.duration) == (wrong.node, [], 1.0)
     assert [
-        (row["status"], row["reason"], row.get("median")) for each in found for row in rows(each)
+        (row["status"], row["reason"], row.get("median"))
+        for each in found
+        for row in rows(each)
     ] == [
         ("retracted", REASON, None),
         ("ok", "", 2.0),
@@ -82,7 +88,9 @@ def test_nothing_shows_it_and_the_other_records_stand(tmp_path: Path) -> None:
     assert Variability(found).__dict__ == Variability([right]).__dict__
 
 
-def test_the_record_of_an_earlier_run_or_a_later_one_stands_for_the_point(tmp_path: Path) -> None:
+def test_the_record_of_an_earlier_run_or_a_later_one_stands_for_the_point(
+    tmp_path: Path,
+) -> None:
     wrong = record(1, 9.0, 10.0)
     put(tmp_path, record(1, 1.0, 5.0, "r0"), wrong, retract(wrong, REASON))
     project(tmp_path)
@@ -106,7 +114,8 @@ def test_all_rounds_are_retracted_and_a_record_without_a_run_is_told_by_its_star
     tmp_path: Path,
 ) -> None:
     rounds = [
-        record(1, value, started) for value, started in ((1.0, 10.0), (2.0, 12.0), (3.0, 14.0))
+        record(1, value, started)
+        for value, started in ((1.0, 10.0), (2.0, 12.0), (3.0, 14.0))
     ]
     early = [record(2, 1.0, 1.0, run=""), record(2, 2.0, 2.0, run="")]
     put(tmp_path, *rounds, *early)
@@ -141,5 +150,7 @@ def test_it_is_merged_like_any_line_in_either_order_and_twice(tmp_path: Path) ->
 def test_two_records_of_a_round_are_still_a_contradiction(tmp_path: Path) -> None:
     put(tmp_path / "one", record(1, 1.0, 10.0))
     put(tmp_path / "other", replace(record(1, 2.0, 10.0), warnings=[]))
-    (conflict,) = merge_results([tmp_path / "one", tmp_path / "other"], tmp_path / "into").conflicts
+    (conflict,) = merge_results(
+        [tmp_path / "one", tmp_path / "other"], tmp_path / "into"
+    ).conflicts
     assert "two different Records of one round; neither counts" in conflict

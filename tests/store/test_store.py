@@ -21,7 +21,12 @@ def record(number: int = 0) -> Record:
     metrics = {"time": MetricSamples("s", "lower", [0.1, 0.25], {"batch": 4})}
     params = {"size": number, "how": "ünï", "share": 0.5, "on": True}
     return Record(
-        benchmark="toy", plugin="p", version="1", params=params, status="ok", metrics=metrics
+        benchmark="toy",
+        plugin="p",
+        version="1",
+        params=params,
+        status="ok",
+        metrics=metrics,
     )
 
 
@@ -37,7 +42,9 @@ def test_columns_of_numbers_and_of_text_survive_and_mixed_ones_are_refused() -> 
         "none": [None, None],
     }
     line = encode(
-        msgspec.structs.replace(record(), series={"layers": Series(columns, {"parameters": "1"})})
+        msgspec.structs.replace(
+            record(), series={"layers": Series(columns, {"parameters": "1"})}
+        )
     )
     assert decode(line).series["layers"].columns == columns
     assert decode(line.replace(b"[1.0,2.0]", b"[1,2.5]")).series["layers"].columns[
@@ -51,7 +58,10 @@ def test_columns_of_numbers_and_of_text_survive_and_mixed_ones_are_refused() -> 
 
 
 def test_a_newer_writers_extra_fields_do_not_hinder_reading() -> None:
-    assert decode(encode(record()).replace(b'{"schema"', b'{"later":[1],"schema"', 1)) == record()
+    assert (
+        decode(encode(record()).replace(b'{"schema"', b'{"later":[1],"schema"', 1))
+        == record()
+    )
 
 
 def test_a_point_is_the_same_whatever_the_order_of_its_parameters() -> None:
@@ -66,7 +76,9 @@ def test_a_point_is_the_same_whatever_the_order_of_its_parameters() -> None:
     assert record(1).point != record().point
 
 
-def test_the_file_is_of_the_machine_and_the_commit_and_asv_leaves_it_alone(tmp_path: Path) -> None:
+def test_the_file_is_of_the_machine_and_the_commit_and_asv_leaves_it_alone(
+    tmp_path: Path,
+) -> None:
     path = record_file(tmp_path, "h200-x1", "0123456789abcdef")
     assert path.relative_to(tmp_path).as_posix() == "h200-x1/records/01234567.jsonl"
 
@@ -78,7 +90,9 @@ def test_records_come_back_in_the_order_written(tmp_path: Path) -> None:
     assert [found.params["size"] for found in read_file(path)] == [0, 1, 2, 3, 4]
 
 
-def test_a_file_cut_at_any_byte_gives_every_whole_record_and_goes_on(tmp_path: Path) -> None:
+def test_a_file_cut_at_any_byte_gives_every_whole_record_and_goes_on(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "records.jsonl"
     for number in range(3):
         append_record(path, record(number))
@@ -118,16 +132,17 @@ def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     context = multiprocessing.get_context("fork")
     writers = [
-        context.Process(target=_append_many, args=(path, 50 * writer)) for writer in range(8)
+        context.Process(target=_append_many, args=(path, 50 * writer))
+        for writer in range(8)
     ]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     damage: list[str] = []
-    assert sorted(int(found.params["size"]) for found in read_file(path, damage.append)) == list(
-        range(400)
-    )
+    assert sorted(
+        int(found.params["size"]) for found in read_file(path, damage.append)
+    ) == list(range(400))
     assert damage == []
 
 
@@ -146,12 +161,16 @@ def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path: Path) -> None:
         append_record(Path("/dev/full"), record())
 
 
-def test_a_line_nested_so_deep_that_nothing_reads_it_is_stepped_over(tmp_path: Path) -> None:
+def test_a_line_nested_so_deep_that_nothing_reads_it_is_stepped_over(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "records.jsonl"
     append_record(path, record(1))
     with path.open("ab") as file:
         file.write(
-            encode(record(3)).replace(b'"status"', b'"node":' + b'{"a":' * 20_000 + b',"status"')
+            encode(record(3)).replace(
+                b'"status"', b'"node":' + b'{"a":' * 20_000 + b',"status"'
+            )
             + b"\n"
         )
     append_record(path, record(2))
@@ -160,14 +179,18 @@ def test_a_line_nested_so_deep_that_nothing_reads_it_is_stepped_over(tmp_path: P
     assert "(nested too deep)" in damage[0]
 
 
-def test_reading_everything_pauses_the_collector_and_leaves_it_as_it_was(tmp_path: Path) -> None:
+def test_reading_everything_pauses_the_collector_and_leaves_it_as_it_was(
+    tmp_path: Path,
+) -> None:
     with collector_paused():
         assert not gc.isenabled()
         with collector_paused():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
-    append_record(tmp_path / "m" / "records" / "uncommitted.jsonl", replace(record(), machine="m"))
+    append_record(
+        tmp_path / "m" / "records" / "uncommitted.jsonl", replace(record(), machine="m")
+    )
     reading = iter(read_records(tmp_path))
     assert next(reading).machine == "m"
     assert not gc.isenabled()

@@ -28,5 +28,7 @@ def test_the_bus_factors_by_hand(collective: str, ranks: int, factor: float) -> 
 def test_one_rank_and_an_unknown_collective_have_no_bus_bandwidth() -> None:
     with pytest.raises(HpmlError, match="nothing crosses a link"):
         bus_factor("all_reduce", 1)
-    with pytest.raises(HpmlError, match="all_reduce, all_gather, reduce_scatter, broadcast"):
+    with pytest.raises(
+        HpmlError, match="all_reduce, all_gather, reduce_scatter, broadcast"
+    ):
         bus_factor("all_to_all", 2)

@@ -36,7 +36,8 @@ def test_what_is_no_table_gives_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['"ID","Kernel Name"\n"0","add"', NCU.replace("35.5", "many"), '"0"\n"1","2","3"']
+    "line",
+    ['"ID","Kernel Name"\n"0","add"', NCU.replace("35.5", "many"), '"0"\n"1","2","3"'],
 )
 def test_a_broken_table_is_one_line_of_error(line: str) -> None:
     with pytest.raises(HpmlError, match="ncu's table is not as expected"):

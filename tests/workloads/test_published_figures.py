@@ -32,9 +32,19 @@ def test_every_figure_has_a_source_a_topic_and_a_unit_that_exists() -> None:
 
 
 def test_figures_are_found_by_topic_quantity_and_subject() -> None:
-    (intensity,) = published_figures("roofline", "intensity", model="resnet18", gpu="V100 SXM2")
-    assert (intensity.value, intensity.unit, intensity.document) == (21.94526421, "FLOP/B", "001")
-    assert published_figures("no such topic") == published_figures("roofline", model="vgg16") == []
+    (intensity,) = published_figures(
+        "roofline", "intensity", model="resnet18", gpu="V100 SXM2"
+    )
+    assert (intensity.value, intensity.unit, intensity.document) == (
+        21.94526421,
+        "FLOP/B",
+        "001",
+    )
+    assert (
+        published_figures("no such topic")
+        == published_figures("roofline", model="vgg16")
+        == []
+    )
 
 
 @pytest.mark.parametrize("gpu", ["V100 SXM2", "A100 SXM4 40 GB"])
@@ -75,10 +85,14 @@ def test_the_throughputs_of_the_mpi_network_follow_from_its_times() -> None:
 def test_ratios_and_speedups_follow_from_what_they_are_made_of() -> None:
     for model, gpus in (("resnet18", 1), ("resnet50", 1), ("resnet18", 2), ("resnet50", 2)):
         memory = values("memory", model=model, gpus=gpus)
-        assert memory["ratio"] == pytest.approx(memory["used"] / memory["parameter_size"], rel=1e-3)
+        assert memory["ratio"] == pytest.approx(
+            memory["used"] / memory["parameter_size"], rel=1e-3
+        )
     for gpu in ("V100 SXM2", "A100 SXM4 40 GB"):
         work = values("flop_complexity", model="resnet50", gpu=gpu)
-        assert work["ratio"] == pytest.approx(work["actual"] / work["theoretical"], rel=1e-6)
+        assert work["ratio"] == pytest.approx(
+            work["actual"] / work["theoretical"], rel=1e-6
+        )
     one, two = (values("data_parallel", gpus=gpus, batch=64) for gpus in (1, 2))
     # 84.09 / 44.42 = 1.893
     assert two["speedup"] == pytest.approx(one["time"] / two["time"], abs=5e-3)

@@ -1,6 +1,15 @@
 """Softmax of each row of a float32 matrix, by torch and by a Triton kernel."""
 
-from hpml_plugins import Axis, Benchmark, Figure, Metric, Requires, Table, hookimpl, line_chart
+from hpml_plugins import (
+    Axis,
+    Benchmark,
+    Figure,
+    Metric,
+    Requires,
+    Table,
+    hookimpl,
+    line_chart,
+)
 
 ROWS = 2048
 
@@ -64,7 +73,9 @@ def bandwidth(records):
 
 
 COLUMNS = Axis("cols", "columns", log=True, base=2)
-CHART = line_chart(COLUMNS, Axis("bandwidth", "bandwidth", "B/s", zero=True), ("machine", "by"))
+CHART = line_chart(
+    COLUMNS, Axis("bandwidth", "bandwidth", "B/s", zero=True), ("machine", "by")
+)
 
 
 @hookimpl
@@ -74,4 +85,8 @@ def hpml_benchmarks():
 
 @hookimpl
 def hpml_figures():
-    return [Figure("bandwidth", "Bandwidth by number of columns", ("softmax",), bandwidth, CHART)]
+    return [
+        Figure(
+            "bandwidth", "Bandwidth by number of columns", ("softmax",), bandwidth, CHART
+        )
+    ]

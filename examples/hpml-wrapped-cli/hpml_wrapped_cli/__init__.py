@@ -27,7 +27,8 @@ def measure(bench, *, algorithm, size):
     for number, throughput in enumerate(runs["throughput"].values):
         expected = runs["operations"].values[number] * size / runs["seconds"].values[number]
         bench.check(
-            abs(throughput / expected - 1) < 0.01, "throughput differs from operations over time"
+            abs(throughput / expected - 1) < 0.01,
+            "throughput differs from operations over time",
         )
     return {"throughput": runs["throughput"]}
 

@@ -12,7 +12,9 @@ PRINTED = "+H:1024\n+F:25:AES-256-GCM:701153280.00\n"
 def test_what_it_printed_is_read():
     run = {name: output.read(PRINTED, ERRORS) for name, output in OUTPUTS.items()}
     assert run == {"throughput": 701153280.0, "operations": 684720, "seconds": 1.0}
-    assert run["operations"] * 1024 / run["seconds"] == run["throughput"]  # 684,720 · 1024 B in 1 s
+    assert (
+        run["operations"] * 1024 / run["seconds"] == run["throughput"]
+    )  # 684,720 · 1024 B in 1 s
 
 
 def test_another_output_is_refused():

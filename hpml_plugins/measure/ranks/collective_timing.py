@@ -13,7 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from hpml_plugins import clocks
-from hpml_plugins.measure.cpu_timer import affinity, no_garbage_collection, sample_wall_clock
+from hpml_plugins.measure.cpu_timer import (
+    affinity,
+    no_garbage_collection,
+    sample_wall_clock,
+)
 from hpml_plugins.measure.gpu_timer import STREAM_CHECKS, Cache, GpuTimer, Launch
 from hpml_plugins.measure.ranks.group import Member
 from hpml_plugins.measure.regimes import Regulator
@@ -26,7 +30,10 @@ Over = Literal["mean", "max"]
 #: apart.
 SHORTEST_SAMPLE = 5e-3
 LARGEST_BATCH = 1 << 16
-_COMBINE: dict[Over, Callable[[list[float]], float]] = {"mean": statistics.fmean, "max": max}
+_COMBINE: dict[Over, Callable[[list[float]], float]] = {
+    "mean": statistics.fmean,
+    "max": max,
+}
 _STOP = [0.0] * 5
 
 
@@ -41,7 +48,11 @@ def time_collective(
     over: Over,
 ) -> Samples:
     """Samples of the time of one call of `step`, s, the same on every rank; see Rank.time."""
-    info: dict[str, Any] = {"ranks": rank.count, "over_ranks": over, "backend": rank.backend}
+    info: dict[str, Any] = {
+        "ranks": rank.count,
+        "over_ranks": over,
+        "backend": rank.backend,
+    }
     if not on_gpu:
         return _by_wall_clock(
             rank, step, plan, over, timer="perf_counter", affinity=affinity(), **info
@@ -51,7 +62,9 @@ def time_collective(
     # Always as often, for the step may hold a collective; and on every rank, for all must agree.
     leaves_work = [timer.leaves_work() for _ in range(STREAM_CHECKS)]
     if any(rank.gather(all(leaves_work))):
-        return _by_wall_clock(rank, step, plan, over, timer=OTHER_STREAMS, launch="visible", **info)
+        return _by_wall_clock(
+            rank, step, plan, over, timer=OTHER_STREAMS, launch="visible", **info
+        )
     return _lead_or_follow(rank, timer.carry_out, lambda: timer.measure(plan, **info))
 
 
@@ -104,7 +117,12 @@ class CollectiveGpuTimer(GpuTimer):
     carry orders out."""
 
     def __init__(
-        self, rank: Member, step: Callable[[], object], cache: Cache, launch: Launch, over: Over
+        self,
+        rank: Member,
+        step: Callable[[], object],
+        cache: Cache,
+        launch: Launch,
+        over: Over,
     ) -> None:
         regulator = Regulator(rank.bench.telemetry, rank.local)
         super().__init__(step, cache, launch, regulator)

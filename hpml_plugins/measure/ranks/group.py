@@ -166,7 +166,9 @@ class Member:
         # nodes the launcher's.
         meeting: dict[str, Any] = {"init_method": "env://"}
         if self._group.nodes == 1:
-            meeting = {"store": dist.FileStore(str(Path(self._group.folder, "store")), self.count)}
+            meeting = {
+                "store": dist.FileStore(str(Path(self._group.folder, "store")), self.count)
+            }
         dist.init_process_group(
             self.backend,
             **meeting,

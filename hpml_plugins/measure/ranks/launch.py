@@ -80,25 +80,33 @@ def run_ranks(
             parent=os.getpid() if launcher == "torch" and nodes == 1 else 0,
             telemetry=session.telemetry,
         )
-        started = (_Processes if group.parent else _Program)((group, make_rank, function, args))
+        started = (_Processes if group.parent else _Program)(
+            (group, make_rank, function, args)
+        )
         try:
             _wait(started, group, session, limit)
         finally:
             output = started.end()
-        results = [group.result(i) or RankResult(error=_no_result(i, output)) for i in range(count)]
+        results = [
+            group.result(i) or RankResult(error=_no_result(i, output)) for i in range(count)
+        ]
     for result in sorted(results, key=lambda each: each.at):
         if result.error:
             raise result.error
     return _merge(session, results)
 
 
-def _check(session: Session, count: int, backend: Backend, nodes: int, launcher: Launcher) -> None:
+def _check(
+    session: Session, count: int, backend: Backend, nodes: int, launcher: Launcher
+) -> None:
     """Raise UsageError if this launcher cannot start that many ranks, Skipped if the node has no
     such launcher."""
     if count < 1:
         raise UsageError(f"{count} ranks cannot be started; start at least one")
     if launcher == "mpi" and nodes > 1:
-        raise UsageError("mpirun starts ranks on one node only; leave out nodes or launcher")
+        raise UsageError(
+            "mpirun starts ranks on one node only; leave out nodes or launcher"
+        )
     if launcher == "mpi" and (reason := launchers.why_no_mpi()):
         session.skip(reason)
     if count % nodes:
@@ -135,7 +143,8 @@ class _Processes:
         sys.stderr.flush()
         self._group = order[0]
         self._processes = [
-            context.Process(target=run_rank, args=(i, i, given)) for i in range(self._group.count)
+            context.Process(target=run_rank, args=(i, i, given))
+            for i in range(self._group.count)
         ]
         for process in self._processes:
             process.start()
@@ -160,7 +169,8 @@ class _Processes:
             self._group.leave(
                 index,
                 RankResult(
-                    error=HpmlError(f"rank {index} {how}"), at=clocks.wall_clock() - LAST_WORDS
+                    error=HpmlError(f"rank {index} {how}"),
+                    at=clocks.wall_clock() - LAST_WORDS,
                 ),
             )
         return None in codes and not silent and not any(codes)
@@ -183,7 +193,12 @@ class _Program:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
         parent = os.getpid()
         self._process = subprocess.Popen(
-            [*launchers.command(group), "-m", "hpml_plugins.measure.ranks.worker", group.folder],
+            [
+                *launchers.command(group),
+                "-m",
+                "hpml_plugins.measure.ranks.worker",
+                group.folder,
+            ],
             env=launchers.environment(group),
             stdin=subprocess.DEVNULL,  # it would read what is meant for others
             stdout=self._log,
@@ -231,7 +246,9 @@ def _pickled(order: Order) -> bytes:
         ) from error
 
 
-def _wait(started: _Processes | _Program, group: RankGroup, session: Session, limit: float) -> None:
+def _wait(
+    started: _Processes | _Program, group: RankGroup, session: Session, limit: float
+) -> None:
     """Until the ranks have ended, or one failed. Raises TimedOut when the time is up."""
     shown = b""
     running = True
@@ -251,7 +268,9 @@ def _no_result(index: int, output: str) -> HpmlError:
     if died := _DIED.search(output):
         return HpmlError(f"rank {died[1]} {describe_exit(-int(died[2]))}")
     lines = [line.strip() for line in output.splitlines() if line.strip(" -=")]
-    return HpmlError(f"rank {index} ended without a report" + (f": {lines[-1]}" if lines else ""))
+    return HpmlError(
+        f"rank {index} ended without a report" + (f": {lines[-1]}" if lines else "")
+    )
 
 
 def _merge(session: Session, results: list[RankResult]) -> list[Any]:
@@ -259,13 +278,16 @@ def _merge(session: Session, results: list[RankResult]) -> list[Any]:
     rank."""
     point = session.collected
     for index, rank in enumerate(result.collected for result in results):
-        point.checks += [check for check in dict.fromkeys(rank.checks) if check not in point.checks]
+        point.checks += [
+            check for check in dict.fromkeys(rank.checks) if check not in point.checks
+        ]
         _merge_texts(point.warnings, index, [each.collected.warnings for each in results])
         _merge_texts(point.noise, index, [each.collected.noise for each in results])
         point.data |= rank.data
         point.work = rank.work | point.work  # of several ranks the first one's
         point.series |= {
-            name if index == 0 else f"{name}_rank{index}": s for name, s in rank.series.items()
+            name if index == 0 else f"{name}_rank{index}": s
+            for name, s in rank.series.items()
         }
     return [result.value for result in results]
 
@@ -281,8 +303,12 @@ def _merge_texts(merged: list[str], index: int, by_rank: list[list[str]]) -> Non
 def _where(group: RankGroup) -> str:
     """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where those hang that
     have not returned."""
-    hanging = [index for index in range(group.count) if not group.file("result", index).exists()]
-    return ", ".join(f"rank {index} {_stack(group.file('stack', index))}" for index in hanging)
+    hanging = [
+        index for index in range(group.count) if not group.file("result", index).exists()
+    ]
+    return ", ".join(
+        f"rank {index} {_stack(group.file('stack', index))}" for index in hanging
+    )
 
 
 def _stack(path: Path) -> str:

@@ -51,11 +51,23 @@ def command(group: RankGroup) -> list[str]:
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    srun = ["srun", f"--jobid={os.environ['SLURM_JOB_ID']}", "--overlap", f"--nodes={group.nodes}"]
+    srun = [
+        "srun",
+        f"--jobid={os.environ['SLURM_JOB_ID']}",
+        "--overlap",
+        f"--nodes={group.nodes}",
+    ]
     srun += [f"--ntasks={group.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={group.nodes}"]
-    launcher += [f"--nproc-per-node={group.per_node}", "--max-restarts=0", "--rdzv-backend=c10d"]
-    launcher += [f"--rdzv-endpoint={socket.gethostname()}:{port}", f"--rdzv-id={uuid.uuid4().hex}"]
+    launcher += [
+        f"--nproc-per-node={group.per_node}",
+        "--max-restarts=0",
+        "--rdzv-backend=c10d",
+    ]
+    launcher += [
+        f"--rdzv-endpoint={socket.gethostname()}:{port}",
+        f"--rdzv-id={uuid.uuid4().hex}",
+    ]
     return [*srun, *launcher]
 
 
@@ -69,7 +81,9 @@ def environment(group: RankGroup) -> dict[str, str]:
         }
     else:
         variables = {
-            name: value for name, value in own if not name.startswith("SLURM_") or name in _KEPT
+            name: value
+            for name, value in own
+            if not name.startswith("SLURM_") or name in _KEPT
         }
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
     # `-m` would look into the current folder first

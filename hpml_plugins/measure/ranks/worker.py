@@ -47,21 +47,27 @@ def run_rank(index: int, local: int, order: Order | bytes) -> None:
 
     local: the place among the ranks of this node.
     """
-    group, make_rank, function, args = pickle.loads(order) if isinstance(order, bytes) else order
+    group, make_rank, function, args = (
+        pickle.loads(order) if isinstance(order, bytes) else order
+    )
     end_with_parent(group.parent or None)
     faulthandler.enable(2)
     # stays open: the stack is written to its descriptor
     stack = group.file("stack", index).open("w")
     write_stack_before(group.end - clocks.wall_clock(), stack.fileno())
     if not group.parent:  # mpirun or srun killed outright takes nobody with it
-        faulthandler.dump_traceback_later(max(1.0, group.end - clocks.wall_clock() + 60), exit=True)
+        faulthandler.dump_traceback_later(
+            max(1.0, group.end - clocks.wall_clock() + 60), exit=True
+        )
     if group.nodes == 1:
         os.environ.update(_variables(index, group))
     os.environ.update(group.environment)
 
     def report(text: str, share: float | None) -> None:
         if index == 0:
-            atomic_write(group.file("progress"), json.dumps((text, share)).encode(), durable=False)
+            atomic_write(
+                group.file("progress"), json.dumps((text, share)).encode(), durable=False
+            )
 
     rank = make_rank(index, group, local, report)
     try:
@@ -87,7 +93,9 @@ def _variables(index: int, group: RankGroup) -> dict[str, str]:
         "WORLD_SIZE": group.count,
         "LOCAL_WORLD_SIZE": group.count,
     }
-    variables = {name: str(value) for name, value in places.items()} | {"MASTER_ADDR": "127.0.0.1"}
+    variables = {name: str(value) for name, value in places.items()} | {
+        "MASTER_ADDR": "127.0.0.1"
+    }
     # All ranks are on this machine: its name may not resolve, its loopback is always there.
     if "GLOO_SOCKET_IFNAME" not in os.environ and Path("/sys/class/net/lo").exists():
         variables["GLOO_SOCKET_IFNAME"] = "lo"
@@ -108,7 +116,9 @@ def main(folder: str) -> None:
     os.environ.pop("PYTHONSAFEPATH", None)  # was for this process alone
     variable = next(name for name in _RANKS if name in os.environ)
     local = os.environ["LOCAL_RANK" if variable == "RANK" else variable]
-    run_rank(int(os.environ[variable]), int(local), Path(folder, "rank0.order").read_bytes())
+    run_rank(
+        int(os.environ[variable]), int(local), Path(folder, "rank0.order").read_bytes()
+    )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ def which_gpu(
                 "A second type makes a comparison.",
             )
         return Answer(
-            question, "This cannot be told.", "No two types have measured the same workload."
+            question,
+            "This cannot be told.",
+            "No two types have measured the same workload.",
         )
     base, other = names[pair[0]], names[pair[1]]
     better = _strongest(rows, verdicts, "BETTER")
@@ -64,7 +66,9 @@ def which_gpu(
     rest = []
     if better:
         task, found = better[0]
-        strong = f"{other} is faster in {len(better)} of {counted(len(verdicts), 'workload')}."
+        strong = (
+            f"{other} is faster in {len(better)} of {counted(len(verdicts), 'workload')}."
+        )
         rest.append(f"Most in “{task}”: {found.wording()} {base}.")
         if worse:
             task, found = worse[0]
@@ -72,7 +76,9 @@ def which_gpu(
             rest.append(f"Slower in {len(worse)}{most}: “{task}”, {found.wording()}.")
     elif worse:
         task, found = worse[0]
-        strong = f"{base} is faster in {len(worse)} of {counted(len(verdicts), 'workload')}."
+        strong = (
+            f"{base} is faster in {len(worse)} of {counted(len(verdicts), 'workload')}."
+        )
         rest.append(f"Most in “{task}”: {other} {found.wording()} {base}.")
     else:
         strong = f"No workload tells {other} from {base}."
@@ -90,7 +96,9 @@ def _strongest(
 ) -> list[tuple[str, Difference]]:
     """The rows with this verdict, that with the largest certain ratio first."""
     found = [
-        (rows[number].task, each) for number, each in verdicts.items() if each.verdict == verdict
+        (rows[number].task, each)
+        for number, each in verdicts.items()
+        if each.verdict == verdict
     ]
 
     def certain(item: tuple[str, Difference]) -> float:
@@ -100,7 +108,9 @@ def _strongest(
     return sorted(found, key=certain, reverse=True)
 
 
-def how_close(rows: Sequence[TaskRow], names: Sequence[str], columns: Sequence[int]) -> Answer:
+def how_close(
+    rows: Sequence[TaskRow], names: Sequence[str], columns: Sequence[int]
+) -> Answer:
     """The shares of the published peak that each type reaches, by section of the page.
 
     columns: the types, in order.
@@ -113,7 +123,9 @@ def how_close(rows: Sequence[TaskRow], names: Sequence[str], columns: Sequence[i
             if column in row.cells and (share := row.cells[column].share) is not None:
                 shares.setdefault(row.section, []).append(share)
         if shares:
-            listed = [f"{section.lower()} {_range(found)}" for section, found in shares.items()]
+            listed = [
+                f"{section.lower()} {_range(found)}" for section, found in shares.items()
+            ]
             told.append(f"{names[column]}: {', '.join(listed)}")
     if not told:
         return Answer(
@@ -183,7 +195,9 @@ def _range(shares: Sequence[float]) -> str:
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
-def has_it_slowed(shifts: Mapping[str, Sequence[Shift]], judged: Sequence[Judged]) -> Answer:
+def has_it_slowed(
+    shifts: Mapping[str, Sequence[Shift]], judged: Sequence[Judged]
+) -> Answer:
     """Open regressions of GPU workloads and of the rest, and how many values could not be
     judged."""
     question, link = "Has it slowed?", ("Changes", "changes.html")
@@ -195,11 +209,13 @@ def has_it_slowed(shifts: Mapping[str, Sequence[Shift]], judged: Sequence[Judged
     on_gpus = [
         shift
         for shift in worse
-        if shift.series.metric.benchmark.needs_gpu and shift.series.machine.hardware.kind == 0
+        if shift.series.metric.benchmark.needs_gpu
+        and shift.series.machine.hardware.kind == 0
     ]
     if on_gpus:
         named = [
-            f"{shift.series.metric.title} {shift.change.wording}" for shift in on_gpus[:MOST_SHIFTS]
+            f"{shift.series.metric.title} {shift.change.wording}"
+            for shift in on_gpus[:MOST_SHIFTS]
         ]
         more = "" if len(on_gpus) <= MOST_SHIFTS else ", …"
         strong = f"{counted(len(on_gpus), 'open regression')} of GPU workloads."

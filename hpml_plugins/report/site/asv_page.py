@@ -46,7 +46,10 @@ ASSETS: Final[dict[str, tuple[str, str]]] = {
     "jquery.flot.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.min.js"),
     "jquery.flot.time.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.time.min.js"),
     "jquery.flot.selection.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.selection.min.js"),
-    "jquery.flot.categories.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.categories.min.js"),
+    "jquery.flot.categories.js": (
+        "js.jquery_flot",
+        f"{_FLOT}/jquery.flot.categories.min.js",
+    ),
     "bootstrap.js": ("js.bootstrap", f"{_BOOTSTRAP}/js/bootstrap.min.js"),
     "bootstrap.css": ("js.bootstrap", f"{_BOOTSTRAP}/css/bootstrap.min.css"),
 }
@@ -56,10 +59,13 @@ OWN: Final = ("jquery.flot.orderbars.js", "stupidtable.js", "md5.js")
 STATIC: Final = Path(__file__).parent / "static"
 #: Bootstrap's style asks for them in `../fonts`; asv's tables show in which order they are sorted
 #: by them.
-FONTS = tuple(f"glyphicons-halflings-regular.{ending}" for ending in ("eot", "woff", "ttf", "svg"))
+FONTS = tuple(
+    f"glyphicons-halflings-regular.{ending}" for ending in ("eot", "woff", "ttf", "svg")
+)
 #: A tag that loads a script, a style or a picture, and the address.
 _LOADING = re.compile(
-    r"""<(script|link|img)\b[^>]*?\b(?:src|href)\s*=\s*["']?([^"'\s>]+)[^>]*>""", re.IGNORECASE
+    r"""<(script|link|img)\b[^>]*?\b(?:src|href)\s*=\s*["']?([^"'\s>]+)[^>]*>""",
+    re.IGNORECASE,
 )
 _REMOTE = re.compile(r"\s*(https?:)?//", re.IGNORECASE)
 #: asv's one inline script, which nothing calls once its scripts are files of the site.
@@ -95,7 +101,9 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
         text = _insert(text, _NAVBAR_END, links)
         # In front of asv's user interface and behind what that stands on.
         tags = (found[0] for found in _LOADING.finditer(text) if found[2] == "asv_ui.js")
-        text = _insert(text, next(tags, "script asv_ui.js"), f'<script src="{FIXES}"></script>\n')
+        text = _insert(
+            text, next(tags, "script asv_ui.js"), f'<script src="{FIXES}"></script>\n'
+        )
         text = _insert(text, "</head>", '<link rel="stylesheet" href="asv_fixes.css">\n')
     written.write_text(text, encoding="utf-8")
     written.rename(html_dir / PAGE)

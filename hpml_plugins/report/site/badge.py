@@ -49,7 +49,13 @@ def write_summary(
             newest += bool(line and line[-1][1])
             once += len(values) == 1
             failed += bool(line and line[-1][0].status == "failed")
-    verdicts: dict[str, int] = {"WORSE": 0, "BETTER": 0, "BOUND": 0, "AMBIGUOUS": 0, "SAME": 0}
+    verdicts: dict[str, int] = {
+        "WORSE": 0,
+        "BETTER": 0,
+        "BOUND": 0,
+        "AMBIGUOUS": 0,
+        "SAME": 0,
+    }
     verdicts |= Counter(each.verdict for each in compare_values(pairs))
     summary = {
         "project": project,
@@ -64,9 +70,13 @@ def write_summary(
         "failed": failed,
         "branch": history.branches[0],
         "judged": {
-            each.machine: {"values": each.judged, "not_judged": each.left_out} for each in judged
+            each.machine: {"values": each.judged, "not_judged": each.left_out}
+            for each in judged
         },
-        "left_out": {"records": history.outside.total(), "commits": sorted(history.outside)},
+        "left_out": {
+            "records": history.outside.total(),
+            "commits": sorted(history.outside),
+        },
         "data": INDEX,
     }
     text = unturned(msgspec.json.format(msgspec.json.encode(summary)).decode())
@@ -78,7 +88,9 @@ def write_summary(
 
 def _draw(verdicts: dict[str, int], failed: int, *, measured: bool) -> str:
     name, total = "benchmarks", sum(verdicts.values())
-    parts = [f"{verdicts[each]} {each.lower()}" for each in ("WORSE", "BETTER") if verdicts[each]]
+    parts = [
+        f"{verdicts[each]} {each.lower()}" for each in ("WORSE", "BETTER") if verdicts[each]
+    ]
     if undecided := verdicts["BOUND"] + verdicts["AMBIGUOUS"]:
         parts.append(f"{undecided} of {total} undecided")
     parts += [f"{failed} failed"] if failed else []

@@ -89,7 +89,9 @@ def draw(strips: Sequence[TypeStrip], unit: str) -> Markup:
     parts = []
     for value in svg.ticks(axis, logarithmic=False):
         parts.append(svg.line(x(value), TOP, x(value), floor, "grid"))
-        parts.append(svg.text(x(value), floor + 16, svg.short(value, unit), "tick", "middle"))
+        parts.append(
+            svg.text(x(value), floor + 16, svg.short(value, unit), "tick", "middle")
+        )
     parts += _bands(strips, lines, x)
     for number, (strip, card, of_card) in enumerate(lines):
         y = TOP + LINE * number + LINE // 2
@@ -127,7 +129,11 @@ def _short(card: str) -> str:
     cards = [each.removeprefix("GPU-").removeprefix("MIG-") for each in card.split(",")]
     if len(cards) > 1:
         return f"{len(cards)} cards {cards[0][:8]} …"
-    return f"card {cards[0][:8]}" if card.startswith(("GPU-", "MIG-")) else f"run {cards[0][:8]}"
+    return (
+        f"card {cards[0][:8]}"
+        if card.startswith(("GPU-", "MIG-"))
+        else f"run {cards[0][:8]}"
+    )
 
 
 def _bands(

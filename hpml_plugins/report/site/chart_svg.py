@@ -41,7 +41,13 @@ _DEFAULTS: Final = {
     "transform": "translate(0,0)",
 }
 #: Attributes for programs that read a drawn chart: within a page it is one picture.
-_FOR_PROGRAMS: Final = ("aria-label", "aria-hidden", "aria-roledescription", "role", "class")
+_FOR_PROGRAMS: Final = (
+    "aria-label",
+    "aria-hidden",
+    "aria-roledescription",
+    "role",
+    "class",
+)
 #: Marks that stand for more than one row, and texts that say what they are.
 _UNTITLED: Final = ("line mark", "area mark", "trail mark", "text mark")
 _LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{3,}")
@@ -58,7 +64,9 @@ def chart_svg(chart: Chart, name: str) -> Markup:
     digest = hashlib.sha256(spelled.encode()).hexdigest()
     file = kept_file(f"{digest}.svg")
     if kept := read_kept(file):
-        with suppress(HpmlError):  # a plugin, or whoever, may have written something else there
+        with suppress(
+            HpmlError
+        ):  # a plugin, or whoever, may have written something else there
             return Markup(_named(checked_svg(kept), name))
     drawn = _draw(chart)
     keep(file, drawn)
@@ -137,12 +145,16 @@ def _with_titles(part: Any) -> Any:
     made = {name: _with_titles(each) for name, each in part.items() if name != "data"}
     if "data" in part:
         made["data"] = part["data"]
-    shown = made["encoding"].get("tooltip") if "mark" in made and "encoding" in made else None
+    shown = (
+        made["encoding"].get("tooltip") if "mark" in made and "encoding" in made else None
+    )
     if isinstance(shown, list) and all(each.keys() == {"field", "title"} for each in shown):
         told = {"calculate": _told(shown), "as": "told"}
         made["transform"] = [*made.get("transform", ()), told]
         made["encoding"]["description"] = {"field": "told", "type": "nominal"}
-    elif isinstance(mark := made.get("mark"), dict) and isinstance(mark.get("tooltip"), str):
+    elif isinstance(mark := made.get("mark"), dict) and isinstance(
+        mark.get("tooltip"), str
+    ):
         made["mark"] = {**mark, "description": mark["tooltip"]}
     return made
 
@@ -173,7 +185,9 @@ def _slim(element: ElementTree.Element) -> None:
         element.attrib.pop(name, None)
     for name, value in list(element.attrib.items()):
         short = value.replace(INK, "currentColor")
-        element.attrib[name] = _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}", short)
+        element.attrib[name] = _LONG_NUMBER.sub(
+            lambda found: f"{float(found[0]):.2f}", short
+        )
         if _DEFAULTS.get(name) == value:
             del element.attrib[name]
     if label and is_mark and kind not in _UNTITLED:
@@ -185,7 +199,9 @@ def _shows(element: ElementTree.Element) -> bool:
         return len(element) > 0
     if element.find(f"{_SVG}title") is not None:
         return True
-    painted = element.get("fill", "none") != "none" or element.get("stroke", "none") != "none"
+    painted = (
+        element.get("fill", "none") != "none" or element.get("stroke", "none") != "none"
+    )
     hidden = element.get("opacity") == "0" or element.get("display") == "none"
     if element.tag == f"{_SVG}text" and not "".join(element.itertext()):
         return False
@@ -203,7 +219,9 @@ def _named(root: ElementTree.Element, name: str) -> str:
     for element in root.iter():
         for attribute, value in element.attrib.items():
             if "url(#" in value:
-                spelled = _REFERENCE.sub(lambda found: f"url(#{names.get(found[1])})", value)
+                spelled = _REFERENCE.sub(
+                    lambda found: f"url(#{names.get(found[1])})", value
+                )
                 element.set(attribute, spelled)
     ElementTree.register_namespace("", _SVG.strip("{}"))
     return ElementTree.tostring(root, encoding="unicode")

@@ -77,7 +77,12 @@ def write_compare_page(
         answers.how_close(rows, names, shown),
         answers.has_it_slowed(shifts, judged),
         answers.can_i_trust(
-            rows, names, shown, records, {each.number: each.cards for each in columns}, len(gaps)
+            rows,
+            names,
+            shown,
+            records,
+            {each.number: each.cards for each in columns},
+            len(gaps),
         ),
     ]
     shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # of an earlier publish
@@ -91,7 +96,10 @@ def write_compare_page(
         if row.cells:
             write_data(html_dir, f"{FOLDER}/row-{number}.js", _drawer(row, columns))
     sections = [
-        (section, [(number, row) for number, row in enumerate(rows) if row.section == section])
+        (
+            section,
+            [(number, row) for number, row in enumerate(rows) if row.section == section],
+        )
         for section in dict.fromkeys(row.section for row in rows)
     ]
     write_page(
@@ -103,7 +111,8 @@ def write_compare_page(
         base=base,
         sections=sections,
         cells=[
-            {number: show_cell(row, cell) for number, cell in row.cells.items()} for row in rows
+            {number: show_cell(row, cell) for number, cell in row.cells.items()}
+            for row in rows
         ],
         fragments=fragments.get(base, {}),
         describe=describe,
@@ -123,9 +132,12 @@ def _columns(rows: Sequence[TaskRow], matrix: Matrix, history: History) -> list[
     """The types that have a value in some row: GPUs where there are any, those with most rows
     first, the base of the matrix before others with as many."""
     counts = {
-        number: sum(number in row.cells for row in rows) for number in range(len(matrix.columns))
+        number: sum(number in row.cells for row in rows)
+        for number in range(len(matrix.columns))
     }
-    kinds = [matrix.columns[number].hardware.kind for number, count in counts.items() if count]
+    kinds = [
+        matrix.columns[number].hardware.kind for number, count in counts.items() if count
+    ]
     kind = min(kinds, default=0)
     fitting = [
         number

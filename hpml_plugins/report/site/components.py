@@ -102,5 +102,6 @@ def fold_warnings(history: History) -> list[tuple[str, int, int]]:
                 machines.setdefault(kind, set()).add(machine)
                 texts.setdefault(kind, warning)
     return [
-        (texts[kind], count, len(machines[kind])) for kind, count in counts.most_common(MOST_KINDS)
+        (texts[kind], count, len(machines[kind]))
+        for kind, count in counts.most_common(MOST_KINDS)
     ]

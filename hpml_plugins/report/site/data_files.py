@@ -45,14 +45,18 @@ class DataFile(msgspec.Struct, frozen=True):
         int, Meta(ge=0, description=f"older Records: a point has its newest {MOST_RECORDS}")
     ]
     size: Annotated[int, Meta(ge=1, description="of the file, B")]
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="of the uncompressed lines")]
+    sha256: Annotated[
+        str, Meta(pattern="^[0-9a-f]{64}$", description="of the uncompressed lines")
+    ]
 
 
 class DataMachine(msgspec.Struct, frozen=True):
     """A machine and its hardware."""
 
     machine: Annotated[str, Meta(description="name of the machine")]
-    hardware: Annotated[str, Meta(description="its GPU type, or its CPU where it has no GPU")]
+    hardware: Annotated[
+        str, Meta(description="its GPU type, or its CPU where it has no GPU")
+    ]
     gpus: Annotated[int, Meta(ge=0, description="number of its GPUs")]
 
 
@@ -140,7 +144,9 @@ def _previous() -> dict[str, str]:
         return {}
     there = ((each, previous_file(f"{FOLDER}/{each.path}")) for each in files)
     return {
-        each.path: each.sha256 for each, file in there if file and file.stat().st_size == each.size
+        each.path: each.sha256
+        for each, file in there
+        if file and file.stat().st_size == each.size
     }
 
 

@@ -152,7 +152,8 @@ class Matrix:
                 rows = tuple(
                     row
                     for row in group.rows
-                    if not row.regime and all(row.cells[number].value for number in self.chosen)
+                    if not row.regime
+                    and all(row.cells[number].value for number in self.chosen)
                 )
                 if rows:
                     yield Group(group.metric, rows, group.paid)
@@ -188,7 +189,9 @@ def judge(matrix: Matrix) -> list[list[str]]:
             pairs.append((*values, name))
         for n, found in zip(asked, compare_values(pairs), strict=True):
             verdict = (
-                "d" if found.reason.startswith(DIFFERENT_PROBLEMS) else _LETTERS[found.verdict]
+                "d"
+                if found.reason.startswith(DIFFERENT_PROBLEMS)
+                else _LETTERS[found.verdict]
             )
             letters[first][second][n] = ord(verdict)
             letters[second][first][n] = ord(_OPPOSITE.get(found.verdict, verdict))
@@ -199,11 +202,15 @@ def build(history: History, costs: Costs) -> Matrix:
     """The matrix of a history, sorted by benchmark and point; a benchmark of which no GPU has a
     number comes last."""
     hardware = sorted({machine.hardware for machine in history.machines})
-    columns = tuple(column for each in hardware if (column := _column(each, history, costs)).newest)
+    columns = tuple(
+        column for each in hardware if (column := _column(each, history, costs)).newest
+    )
     declared = {name: place for place, name in enumerate(history.metrics)}
     groups: list[Group] = []
     runs: _Runs = {}
-    for _, metrics in itertools.groupby(history.measured, key=lambda metric: metric.benchmark.name):
+    for _, metrics in itertools.groupby(
+        history.measured, key=lambda metric: metric.benchmark.name
+    ):
         rows = {metric.name: _rows(metric, history, columns, runs) for metric in metrics}
         found = [history.metrics[name] for name in rows if rows[name]]
         worked = {
@@ -213,7 +220,9 @@ def build(history: History, costs: Costs) -> Matrix:
             for name in record.work
         }
         found.sort(key=lambda each: (headline_rank(each), declared[each.name]))
-        times = [metric for metric in found if (metric.unit, metric.direction) == ("s", "lower")]
+        times = [
+            metric for metric in found if (metric.unit, metric.direction) == ("s", "lower")
+        ]
         of_a_run = {
             metric.name for metric in times if metric.metric in worked or metric is times[0]
         }
@@ -232,7 +241,9 @@ def build(history: History, costs: Costs) -> Matrix:
     }
     groups.sort(key=lambda group: group.metric.benchmark.name not in on_gpus)
     base, partners = _choose(columns, groups)
-    return Matrix(columns, tuple(groups), len(history.commits), base, partners, costs.currency)
+    return Matrix(
+        columns, tuple(groups), len(history.commits), base, partners, costs.currency
+    )
 
 
 def headline_rank(metric: TrackedMetric) -> int:
@@ -278,13 +289,18 @@ def _choose(
 
     base = max(range(len(columns)), key=worth, default=0)
     partner = partners[base] if columns else None
-    if partner is not None and columns[partner].hardware.kind == columns[base].hardware.kind:
+    if (
+        partner is not None
+        and columns[partner].hardware.kind == columns[base].hardware.kind
+    ):
         base = min(base, partner)  # as on the first page
     return base, tuple(partners)
 
 
 def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
-    machines = tuple(machine.name for machine in history.machines if machine.hardware == hardware)
+    machines = tuple(
+        machine.name for machine in history.machines if machine.hardware == hardware
+    )
     seen = set().union(*(history.seen.get(machine, ()) for machine in machines))
     newest = history.commits[max(seen)] if seen else ""
     price, card = (
@@ -292,7 +308,8 @@ def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
         find_gpu(hardware.gpu) if hardware.kind == 0 else None,
     )
     of_all = (
-        (one and hardware.count * one) or None for one in (price, card.power if card else None)
+        (one and hardware.count * one) or None
+        for one in (price, card.power if card else None)
     )
     return Column(hardware, machines, newest, *of_all)
 
@@ -307,13 +324,24 @@ def _rows(
     rows = []
     for label, texts in metric.benchmark.points.items():
         cells = tuple(
-            _cell(metric, label, history, column, _runs_of(metric, label, column, number, runs))
+            _cell(
+                metric,
+                label,
+                history,
+                column,
+                _runs_of(metric, label, column, number, runs),
+            )
             for number, column in enumerate(columns)
         )
         # else the page of nodes says why
         if any(cell.status in ("ok", "failed") for cell in cells):
             precision = next(
-                (formatting.unquoted(texts[name]) for name in texts if name in PRECISION_NAMES), ""
+                (
+                    formatting.unquoted(texts[name])
+                    for name in texts
+                    if name in PRECISION_NAMES
+                ),
+                "",
             )
             settled = Row(label, cells, SPELLINGS.get(precision, precision))
             at_boost = tuple(_at_boost(cell, metric) for cell in cells)
@@ -380,7 +408,9 @@ def _cell(
     results = []
     for name, line in lines.items():
         results += [
-            (*each, name) for each in reversed(line) if each[1] or each[0].status == "failed"
+            (*each, name)
+            for each in reversed(line)
+            if each[1] or each[0].status == "failed"
         ][:1]
     if not results:
         return Cell("skipped", "–") if any(lines.values()) else Cell()
@@ -399,18 +429,30 @@ def _cell(
     alike = [run for run in runs if run.code == newest.code]
     values = side_values(alike) if alike else outcome.readings
     number = values.get(metric.metric, newest)
-    text, interval = formatting.split_estimate(formatting.estimate(number.estimate, metric.unit))
+    text, interval = formatting.split_estimate(
+        formatting.estimate(number.estimate, metric.unit)
+    )
     small = f"{interval} {number.regime}".strip()
     cards = f"mean of {len(number.levels)} cards" if len(number.levels) > 1 else ""
     current = metric.benchmark.current.get((label, machine))
     of_limits = (
-        describe_shares(current[1], history.roofs[machine], metric.metric) if current else ""
+        describe_shares(current[1], history.roofs[machine], metric.metric)
+        if current
+        else ""
     )
     title = ", ".join(filter(None, [origin, cards, of_limits]))
     watts = measured_power(current[1]) if current else None
     power = f"{watts:.4g}" if watts else ""
     return Cell(
-        "ok", text, small, f"{number.value:.7g}", title, power, values, runs, outcome.started
+        "ok",
+        text,
+        small,
+        f"{number.value:.7g}",
+        title,
+        power,
+        values,
+        runs,
+        outcome.started,
     )
 
 
@@ -447,9 +489,13 @@ def rows_data(matrix: Matrix) -> dict[str, Any]:
         )
         plain = (metric.name, metric.title, benchmark.heading, benchmark.plugin)
         terms = {
-            term: text for row in group.rows for term, text in benchmark.explain(row.point).items()
+            term: text
+            for row in group.rows
+            for term, text in benchmark.explain(row.point).items()
         }
-        groups.append((*plain, words, metric.direction, group.paid, place, terms, unit.label))
+        groups.append(
+            (*plain, words, metric.direction, group.paid, place, terms, unit.label)
+        )
     columns = [
         (each.hardware.label, each.machines, each.newest[:8], each.price, each.watts)
         for each in matrix.columns

@@ -60,7 +60,10 @@ class ChartLine:
 
 
 def draw(
-    lines: Sequence[ChartLine], labels: Sequence[tuple[float, str, str]], unit: str, about: str
+    lines: Sequence[ChartLine],
+    labels: Sequence[tuple[float, str, str]],
+    unit: str,
+    about: str,
 ) -> Markup:
     """The chart as SVG.  labels: of the axis below, (x, text, second line), ascending."""
     dots = [dot for line in lines for dot in line.dots]
@@ -88,7 +91,9 @@ def draw(
     return Markup(svg.picture(parts, WIDTH, HEIGHT, "history", about))
 
 
-def _labels(labels: Sequence[tuple[float, str, str]], x: svg.Scale, floor: float) -> Iterator[str]:
+def _labels(
+    labels: Sequence[tuple[float, str, str]], x: svg.Scale, floor: float
+) -> Iterator[str]:
     step = math.ceil(len(labels) / MOST_LABELS) or 1
     for place, text, second in labels[::step]:
         yield svg.line(x(place), floor, x(place), floor + 5, "axis")
@@ -97,29 +102,44 @@ def _labels(labels: Sequence[tuple[float, str, str]], x: svg.Scale, floor: float
 
 
 def _line(
-    line: ChartLine, x: svg.Scale, y: svg.Scale, floor: float, step: int, axis: tuple[float, float]
+    line: ChartLine,
+    x: svg.Scale,
+    y: svg.Scale,
+    floor: float,
+    step: int,
+    axis: tuple[float, float],
 ) -> Iterator[str]:
     if line.levels:
         corners = " ".join(f"{x(at):g},{y(value):g}" for at, value in line.levels)
         yield f'<polyline class="line" points="{corners}" stroke-dasharray="{line.dash}"/>'
     for dot in line.dots[::-1][::step]:  # the newest is drawn, whichever are left out
         if dot.low is not None and dot.high is not None and dot.high >= axis[0]:
-            yield svg.line(x(dot.x), y(dot.low), x(dot.x), y(dot.high), f"whisker {dot.kind}")
-        yield svg.marker(line.marker, x(dot.x), y(dot.value), 3.6, f"value {dot.kind}", dot.title)
+            yield svg.line(
+                x(dot.x), y(dot.low), x(dot.x), y(dot.high), f"whisker {dot.kind}"
+            )
+        yield svg.marker(
+            line.marker, x(dot.x), y(dot.value), 3.6, f"value {dot.kind}", dot.title
+        )
     for mark in line.marks:
-        shape = {"better": "triangle-up", "worse": "triangle-down"}.get(mark.verdict, "diamond")
+        shape = {"better": "triangle-up", "worse": "triangle-down"}.get(
+            mark.verdict, "diamond"
+        )
         at = y(mark.value) - 14
         yield svg.marker(shape, x(mark.x), at, 5.5, f"change {mark.verdict}", mark.title)
     for place, why in line.missed:
         yield svg.marker("cross", x(place), floor - 5, 3, "missed", why)
 
 
-def level_corners(levels: Sequence[tuple[float, float, float, float]]) -> list[tuple[float, float]]:
+def level_corners(
+    levels: Sequence[tuple[float, float, float, float]],
+) -> list[tuple[float, float]]:
     """The corners of a line of levels, each (first x, last x, value there, value here)."""
     corners: list[tuple[float, float]] = []
     for first, last, begin, end in levels:
         corners += (
-            [(first, begin)] if (first, begin) == (last, end) else [(first, begin), (last, end)]
+            [(first, begin)]
+            if (first, begin) == (last, end)
+            else [(first, begin), (last, end)]
         )
     return corners
 

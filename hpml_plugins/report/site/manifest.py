@@ -30,7 +30,9 @@ class Manifest(msgspec.Struct, frozen=True):
     files: dict[str, int] = {}
 
 
-def write_manifest(html_dir: Path, expected: Iterable[str], benchmarks: Iterable[str]) -> None:
+def write_manifest(
+    html_dir: Path, expected: Iterable[str], benchmarks: Iterable[str]
+) -> None:
     """Write what has to be there when the site is whole.  expected: addresses of pages and their
     data."""
     manifest = Manifest(sorted({*expected, *_ASVS}), sorted(benchmarks))
@@ -41,7 +43,9 @@ def spell_turned_text(html_dir: Path) -> None:
     """Spell out what turns the direction of text in all data of a site: asv's index and graphs, the
     feed, pictures and tables; and in the names of asv's graphs, which its page finds by what the
     index says. Pages and our own data were written so."""
-    for path in sorted(html_dir.rglob("*"), reverse=True):  # what is in a folder before the folder
+    for path in sorted(
+        html_dir.rglob("*"), reverse=True
+    ):  # what is in a folder before the folder
         if path.suffix in _DATA and path.is_file():
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
             if (spelled := unturned(text)) != text:

@@ -153,18 +153,24 @@ def compare_nodes(history: History) -> dict[str, Comparison]:
     for machine in history.machines:
         types.setdefault(machine.hardware.label, []).append(machine.name)
     pairs = list(_pairs(history, types.values()))
-    judged = compare_values([(usual, here, metric.metric) for metric, *_, usual, here in pairs])
+    judged = compare_values(
+        [(usual, here, metric.metric) for metric, *_, usual, here in pairs]
+    )
     made = {
         name: Comparison(len(names) - 1, Counter(), [])
         for names in types.values()
         for name in names
     }
-    for (metric, label, name, other, usual, here), difference in zip(pairs, judged, strict=True):
+    for (metric, label, name, other, usual, here), difference in zip(
+        pairs, judged, strict=True
+    ):
         made[name].verdicts[difference.verdict] += 1
         if difference.times is not None and difference.verdict in ("BETTER", "WORSE"):
             values = here[metric.metric], usual[metric.metric]
             made[name].deviations.append(
-                Deviation(metric, label, other, *values, difference.times, difference.verdict)
+                Deviation(
+                    metric, label, other, *values, difference.times, difference.verdict
+                )
             )
     return made
 
@@ -178,12 +184,18 @@ def _pairs(
         current = metric.benchmark.current
         for label, names in itertools.product(metric.benchmark.points, types):
             measured = {
-                name: current[label, name][0].readings for name in names if (label, name) in current
+                name: current[label, name][0].readings
+                for name in names
+                if (label, name) in current
             }
-            found = {name: values for name, values in measured.items() if metric.metric in values}
+            found = {
+                name: values for name, values in measured.items() if metric.metric in values
+            }
             for name in found if len(found) > 1 else ():
                 others = (
-                    (found[other][metric.metric].value, other) for other in found if other != name
+                    (found[other][metric.metric].value, other)
+                    for other in found
+                    if other != name
                 )
                 _, usual = statistics.median_low(others)
                 yield metric, label, name, usual, found[usual], found[name]
@@ -201,7 +213,12 @@ def _runs(
                 if outcome.status != "skipped" and outcome.file:
                     link = point_link(benchmark.name, benchmark.first_metric, label)
                     started.append(
-                        (outcome.started, f"{benchmark.heading} {label}", link, str(outcome.status))
+                        (
+                            outcome.started,
+                            f"{benchmark.heading} {label}",
+                            link,
+                            str(outcome.status),
+                        )
                     )
                 for each in itertools.islice(outcome.readings.values(), 1):
                     cards.setdefault(each.card, []).append(outcome.started)
@@ -234,7 +251,8 @@ def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
             reasons.setdefault(each, []).append(label or "one point")
     # Every reason why there is no number, and the warnings of most points.
     warnings = sorted(
-        (each for each in reasons if each[0] == "warning"), key=lambda each: -len(reasons[each])
+        (each for each in reasons if each[0] == "warning"),
+        key=lambda each: -len(reasons[each]),
     )
     shown = [*(each for each in reasons if each[0] != "warning"), *warnings[:MOST_WARNINGS]]
     left_out = len(warnings[MOST_WARNINGS:])
@@ -246,7 +264,9 @@ def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
 def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]:
     """What asv's machine.json says, then what the newest Record knows better."""
     facts = sorted(machine.facts.items())
-    yield from ((str(key), str(value)) for key, value in facts if key not in ("version", "machine"))
+    yield from (
+        (str(key), str(value)) for key, value in facts if key not in ("version", "machine")
+    )
     for name, text in record_facts(record) if record else ():
         yield (
             (
@@ -312,7 +332,9 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
     for benchmark in history.benchmarks:
         for (label, machine), line in benchmark.index.lines().items():
             columns = [
-                history.columns[outcome.revision] for outcome in line if outcome.status == "ok"
+                history.columns[outcome.revision]
+                for outcome in line
+                if outcome.status == "ok"
             ]
             if columns and line[-1].status != "failed":  # failures are counted as such
                 measured.setdefault(machine, []).append((benchmark, label, columns))
@@ -327,7 +349,9 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
         dropped: dict[str, list[tuple[str, str, float, int]]] = {}
         points = measured.get(node.name, ())
         counts = Counter(itertools.chain(*(columns for *_, columns in points)))
-        done = dict(zip(seen, itertools.accumulate(counts[column] for column in seen), strict=True))
+        done = dict(
+            zip(seen, itertools.accumulate(counts[column] for column in seen), strict=True)
+        )
         for benchmark, label, columns in points:
             at = [done[column] for column in columns]
             since = counts.total() - at[-1]

@@ -33,7 +33,8 @@ from hpml_plugins.terminal import unturned
 #: written into each page, so that it holds on any web server. Text is escaped besides; the policy
 #: is the second wall.
 POLICY = (
-    "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'self'; img-src 'self'"
+    "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'self'; "
+    "img-src 'self'"
 )
 #: Of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
@@ -56,7 +57,11 @@ PAGES: tuple[NavigationEntry, ...] = (
         "every benchmark: values, history, cards, Records, charts of plugins",
         "workloads.html",
     ),
-    ("Evidence", "machines, nodes, cards, coverage, skipped, failed, error rates", "evidence.html"),
+    (
+        "Evidence",
+        "machines, nodes, cards, coverage, skipped, failed, error rates",
+        "evidence.html",
+    ),
 )
 #: Those that plugins add.
 _FURTHER: ContextVar[Sequence[NavigationEntry]] = ContextVar("pages of plugins", default=())
@@ -79,7 +84,9 @@ def add_to_navigation(entries: Sequence[NavigationEntry]) -> Iterator[None]:
 
 def write_page(html_dir: Path, template: str, address: str = "", **values: Any) -> None:
     """Write a page.  address: of the template's name, when left out."""
-    (html_dir / (address or template)).write_text(fill(template, **values), encoding="utf-8")
+    (html_dir / (address or template)).write_text(
+        fill(template, **values), encoding="utf-8"
+    )
 
 
 def fill(template: str, **values: Any) -> str:
@@ -140,7 +147,9 @@ def _templates() -> Environment:
 def graph_link(name: str, selection: Mapping[str, str]) -> str:
     """The address of asv's own graph. selection: asv's parameters, and `p-NAME` for a benchmark's
     own."""
-    chosen = "&".join(f"{_quoted(key)}={_quoted(value)}" for key, value in selection.items())
+    chosen = "&".join(
+        f"{_quoted(key)}={_quoted(value)}" for key, value in selection.items()
+    )
     return f"asv.html#{_quoted(name)}" + (f"?{chosen}" if chosen else "")
 
 
@@ -149,7 +158,11 @@ def workload_address(benchmark: str) -> str:
     share a page."""
     plain = re.sub(r"[^a-z0-9_]+", "-", benchmark.lower()).strip("-")[:60]
     digest = hashlib.sha256(benchmark.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"workload-{plain}.html" if plain == benchmark else f"workload-{plain}-{digest}.html"
+    return (
+        f"workload-{plain}.html"
+        if plain == benchmark
+        else f"workload-{plain}-{digest}.html"
+    )
 
 
 def point_anchor(metric: str, point: str) -> str:
@@ -174,7 +187,8 @@ def run_command(benchmark: TrackedBenchmark, point: str) -> str:
     if not benchmark.plugin or point not in benchmark.declared:
         return ""
     choices = [
-        f"{name}={spell_choice(value_of(text))}" for name, text in benchmark.points[point].items()
+        f"{name}={spell_choice(value_of(text))}"
+        for name, text in benchmark.points[point].items()
     ]
     options = [word for choice in choices for word in ("-p", choice)]
     return shlex.join(["hpml", "run", benchmark.name, *options])

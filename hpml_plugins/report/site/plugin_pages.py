@@ -112,7 +112,9 @@ def _page(
     name, problem = drawn.plugin.entry.name, str(drawn.error or "")
     own = [declared.name for declared in drawn.plugin.declared]
     every = [
-        replace(_shown(drawable, html_dir, row_links), benchmark=_benchmark_of(drawable, own))
+        replace(
+            _shown(drawable, html_dir, row_links), benchmark=_benchmark_of(drawable, own)
+        )
         for drawable in drawn.drawables
     ]
     problems += [problem] if problem else []
@@ -123,7 +125,8 @@ def _page(
         if record.plugin == name:
             found.setdefault(origin_of(record), []).append(record.machine)
     origins = [
-        (*key, len(machines), ", ".join(sorted(set(machines)))) for key, machines in found.items()
+        (*key, len(machines), ", ".join(sorted(set(machines))))
+        for key, machines in found.items()
     ]
     return PluginPage(drawn.plugin, shown, origins, problem)
 
@@ -154,7 +157,11 @@ def origin_of(record: Record) -> tuple[str, str, str]:
     (shortened)."""
     source = record.source
     declared = next(
-        (f"{kind} {source[kind]}" for kind in ("path", "module", "entry_point") if kind in source),
+        (
+            f"{kind} {source[kind]}"
+            for kind in ("path", "module", "entry_point")
+            if kind in source
+        ),
         "",
     )
     distribution = f"{source.get('distribution', '')} {source.get('version', '')}".strip()
@@ -189,7 +196,9 @@ def _links(drawable: Drawable, row_links: RowLinks) -> Sequence[Sequence[Link]]:
         return row_links(drawable)
     except Exception as error:
         name = f"{drawable.plugin}.{drawable.figure.name}"
-        raise HpmlError(f"no links from the rows of figure {name}: {describe(error)}") from error
+        raise HpmlError(
+            f"no links from the rows of figure {name}: {describe(error)}"
+        ) from error
 
 
 def _shown(drawable: Drawable, html_dir: Path, row_links: RowLinks | None) -> ShownFigure:

@@ -120,12 +120,16 @@ class PointDetails:
         metric, label = self.metric, self.row.point
         line = metric.line(label, machine.name, branch)
         judged = {each.revision for each, _ in metric.judged(label, machine.name, branch)}
-        newest = _newest_quiet([value for each, value in line if value and each.revision in judged])
+        newest = _newest_quiet(
+            [value for each, value in line if value and each.revision in judged]
+        )
         readings = []
         for outcome, value in line:
             if value:
                 by_date = outcome.revision not in judged
-                readings.append(_Reading(outcome, value, _why(value, newest, by_date), True))
+                readings.append(
+                    _Reading(outcome, value, _why(value, newest, by_date), True)
+                )
         counting = {each.outcome.revision: each.value.card for each in readings}
         for outcome in metric.benchmark.index.stored((label, machine.name)):
             found = outcome.readings.get(metric.metric)
@@ -156,7 +160,9 @@ class PointDetails:
         if unpublished:
             of = "of a commit that is" if unpublished == 1 else "of commits that are"
             counted = formatting.counted(unpublished, "value")
-            found.append(f"Not on the chart: {counted} {of} not published; listed below by date")
+            found.append(
+                f"Not on the chart: {counted} {of} not published; listed below by date"
+            )
         drawn = {each.outcome.commit for line in lines for each in line.readings}
         elsewhere = Counter(
             each.commit
@@ -184,20 +190,30 @@ class PointDetails:
             (float(place), history.commits[column][:8], day(history.dates[column]))
             for place, column in enumerate(columns)
         ]
-        yield "commit", self._chart(lines, lambda each: places[each.revision], commits, places)
+        yield (
+            "commit",
+            self._chart(lines, lambda each: places[each.revision], commits, places),
+        )
         dates = {each.outcome.started for each in every}
         if len(dates) > 1:
             low, high = min(dates), max(dates)
             at = [low + share * (high - low) / 4 for share in range(5)]
             labels = [(when, day(1000 * when), "") for when in at]
             yield "date", self._chart(lines, lambda each: each.started, labels)
-        of_stacks = [line for machine in history.machines if (line := self._by_stack(machine))]
-        environments = {each.outcome.environment for line in of_stacks for each in line.readings}
+        of_stacks = [
+            line for machine in history.machines if (line := self._by_stack(machine))
+        ]
+        environments = {
+            each.outcome.environment for line in of_stacks for each in line.readings
+        }
         stacks = sorted(environments, key=_stack_name)
         if len(stacks) > 1:
             numbers = {name: float(place) for place, name in enumerate(stacks)}
             names = [(numbers[name], *_stack_name(name)[1:]) for name in stacks]
-            yield "stack", self._chart(of_stacks, lambda each: numbers[each.environment], names)
+            yield (
+                "stack",
+                self._chart(of_stacks, lambda each: numbers[each.environment], names),
+            )
 
     def _by_stack(self, machine: Machine) -> _MachineLine | None:
         """The newest reading of a machine with each software stack, also of those that no line of
@@ -221,10 +237,13 @@ class PointDetails:
         title = f"{self.metric.title} {self.row.point}".strip()
         about = f"History of {title}: a dot for each Record"
         drawn = [
-            self._drawn(line, number, lines, place, places) for number, line in enumerate(lines)
+            self._drawn(line, number, lines, place, places)
+            for number, line in enumerate(lines)
         ]
         split = _gpus_apart(drawn, [line.machine.hardware.kind == 0 for line in lines])
-        charts = [history_chart.draw(alike, labels, self.metric.unit, about) for alike in split]
+        charts = [
+            history_chart.draw(alike, labels, self.metric.unit, about) for alike in split
+        ]
         return Markup("").join(charts)
 
     def _drawn(
@@ -254,7 +273,9 @@ class PointDetails:
             for each in line.missed
         ]
         shape = look(hardware.name, hardware.count).marker
-        return ChartLine(name, colour_class(hardware), shape, dash, dots, levels, marks, missed)
+        return ChartLine(
+            name, colour_class(hardware), shape, dash, dots, levels, marks, missed
+        )
 
     def _title(self, name: str, each: _Reading) -> str:
         outcome, unit = each.outcome, self.metric.unit
@@ -298,7 +319,9 @@ class PointDetails:
             "name": _name(line, [line]),
             "machine": line.machine.name,
             "value": spell_samples(last.value, metric.unit),
-            "within": f"{own}, boost {formatting.quantity(boost, metric.unit)}" if boost else own,
+            "within": f"{own}, boost {formatting.quantity(boost, metric.unit)}"
+            if boost
+            else own,
             "shares": shares,
             "commit": last.outcome.commit,
             "day": day(1000 * last.outcome.started),
@@ -308,7 +331,12 @@ class PointDetails:
 
     def _changes(self, lines: Sequence[_MachineLine]) -> Iterator[dict[str, Any]]:
         """The changes of level, the newest first."""
-        found = [(change, line) for line in lines if line.series for change in line.series.changes]
+        found = [
+            (change, line)
+            for line in lines
+            if line.series
+            for change in line.series.changes
+        ]
         for change, line in sorted(found, key=lambda each: -each[0].first):
             column = self.history.columns[change.first]
             yield {
@@ -358,7 +386,9 @@ def list_records(
     ]
     found.sort(key=lambda each: -each[0].started)
     units = {
-        each.metric: each.unit for each in history.metrics.values() if each.benchmark is benchmark
+        each.metric: each.unit
+        for each in history.metrics.values()
+        if each.benchmark is benchmark
     }
     standing = [each for each in found if each[0].status != "retracted"]
     of_machine: Counter[str] = Counter()
@@ -394,7 +424,10 @@ def _record(
     values = {name: each for name, each in outcome.readings.items() if name in units}
     conditions = unusual_conditions(stored_record(outcome)) if outcome.file else []
     first = next(iter(values.values()), None)
-    told = [f"{name} {formatting.estimate(each.own, units[name])}" for name, each in values.items()]
+    told = [
+        f"{name} {formatting.estimate(each.own, units[name])}"
+        for name, each in values.items()
+    ]
     return {
         "started": day(1000 * outcome.started, _MINUTE),
         "machine": machine.name,
@@ -423,7 +456,11 @@ def _selection(metric: TrackedMetric, label: str) -> dict[str, str]:
 def _name(line: _MachineLine, lines: Sequence[_MachineLine]) -> str:
     """The type; also the machine where another one has the same type, and the branch."""
     label = line.machine.hardware.label
-    same = {each.machine.name for each in lines if each.machine.hardware == line.machine.hardware}
+    same = {
+        each.machine.name
+        for each in lines
+        if each.machine.hardware == line.machine.hardware
+    }
     named = f"{label} · {line.machine.name}" if len(same) > 1 else label
     return f"{named} · branch {line.branch}" if line.branch else named
 

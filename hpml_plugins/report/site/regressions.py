@@ -33,7 +33,12 @@ from hpml_plugins.analysis.variance import (
     UNKNOWN_FREEDOM,
     Spread,
 )
-from hpml_plugins.analysis.verdicts import ERROR_RATE, compare_values, correct, why_not_judged
+from hpml_plugins.analysis.verdicts import (
+    ERROR_RATE,
+    compare_values,
+    correct,
+    why_not_judged,
+)
 from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
@@ -105,7 +110,9 @@ class Change:
         """`12 % higher`, `20 % lower`, `higher` where there is no share."""
         word = "higher" if self.after > self.before else "lower"
         return (
-            f"{abs(self.after / self.before - 1) * 100:.3g} % {word}" if self.before > 0 else word
+            f"{abs(self.after / self.before - 1) * 100:.3g} % {word}"
+            if self.before > 0
+            else word
         )
 
     @property
@@ -135,7 +142,9 @@ class Readings:
             left_out[f"older than the newest {MOST_READINGS:,}"] = len(kept) - MOST_READINGS
             kept = kept[-MOST_READINGS:]
         return cls(
-            np.array([revision for revision, _ in kept]), [reading for _, reading in kept], left_out
+            np.array([revision for revision, _ in kept]),
+            [reading for _, reading in kept],
+            left_out,
         )
 
     @property
@@ -183,8 +192,12 @@ class Readings:
             return self._levels_of_counts()
         found = find_segments(self.series())
         if outliers := found.outliers:
-            kept = [number for number in range(len(self.readings)) if number not in outliers]
-            rest = Readings(self.revisions[kept], [self.readings[number] for number in kept])
+            kept = [
+                number for number in range(len(self.readings)) if number not in outliers
+            ]
+            rest = Readings(
+                self.revisions[kept], [self.readings[number] for number in kept]
+            )
             return rest.find_levels()
         logarithmic = min(reading.value for reading in self.readings) > 0
 
@@ -192,7 +205,10 @@ class Readings:
             level = found.value(segment, at)
             return math.exp(level) if logarithmic else level * self._scale
 
-        starts = [(0, 0), *(found.boundary(number) for number in range(1, len(found.segments)))]
+        starts = [
+            (0, 0),
+            *(found.boundary(number) for number in range(1, len(found.segments))),
+        ]
         ends = [*starts[1:], (len(self.readings), 0)]
         levels, numbers = [], []
         for number, segment in enumerate(found.segments):
@@ -224,15 +240,20 @@ class Readings:
         starts = [0, *(at for at in range(1, len(values)) if values[at] != values[at - 1])]
         parts = itertools.pairwise((*starts, len(values)))
         levels = [
-            self._level(a, b, np.array([values[a]])) for a, b in parts if self._is_level(a, b)
+            self._level(a, b, np.array([values[a]]))
+            for a, b in parts
+            if self._is_level(a, b)
         ]
-        return Levels(levels, lambda old, new: float(levels[old[0]].value == levels[new[0]].value))
+        return Levels(
+            levels, lambda old, new: float(levels[old[0]].value == levels[new[0]].value)
+        )
 
     def _is_level(self, first: int, end: int) -> bool:
         """Whether so many readings are a level: of one that stands out the next run tells."""
         estimates = (reading.estimate for reading in self.readings[first:end])
         known = sum(
-            estimate.low is not None and math.isfinite(estimate.low) for estimate in estimates
+            estimate.low is not None and math.isfinite(estimate.low)
+            for estimate in estimates
         )
         counted = sum(reading.spread == EXACT for reading in self.readings[first:end])
         return known >= ENOUGH_WITH_INTERVAL or counted >= ENOUGH or end - first >= ENOUGH
@@ -305,7 +326,9 @@ class MeasuredSeries:
         found = []
         for number, level in enumerate(self.levels):
             if level.end is not None and self.drifting.get(number):
-                change = self._change(level.first, level.last, level.value, level.end, drifts=True)
+                change = self._change(
+                    level.first, level.last, level.value, level.end, drifts=True
+                )
                 found += [change] if _exceeds(level.value, level.end, level.scatter) else []
             if number < len(self.certain) and self.certain[number]:
                 after = self.levels[number + 1]
@@ -341,14 +364,24 @@ class MeasuredSeries:
         best, newest = self.levels[number], self.levels[-1]
         before, after = best.ends[0 if at == BEGIN else -1], newest.ends[-1]
         scatter = max(best.scatter, newest.scatter)
-        if _verdict(before, after, direction) != "worse" or not _exceeds(before, after, scatter):
+        if _verdict(before, after, direction) != "worse" or not _exceeds(
+            before, after, scatter
+        ):
             return []
         steps = self._steps(number, at)
-        last, first = (steps[0].last, steps[-1].first) if steps else (best.last, newest.first)
+        last, first = (
+            (steps[0].last, steps[-1].first) if steps else (best.last, newest.first)
+        )
         drifts = len(steps) == 1 and steps[0].drifts
         return [
             Change(
-                last, first, before, after, "worse", tuple(steps) if len(steps) > 1 else (), drifts
+                last,
+                first,
+                before,
+                after,
+                "worse",
+                tuple(steps) if len(steps) > 1 else (),
+                drifts,
             )
         ]
 
@@ -358,11 +391,15 @@ class MeasuredSeries:
         for place, level in enumerate(self.levels[number:], number):
             if level.end is not None and (place > number or at == BEGIN):
                 found.append(
-                    self._change(level.first, level.last, level.value, level.end, drifts=True)
+                    self._change(
+                        level.first, level.last, level.value, level.end, drifts=True
+                    )
                 )
             if place + 1 < len(self.levels):
                 after = self.levels[place + 1]
-                found.append(self._change(level.last, after.first, level.ends[-1], after.value))
+                found.append(
+                    self._change(level.last, after.first, level.ends[-1], after.value)
+                )
         return [change for change in found if change.verdict == "worse"]
 
 
@@ -390,7 +427,13 @@ class Shift:
     def rank(self) -> tuple[Any, ...]:
         """For sorting: the newest first, then the largest."""
         series, change = self.series, self.change
-        return -change.first, -change.size, series.metric.title, series.label, _where(series)
+        return (
+            -change.first,
+            -change.size,
+            series.metric.title,
+            series.label,
+            _where(series),
+        )
 
 
 def find_shifts(
@@ -419,12 +462,17 @@ def find_shifts(
     )
     kinds = {
         "open regression": worse,
-        "suspected regression": [shift for shift in suspected if shift.change.verdict == "worse"],
+        "suspected regression": [
+            shift for shift in suspected if shift.change.verdict == "worse"
+        ],
         "improvement": better,
-        "suspected improvement": [shift for shift in suspected if shift.change.verdict == "better"],
+        "suspected improvement": [
+            shift for shift in suspected if shift.change.verdict == "better"
+        ],
     }
     return {
-        kind: sorted(found, key=operator.attrgetter("rank")) for kind, found in kinds.items()
+        kind: sorted(found, key=operator.attrgetter("rank"))
+        for kind, found in kinds.items()
     }, left_out
 
 
@@ -491,7 +539,10 @@ def find_suspected(
             asked.append((usual, newest, metric.metric))
             verdict = _verdict(old, new, metric.direction)
             shifts.append(
-                Shift(series, Change(recent[1].revision, recent[0].revision, old, new, verdict))
+                Shift(
+                    series,
+                    Change(recent[1].revision, recent[0].revision, old, new, verdict),
+                )
             )
     compared = compare_values(asked)
     left_out["unclear"] = sum(
@@ -531,25 +582,38 @@ def find_changes(history: History) -> list[MeasuredSeries]:
     machines = {machine.name: machine for machine in history.machines}
     for metric in history.measured:
         for label, name, branch in places_of(metric):
-            line = [(at.revision, each) for at, each in metric.judged(label, name, branch) if each]
+            line = [
+                (at.revision, each)
+                for at, each in metric.judged(label, name, branch)
+                if each
+            ]
             readings = Readings.of(line)
             if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
                 found.append(
-                    ask(MeasuredSeries(metric, label, machines[name], branch=branch), readings)
+                    ask(
+                        MeasuredSeries(metric, label, machines[name], branch=branch),
+                        readings,
+                    )
                 )
     certain = iter(
         [p < ERROR_RATE for p in correct([p for _, asked in found for p in asked.values()])]
     )
     return [
-        answer(series, {question: next(certain) for question in asked}) for series, asked in found
+        answer(series, {question: next(certain) for question in asked})
+        for series, asked in found
     ]
 
 
-def ask(series: MeasuredSeries, readings: Readings) -> tuple[MeasuredSeries, dict[Question, float]]:
+def ask(
+    series: MeasuredSeries, readings: Readings
+) -> tuple[MeasuredSeries, dict[Question, float]]:
     """The series with its levels, and the p-value of each question about them."""
     levels = readings.find_levels()
     told = replace(
-        series, levels=levels.levels, judged=len(readings.readings), left_out=readings.left_out
+        series,
+        levels=levels.levels,
+        judged=len(readings.readings),
+        left_out=readings.left_out,
     )
     return told, _questions(levels, series.metric.direction)
 
@@ -564,7 +628,9 @@ def _questions(levels: Levels, direction: str) -> dict[Question, float]:
             asked["drift", number] = levels.p_value((number, BEGIN), (number, END))
     if levels.levels:
         newest = len(levels.levels) - 1
-        asked["lasting", 0] = levels.p_value(best_level(levels.levels, direction), (newest, END))
+        asked["lasting", 0] = levels.p_value(
+            best_level(levels.levels, direction), (newest, END)
+        )
     return asked
 
 
@@ -573,7 +639,10 @@ def answer(series: MeasuredSeries, answers: Mapping[Question, bool]) -> Measured
     certain = [sure for (what, _), sure in answers.items() if what == "next"]
     drifting = {number: sure for (what, number), sure in answers.items() if what == "drift"}
     return replace(
-        series, certain=certain, drifting=drifting, lasting=answers.get(("lasting", 0), False)
+        series,
+        certain=certain,
+        drifting=drifting,
+        lasting=answers.get(("lasting", 0), False),
     )
 
 
@@ -602,14 +671,19 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     series, change = shift.series, shift.change
     metric, machine = series.metric, series.machine.name
     old, new = (
-        history.commits[history.columns[revision]] for revision in (change.last, change.first)
+        history.commits[history.columns[revision]]
+        for revision in (change.last, change.first)
     )
     commits = [new] if change.first == change.last + 1 else [old, new]
     texts = metric.benchmark.points[series.label]
     selection = {"machine": machine, **({"branch": series.branch} if series.branch else {})}
     selection |= {f"p-{name}": text for name, text in texts.items()}
     date = history.dates[history.columns[change.first]]
-    line = {o.revision: o for o, _ in metric.line(series.label, machine, series.branch) if o.file}
+    line = {
+        o.revision: o
+        for o, _ in metric.line(series.label, machine, series.branch)
+        if o.file
+    }
     sides = [line[revision] for revision in (change.last, change.first) if revision in line]
     records = list(map(stored_record, sides))
     return {
@@ -626,7 +700,9 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
         "change": change.wording,
         "steps": describe_steps(change, history),
         "verdict": change.verdict,
-        "differences": "; ".join(map(str, differences(*records))) if len(records) == 2 else "",
+        "differences": "; ".join(map(str, differences(*records)))
+        if len(records) == 2
+        else "",
         "link": point_link(metric.benchmark.name, metric.metric, series.label),
         "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
         "identity": [
@@ -650,7 +726,9 @@ def describe_steps(change: Change, history: History) -> str:
     told = [
         f"{step.wording} {'up to' if step.drifts else 'at'}"
         f" {history.commits[history.columns[step.first]][:8]}"
-        for step in sorted(change.steps, key=operator.attrgetter("size"), reverse=True)[:MOST_STEPS]
+        for step in sorted(change.steps, key=operator.attrgetter("size"), reverse=True)[
+            :MOST_STEPS
+        ]
     ]
     more = ", …" if len(change.steps) > MOST_STEPS else ""
     return f"in {len(change.steps)} steps, the largest: {', '.join(told)}{more}"
@@ -672,7 +750,9 @@ class Judged:
         """`11 of 16 values not judged: one side throttled`, "" where all are."""
         if not self.left_out:
             return ""
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common())
+        reasons = ", ".join(
+            f"{count:,} {reason}" for reason, count in self.left_out.most_common()
+        )
         missing = self.left_out.total()
         return f"{missing:,} of {missing + self.judged:,} values not judged: {reasons}"
 
@@ -727,8 +807,15 @@ def write_feed(
 
     def entries() -> Iterator[Any]:
         for each in shown:
-            texts = {name: printable(text) for name, text in each.items() if isinstance(text, str)}
-            title = "{change}: {title} {point}".format_map(texts).strip() + f" on {texts['where']}"
+            texts = {
+                name: printable(text)
+                for name, text in each.items()
+                if isinstance(text, str)
+            }
+            title = (
+                "{change}: {title} {point}".format_map(texts).strip()
+                + f" on {texts['where']}"
+            )
             words = {name: escape(text) for name, text in texts.items()}
             text = (
                 '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after'
@@ -739,13 +826,18 @@ def write_feed(
             if texts["differences"]:
                 text += " What else differs: {differences}.".format_map(words)
             yield entry(
-                title, texts["link"], each["date"], list(map(printable, each["identity"])), text
+                title,
+                texts["link"],
+                each["date"],
+                list(map(printable, each["identity"])),
+                text,
             )
         for gap in gaps:
             machine, link = printable(gap.name), f"evidence.html#{gap.anchor}"
             since = {"": gap.last} if gap.stale else {}
             since |= {
-                of: max(date for _, _, date, _ in points) for of, points in gap.dropped.items()
+                of: max(date for _, _, date, _ in points)
+                for of, points in gap.dropped.items()
             }
             for benchmark, date in since.items():
                 number = len(gap.dropped.get(benchmark, ()))
@@ -770,7 +862,9 @@ def write_feed(
                     ["not judged", machine],
                 )
 
-    def entry(title: str, link: str, date: float, identity: list[str], text: str = "") -> Any:
+    def entry(
+        title: str, link: str, date: float, identity: list[str], text: str = ""
+    ) -> Any:
         when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
         text = text or f'<a href="{link}">{escape(title)}</a>'
         return feed.FeedEntry(title, when.replace(tzinfo=None), link, text, identity, when)

@@ -6,7 +6,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hpml_plugins.model import formatting
-from hpml_plugins.published import ROWS, GpuType, ReportedFigure, gpu_types, reported_figures
+from hpml_plugins.published import (
+    ROWS,
+    GpuType,
+    ReportedFigure,
+    gpu_types,
+    reported_figures,
+)
 
 #: Row → the published peak that its rates are a share of. Attention has none: it is reported in
 #: several precisions.
@@ -46,6 +52,10 @@ def _line(figure: ReportedFigure, gpu: GpuType) -> ReportedLine:
         f"{figure.value / peak:.0%}".replace("%", " %") if peak else "",
         figure.how,
         figure.source,
-        "/".join(figure.source.removeprefix("https://").removeprefix("github.com/").split("/")[:2]),
+        "/".join(
+            figure.source.removeprefix("https://")
+            .removeprefix("github.com/")
+            .split("/")[:2]
+        ),
         figure.date.isoformat(),
     )

@@ -55,14 +55,18 @@ def is_wide(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) > LOGARITHMIC
 
 
-def scale(ends: tuple[float, float], start: float, end: float, *, logarithmic: bool) -> Scale:
+def scale(
+    ends: tuple[float, float], start: float, end: float, *, logarithmic: bool
+) -> Scale:
     """From a value to px. A value outside the ends is drawn at the end."""
     turn: Scale = math.log if logarithmic else float
     low, high = turn(ends[0]), turn(ends[1])
 
     def place(value: float) -> float:
         inside = min(max(value, ends[0]), ends[1])
-        return round(start + (end - start) * (turn(inside) - low) / ((high - low) or 1.0), 1)
+        return round(
+            start + (end - start) * (turn(inside) - low) / ((high - low) or 1.0), 1
+        )
 
     return place
 
@@ -78,7 +82,10 @@ def ticks(ends: tuple[float, float], *, logarithmic: bool) -> list[float]:
     rough = (high - low) / TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough)
-    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return [
+        number * step
+        for number in range(math.ceil(low / step), math.floor(high / step) + 1)
+    ]
 
 
 def marker(shape: str, x: float, y: float, size: float, kind: str, title: str = "") -> str:
@@ -99,7 +106,13 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def value_axis(
-    ends: tuple[float, float], y: Scale, unit: str, left: float, right: float, *, logarithmic: bool
+    ends: tuple[float, float],
+    y: Scale,
+    unit: str,
+    left: float,
+    right: float,
+    *,
+    logarithmic: bool,
 ) -> list[str]:
     """Lines across the chart at round values, with their labels."""
     made = []
@@ -117,7 +130,9 @@ def short(value: float, unit: str) -> str:
     return f"{number} {rest}".strip()
 
 
-def picture(parts: Iterable[str], width: float, height: float, kind: str, about: str) -> str:
+def picture(
+    parts: Iterable[str], width: float, height: float, kind: str, about: str
+) -> str:
     """The whole SVG. about: what it shows, for those who do not see it."""
     return (
         f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img"'

@@ -36,7 +36,9 @@ def draw_sweep(
     if lead is None:
         return None
     first = rows[lead]
-    alike = [row for row in rows if row.metric is first.metric and row.regime == first.regime]
+    alike = [
+        row for row in rows if row.metric is first.metric and row.regime == first.regime
+    ]
     swept = _parameter(alike)
     if swept is None:
         return None
@@ -61,7 +63,11 @@ def _number(row: TaskRow, name: str) -> float | None:
         return None
     if isinstance(value, str):
         digits, ending = value[:-3], value[-3:]
-        return float(digits) * _BINARY[ending] if ending in _BINARY and digits.isdigit() else None
+        return (
+            float(digits) * _BINARY[ending]
+            if ending in _BINARY and digits.isdigit()
+            else None
+        )
     found = float(value) if isinstance(value, int | float) else math.nan
     return found if math.isfinite(found) else None
 
@@ -84,7 +90,9 @@ def _choice(row: TaskRow, swept: str) -> Choice:
 def _choices(rows: Sequence[TaskRow], swept: str, lead: TaskRow) -> list[Choice]:
     """That of the leading point, then those of most points."""
     counted = Counter(_choice(row, swept) for row in rows if row.cells)
-    others = [choice for choice, _ in counted.most_common() if choice != _choice(lead, swept)]
+    others = [
+        choice for choice, _ in counted.most_common() if choice != _choice(lead, swept)
+    ]
     return [_choice(lead, swept), *others][:MOST_CHOICES]
 
 
@@ -112,7 +120,9 @@ def _draw(
     values = [value for points in lines.values() for _, value in points]
     wide, tall = svg.is_wide(across), svg.is_wide(values)
     axis = svg.extent(values, logarithmic=tall)
-    x = svg.scale((min(across), max(across)), LEFT + 10, WIDTH - RIGHT - 10, logarithmic=wide)
+    x = svg.scale(
+        (min(across), max(across)), LEFT + 10, WIDTH - RIGHT - 10, logarithmic=wide
+    )
     y = svg.scale(axis, HEIGHT - BOTTOM, TOP, logarithmic=tall)
     floor = HEIGHT - BOTTOM
     parts = svg.value_axis(axis, y, unit, LEFT, WIDTH - RIGHT, logarithmic=tall)
@@ -130,7 +140,9 @@ def _draw(
         corners = " ".join(f"{x(at):g},{y(value):g}" for at, value in points)
         parts.append(f'<g class="{column.colour}">')
         if all(a[0] < b[0] for a, b in pairwise(points)):
-            parts.append(f'<polyline class="line" points="{corners}" stroke-dasharray="{dash}"/>')
+            parts.append(
+                f'<polyline class="line" points="{corners}" stroke-dasharray="{dash}"/>'
+            )
         for at, value in points:
             title = f"{name}, {swept} {at:,.6g}: {formatting.quantity(value, unit)}"
             parts.append(svg.marker(shape, x(at), y(value), 3.6, "value", title))

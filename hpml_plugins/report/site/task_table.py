@@ -58,7 +58,9 @@ def colour_class(hardware: Hardware) -> str:
     return f"look{COLOURS.index(look(hardware.name, hardware.count).colour)}"
 
 
-def type_column(number: int, matrix: Matrix, cards: Mapping[str, Collection[str]]) -> TypeColumn:
+def type_column(
+    number: int, matrix: Matrix, cards: Mapping[str, Collection[str]]
+) -> TypeColumn:
     """A column of the matrix.  cards: see `cards_of_machines`."""
     column = matrix.columns[number]
     known = find_gpu(column.hardware.gpu) if column.hardware.kind == 0 else None

@@ -93,13 +93,17 @@ def find_rows(
             found = _rows_of(task, groups.get(name))
             if len(found) > 1:
                 points = "; ".join(row.point for row in found[:3])
-                problems.append(f"task {task.task!r} means {len(found)} points: {points}, …")
+                problems.append(
+                    f"task {task.task!r} means {len(found)} points: {points}, …"
+                )
                 continue
             of_row = section, task.task, history.metrics[name]
             if found:
                 rows.append(_task_row(*of_row, found[0], task.regime, history, matrix))
             else:
-                rows.append(TaskRow(*of_row, format_point(task.point), task.regime, {}, None))
+                rows.append(
+                    TaskRow(*of_row, format_point(task.point), task.regime, {}, None)
+                )
     return (rows if any(row.cells for row in rows) else []), problems
 
 
@@ -110,7 +114,9 @@ def _rows_of(task: TaskEntry, group: Group | None) -> list[Row]:
     wanted = {name: repr(value) for name, value in task.point.items()}
     points = group.metric.benchmark.points
     return [
-        row for row in group.rows if not row.regime and wanted.items() <= points[row.point].items()
+        row
+        for row in group.rows
+        if not row.regime and wanted.items() <= points[row.point].items()
     ]
 
 

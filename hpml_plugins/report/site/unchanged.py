@@ -64,7 +64,9 @@ def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> 
         return ""
     top = Path(ask_git(project, "rev-parse", "--show-toplevel"))
     edited = ask_git(project, "diff", "--name-only", "-z", "HEAD")
-    untracked = ask_git(project, "ls-files", "-z", "--others", "--exclude-standard", "--full-name")
+    untracked = ask_git(
+        project, "ls-files", "-z", "--others", "--exclude-standard", "--full-name"
+    )
     staged = Path(conf.html_dir).resolve().parent  # of the site that is being made
     apart = (staged, replaced_site() or staged, Path(conf.results_dir).resolve())
     changed = [
@@ -72,8 +74,12 @@ def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> 
         for name in f"{edited}\0{untracked}".split("\0")
         if name and not any((top / name).is_relative_to(each) for each in apart)
     ]
-    settings = {name: str(value) for name, value in vars(conf).items() if name not in _PLACES}
-    variables = {name: value for name, value in os.environ.items() if name.startswith("HPML_")}
+    settings = {
+        name: str(value) for name, value in vars(conf).items() if name not in _PLACES
+    }
+    variables = {
+        name: value for name, value in os.environ.items() if name.startswith("HPML_")
+    }
     packages = [path for path in sys.path if path.endswith(_PACKAGES)]
     installed = [(path, _changed_at(Path(path))) for path in packages]
     lines = [(line.branch, sorted(line.own)) for line in order.lines]
@@ -127,7 +133,9 @@ def remember(
     before: what there was before our pages.  old, declarations: asv's entries before and now.
     """
     after = written(html_dir)
-    files = {address: told[0] for address, told in after.items() if before.get(address) != told}
+    files = {
+        address: told[0] for address, told in after.items() if before.get(address) != told
+    }
     files.pop(MANIFEST, None)  # which is completed later
     entries = {
         name: {key: value for key, value in entry.items() if key not in old.get(name, {})}
@@ -138,7 +146,9 @@ def remember(
     (html_dir / NAME).write_bytes(msgspec.json.encode(published))
 
 
-def take_over_pages(digest: str, html_dir: Path, declarations: Declarations) -> list[str] | None:
+def take_over_pages(
+    digest: str, html_dir: Path, declarations: Declarations
+) -> list[str] | None:
     """Take our pages over from the site that is replaced, where they were made of the same and are
     all there; returns what went wrong then. None where they have to be written."""
     state, listed = previous_file(NAME), previous_file(MANIFEST)

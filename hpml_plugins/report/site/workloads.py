@@ -85,7 +85,10 @@ class Workload:
 
 
 def find_workloads(
-    history: History, matrix: Matrix, tasks: Sequence[TaskRow], cards: Mapping[str, set[str]]
+    history: History,
+    matrix: Matrix,
+    tasks: Sequence[TaskRow],
+    cards: Mapping[str, set[str]],
 ) -> list[Workload]:
     """All benchmarks, by name.  tasks: rows of the first page, which lead on their pages.  cards:
     see `cards_of_machines`."""
@@ -104,7 +107,9 @@ def find_workloads(
             for row in rows_of_metric(group, history, matrix)
         ]
         numbers = [
-            column.number for column in every if any(column.number in row.cells for row in rows)
+            column.number
+            for column in every
+            if any(column.number in row.cells for row in rows)
         ][:MOST_TYPES]
         rows = within(rows, numbers)
         pair = choose_pair([row for row in rows if row.metric.direction], numbers)
@@ -188,7 +193,9 @@ def write_workloads(
         sections=dict(sorted(sections.items())),
         figures=shown,
     )
-    write_page(html_dir, "moved.html", "history.html", project=project, **_old_history(history))
+    write_page(
+        html_dir, "moved.html", "history.html", project=project, **_old_history(history)
+    )
 
 
 def _anchor(row: TaskRow) -> str:
@@ -208,7 +215,10 @@ def _details(
 def _records(workload: Workload, history: History, commit_url: str) -> dict[str, str]:
     """The Records of each point, as a piece of the page."""
     labels = dict.fromkeys(row.point for row in workload.rows)
-    return {label: list_records(history, workload.benchmark, label, commit_url) for label in labels}
+    return {
+        label: list_records(history, workload.benchmark, label, commit_url)
+        for label in labels
+    }
 
 
 def _write_points(
@@ -217,7 +227,9 @@ def _write_points(
     """Write a file for each point: what is known of each of its rows, and its Records, which are
     those of all rows; returns the address for each row."""
     folder = f"{FOLDER}/{workload.address.removeprefix('workload-').removesuffix('.html')}"
-    points: dict[str, dict[str, str]] = {label: {"": found} for label, found in records.items()}
+    points: dict[str, dict[str, str]] = {
+        label: {"": found} for label, found in records.items()
+    }
     for row, piece in zip(workload.rows, details, strict=True):
         points[row.point][_anchor(row)] = piece
     addresses = {label: f"{folder}/{number}.js" for number, label in enumerate(points)}

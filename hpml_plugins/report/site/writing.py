@@ -17,17 +17,31 @@ from hpml_plugins.report.site.asv_page import PAGE, STATIC, finish_asv_page, nam
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes_page import write_changes
 from hpml_plugins.report.site.compare_page import write_compare_page
-from hpml_plugins.report.site.components import MOST_CARDS, cover_types, fold_warnings, read_cards
+from hpml_plugins.report.site.components import (
+    MOST_CARDS,
+    cover_types,
+    fold_warnings,
+    read_cards,
+)
 from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.manifest import write_manifest
 from hpml_plugins.report.site.page import PAGES, add_to_navigation, commit_links, write_page
-from hpml_plugins.report.site.plugin_pages import LIBRARY, find_code_changes, write_plugin_pages
+from hpml_plugins.report.site.plugin_pages import (
+    LIBRARY,
+    find_code_changes,
+    write_plugin_pages,
+)
 from hpml_plugins.report.site.search import write_search
 from hpml_plugins.report.site.task_table import cards_of_machines
 from hpml_plugins.report.site.tasks import find_rows
-from hpml_plugins.report.site.unchanged import digest_inputs, remember, take_over_pages, written
+from hpml_plugins.report.site.unchanged import (
+    digest_inputs,
+    remember,
+    take_over_pages,
+    written,
+)
 from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 from hpml_plugins.store import CommitOrder
 
@@ -139,7 +153,9 @@ def _write(
             links=(),
         )
     site = Site(history, pages, html_dir, project, problems)
-    write_search(history, matrix, found, pages, rows, write_pages(further, site), html_dir, project)
+    write_search(
+        history, matrix, found, pages, rows, write_pages(further, site), html_dir, project
+    )
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
     judged = regressions.count_judged(history, series)
     write_compare_page(history, matrix, rows, shifts, judged, gaps, html_dir, project)

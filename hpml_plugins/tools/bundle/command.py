@@ -17,12 +17,20 @@ from hpml_plugins.tools.bundle.pack import make_bundle
 
 
 @click.command("bundle")
-@click.option("--ask", is_flag=True, help="Print a script that reports what the node's Python has.")
 @click.option(
-    "--node", "file", type=click.Path(path_type=Path), metavar="JSON", help="The node's facts."
+    "--ask", is_flag=True, help="Print a script that reports what the node's Python has."
+)
+@click.option(
+    "--node",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="JSON",
+    help="The node's facts.",
 )
 @click.option("--python", metavar="3.12", help="Instead of --node: its Python.")
-@click.option("--platform", metavar="TAG", help="With --python; default: manylinux_2_28_x86_64.")
+@click.option(
+    "--platform", metavar="TAG", help="With --python; default: manylinux_2_28_x86_64."
+)
 @click.option(
     "--has", metavar="NAME[==VERSION],…", help="With --python; default: torch,torchvision."
 )
@@ -34,7 +42,11 @@ from hpml_plugins.tools.bundle.pack import make_bundle
     help="Carry this too, for plugins of your own.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default="hpml-bundle.sh", show_default=True
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default="hpml-bundle.sh",
+    show_default=True,
 )
 @click.pass_obj
 def command(
@@ -59,12 +71,16 @@ def command(
         say(*Path(__file__).with_name("ask_node.py").read_text().splitlines())
         return 0
     if (file is None) == (python is None) or (file and (platform or has)):
-        raise UsageError(f"either --node, or --python with --platform and --has; {packages.ASK}")
+        raise UsageError(
+            f"either --node, or --python with --platform and --has; {packages.ASK}"
+        )
     if file:
         node = packages.read_node(file)
     else:
         node = packages.assume_node(
-            python or "", platform or packages.EXAMPLE, (has or "torch,torchvision").split(",")
+            python or "",
+            platform or packages.EXAMPLE,
+            (has or "torch,torchvision").split(","),
         )
     made = make_bundle(settings.registry.resolve().parent, node, output, extra)
     for warning in made.warnings:
@@ -75,7 +91,9 @@ def command(
     )
     say(f"carries  {_listed(made.carried)}")
     for name in [name for name in made.carried if name in node.packages]:
-        say(f"         {name} {made.carried[name]} in place of {node.packages[name] or 'its own'}")
+        say(
+            f"         {name} {made.carried[name]} in place of {node.packages[name] or 'its own'}"
+        )
     say(f"keeps    {_listed(made.kept)}")
     history = made.history
     say(

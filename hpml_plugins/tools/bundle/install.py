@@ -81,17 +81,26 @@ def check(manifest: dict[str, Any], node: dict[str, Any], python: str) -> None:
 def install(here: Path, manifest: dict[str, Any], python: str) -> Path:
     """Check the repository out and write the commands; return the repository's folder."""
     repository, (first, *others) = here / str(manifest["folder"]), manifest["branches"]
-    _git("clone", "--quiet", "--branch", first, str(here / "history.bundle"), str(repository))
+    _git(
+        "clone", "--quiet", "--branch", first, str(here / "history.bundle"), str(repository)
+    )
     for branch in others:
         _git("-C", str(repository), "branch", "--quiet", branch, f"origin/{branch}")
     # the bundle's file, which is no place to fetch from
     _git("-C", str(repository), "remote", "remove", "origin")
-    words = {"here": here, "site": here / "site", "repository": repository, "python": python}
+    words = {
+        "here": here,
+        "site": here / "site",
+        "repository": repository,
+        "python": python,
+    }
     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
     (here / "activate").write_text(ACTIVATE.format(**quoted))
     _write_command(here / "asv", COMMAND.format(module="asv", **quoted))
     _write_command(here / "hpml", COMMAND.format(module="hpml_plugins", **quoted))
-    _write_command(here / "pack-results", PACK_RESULTS.format(commit=manifest["commit"], **quoted))
+    _write_command(
+        here / "pack-results", PACK_RESULTS.format(commit=manifest["commit"], **quoted)
+    )
     return repository
 
 
@@ -100,7 +109,8 @@ def main() -> None:
     given = Path(sys.argv[1])
     here = given.resolve()
     manifest, node = (
-        json.loads((here / "install" / name).read_text()) for name in ("manifest.json", "node.json")
+        json.loads((here / "install" / name).read_text())
+        for name in ("manifest.json", "node.json")
     )
     try:
         check(manifest, node, sys.executable)
@@ -114,7 +124,11 @@ def main() -> None:
 
 def _numbers(libc: str) -> list[int]:
     name, _, version = libc.partition(" ")
-    return [int(part) for part in version.split(".") if part.isdigit()] if name == "glibc" else []
+    return (
+        [int(part) for part in version.split(".") if part.isdigit()]
+        if name == "glibc"
+        else []
+    )
 
 
 def _git(*args: str) -> None:

@@ -32,7 +32,9 @@ class Bundle:
     warnings: tuple[str, ...]
 
 
-def make_bundle(root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = ()) -> Bundle:
+def make_bundle(
+    root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = ()
+) -> Bundle:
     """Write the bundle of the project at `root` for this node. extra: requirements beyond the
     project's own.
 
@@ -41,7 +43,9 @@ def make_bundle(root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = 
     request = packages.request_packages(root, node, extra)
     with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
         scratch = Path(folder)
-        branches = [name or "" for name in read_configuration(root / "asv.conf.json").branches]
+        branches = [
+            name or "" for name in read_configuration(root / "asv.conf.json").branches
+        ]
         history = pack_history(root, branches, scratch / "history.bundle")
         resolved = packages.resolve(request, node, scratch)
         carried = packages.lacking(resolved, node)
@@ -117,11 +121,15 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
             "not a git repository; results name commits, and asv checks them out", where
         )
     if ask_git(root, "rev-parse", "--is-shallow-repository") == "true":
-        raise UsageError("the repository is a shallow clone; run git fetch --unshallow", where)
+        raise UsageError(
+            "the repository is a shallow clone; run git fetch --unshallow", where
+        )
     own = ask_git(root, "symbolic-ref", "--short", "HEAD") or "HEAD"
     names = tuple(dict.fromkeys(own if name in ("", "HEAD") else name for name in branches))
     for name in names:
-        if not ask_git(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}"):
+        if not ask_git(
+            root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}"
+        ):
             raise UsageError(
                 f"asv.conf.json names branch {name!r}, which is not here; git branch {name} COMMIT"
                 " creates it",

@@ -108,7 +108,8 @@ def _usable(node: NodeFacts, where: str) -> NodeFacts:
             raise UsageError(f"{name[:100]!r} is no name of a package; remove it", where)
     if not re.fullmatch(r"cp\d+", node.abi):
         raise UsageError(
-            f"the node's Python is {node.abi}; packages are built for standard CPython", where
+            f"the node's Python is {node.abi}; packages are built for standard CPython",
+            where,
         )
     if node.glibc < (2, 17) or node.machine not in ("x86_64", "aarch64"):
         platform = f"{node.machine} with {node.libc or 'a C library that is not glibc'}"
@@ -135,7 +136,9 @@ class PackageRequest:
     hashes: Mapping[str, str] = field(default_factory=dict)
 
 
-def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> PackageRequest:
+def request_packages(
+    root: Path, node: NodeFacts, extra: Iterable[str] = ()
+) -> PackageRequest:
     """What the project at `root` needs on this node, by pyproject.toml and constraints.txt.
 
     The extras that [tool.hpml] names for nodes are included; the packages that it says nodes do not
@@ -146,7 +149,9 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     table = _read_project(path)
     project = table.get("project", {})
     needed = (
-        _requirement(f"python{project.get('requires-python', '>=3.11')}", str(path)).specifier
+        _requirement(
+            f"python{project.get('requires-python', '>=3.11')}", str(path)
+        ).specifier
         & LEAST_PYTHON
     )
     if not needed.contains(node.python, prereleases=True):
@@ -157,12 +162,16 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
     )
     left_out = {canonicalize_name(name) for name in settings.get("not-on-nodes", ())}
     benchmarks = [
-        text for name in settings.get("extras-on-nodes", ()) for text in extras.get(name, ())
+        text
+        for name in settings.get("extras-on-nodes", ())
+        for text in extras.get(name, ())
     ]
     # what builds its commits, and what hpml-plugins needs, which is carried too
     if not is_own(root):
         benchmarks += table.get("build-system", {}).get("requires", ())
-        benchmarks += [f"{each.name}{each.specifier}" for each in own_requirements(ON_NODES)]
+        benchmarks += [
+            f"{each.name}{each.specifier}" for each in own_requirements(ON_NODES)
+        ]
     # the node environment builds each commit with pip, which a node's Python may lack
     own = [
         _requirement(text, str(path))
@@ -174,14 +183,18 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
         for each in (_requirement(text, "--with") for text in extra)
     ]
     given = (
-        set() if "torch" in dict(asked) else {name for name in NODES_OWN if name not in dict(asked)}
+        set()
+        if "torch" in dict(asked)
+        else {name for name in NODES_OWN if name not in dict(asked)}
     )
     if given:
         _check_torch(dict(required).get(canonicalize_name("torch")), node)
     no_torchvision = "torchvision" in given and "torchvision" not in node.packages
     # a package of unknown version is taken as it is
     given |= {
-        name for name, version in node.packages.items() if not version and name not in dict(asked)
+        name
+        for name, version in node.packages.items()
+        if not version and name not in dict(asked)
     }
     versions = {
         name: str(Version(version))
@@ -196,7 +209,9 @@ def request_packages(root: Path, node: NodeFacts, extra: Iterable[str] = ()) -> 
             for name, each in required + asked
             if name not in given | (left_out - dict(asked).keys())
         ),
-        preferred={name: version for name, version in preferred.items() if name not in given},
+        preferred={
+            name: version for name, version in preferred.items() if name not in given
+        },
         given=tuple(sorted(given)),
         warnings=(
             ("the node has no torchvision: benchmarks that need it are skipped there",)
@@ -218,7 +233,10 @@ def _read_project(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and (path.parent / "registry.yaml").is_file():
+        if (
+            isinstance(error, FileNotFoundError)
+            and (path.parent / "registry.yaml").is_file()
+        ):
             return {}
         raise UsageError(
             f"{error.strerror}; run hpml bundle in the project's folder", str(path)
@@ -231,10 +249,14 @@ def lacking(resolved: Mapping[str, str], node: NodeFacts) -> dict[str, str]:
     """Those of the resolved packages, name → version, that the node has not in this version: what
     is carried."""
     has = {
-        name: Version(version) for name, version in node.packages.items() if _is_version(version)
+        name: Version(version)
+        for name, version in node.packages.items()
+        if _is_version(version)
     }
     return {
-        name: version for name, version in resolved.items() if has.get(name) != Version(version)
+        name: version
+        for name, version in resolved.items()
+        if has.get(name) != Version(version)
     }
 
 
@@ -246,8 +268,14 @@ def _check_torch(wanted: Requirement | None, node: NodeFacts) -> None:
         )
     has = node.packages["torch"]
     # a vendor's 2.11.0a0+nv counts as 2.11.0
-    if wanted and _is_version(has) and not wanted.specifier.contains(Version(has).base_version):
-        raise UsageError(f"the node has torch {has}; the project needs torch{wanted.specifier}")
+    if (
+        wanted
+        and _is_version(has)
+        and not wanted.specifier.contains(Version(has).base_version)
+    ):
+        raise UsageError(
+            f"the node has torch {has}; the project needs torch{wanted.specifier}"
+        )
 
 
 def _pins(path: Path) -> tuple[dict[str, str], dict[str, str]]:
@@ -256,7 +284,9 @@ def _pins(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     pins: dict[str, str] = {}
     hashes: dict[str, str] = {}
     for text, _, digests in (
-        line.partition("--hash=") for line in lines if line.strip() and not line.startswith("#")
+        line.partition("--hash=")
+        for line in lines
+        if line.strip() and not line.startswith("#")
     ):
         found = _requirement(text.strip(), str(path))
         for spec in found.specifier:
@@ -277,7 +307,9 @@ def _requirement(text: str, where: str) -> Requirement:
 def _is_version(text: str) -> bool:
     try:
         Version(text)
-    except ValueError:  # InvalidVersion is one, and so is what int() raises for thousands of digits
+    except (
+        ValueError
+    ):  # InvalidVersion is one, and so is what int() raises for thousands of digits
         return False  # Debian's 0.23ubuntu1, or unknown
     return True
 
@@ -285,14 +317,24 @@ def _is_version(text: str) -> bool:
 def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str, str]:
     """The versions that the node needs, name → version. scratch: an empty folder; answer.txt in it
     has the hashes."""
-    wanted, answer, given = scratch / "wanted.in", scratch / "answer.txt", scratch / "given.txt"
+    wanted, answer, given = (
+        scratch / "wanted.in",
+        scratch / "answer.txt",
+        scratch / "given.txt",
+    )
     wanted.write_text("\n".join(request.requirements))
     given.write_text("\n".join(request.given))
     # uv keeps the versions of an output file that is already there, wherever the requirements allow
     # it and their hashes; those of other versions are the index's
     pins = (f"{name}=={version}" for name, version in request.preferred.items())
     answer.write_text("\n".join(pin + request.hashes.get(pin, "") for pin in pins))
-    options = ["--generate-hashes", "--no-header", "--no-annotate", "--excludes", str(given)]
+    options = [
+        "--generate-hashes",
+        "--no-header",
+        "--no-annotate",
+        "--excludes",
+        str(given),
+    ]
     _uv("compile", *options, "--output-file", str(answer), str(wanted), node=node)
     return _pins(answer)[0]
 
@@ -329,7 +371,9 @@ def unpack(packages: Mapping[str, str], node: NodeFacts, site: Path) -> None:
             raise UsageError(
                 f"{_no_wheel(wheel.parent.name.removesuffix('.dist-info'), node)}: {SOURCES}"
             )
-    shutil.rmtree(site / "bin", ignore_errors=True)  # its scripts name this machine's Python
+    shutil.rmtree(
+        site / "bin", ignore_errors=True
+    )  # its scripts name this machine's Python
     (site / ".lock").unlink(missing_ok=True)
 
 
@@ -368,8 +412,12 @@ def _uv(action: str, *args: str, node: NodeFacts) -> None:
 def explain(stderr: str, node: NodeFacts) -> str:
     """What uv said when it failed, in one line."""
     lines = [line.strip() for line in stderr.splitlines()]
-    causes = [line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")]
-    errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
+    causes = [
+        line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")
+    ]
+    errors = [
+        line.removeprefix("error:").strip() for line in lines if line.startswith("error:")
+    ]
     if fetched := next(
         (line for line in [*errors, *causes] if line.startswith("Failed to fetch")), None
     ):
@@ -388,4 +436,6 @@ def explain(stderr: str, node: NodeFacts) -> str:
 
 
 def _no_wheel(package: str, node: NodeFacts) -> str:
-    return f"{package} has no wheel for Python {node.minor} on {node.machine} with {node.libc}"
+    return (
+        f"{package} has no wheel for Python {node.minor} on {node.machine} with {node.libc}"
+    )

@@ -90,7 +90,9 @@ def check(
     tried = [msgspec.json.decode(line, type=Tried) for line in output.splitlines()]
     yield from judge_points(plugin, loads[0], tried, most)
     if fault:
-        yield Finding("points", "broken", f"measuring them {fault}: {one_line(errors)[-300:]}")
+        yield Finding(
+            "points", "broken", f"measuring them {fault}: {one_line(errors)[-300:]}"
+        )
 
 
 def _names_of_others(plugin: CheckedPlugin) -> dict[str, str]:
@@ -100,7 +102,11 @@ def _names_of_others(plugin: CheckedPlugin) -> dict[str, str]:
         return {}
     registry = read_registry(file)
     own = locate(plugin.source, registry.folder).file
-    others = [each for each in registry.plugins if locate(each.source, registry.folder).file != own]
+    others = [
+        each
+        for each in registry.plugins
+        if locate(each.source, registry.folder).file != own
+    ]
     host = make_host(replace(registry, plugins=tuple(others)))
     return {each.benchmark: each.plugin.name for each in host.benchmarks()}
 
@@ -110,14 +116,25 @@ def _run(
 ) -> tuple[str, bytes, str]:
     """How the worker failed, "" where it did not; the complete lines of its stdout, and stderr."""
     spelled = msgspec.json.encode(plugin).decode()
-    command = [sys.executable, "-m", "hpml_plugins.tools.check.worker", task, spelled, *args]
+    command = [
+        sys.executable,
+        "-m",
+        "hpml_plugins.tools.check.worker",
+        task,
+        spelled,
+        *args,
+    ]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **env}
     try:
         done = subprocess.run(
             command, env=variables, capture_output=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired as stuck:
-        fault, output, errors = f"was not done after {timeout:g} s", stuck.stdout or b"", b""
+        fault, output, errors = (
+            f"was not done after {timeout:g} s",
+            stuck.stdout or b"",
+            b"",
+        )
     else:
         fault = f"ended with exit status {done.returncode}" if done.returncode else ""
         output, errors = done.stdout, done.stderr

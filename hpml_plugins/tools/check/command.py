@@ -27,7 +27,9 @@ from hpml_plugins.tools.check.judging import MOST_POINTS
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
-def command(settings: Settings, plugin: str, limit: float, every: bool, as_json: bool) -> int:
+def command(
+    settings: Settings, plugin: str, limit: float, every: bool, as_json: bool
+) -> int:
     """Check PLUGIN: a name of the registry, a file, an entry point or a module. It is imported and
     measured.
 

@@ -12,7 +12,15 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.host import Declared
-from hpml_plugins.model import Failure, Finding, Grid, Params, Record, natural_key, spell_choice
+from hpml_plugins.model import (
+    Failure,
+    Finding,
+    Grid,
+    Params,
+    Record,
+    natural_key,
+    spell_choice,
+)
 from hpml_plugins.registry import PluginSource
 from hpml_plugins.store import read_object_or_empty
 
@@ -101,7 +109,10 @@ def sample_points(grid: Grid, most: int | None = MOST_POINTS) -> list[Params]:
         ]
     count = min(most, max(map(len, ordered.values()), default=1))
     chosen = [
-        {name: values[_spread(number, count, len(values))] for name, values in ordered.items()}
+        {
+            name: values[_spread(number, count, len(values))]
+            for name, values in ordered.items()
+        }
         for number in range(count)
     ]
     return [point for number, point in enumerate(chosen) if point not in chosen[:number]]
@@ -119,7 +130,11 @@ def points_to_try(most: int | None, *, relaxed: bool) -> int | None:
 def _spread(number: int, count: int, values: int) -> int:
     """Which of `values` the point of this number takes: in turn where they are few, else evenly
     over all of them."""
-    return number % values if values < count else round(number * (values - 1) / max(count - 1, 1))
+    return (
+        number % values
+        if values < count
+        else round(number * (values - 1) / max(count - 1, 1))
+    )
 
 
 def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
@@ -129,7 +144,9 @@ def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
         return
     count = len(first.benchmarks)
     yield Finding(
-        "loads", "ok", f"{count} benchmarks; names, units, directions, grids and signatures hold"
+        "loads",
+        "ok",
+        f"{count} benchmarks; names, units, directions, grids and signatures hold",
     )
     names = Counter(each.name for each in first.benchmarks)
     for name in (name for name, uses in names.items() if uses > 1):
@@ -156,12 +173,16 @@ def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
     yield from first.findings
     if first.benchmarks == second.benchmarks:
         yield Finding(
-            "determinism", "ok", "the same names, versions, metrics and grids in two processes"
+            "determinism",
+            "ok",
+            "the same names, versions, metrics and grids in two processes",
         )
     else:
         differing = _difference(first.benchmarks, second.benchmarks)
         fix = "no sets, dates or random numbers in names, versions and grids"
-        yield Finding("determinism", "broken", f"two processes got different {differing}", fix)
+        yield Finding(
+            "determinism", "broken", f"two processes got different {differing}", fix
+        )
 
 
 def _difference(first: Sequence[Declared], second: Sequence[Declared]) -> str:
@@ -188,7 +209,9 @@ def judge_definition(loaded: Loaded, results: Path) -> Iterator[Finding]:
     directions."""
     file = results / "benchmarks.json"
     if not (recorded := read_object_or_empty(file)):
-        yield Finding("version", "missing", f"no {file} to compare with: nothing was recorded yet")
+        yield Finding(
+            "version", "missing", f"no {file} to compare with: nothing was recorded yet"
+        )
         return
     for benchmark in loaded.benchmarks:
         same = {"benchmark": benchmark.name, "version": benchmark.version}
@@ -220,12 +243,19 @@ def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterato
     now = {metric.name: (metric.unit, metric.direction) for metric in benchmark.metrics}
     for old in recorded:
         name = old.get("metric")
-        was = (old.get("si_unit"), None if old.get("direction") == "none" else old.get("direction"))
+        was = (
+            old.get("si_unit"),
+            None if old.get("direction") == "none" else old.get("direction"),
+        )
         if name not in now:
             yield f"metric {name} is gone"
-        elif now[name] != was and (now[name][0] != was[0] or None not in (now[name][1], was[1])):
+        elif now[name] != was and (
+            now[name][0] != was[0] or None not in (now[name][1], was[1])
+        ):
             yield f"metric {name} was [{was[0]}, {was[1]}], is [{now[name][0]}, {now[name][1]}]"
-    if recorded and (old_names := list(recorded[0].get("param_names", []))) != list(benchmark.grid):
+    if recorded and (old_names := list(recorded[0].get("param_names", []))) != list(
+        benchmark.grid
+    ):
         yield (
             f"parameters were {', '.join(old_names) or 'none'}, are"
             f" {', '.join(benchmark.grid) or 'none'}"
@@ -281,7 +311,9 @@ def _measured(
         )
     if measured:
         others = "; --all measures the others" if chosen < total else ""
-        yield Finding(benchmark.name, "ok", f"{measured} of {total} points measured{others}")
+        yield Finding(
+            benchmark.name, "ok", f"{measured} of {total} points measured{others}"
+        )
     unfinished = sum(each.status == "unfinished" for each in plain)
     if (left := chosen - len(plain) + unfinished) > 0:
         yield Finding(
@@ -298,7 +330,10 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
     if unchecked := [each for each in plain if not each.record.checks]:
         what = f"{len(unchecked)} points were measured without any bench.check"
         yield Finding(
-            name, "broken", what, "bench.check(result agrees with a reference, 'what differs')"
+            name,
+            "broken",
+            what,
+            "bench.check(result agrees with a reference, 'what differs')",
         )
         return
     faulty = {each.fault: each for each in tried if each.fault}
@@ -306,7 +341,9 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
         what = "whether its check notices a wrong result: it did not end in the time"
         yield Finding(name, "not judged", what, "hpml check --limit gives more")
         return
-    noticed = {fault: each.record.failure is Failure.CHECK for fault, each in faulty.items()}
+    noticed = {
+        fault: each.record.failure is Failure.CHECK for fault, each in faulty.items()
+    }
     if "nan" in noticed:
         if noticed["off"]:
             yield Finding(name, "ok", "its check fails for a corrupted result")
@@ -332,7 +369,10 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
             )
     elif faulty:
         yield Finding(
-            name, "warning", "whether its check notices a wrong result could not be tried", RESULT
+            name,
+            "warning",
+            "whether its check notices a wrong result could not be tried",
+            RESULT,
         )
 
 

@@ -26,7 +26,13 @@ import msgspec
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Declared, ask, load_plugin, locate, own_sources
-from hpml_plugins.measure import SHARED, Context, SamplingPlan, import_before_fork, measure_point
+from hpml_plugins.measure import (
+    SHARED,
+    Context,
+    SamplingPlan,
+    import_before_fork,
+    measure_point,
+)
 from hpml_plugins.model import Benchmark, Failure, Finding, Params, use_sources
 from hpml_plugins.node import detect_node
 from hpml_plugins.registry import PluginEntry
@@ -51,7 +57,9 @@ _MARK = "hpml check: "
 def load(checked: CheckedPlugin) -> Loaded:
     """Load the plugin into this process and look at the process."""
     before, folder, variables = set(sys.modules), Path.cwd(), dict(os.environ)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     printed = io.StringIO()
     started = time.process_time()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -66,7 +74,9 @@ def load(checked: CheckedPlugin) -> Loaded:
             signal.getsignal(number) is not handler for number, handler in handlers.items()
         ),
     }
-    if heavy := sorted({name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY)):
+    if heavy := sorted(
+        {name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY)
+    ):
         effects[f"imports {', '.join(heavy)}"] = True
     problems = list(ask(plugin).problems)
     try:
@@ -106,7 +116,11 @@ def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
         for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
-            if node.func.attr == "check" and node.args and isinstance(node.args[0], ast.Constant):
+            if (
+                node.func.attr == "check"
+                and node.args
+                and isinstance(node.args[0], ast.Constant)
+            ):
                 what = f"{path}:{node.lineno}: bench.check of a constant checks nothing"
                 yield Finding("check", "broken", what, "compare the result")
 
@@ -132,14 +146,20 @@ def _try_points(checked: CheckedPlugin, limit: float, most: int | None) -> Itera
         )
         for each in plugin.benchmarks
     ]
-    import_before_fork(module for benchmark, _ in chosen for module in benchmark.requires.modules)
+    import_before_fork(
+        module for benchmark, _ in chosen for module in benchmark.requires.modules
+    )
     deadline = time.monotonic() + limit
     share = limit / max(1, len(chosen))
 
     def attempt(benchmark: Benchmark, params: Params, fault: Fault | None = None) -> Tried:
         seconds = min(benchmark.timeout, max(share, deadline - time.monotonic()))
-        record = measure_point(_observed(benchmark, file, fault), params, context, timeout=seconds)
-        notes = [text.removeprefix(_MARK) for text in record.warnings if text.startswith(_MARK)]
+        record = measure_point(
+            _observed(benchmark, file, fault), params, context, timeout=seconds
+        )
+        notes = [
+            text.removeprefix(_MARK) for text in record.warnings if text.startswith(_MARK)
+        ]
         return Tried(
             record=record,
             fault=fault or "",
@@ -175,7 +195,9 @@ def with_dependencies(modules: set[str]) -> set[str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             for text in importlib.metadata.requires(module) or ():
                 if "extra ==" not in text:
-                    found.add(re.split(r"[^A-Za-z0-9_-]", text)[0].replace("-", "_").lower())
+                    found.add(
+                        re.split(r"[^A-Za-z0-9_-]", text)[0].replace("-", "_").lower()
+                    )
     return found
 
 
@@ -250,9 +272,16 @@ def _observing(file: Path, seen: Observed) -> Iterator[None]:
         return path == file or (not alone and path.is_relative_to(file.parent))
 
     def observed_import(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+        name: str,
+        globals: Any = None,
+        locals: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
     ) -> Any:
-        module, top = plain_import(name, globals, locals, fromlist, level), name.partition(".")[0]
+        module, top = (
+            plain_import(name, globals, locals, fromlist, level),
+            name.partition(".")[0],
+        )
         foreign = (
             level == 0
             and top not in ignored

@@ -44,7 +44,10 @@ _CLUSTER = click.option(
     "--profile", help="The profile to measure; default: HPML_PROFILE, else core, else full."
 )
 @click.option(
-    "--bench", multiple=True, metavar="REGEX", help="Only these benchmarks, as asv run --bench."
+    "--bench",
+    multiple=True,
+    metavar="REGEX",
+    help="Only these benchmarks, as asv run --bench.",
 )
 @click.option(
     "--skip-existing",
@@ -80,7 +83,9 @@ def submit(
     terminal, until it is done or interrupted. A job that meets its time limit, or whose node is
     preempted or fails, is restarted and continues where it stopped. Watch with `hpml jobs`.
     """
-    from hpml_plugins.asv import read_configuration  # hpml jobs needs neither asv nor submitit
+    from hpml_plugins.asv import (
+        read_configuration,
+    )  # hpml jobs needs neither asv nor submitit
     from hpml_plugins.tools.cluster import submit as submitting
 
     project = settings.registry.resolve().parent
@@ -91,7 +96,9 @@ def submit(
         or (CORE if CORE in registry.profiles else EVERYTHING)
     )
     if profile not in registry.profiles:
-        raise UsageError(f"no profile {profile!r}; there are {', '.join(registry.profiles)}")
+        raise UsageError(
+            f"no profile {profile!r}; there are {', '.join(registry.profiles)}"
+        )
     conf = read_configuration(project / "asv.conf.json")
     cluster = find_cluster(project, file)
     request = RunRequest(
@@ -99,7 +106,9 @@ def submit(
     )
     planned: list[tuple[Target, list[str]]] = []
     for target in cluster.choose(names):
-        measured = submitting.measured_commits(project / conf.results_dir, target.machine_name)
+        measured = submitting.measured_commits(
+            project / conf.results_dir, target.machine_name
+        )
         chosen = submitting.commits_to_measure(
             project, [name or "" for name in conf.branches], commits, measured
         )
@@ -114,7 +123,8 @@ def submit(
     if planned and not (names or yes) and not _confirm():
         return 0
     failures = [
-        _submit_one(target, chosen, request, Path(cluster.jobs)) for target, chosen in planned
+        _submit_one(target, chosen, request, Path(cluster.jobs))
+        for target, chosen in planned
     ]
     return 1 if any(failures) else 0
 
@@ -172,7 +182,10 @@ def _submit_one(target: Target, commits: list[str], request: RunRequest, jobs: P
     help="Show N lines of each log.",
 )
 @click.option(
-    "--cancel", "cancelling", is_flag=True, help="Cancel the named jobs that have not ended."
+    "--cancel",
+    "cancelling",
+    is_flag=True,
+    help="Cancel the named jobs that have not ended.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj

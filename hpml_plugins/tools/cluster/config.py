@@ -23,7 +23,10 @@ _BREAKING = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 Name = Annotated[
     str,
-    Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$(?!\n)", description="letters, digits, _ . and -"),
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$(?!\n)",
+        description="letters, digits, _ . and -",
+    ),
 ]
 
 
@@ -34,17 +37,21 @@ class Python(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     modules: Annotated[list[str], Meta(description="for `module load`")] = []
     setup: Annotated[list[str], Meta(description="lines of bash that run first")] = []
     venv: (
-        Annotated[str, Meta(description="a virtual environment's folder, as the node sees it")]
+        Annotated[
+            str, Meta(description="a virtual environment's folder, as the node sees it")
+        ]
         | None
     ) = None
     container: (
         Annotated[
-            str, Meta(description="an Apptainer image; runs with --nv where GPUs are requested")
+            str,
+            Meta(description="an Apptainer image; runs with --nv where GPUs are requested"),
         ]
         | None
     ) = None
     command: (
-        Annotated[str, Meta(description="the Python itself; default: the one that submits")] | None
+        Annotated[str, Meta(description="the Python itself; default: the one that submits")]
+        | None
     ) = None
 
 
@@ -65,11 +72,13 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         bool, Meta(description="a queue for each GPU of the node, each measuring a part")
     ] = False
     hours: Annotated[
-        float, Meta(gt=0, le=MAX_HOURS, description="of each start, after which it is restarted")
+        float,
+        Meta(gt=0, le=MAX_HOURS, description="of each start, after which it is restarted"),
     ] = 24.0
     restarts: Annotated[int, Meta(ge=0, description="after the time limit, at most")] = 20
     warning: Annotated[
-        int, Meta(ge=1, description="s before the time limit at which the job stops by itself")
+        int,
+        Meta(ge=1, description="s before the time limit at which the job stops by itself"),
     ] = 90
     python: Python = Python()
     options: Annotated[
@@ -112,7 +121,9 @@ def find_cluster(project: Path, file: Path | None = None) -> Cluster:
         return read_cluster(path, project)
     from hpml_plugins.node import detect_node, machine_name
 
-    return Cluster(1, [Target(machine_name(detect_node()), executor="local")]).within(project)
+    return Cluster(1, [Target(machine_name(detect_node()), executor="local")]).within(
+        project
+    )
 
 
 def read_cluster(path: Path, root: Path) -> Cluster:
@@ -131,7 +142,8 @@ def read_cluster(path: Path, root: Path) -> Cluster:
             raise RegistryError(what, lines.at(("targets", index, key)))
     if _BREAKING.search(str((within := cluster.within(root)).jobs)):
         raise RegistryError(
-            "a folder with a line break in its name is no place for jobs", lines.at(("jobs",))
+            "a folder with a line break in its name is no place for jobs",
+            lines.at(("jobs",)),
         )
     return within
 
@@ -159,11 +171,17 @@ def _faults(target: Target) -> Iterator[tuple[str, str]]:
             )
     for option in target.options:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", option):
-            yield "options", f"{option!r} is no option of sbatch; write it without the two hyphens"
+            yield (
+                "options",
+                f"{option!r} is no option of sbatch; write it without the two hyphens",
+            )
     try:
         shlex.split(target.python.command or "")
     except ValueError as error:
-        yield "python", f"command {target.python.command!r} is not words of a shell: {error}"
+        yield (
+            "python",
+            f"command {target.python.command!r} is not words of a shell: {error}",
+        )
     if target.python.venv and target.python.container:
         yield "python", "either a venv or a container, not both"
     if target.side_by_side and target.nodes > 1:

@@ -70,7 +70,9 @@ class AsvRun:
             self._report("stopped", describe(error))
             raise
         if status in (0, SOME_FAILED) and not reason:
-            self._report("done", "some points failed; their Records say why" if status else "")
+            self._report(
+                "done", "some points failed; their Records say why" if status else ""
+            )
             return status
         if not reason:
             more = "" if status < 0 else "; its log says why"
@@ -96,7 +98,15 @@ class AsvRun:
         """The command. commits: a file of the job's folder.  resume: keep what an earlier attempt
         has measured."""
         file = Path(self.folder, commits)
-        words = [sys.executable, "-m", "asv", "run", f"HASHFILE:{file}", "--machine", self.machine]
+        words = [
+            sys.executable,
+            "-m",
+            "asv",
+            "run",
+            f"HASHFILE:{file}",
+            "--machine",
+            self.machine,
+        ]
         for pattern in self.request.bench:
             words += ["--bench", pattern]
         return [*words, "--skip-existing"] if resume or self.request.keep else words
@@ -106,7 +116,9 @@ class AsvRun:
         lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE).release()
         refusal = Path(self.folder, "refusal")
         refusal.unlink(missing_ok=True)
-        status = self._start(self.command(resume=resume), {REFUSAL_VARIABLE: str(refusal)}).wait()
+        status = self._start(
+            self.command(resume=resume), {REFUSAL_VARIABLE: str(refusal)}
+        ).wait()
         return status, refusal.read_text(encoding="utf-8") if refusal.exists() else ""
 
     def _start(
@@ -132,7 +144,9 @@ class AsvRun:
         """Write the job's state. Returns how often it was started."""
         before = read_file(Path(self.folder), JobState)
         attempts = (before.attempts if before else 0) + (phase == "running")
-        write_file(Path(self.folder), JobState(phase, socket.gethostname(), attempts, reason))
+        write_file(
+            Path(self.folder), JobState(phase, socket.gethostname(), attempts, reason)
+        )
         return attempts
 
 

@@ -34,7 +34,15 @@ _WAITING = (
     "SUSPENDED",
     "RESV_DEL_HOLD",
 )
-_RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING")
+_RUNNING = (
+    "RUNNING",
+    "COMPLETING",
+    "CONFIGURING",
+    "STAGE_OUT",
+    "SIGNALING",
+    "STOPPED",
+    "RESIZING",
+)
 #: Those of a job that ended by itself, and has reported how.
 _ENDED = ("COMPLETED", "FAILED")
 #: Not one of Slurm's: it did not answer, so that the job may be in any state.
@@ -73,7 +81,8 @@ def write_commits(path: Path, commits: Sequence[str]) -> None:
 def write_file(folder: Path, content: JobOrder | JobState) -> None:
     """Write the order or the state of a job's folder."""
     atomic_write(
-        folder / (ORDER if isinstance(content, JobOrder) else STATE), msgspec.json.encode(content)
+        folder / (ORDER if isinstance(content, JobOrder) else STATE),
+        msgspec.json.encode(content),
     )
 
 
@@ -90,7 +99,11 @@ def read_file(
     except HpmlError as error:
         if on_damage:
             on_damage(str(error))
-    except (OSError, ValueError, RecursionError):  # msgspec's errors, text that is not UTF-8
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+    ):  # msgspec's errors, text that is not UTF-8
         pass
     return None
 
@@ -126,7 +139,9 @@ def find_jobs(folder: Path, on_damage: Callable[[str], None] | None = None) -> l
         for path in sorted(folder.glob("*"))
         if (order := read_file(path, JobOrder, on_damage))
     ]
-    answers = ask_slurm([order.id for _, order in found if order.executor == "slurm" and order.id])
+    answers = ask_slurm(
+        [order.id for _, order in found if order.executor == "slurm" and order.id]
+    )
     return [describe_job(path, order, answers.get(order.id)) for path, order in found]
 
 
@@ -160,17 +175,27 @@ def _state(
         attempts = f", after {counted(report.attempts, 'attempt')}" if report else ""
         return "pending", f"{slurm.reason or slurm.state}{attempts}"
     if slurm and slurm.state in _RUNNING:
-        return "running", "" if report and report.phase == "running" else "starting or ending"
+        return (
+            "running",
+            "" if report and report.phase == "running" else "starting or ending",
+        )
     if slurm and slurm.state not in _ENDED:
-        return "cancelled" if slurm.state == "CANCELLED" else "failed", f"Slurm says {slurm.state}"
+        return (
+            "cancelled" if slurm.state == "CANCELLED" else "failed",
+            f"Slurm says {slurm.state}",
+        )
     alive = order.executor == "local" and _is_alive(order, folder)
     if report is None:
         if alive:
             return "running", "starting"
         answer = f"Slurm says {slurm.state}" if slurm else "Slurm no longer knows it"
-        return ("failed" if slurm else "lost"), f"{answer}, and it never started asv; see its log"
+        return (
+            "failed" if slurm else "lost"
+        ), f"{answer}, and it never started asv; see its log"
     if report.phase == "running":
-        without_report = f"it ended on {report.host} without a report (killed, or the node died)"
+        without_report = (
+            f"it ended on {report.host} without a report (killed, or the node died)"
+        )
         return ("running", "") if alive else ("lost", without_report)
     if report.phase == "paused":
         return "pending" if alive else "failed", report.reason
@@ -229,7 +254,11 @@ def read_progress(log: Path) -> float | None:
 
 def tail(path: Path, count: int) -> list[str]:
     """The last lines of a file, of its last 4 MiB."""
-    return _end_of(path, 4 << 20).decode(errors="replace").splitlines()[-count:] if count else []
+    return (
+        _end_of(path, 4 << 20).decode(errors="replace").splitlines()[-count:]
+        if count
+        else []
+    )
 
 
 def _end_of(log: Path, size: int) -> bytes:
@@ -257,7 +286,9 @@ def _runs_here(number: str, folder: Path) -> bool:
         return False
     is_submitit = any(word.startswith(b"submitit") for word in words)
     names_folder = any(
-        Path(os.fsdecode(word)).resolve() == folder.resolve() for word in words if b"/" in word
+        Path(os.fsdecode(word)).resolve() == folder.resolve()
+        for word in words
+        if b"/" in word
     )
     return bool(number) and is_ours and is_submitit and names_folder
 
@@ -265,7 +296,9 @@ def _runs_here(number: str, folder: Path) -> bool:
 def _run(*command: str) -> list[str] | None:
     """The lines that it prints; None where it cannot be run, fails or takes too long."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=60
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.splitlines() if done.returncode == 0 else None

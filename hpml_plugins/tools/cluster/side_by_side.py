@@ -16,7 +16,11 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import counted
 from hpml_plugins.node import read_gpus, usable
 from hpml_plugins.store import Lock, lock_machine, merge_results
-from hpml_plugins.suite import ASV_ENVIRONMENTS_VARIABLE, ASV_RESULTS_VARIABLE, SHARD_VARIABLE
+from hpml_plugins.suite import (
+    ASV_ENVIRONMENTS_VARIABLE,
+    ASV_RESULTS_VARIABLE,
+    SHARD_VARIABLE,
+)
 from hpml_plugins.terminal import say
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, spell_end
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
@@ -58,8 +62,13 @@ def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[Queue]:
     and a part of the benchmarks each."""
     count = len(gpus)
     if len(commits) >= count:
-        return [Queue(index, gpu, tuple(commits[index::count])) for index, gpu in enumerate(gpus)]
-    return [Queue(index, gpu, tuple(commits), index, count) for index, gpu in enumerate(gpus)]
+        return [
+            Queue(index, gpu, tuple(commits[index::count]))
+            for index, gpu in enumerate(gpus)
+        ]
+    return [
+        Queue(index, gpu, tuple(commits), index, count) for index, gpu in enumerate(gpus)
+    ]
 
 
 def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
@@ -89,7 +98,9 @@ def _irregular(folder: str, names: list[str]) -> list[str]:
     """The links, FIFOs and the like of a folder, which are not copied."""
     paths = [Path(folder, name) for name in names]
     return [
-        path.name for path in paths if path.is_symlink() or not (path.is_file() or path.is_dir())
+        path.name
+        for path in paths
+        if path.is_symlink() or not (path.is_file() or path.is_dir())
     ]
 
 
@@ -105,7 +116,9 @@ class SideBySide(AsvRun):
         queues = share_queues(
             Path(self.folder, COMMITS).read_text().split(), gpus_side_by_side(os.environ)
         )
-        with lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE) as lock:
+        with lock_machine(
+            Path(self.request.results), self.machine, timeout=PATIENCE
+        ) as lock:
             self._merge(lock)  # of an attempt that was killed
             for queue in queues:
                 self._prepare(queue)
@@ -122,7 +135,9 @@ class SideBySide(AsvRun):
         """Their exit statuses; prints their progress as asv does, for `hpml jobs`."""
         for queue in queues:
             self._start_queue(queue, resume)
-            say(f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}")
+            say(
+                f"{queue.name}: GPU {queue.gpu or 'none'}, {queue.describe()}, {self._log(queue)}"
+            )
         shown: list[float] = []
         alive = [True]
         while any(alive):
@@ -162,7 +177,10 @@ class SideBySide(AsvRun):
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
         source = Path(self.request.results, self.machine)
         shutil.copytree(
-            source, self._folder(queue) / self.machine, dirs_exist_ok=True, ignore=_irregular
+            source,
+            self._folder(queue) / self.machine,
+            dirs_exist_ok=True,
+            ignore=_irregular,
         )
 
     def _merge(self, lock: Lock) -> None:

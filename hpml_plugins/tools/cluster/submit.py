@@ -67,14 +67,19 @@ def commits_to_measure(
 
 def _rev_list(root: Path, spec: str) -> list[str]:
     words = ("rev-list", "--first-parent", "--end-of-options", spec, "--")
-    return tell_git(root, *words, fault=f"--commits {spec!r}: git knows no such commits").split()
+    return tell_git(
+        root, *words, fault=f"--commits {spec!r}: git knows no such commits"
+    ).split()
 
 
 def measured_commits(results: Path, machine: str) -> set[str]:
     """The first eight letters of the commits that this machine has Records of, or asv's own
     results."""
     folder = results / machine
-    return {path.name[:8] for path in (*folder.glob("records/*.jsonl"), *folder.glob("*-*.json"))}
+    return {
+        path.name[:8]
+        for path in (*folder.glob("records/*.jsonl"), *folder.glob("*-*.json"))
+    }
 
 
 def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
@@ -82,8 +87,14 @@ def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
     title = f"{target.name}  machine {target.machine_name}, {counted(commits, 'commit')}"
     if not commits:
         return f"{title}: nothing to do; a commit with any Record counts as measured"
-    benchmarks = f"benchmarks {', '.join(request.bench)}" if request.bench else "all benchmarks"
-    where = "in this terminal, until it is done" if target.executor == "local" else "a Slurm job"
+    benchmarks = (
+        f"benchmarks {', '.join(request.bench)}" if request.bench else "all benchmarks"
+    )
+    where = (
+        "in this terminal, until it is done"
+        if target.executor == "local"
+        else "a Slurm job"
+    )
     return f"{title}, {benchmarks}, profile {request.profile}: {where}"
 
 
@@ -105,7 +116,9 @@ def submit(
         # not be cancelled.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     executor = (_local_executor if local else _slurm_executor)(target, request, folder)
-    order = JobOrder(target.name, target.machine_name, target.executor, socket.gethostname())
+    order = JobOrder(
+        target.name, target.machine_name, target.executor, socket.gethostname()
+    )
     try:
         job = executor.submit(_asv_run(target, request, folder))
     except (FailedJobError, FailedSubmissionError, OSError) as error:
@@ -164,7 +177,9 @@ def _slurm_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     same files.
     """
     executor = _ScriptWriter(
-        folder, max_num_timeout=target.restarts, python=_python_command(target, request, folder)
+        folder,
+        max_num_timeout=target.restarts,
+        python=_python_command(target, request, folder),
     )
     executor.update_parameters(
         job_name=f"hpml-{target.machine_name}",
@@ -193,10 +208,16 @@ def _local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     python = _python_command(target, request, folder)
     if target.gpus is None:  # submitit hides every GPU that it was not asked for
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-        words = ["-u", "CUDA_VISIBLE_DEVICES"] if seen is None else [f"CUDA_VISIBLE_DEVICES={seen}"]
+        words = (
+            ["-u", "CUDA_VISIBLE_DEVICES"]
+            if seen is None
+            else [f"CUDA_VISIBLE_DEVICES={seen}"]
+        )
         python = f"env {shlex.join(words)} {python}"
     if lines := _setup_lines(target):
-        python = shlex.join(["bash", "-c", "\n".join([*lines, f'exec {python} "$@"']), "bash"])
+        python = shlex.join(
+            ["bash", "-c", "\n".join([*lines, f'exec {python} "$@"']), "bash"]
+        )
     executor = LocalExecutor(folder, max_num_timeout=target.restarts, python=python)
     # the warning always comes before the end, however short the time
     warning = min(target.warning, int(1800 * target.hours))
@@ -223,10 +244,16 @@ def script(target: Target, request: RunRequest, folder: Path) -> str:
     if target.executor == "slurm":
         executor = _slurm_executor(target, request, folder)
         return str(executor._make_submission_file_text(executor._submitit_command_str, ""))
-    words = ["env", f"HPML_PROFILE={request.profile}", *_asv_run(target, request, folder).command()]
+    words = [
+        "env",
+        f"HPML_PROFILE={request.profile}",
+        *_asv_run(target, request, folder).command(),
+    ]
     lines = ["# here, one after the other, by submitit's local executor"]
     if target.side_by_side:
-        lines.append("# one such process for each GPU, side by side, each with a part of the work")
+        lines.append(
+            "# one such process for each GPU, side by side, each with a part of the work"
+        )
     return "\n".join([*lines, *_setup_lines(target), shlex.join(words), ""])
 
 
@@ -261,5 +288,7 @@ def _python_command(target: Target, request: RunRequest, folder: Path) -> str:
     if python.venv:
         return shlex.quote(str(Path(project, python.venv, "bin", "python")))
     return (
-        shlex.join(shlex.split(python.command)) if python.command else shlex.quote(sys.executable)
+        shlex.join(shlex.split(python.command))
+        if python.command
+        else shlex.quote(sys.executable)
     )

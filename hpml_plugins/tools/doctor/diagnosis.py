@@ -29,7 +29,14 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.git import why_git_refuses
 from hpml_plugins.host import make_host
 from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
-from hpml_plugins.node import GLANCE, CpuWatch, describe_load, detect_node, machine_name, read_state
+from hpml_plugins.node import (
+    GLANCE,
+    CpuWatch,
+    describe_load,
+    detect_node,
+    machine_name,
+    read_state,
+)
 from hpml_plugins.registry import DEFAULT_PATH, read_registry
 
 #: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default:
@@ -142,7 +149,9 @@ def diagnose(registry: Path) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "CPU", "ok", f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs"
+            "CPU",
+            "ok",
+            f"load {os.getloadavg()[0]:.2g} on {len(os.sched_getaffinity(0))} CPUs",
         )
     node = detect_node()
     groups = [list(group) for group in _GROUPS]
@@ -188,7 +197,9 @@ def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, A
         started = time.monotonic()
         with (
             tempfile.TemporaryFile("w+", errors="replace") as errors,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True
+            ) as process,
         ):
             ending = threading.Timer(_TIMEOUT, process.kill)
             ending.start()
@@ -208,7 +219,8 @@ def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, A
             late = time.monotonic() - started >= _TIMEOUT
             yield (
                 failed_library(
-                    left.pop(0), f"still importing after {_TIMEOUT:g} s" if late else problem
+                    left.pop(0),
+                    f"still importing after {_TIMEOUT:g} s" if late else problem,
                 ),
                 {},
             )
@@ -233,7 +245,9 @@ def _not_installed(name: str) -> Finding:
 def _registry(path: Path) -> Iterator[Finding]:
     if path == DEFAULT_PATH and not path.exists():
         what = f"no {path}: this folder is no project of hpml-plugins"
-        yield Finding("registry", "missing", what, "hpml init makes one in a git repository")
+        yield Finding(
+            "registry", "missing", what, "hpml init makes one in a git repository"
+        )
         return
     try:
         host = make_host(read_registry(path))
@@ -241,7 +255,9 @@ def _registry(path: Path) -> Iterator[Finding]:
         yield Finding("registry", "broken", str(error))
         return
     count = sum(1 for _ in host.benchmarks())
-    yield Finding("registry", "ok", f"{path}: {len(host.plugins)} plugins, {count} benchmarks")
+    yield Finding(
+        "registry", "ok", f"{path}: {len(host.plugins)} plugins, {count} benchmarks"
+    )
     for plugin in host.broken:
         yield Finding(f"plugin {plugin.entry.name}", "broken", str(plugin.error))
     for problem in host.offers.problems:
@@ -264,7 +280,9 @@ def _gpu(node: Node) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "GPU", "ok", f"{node.num_gpu} × {node.gpu}, driver {node.driver} (CUDA {node.cuda})"
+            "GPU",
+            "ok",
+            f"{node.num_gpu} × {node.gpu}, driver {node.driver} (CUDA {node.cuda})",
         )
 
 
@@ -300,7 +318,11 @@ def _machine_file(node: Node) -> Finding:
 
 def shared_memory() -> float:
     """Size of /dev/shm, B; infinite where there is none to be too small."""
-    return float(shutil.disk_usage("/dev/shm").total) if Path("/dev/shm").is_dir() else float("inf")
+    return (
+        float(shutil.disk_usage("/dev/shm").total)
+        if Path("/dev/shm").is_dir()
+        else float("inf")
+    )
 
 
 def counters_refused() -> bool:
@@ -310,7 +332,9 @@ def counters_refused() -> bool:
         text = Path("/proc/driver/nvidia/params").read_text()
     except OSError:
         return False
-    return os.geteuid() != 0 and bool(re.search(r"^RmProfilingAdminOnly:\s*1", text, re.MULTILINE))
+    return os.geteuid() != 0 and bool(
+        re.search(r"^RmProfilingAdminOnly:\s*1", text, re.MULTILINE)
+    )
 
 
 def traps(
@@ -329,7 +353,10 @@ def traps(
     if counters_refused:
         fix = "modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0, or run as root"
         yield Finding(
-            "ncu permission", "missing", "the driver gives performance counters to root only", fix
+            "ncu permission",
+            "missing",
+            "the driver gives performance counters to root only",
+            fix,
         )
     if torch.peers is False:
         what = "the GPUs do not reach each other directly: NCCL goes through host memory"
@@ -350,12 +377,17 @@ def traps(
         if gpu.mig:
             what = f"MIG is on: the MIG device {gpu.name} is measured, not the whole card"
             yield Finding(
-                f"GPU {number}", "warning", what, "nvidia-smi -mig 0, if nobody else uses the card"
+                f"GPU {number}",
+                "warning",
+                what,
+                "nvidia-smi -mig 0, if nobody else uses the card",
             )
     for card in health:
         yield from _memory(card)
     if users is None:
-        yield Finding("busy GPU", "not judged", "NVML does not tell which processes use the GPUs")
+        yield Finding(
+            "busy GPU", "not judged", "NVML does not tell which processes use the GPUs"
+        )
     for user in users or ():
         what = (
             f"process {user.pid} holds {user.memory / 2**20:.0f} MiB of {user.gpu},"
@@ -371,20 +403,30 @@ def _torch_build(node: Node, torch: TorchFacts) -> Iterator[Finding]:
     if torch.version and not torch.cuda:
         what = f"torch {torch.version} is built without CUDA, and this node has {node.gpu}"
         yield Finding(
-            "torch build", "broken", what, f"install a torch built for CUDA {node.cuda} or older"
+            "torch build",
+            "broken",
+            what,
+            f"install a torch built for CUDA {node.cuda} or older",
         )
     # Within one major version of CUDA an older driver runs a newer runtime (minor version
     # compatibility).
-    supported, needed = (int(version.partition(".")[0] or 0) for version in (node.cuda, torch.cuda))
+    supported, needed = (
+        int(version.partition(".")[0] or 0) for version in (node.cuda, torch.cuda)
+    )
     if node.cuda and needed > supported:
         what = (
             f"driver {node.driver} knows CUDA {node.cuda}, torch {torch.version} is built for CUDA"
             f" {torch.cuda}"
         )
         yield Finding(
-            "driver", "broken", what, f"a newer driver, or a torch built for CUDA {supported}"
+            "driver",
+            "broken",
+            what,
+            f"a newer driver, or a torch built for CUDA {supported}",
         )
-    digits = ["".join(filter(str.isdigit, arch)) for arch in torch.archs if arch.startswith("sm_")]
+    digits = [
+        "".join(filter(str.isdigit, arch)) for arch in torch.archs if arch.startswith("sm_")
+    ]
     oldest = min((float(f"{each[:-1]}.{each[-1]}") for each in digits), default=0.0)
     for gpu in {gpu.name: gpu for gpu in node.gpus}.values():
         own = float(gpu.capability or 0)
@@ -394,7 +436,13 @@ def _torch_build(node: Node, torch: TorchFacts) -> Iterator[Finding]:
                 f" {torch.cuda}) has code for {oldest} and newer only"
             )
             newer = "a torch whose build names this card's capability"
-            fix = OLDEST_TORCH if own < 5 else OLDER_TORCH if own < OLDEST_OF_CUDA_13 else newer
+            fix = (
+                OLDEST_TORCH
+                if own < 5
+                else OLDER_TORCH
+                if own < OLDEST_OF_CUDA_13
+                else newer
+            )
             yield Finding(gpu.name, "broken", what, fix)
 
 

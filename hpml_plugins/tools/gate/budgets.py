@@ -18,7 +18,9 @@ def budgets_of(entry: PluginEntry) -> dict[str, float]:
     found: dict[str, float] = {}
     for benchmark, budgets in entry.gate.items():
         if isinstance(budgets, Mapping):
-            found |= {f"{benchmark}.{metric}": percent for metric, percent in budgets.items()}
+            found |= {
+                f"{benchmark}.{metric}": percent for metric, percent in budgets.items()
+            }
         else:
             found[benchmark] = budgets
     return found
@@ -60,7 +62,9 @@ class Budgets:
             known += [benchmark.name, *metrics]
         if unknown := self._asked - known:
             name = min(unknown)
-            raise UsageError(f"--budget: no benchmark or metric {name!r}; {nearest(name, known)}")
+            raise UsageError(
+                f"--budget: no benchmark or metric {name!r}; {nearest(name, known)}"
+            )
 
 
 def _parse(word: str) -> tuple[str, float]:

@@ -57,7 +57,10 @@ REFUSED, NOT_JUDGED = 1, 3
 @click.command("gate")
 @click.argument("base", metavar="BASE")
 @click.option(
-    "--bench", multiple=True, metavar="REGEX", help="Only benchmarks with this in their name."
+    "--bench",
+    multiple=True,
+    metavar="REGEX",
+    help="Only benchmarks with this in their name.",
 )
 @click.option("--profile", help="Only the points of this profile.")
 @click.option(
@@ -88,7 +91,9 @@ REFUSED, NOT_JUDGED = 1, 3
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write a report for a pull request.",
 )
-@click.option("--page", default="", help="The address of the published site, for the report.")
+@click.option(
+    "--page", default="", help="The address of the published site, for the report."
+)
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -123,7 +128,9 @@ def command(
         try:
             re.compile(pattern)
         except re.error as error:
-            raise UsageError(f"--bench {pattern!r} is not a regular expression: {error}") from None
+            raise UsageError(
+                f"--bench {pattern!r} is not a regular expression: {error}"
+            ) from None
     markdown, record = _prepare_file(markdown), _prepare_file(record)
     os.chdir(settings.registry.resolve().parent)
     if profile:
@@ -198,26 +205,36 @@ def _measure(
     say(f"{commits.name(HEAD)} against {commits.name(BASE)}: {points}")
     if load := describe_load():
         warn(f"{load}; more rounds are measured, and intervals are wider")
-    loop = PairLoop(sides, most, limit, lambda pairs: undecided(sides, pairs, allowed, most))
+    loop = PairLoop(
+        sides, most, limit, lambda pairs: undecided(sides, pairs, allowed, most)
+    )
     loop.run()
     return loop, _judge(loop, allowed, GateResult(commits, suite.node, suite.machine))
 
 
 def _judge_points(
-    sides: Sides, pairs: Sequence[Pairs], numbers: Sequence[int], allowed: Budgets, most: int
+    sides: Sides,
+    pairs: Sequence[Pairs],
+    numbers: Sequence[int],
+    allowed: Budgets,
+    most: int,
 ) -> list[list[GatedValue]]:
     """The values of the points of these numbers."""
     tasks = sides.prepared.tasks
     points = [
         GatedPoint(
-            format_point(tasks[number].params), pairs[number], allowed.of(pairs[number][0][BASE])
+            format_point(tasks[number].params),
+            pairs[number],
+            allowed.of(pairs[number][0][BASE]),
         )
         for number in numbers
     ]
     return judge(points, len(looks(most)))
 
 
-def undecided(sides: Sides, pairs: Sequence[Pairs], allowed: Budgets, most: int) -> set[int]:
+def undecided(
+    sides: Sides, pairs: Sequence[Pairs], allowed: Budgets, most: int
+) -> set[int]:
     """The numbers of the points of which a value is undecided."""
     numbers = [number for number, found in enumerate(pairs) if _has_verdict(found)]
     values = _judge_points(sides, pairs, numbers, allowed, most)
@@ -236,12 +253,16 @@ def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
     """Verdicts on what both sides measured, and why the rest was not compared or not judged."""
     judged: list[int] = []
     left_out, not_judged = Counter[str](), Counter[str]()
-    for number, (task, pairs) in enumerate(zip(loop.sides.prepared.tasks, loop.pairs, strict=True)):
+    for number, (task, pairs) in enumerate(
+        zip(loop.sides.prepared.tasks, loop.pairs, strict=True)
+    ):
         base, head = pairs[-1] if pairs else (None, None)
         if _has_verdict(pairs):
             judged.append(number)
             missing = allowed.of(pairs[0][BASE]).keys() - common_metrics(pairs)
-            not_judged.update(f"head does not give the metric {name}" for name in sorted(missing))
+            not_judged.update(
+                f"head does not give the metric {name}" for name in sorted(missing)
+            )
         elif base is None or head is None or compared(pairs):
             not_judged[f"the limit of {loop.limit} left no time"] += 1
         elif base.status == "skipped":

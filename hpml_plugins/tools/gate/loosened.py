@@ -68,7 +68,9 @@ def _sampling(before: PluginEntry, after: PluginEntry) -> Iterator[str]:
             continue
         known = was is not None and now is not None
         if not known or (now > was) == larger_is_looser:
-            old, new = (f"{each:g}" if each is not None else "the default" for each in (was, now))
+            old, new = (
+                f"{each:g}" if each is not None else "the default" for each in (was, now)
+            )
             yield f"sampling {name} was {old}, is {new}"
 
 

@@ -59,14 +59,22 @@ class GateResult:
         parts = {
             f"{counts['refused']} slower beyond the budget": counts["refused"],
             f"{len(self.broken)} broken": len(self.broken),
-            f"{counts['undecided']} of {len(self.values)} values undecided": counts["undecided"],
+            f"{counts['undecided']} of {len(self.values)} values undecided": counts[
+                "undecided"
+            ],
             f"{counted(points, 'point')} not judged": points,
             f"{counts['within']} within the budget": counts["within"],
-            f"{counted(sum(self.left_out.values()), 'point')} not compared": len(self.left_out),
-            f"{counted(len(self.loosened), 'rule')} loosened by this change": len(self.loosened),
+            f"{counted(sum(self.left_out.values()), 'point')} not compared": len(
+                self.left_out
+            ),
+            f"{counted(len(self.loosened), 'rule')} loosened by this change": len(
+                self.loosened
+            ),
         }
         told = ", ".join(text for text, count in parts.items() if count)
-        outcome = "refused" if self.refused else "not judged" if self.not_judged else "passed"
+        outcome = (
+            "refused" if self.refused else "not judged" if self.not_judged else "passed"
+        )
         return f"{outcome}: {told or 'nothing was compared'}"
 
     @property
@@ -113,7 +121,9 @@ class GateResult:
                 " is neither certain nor excluded. More rounds (--limit, --rounds) or an idle"
                 " machine decide."
             )
-        for reason, count in Counter(each.reason for each in undecided if each.reason).items():
+        for reason, count in Counter(
+            each.reason for each in undecided if each.reason
+        ).items():
             yield f"Undecided: {reason} ({counted(count, 'value')})."
         for reason, count in self.not_judged_points.items():
             yield f"Not judged: {reason} ({counted(count, 'point')})."

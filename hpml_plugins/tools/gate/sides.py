@@ -63,13 +63,21 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     head = tell_git(top, "rev-parse", "--verify", "-q", "HEAD", fault=nothing)
     unknown = f"{base!r} is no branch, tag or commit here; git fetch gets those of a remote"
     named = tell_git(
-        top, "rev-parse", "--verify", "-q", "--end-of-options", f"{base}^{{commit}}", fault=unknown
+        top,
+        "rev-parse",
+        "--verify",
+        "-q",
+        "--end-of-options",
+        f"{base}^{{commit}}",
+        fault=unknown,
     )
     found = tell_git(
         top, "merge-base", head, named, fault=f"no commit of HEAD's history is in {base!r}"
     )
     kept = (folder / results).resolve()
-    excluded = [f":(exclude,literal){kept.relative_to(top)}"] if kept.is_relative_to(top) else []
+    excluded = (
+        [f":(exclude,literal){kept.relative_to(top)}"] if kept.is_relative_to(top) else []
+    )
     with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
         index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
         tell_git(top, "read-tree", "HEAD", **index)
@@ -81,7 +89,9 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
             top, *who, "commit-tree", tree, "-p", head, "-m", "the work tree, for hpml gate"
         )
     if head == found:
-        raise UsageError(f"{base!r} has all that is checked out here: there is nothing to compare")
+        raise UsageError(
+            f"{base!r} has all that is checked out here: there is nothing to compare"
+        )
     return Commits(found, head, uncommitted, top)
 
 
@@ -108,7 +118,9 @@ class Sides:
         key = task.declared.key(task.params)
         if side not in self._spawners:
             self._spawners[side] = self._start(side)
-        output = run_point(self._spawners[side], task, timeout=max(timeout, 1.0)).output.strip()
+        output = run_point(
+            self._spawners[side], task, timeout=max(timeout, 1.0)
+        ).output.strip()
         record = take_record(self.prepared.scratch, key)
         if record is None and output:
             warn(f"{SIDES[side]}: {output.splitlines()[-1]}")
@@ -167,7 +179,9 @@ def build_sides(
         )
     except ProcessError as error:
         if limit.left <= 0:
-            raise LimitEnded(f"the limit of {limit} ended while base and head were built") from None
+            raise LimitEnded(
+                f"the limit of {limit} ended while base and head were built"
+            ) from None
         said = (error.stderr or error.stdout or str(error)).strip().splitlines()
         what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[
             len(environments)
@@ -184,7 +198,9 @@ def build_sides(
     except UserError as error:
         raise HpmlError(describe(error)) from None
     if asvs := [name for name, entry in found.items() if "benchmark" not in entry]:
-        warn(f"{counted(len(asvs), 'benchmark')} of asv's own not gated; asv compare judges them")
+        warn(
+            f"{counted(len(asvs), 'benchmark')} of asv's own not gated; asv compare judges them"
+        )
     narrow(found, prepared.suite.benchmarks)
     prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
     if not prepared.tasks:
@@ -285,7 +301,9 @@ class PairLoop:
         found: dict[int, Record] = {}
         for side in self._random.sample((BASE, HEAD), 2):
             self._report.start_round(this, self._planned[point])
-            record = self.sides.measure(side, self.sides.prepared.tasks[point], self.limit.left)
+            record = self.sides.measure(
+                side, self.sides.prepared.tasks[point], self.limit.left
+            )
             self._report.finish_round(this)
             if record is None and self.limit.left <= 0:
                 self._end([point])

@@ -60,7 +60,9 @@ def _mean_difference(differences: Sequence[float], number_of_looks: int) -> Mean
     """
     mean = float(np.mean(differences))
     freedom = len(differences) - 1
-    variance = float(np.var(differences, ddof=1)) / len(differences)  # 0 where it was counted
+    variance = float(np.var(differences, ddof=1)) / len(
+        differences
+    )  # 0 where it was counted
     quantile = student_quantile(1 - ERROR_RATE / 2 / number_of_looks, freedom)
     p = number_of_looks * p_value(mean, variance, freedom)
     return Mean(mean, quantile * math.sqrt(variance), min(1.0, p))
@@ -157,7 +159,8 @@ def judge(points: Sequence[GatedPoint], number_of_looks: int) -> list[list[Gated
     return [
         [
             replace(
-                each, difference=each.difference._replace(p=corrected[_hypothesis(number, each)])
+                each,
+                difference=each.difference._replace(p=corrected[_hypothesis(number, each)]),
             )
             for each in of_point
         ]
@@ -174,12 +177,16 @@ def common_metrics(pairs: Sequence[Pair]) -> set[str]:
     return set.intersection(*(set(each.metrics) for pair in pairs for each in pair))
 
 
-def _judge_alone(point: GatedPoint, metric: str, number_of_looks: int, reason: str) -> GatedValue:
+def _judge_alone(
+    point: GatedPoint, metric: str, number_of_looks: int, reason: str
+) -> GatedValue:
     first, of_head = point.pairs[0]
     measured, other = first.metrics[metric], of_head.metrics[metric]
     if (measured.unit, measured.direction) != (other.unit, other.direction):
         reason = "its unit or direction changed"
-    medians = np.array([[each.metrics[metric].median for each in pair] for pair in point.pairs])
+    medians = np.array(
+        [[each.metrics[metric].median for each in pair] for pair in point.pairs]
+    )
     is_ratio = bool((medians > 0).all())
     compared = np.log(medians) if is_ratio else medians
     worse = -1 if measured.direction == "higher" else 1
@@ -204,6 +211,7 @@ def _different_problems(pairs: Sequence[Pair]) -> str:
     """See `analysis.different_problems`."""
     base, head = (combine(rounds) for rounds in zip(*pairs, strict=True))
     of_base, of_head = (
-        {name: MeasuredValue.of(each, name) for name in each.metrics} for each in (base, head)
+        {name: MeasuredValue.of(each, name) for name in each.metrics}
+        for each in (base, head)
     )
     return different_problems(of_base, of_head)

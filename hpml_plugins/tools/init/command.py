@@ -66,14 +66,18 @@ def find_package(folder: Path) -> tuple[str, str] | None:
     wanted = re.sub(r"[-_.]+", "_", str(named)).lower()
     found = []
     for source in ("", "src", "python"):
-        packages = [path.parent.name for path in sorted((folder / source).glob("*/__init__.py"))]
+        packages = [
+            path.parent.name for path in sorted((folder / source).glob("*/__init__.py"))
+        ]
         modules = [
             path.stem
             for path in sorted((folder / source).glob("*.py"))
             if path.stem.lower() == wanted
         ]
         names = [
-            name for name in packages + modules if name.isidentifier() and name not in NOT_PACKAGES
+            name
+            for name in packages + modules
+            if name.isidentifier() and name not in NOT_PACKAGES
         ]
         found += [(name.lower() != wanted, name, source) for name in names]
     return (min(found)[1], min(found)[2]) if found else None
@@ -96,7 +100,9 @@ def needed_packages(folder: Path) -> list[Requirement]:
     for text in stated:
         with suppress(InvalidRequirement, TypeError):
             found.append(Requirement(text))
-    return [each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return [
+        each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})
+    ]
 
 
 def missing_packages(folder: Path) -> list[str]:
@@ -155,7 +161,9 @@ class _Writer:
         missing = [line for line in lines if line not in text.splitlines()]
         if missing:
             before = text if not text or text.endswith("\n") else f"{text}\n"
-            atomic_write(file, os.fsencode(before + "".join(f"{line}\n" for line in missing)))
+            atomic_write(
+                file, os.fsencode(before + "".join(f"{line}\n" for line in missing))
+            )
             self.wrote.append(f"{place}: {counted(len(missing), 'line')}")
 
 
@@ -198,12 +206,16 @@ def extend_configuration(file: Path) -> str:
     Raises UsageError with the line to add where the file cannot be extended, or could not be read
     afterwards.
     """
-    by_hand = UsageError(f'cannot be extended; add to it: "plugins": ["{PLUGIN}"]', str(file))
+    by_hand = UsageError(
+        f'cannot be extended; add to it: "plugins": ["{PLUGIN}"]', str(file)
+    )
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"is not UTF-8: {error}", str(file)) from None
-    blanked = re.sub(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', _blank_comment, text, flags=re.DOTALL)
+    blanked = re.sub(
+        r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', _blank_comment, text, flags=re.DOTALL
+    )
     if re.search(rf'"{re.escape(PLUGIN)}"', blanked):
         return text
     if found := re.search(r'"plugins"\s*:\s*\[', blanked):

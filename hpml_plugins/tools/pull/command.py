@@ -111,7 +111,9 @@ class Import:
     def _facts(self, machine: str, node: Mapping[str, Any]) -> None:
         """machine.json as the machine's newest Record tells it, for a source without one."""
         facts = {"machine": machine}
-        with suppress(msgspec.ValidationError, IndexError):  # of another version, or made up
+        with suppress(
+            msgspec.ValidationError, IndexError
+        ):  # of another version, or made up
             facts = facets(msgspec.convert(node, Node), machine, {})
         text = json.dumps({**facts, "version": 1})
         path_in(self._scratch, machine, MACHINE).write_text(text, encoding="utf-8")
@@ -148,7 +150,8 @@ def _limited_time(seconds: float, address: str) -> Iterator[None]:
         yield
     except _Late:
         raise HpmlError(
-            f"not read within {seconds:g} s; nothing was merged; --limit allows more", address
+            f"not read within {seconds:g} s; nothing was merged; --limit allows more",
+            address,
         ) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -158,7 +161,11 @@ def _limited_time(seconds: float, address: str) -> Iterator[None]:
 @click.command("pull")
 @click.argument("address")
 @click.option(
-    "--as", "name", required=True, metavar="NAME", help="What the source is called on all pages."
+    "--as",
+    "name",
+    required=True,
+    metavar="NAME",
+    help="What the source is called on all pages.",
 )
 @click.option(
     "--into",

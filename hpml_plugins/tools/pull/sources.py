@@ -31,7 +31,9 @@ from hpml_plugins.terminal import warn
 
 #: The places of a results folder that are read: declarations, facts and asv's results of machines,
 #: Records.
-PLACES = re.compile(rf"{re.escape(DECLARATIONS)}|[^/]+/[^/]+\.json|[^/]+/records/[^/]+\.jsonl")
+PLACES = re.compile(
+    rf"{re.escape(DECLARATIONS)}|[^/]+/[^/]+\.json|[^/]+/records/[^/]+\.jsonl"
+)
 #: s without an answer; of a site, files and B at most.
 TIMEOUT, MOST_FILES, MOST_BYTES = 60.0, 100_000, 1 << 30
 #: Transports that git may use, and what keeps it from running anything of the repository.
@@ -49,7 +51,9 @@ _OF_THE_SITE = ("hpml_machines", "hpml_selected")
 
 def _is_site(address: str) -> bool:
     """Whether it is the address of a site and not of a git repository."""
-    return bool(re.match(r"https?://", address)) and not address.rstrip("/").endswith(".git")
+    return bool(re.match(r"https?://", address)) and not address.rstrip("/").endswith(
+        ".git"
+    )
 
 
 def fetch_results(address: str, scratch: Path, on_damage: OnDamage) -> Path:
@@ -86,7 +90,9 @@ def _read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
         path: entry.split()
         for entry, _, path in (line.partition("\t") for line in listed.split("\0") if line)
     }
-    places = (re.match(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl$", path) for path in names)
+    places = (
+        re.match(r"((?:.*/)?)results/[^/]+/records/[^/]+\.jsonl$", path) for path in names
+    )
     top = min((place[1] for place in places if place), key=len, default="")
     found = read = 0
     for path, (mode, _, digest, size) in names.items():
@@ -94,7 +100,9 @@ def _read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
         if place == path or not PLACES.fullmatch(place):
             continue
         if not mode.startswith("100") or int(size) > MAX_FILE:  # it is read into memory
-            warn(f"{address}: {path}: not a file, or larger than {MAX_FILE / 1e6:,.0f} MB; ignored")
+            warn(
+                f"{address}: {path}: not a file, or larger than {MAX_FILE / 1e6:,.0f} MB; ignored"
+            )
             continue
         try:
             target = path_in(results, *place.split("/"))
@@ -157,7 +165,9 @@ def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
         for name, entry in (benchmarks.items() if isinstance(benchmarks, dict) else ())
         if isinstance(entry, dict)
     }
-    (results / DECLARATIONS).write_text(json.dumps({**declared, "version": 2}), encoding="utf-8")
+    (results / DECLARATIONS).write_text(
+        json.dumps({**declared, "version": 2}), encoding="utf-8"
+    )
     return results
 
 

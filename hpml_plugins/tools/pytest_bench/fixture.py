@@ -57,7 +57,9 @@ class Summary:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Called by pytest for each phase of each test, also of other processes."""
         if report.when == "call":
-            self._lines += [value for name, value in report.user_properties if name == _LINE]
+            self._lines += [
+                value for name, value in report.user_properties if name == _LINE
+            ]
 
     def pytest_sessionfinish(self, session: Any) -> None:
         """Called by pytest when all tests have run."""
@@ -72,7 +74,9 @@ class Summary:
         for line, _ in self._lines:
             terminalreporter.write_line(line)
         if self._not_judged:
-            status = f" (exit status {NOT_JUDGED} where nothing fails)" if self._fail else ""
+            status = (
+                f" (exit status {NOT_JUDGED} where nothing fails)" if self._fail else ""
+            )
             terminalreporter.write_line(
                 f"{self._not_judged} of {len(self._lines)} values not judged{status}"
             )

@@ -19,4 +19,6 @@ def measure_point(
     """Measure one point, as `hpml run` does. The built-in data sets are known: a test has no
     registry."""
     with use_sources({**SOURCES, **available_sources()}):
-        return measure.measure_point(benchmark, params, context, progress=progress, timeout=timeout)
+        return measure.measure_point(
+            benchmark, params, context, progress=progress, timeout=timeout
+        )

@@ -61,7 +61,9 @@ class TestName:
             if len(name) <= LONGEST_SLUG:
                 return name
         words = re.findall(r"[a-z0-9]+", self.function.lower().replace(".py::", "::"))
-        slug = "_".join(word for word in words if word not in ("test", "tests"))[:LONGEST_SLUG]
+        slug = "_".join(word for word in words if word not in ("test", "tests"))[
+            :LONGEST_SLUG
+        ]
         slug = slug.strip("_")
         readable = slug if slug[:1].isalpha() else f"test_{slug}".strip("_")
         digest = hashlib.sha256(self.function.encode(errors="surrogateescape")).hexdigest()
@@ -94,7 +96,8 @@ class TestName:
     def is_unstable(self) -> bool:
         """Whether the point has a memory address, which is another one in every run."""
         return any(
-            isinstance(value, str) and _ADDRESS.search(value) for value in self.point.values()
+            isinstance(value, str) and _ADDRESS.search(value)
+            for value in self.point.values()
         )
 
 

@@ -81,7 +81,9 @@ class BenchSession:
         root = Path(config.rootpath)
         named = config.getoption("--hpml-results")
         results = root / named if named else results_folder(root)
-        return cls(root, results, config.getoption("--hpml-save"), config.getoption("--hpml-fail"))
+        return cls(
+            root, results, config.getoption("--hpml-save"), config.getoption("--hpml-fail")
+        )
 
     @cached_property
     def node(self) -> Node:
@@ -134,8 +136,12 @@ class BenchSession:
         """Append the rounds, and declare the benchmark for the pages."""
         with lock_machine(self.results, self.machine, timeout=PATIENCE):
             for record in rounds:
-                append_record(record_file(self.results, self.machine, record.commit), record)
-            if not (file := machine_folder(self.results, self.machine) / "machine.json").exists():
+                append_record(
+                    record_file(self.results, self.machine, record.commit), record
+                )
+            if not (
+                file := machine_folder(self.results, self.machine) / "machine.json"
+            ).exists():
                 from hpml_plugins.asv import facets
 
                 facts = {**facets(self.node, self.machine, {}), "version": 1}
@@ -166,7 +172,12 @@ class TestBench:
         self._measured = False
 
     def time(
-        self, step: Callable[[], object], *, name: str = "time", version: str = "1", **options: Any
+        self,
+        step: Callable[[], object],
+        *,
+        name: str = "time",
+        version: str = "1",
+        **options: Any,
     ) -> Record:
         """Measure the time of one call of `step`, s. options: of `Bench.time`, such as `budget`."""
         return self.measure(
@@ -306,6 +317,8 @@ def _with_parameters(
         return function(bench)
 
     parameters = [inspect.Parameter("bench", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names
+    ]
     measure.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return measure

@@ -64,7 +64,9 @@ def refuse_taken(name: str, registry: Path, *, single_file: bool) -> None:
     for entry in read.plugins:
         if entry.name == name:
             where = read.at(name)
-            raise UsageError(f"the plugin {name!r} is there already; choose another name", where)
+            raise UsageError(
+                f"the plugin {name!r} is there already; choose another name", where
+            )
     for benchmark in make_host(read).benchmarks():
         if benchmark.name == name:
             raise UsageError(
@@ -81,7 +83,9 @@ def register(registry: Path, line: str) -> None:
     to write by hand.
     """
     read_registry(registry)
-    empty = re.sub(r"(?m)^plugins: *\[ *\] *$", "plugins:", registry.read_text(encoding="utf-8"))
+    empty = re.sub(
+        r"(?m)^plugins: *\[ *\] *$", "plugins:", registry.read_text(encoding="utf-8")
+    )
     text = f"{empty.rstrip()}\n\n  {line}\n"
     try:
         with tempfile.TemporaryDirectory(prefix="hpml-new-") as scratch:
@@ -91,7 +95,8 @@ def register(registry: Path, line: str) -> None:
         atomic_write(registry.resolve(), text.encode())
     except RegistryError as error:
         raise RegistryError(
-            f"cannot be appended to ({error.what}); write it there by hand: {line}", str(registry)
+            f"cannot be appended to ({error.what}); write it there by hand: {line}",
+            str(registry),
         ) from None
 
 
@@ -104,7 +109,9 @@ def register(registry: Path, line: str) -> None:
     type=click.Path(path_type=Path),
     help="Where to write it.  [default: a file beside the asv benchmarks, a package here]",
 )
-@click.option("--register", "registering", is_flag=True, help="Add its line to the registry.")
+@click.option(
+    "--register", "registering", is_flag=True, help="Add its line to the registry."
+)
 @click.pass_obj
 def command(
     settings: Settings, name: str, single_file: bool, folder: Path | None, registering: bool
@@ -134,7 +141,9 @@ def command(
         say(f"install it:  pip install --no-deps --no-build-isolation -e {written}")
     if registering:
         say(f"added to {settings.registry}:  {line}")
-        say(f"then:  hpml check {name};  hpml run {name};  asv run --bench {name};  asv publish")
+        say(
+            f"then:  hpml check {name};  hpml run {name};  asv run --bench {name};  asv publish"
+        )
         return 0
     if single_file:
         say(f"measure it now:  hpml run {written}")

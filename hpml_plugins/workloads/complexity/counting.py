@@ -95,7 +95,9 @@ class ModelCount:
 
         None of them is a sum of products: a model with one that has no formula is refused.
         """
-        return {name: work.calls for name, work in self.operators.items() if not work.counted}
+        return {
+            name: work.calls for name, work in self.operators.items() if not work.counted
+        }
 
 
 def count_model(model: str) -> ModelCount:
@@ -183,7 +185,9 @@ def require_agreement(
     """Raise HpmlError where products were not counted: by an operator without a formula, or by one
     of the two counts alone."""
     if torchs.without_formula:
-        names = ", ".join(f"{name} ×{calls}" for name, calls in torchs.without_formula.items())
+        names = ", ".join(
+            f"{name} ×{calls}" for name, calls in torchs.without_formula.items()
+        )
         raise HpmlError(
             f"model {model!r} cannot be counted: no formula for {names}, which may multiply; give"
             " its FLOP by torch.utils.flop_counter.register_flop_formula, where it has none 0"

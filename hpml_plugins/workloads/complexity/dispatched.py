@@ -75,7 +75,9 @@ def count_dispatched(network: Any, inputs: Sequence[Any], device: str) -> Dispat
             name: each.to(device)
             for name, each in (*network.named_parameters(), *network.named_buffers())
         }
-        torch.func.functional_call(network, tensors, tuple(_moved(each, device) for each in inputs))
+        torch.func.functional_call(
+            network, tensors, tuple(_moved(each, device) for each in inputs)
+        )
     known = {*flop_registry, *formulas}
     counts = counter.get_flop_counts().get("Global", {})
     return DispatchedCount(
@@ -129,7 +131,9 @@ def _formulas(registry: Mapping[Any, Callable[..., int]]) -> dict[Any, Callable[
         # oneDNN's layer: weights of the input and of the hidden values come first
         return 2 * recurrent_multiply_adds(steps, [each.shape for each in weights[:2]])
 
-    def deformable(sampled: Any, weight: Any, *args: Any, out_val: Any = None, **kw: Any) -> int:
+    def deformable(
+        sampled: Any, weight: Any, *args: Any, out_val: Any = None, **kw: Any
+    ) -> int:
         return 2 * convolution_multiply_adds(out_val.shape, weight.shape)
 
     def weighted_bag(table: Any, indices: Any, *args: Any, **kwargs: Any) -> int:
@@ -166,7 +170,9 @@ def _of_complex(formula: Callable[..., int]) -> Callable[..., int]:
     import torch
 
     def wrapped(*args: Any, **kwargs: Any) -> int:
-        is_complex = any(isinstance(each, torch.Tensor) and each.is_complex() for each in args)
+        is_complex = any(
+            isinstance(each, torch.Tensor) and each.is_complex() for each in args
+        )
         return formula(*args, **kwargs) * (COMPLEX if is_complex else 1)
 
     wrapped._get_raw = True  # type: ignore[attr-defined]

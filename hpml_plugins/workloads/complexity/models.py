@@ -36,7 +36,9 @@ class ModelName:
 def parse_model_name(text: str) -> ModelName:
     """Parse a model's name as a grid spells it. Raises HpmlError where it cannot be parsed."""
     one = r"(?:[a-z]\w*:)?\d+(?:x\d+)*"
-    found = re.fullmatch(rf"(?P<name>\w+|[\w.]+:[\w.]+)(@(?P<inputs>{one}(,{one})*))?", text)
+    found = re.fullmatch(
+        rf"(?P<name>\w+|[\w.]+:[\w.]+)(@(?P<inputs>{one}(,{one})*))?", text
+    )
     if not found:
         raise HpmlError(
             f"model {text!r} is neither a torchvision name nor module:factory, nor one with"
@@ -88,7 +90,8 @@ def published_multiply_adds(name: str, size: int) -> float | None:
     """Multiply-adds that torchvision publishes for an image of this side, or None. They are rounded
     to 1 M."""
     return next(
-        (weights.meta["_ops"] * 1e9 for side, weights in _weights(name) if side == size), None
+        (weights.meta["_ops"] * 1e9 for side, weights in _weights(name) if side == size),
+        None,
     )
 
 
@@ -109,7 +112,9 @@ def _build_from_factory(name: str) -> tuple[Any, tuple[Any, ...]]:
         raise HpmlError(
             f"model {name!r}: the factory returned a {type(model).__name__}, not a torch.nn.Module"
         )
-    return model.cpu().eval(), tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    return model.cpu().eval(), tuple(inputs) if isinstance(inputs, tuple | list) else (
+        inputs,
+    )
 
 
 def _build_classifier(name: str) -> Any:
@@ -130,7 +135,9 @@ def _build_classifier(name: str) -> Any:
     require_classifier(name)
     without = {"aux_logits": False, "init_weights": False} if name in AUXILIARY else {}
     initialisers = [
-        each for each in dir(torch.nn.init) if each.endswith("_") and not each.startswith("_")
+        each
+        for each in dir(torch.nn.init)
+        if each.endswith("_") and not each.startswith("_")
     ]
     with mock.patch.multiple(torch.nn.init, **dict.fromkeys(initialisers, cast(Any, keep))):
         return models.get_model(name, weights=None, **without).eval()
@@ -150,5 +157,6 @@ def _weights(name: str) -> list[tuple[int, Any]]:
 
     require_classifier(name)
     return [
-        (weights.transforms().crop_size[0], weights) for weights in models.get_model_weights(name)
+        (weights.transforms().crop_size[0], weights)
+        for weights in models.get_model_weights(name)
     ]

@@ -102,9 +102,13 @@ def trace(model: Any, inputs: Sequence[Any]) -> list[Operation]:
             graph = jit_analysis._get_scoped_trace_graph(model, tuple(inputs), aliases)
     products = _products()
     others = {
-        name: handle for name, handle in _DEFAULT_SUPPORTED_OPS.items() if name not in products
+        name: handle
+        for name, handle in _DEFAULT_SUPPORTED_OPS.items()
+        if name not in products
     }
-    return [operation for node in graph.nodes() if (operation := _read(node, products, others))]
+    return [
+        operation for node in graph.nodes() if (operation := _read(node, products, others))
+    ]
 
 
 @contextmanager
@@ -124,7 +128,9 @@ def _keeping_results(model: Any) -> Iterator[None]:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             result = func(*args, **(kwargs or {}))
-            self.results += [each for each in tree_leaves(result) if isinstance(each, Tensor)]
+            self.results += [
+                each for each in tree_leaves(result) if isinstance(each, Tensor)
+            ]
             return result
 
     forward = model.forward
@@ -183,7 +189,10 @@ def _products() -> Mapping[str, Formula]:
         "aten::scaled_dot_product_attention": _attention,
         "torchvision::deform_conv2d": _convolution,
     }
-    for left, names in ((0, "matmul mm bmm mv vdot linear _int_mm"), (1, "addmm addmv baddbmm")):
+    for left, names in (
+        (0, "matmul mm bmm mv vdot linear _int_mm"),
+        (1, "addmm addmv baddbmm"),
+    ):
         found |= {f"aten::{name}": _product_of(left) for name in names.split()}
     for name in ("_convolution", "_convolution_mode", "convolution"):
         found[f"aten::{name}"] = _convolution
@@ -210,7 +219,9 @@ def _convolution(inputs: list[Any], outputs: list[Any]) -> int:
 
 def _attention(inputs: list[Any], outputs: list[Any]) -> int:
     query, key, value = (_sizes(values) for values in inputs[:3])
-    return attention_multiply_adds(math.prod(query[:-2]), query[-2], key[-2], key[-1], value[-1])
+    return attention_multiply_adds(
+        math.prod(query[:-2]), query[-2], key[-2], key[-1], value[-1]
+    )
 
 
 def _recurrent(inputs: list[Any], outputs: list[Any]) -> int:
@@ -279,7 +290,9 @@ def _read(
     count = _count(node, kind, products, others)
     read, written = list(_tensors(node.inputs())), list(_tensors(node.outputs()))
     moves = kind not in WITHOUT_TRAFFIC
-    in_place = kind.endswith("_") and not kind.endswith("__")  # aten::relu_ needs no new memory
+    in_place = kind.endswith("_") and not kind.endswith(
+        "__"
+    )  # aten::relu_ needs no new memory
     new = written if moves and not in_place else []
     return Operation(
         layer=node.scopeName().rpartition("/")[2],
@@ -327,7 +340,9 @@ def _only_scalars(node: Any) -> bool:
     """Whether all its tensors are single numbers: the model's arithmetic with sizes, which is
     traced too."""
     tensors = [
-        value for value in (*node.inputs(), *node.outputs()) if value.type().kind() == "TensorType"
+        value
+        for value in (*node.inputs(), *node.outputs())
+        if value.type().kind() == "TensorType"
     ]
     return bool(tensors) and all(
         value.isCompleteTensor() and not value.type().sizes() for value in tensors

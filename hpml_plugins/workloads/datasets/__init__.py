@@ -14,7 +14,16 @@ from hpml_plugins.workloads.datasets.lookup import load_data
 from hpml_plugins.workloads.datasets.places import cache
 from hpml_plugins.workloads.datasets.source import DataSource
 
-__all__ = ["SOURCES", "Arrays", "DataSet", "DataSource", "Split", "cache", "hpml_data", "load_data"]
+__all__ = [
+    "SOURCES",
+    "Arrays",
+    "DataSet",
+    "DataSource",
+    "Split",
+    "cache",
+    "hpml_data",
+    "load_data",
+]
 
 
 @hookimpl

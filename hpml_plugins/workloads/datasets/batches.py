@@ -56,7 +56,9 @@ class Batches:
     epoch: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        share = len(rank_share(range(len(self.labels)), self.rank, self.ranks, even=self.drop_last))
+        share = len(
+            rank_share(range(len(self.labels)), self.rank, self.ranks, even=self.drop_last)
+        )
         if self.size < 1 or not share or (self.drop_last and self.size > share):
             raise HpmlError(
                 f"no batch of {self.size} can be made of the {share} images of this rank"

@@ -16,7 +16,9 @@ from hpml_plugins.workloads.datasets.source import DataSource
 #: The four files of the MNIST format, plain as torchvision leaves them, or packed as they are
 #: published.
 IDX_FILES = tuple(
-    f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")
+    f"{part}-{what}-ubyte"
+    for part in ("train", "t10k")
+    for what in ("images-idx3", "labels-idx1")
 )
 #: B of the largest of them: a header, and 60,000 images of 28×28. What is longer is not read into
 #: memory.
@@ -92,7 +94,11 @@ def read_idx(folder: Path, loader: str) -> Arrays:
 
     def read(name: str, dimensions: int) -> Any:
         plain = folder / name
-        with plain.open("rb") if plain.is_file() else gzip.open(folder / f"{name}.gz") as file:
+        with (
+            plain.open("rb")
+            if plain.is_file()
+            else gzip.open(folder / f"{name}.gz") as file
+        ):
             content = file.read(LARGEST_IDX + 1)
         if len(content) > LARGEST_IDX:
             raise HpmlError(
@@ -100,20 +106,30 @@ def read_idx(folder: Path, loader: str) -> Arrays:
                 " data set"
             )
         if content[:4] != bytes([0, 0, 8, dimensions]):
-            raise HpmlError(f"{folder}: {name} is no idx file of bytes in {dimensions} dimensions")
+            raise HpmlError(
+                f"{folder}: {name} is no idx file of bytes in {dimensions} dimensions"
+            )
         sizes = np.frombuffer(content, ">i4", dimensions, offset=4)
-        return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(sizes).copy()
+        return (
+            np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
+            .reshape(sizes)
+            .copy()
+        )
 
     images = [read(name, 3)[:, None] for name in IDX_FILES[::2]]
     labels = [read(name, 1).astype(np.int64) for name in IDX_FILES[1::2]]
-    return Arrays(images[0], labels[0], images[1], labels[1], tuple(_torchvision(loader).classes))
+    return Arrays(
+        images[0], labels[0], images[1], labels[1], tuple(_torchvision(loader).classes)
+    )
 
 
 def read_cifar10(folder: Path) -> Arrays:
     """CIFAR-10 by torchvision, which unpickles its files only after their MD5 was found right."""
     import numpy as np
 
-    splits = [_torchvision("CIFAR10")(str(folder.parent), train=train) for train in (True, False)]
+    splits = [
+        _torchvision("CIFAR10")(str(folder.parent), train=train) for train in (True, False)
+    ]
     images = [np.ascontiguousarray(split.data.transpose(0, 3, 1, 2)) for split in splits]
     labels = [np.asarray(split.targets, dtype=np.int64) for split in splits]
     return Arrays(images[0], labels[0], images[1], labels[1], tuple(splits[0].classes))
@@ -125,7 +141,9 @@ def read_cifar10_jpeg(folder: Path) -> Arrays:
 
     Raises HpmlError naming the folder or file that is wrong.
     """
-    return Arrays(*_read_images(folder / "train"), *_read_images(folder / "test"), CIFAR10_CLASSES)
+    return Arrays(
+        *_read_images(folder / "train"), *_read_images(folder / "test"), CIFAR10_CLASSES
+    )
 
 
 def _read_images(folder: Path) -> tuple[Any, Any]:
@@ -146,7 +164,9 @@ def _read_images(folder: Path) -> tuple[Any, Any]:
         except Exception as error:  # Pillow raises several kinds, without the file's name
             raise HpmlError(f"{path}: not a whole image: {describe(error)}") from error
         if image.shape != images.shape[1:]:
-            raise HpmlError(f"{path}: its shape is {tuple(image.shape)}, not {images.shape[1:]}")
+            raise HpmlError(
+                f"{path}: its shape is {tuple(image.shape)}, not {images.shape[1:]}"
+            )
         images[number] = image.numpy()
     return images, np.asarray(files.targets, dtype=np.int64)
 
@@ -166,7 +186,9 @@ def find_folder(root: Path, places: tuple[str, ...], names: tuple[str, ...]) -> 
     """The first of these folders under the root that holds files or folders of these names, each
     plain or as .gz."""
     for folder in (root / place for place in places):
-        if all((folder / name).exists() or (folder / f"{name}.gz").is_file() for name in names):
+        if all(
+            (folder / name).exists() or (folder / f"{name}.gz").is_file() for name in names
+        ):
             return folder
     return None
 
@@ -215,7 +237,9 @@ _BUILT_IN = (
     DataSource(
         name="cifar10",
         find=partial(
-            find_folder, places=("cifar-10-batches-py",), names=("batches.meta", "test_batch")
+            find_folder,
+            places=("cifar-10-batches-py",),
+            names=("batches.meta", "test_batch"),
         ),
         read=read_cifar10,
         looks_for="cifar-10-batches-py/",

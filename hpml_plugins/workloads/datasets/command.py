@@ -45,7 +45,9 @@ def command(context: click.Context) -> int:
 @command.command("get")
 @click.argument("name")
 @click.option(
-    "--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache."
+    "--root",
+    type=click.Path(path_type=Path),
+    help="Where to put it; default: the user's cache.",
 )
 def get(name: str, root: Path | None) -> int:
     """Download NAME with torchvision's loader, which checks its MD5."""
@@ -59,7 +61,9 @@ def get(name: str, root: Path | None) -> int:
     "--name", default="", help="The data set; default: the archive's name without endings."
 )
 @click.option(
-    "--root", type=click.Path(path_type=Path), help="Where to put it; default: the user's cache."
+    "--root",
+    type=click.Path(path_type=Path),
+    help="Where to put it; default: the user's cache.",
 )
 def add(archive: Path, name: str, root: Path | None) -> int:
     """Unpack ARCHIVE, a .tar, .tar.gz or .tar.xz that holds a data set."""
@@ -143,7 +147,9 @@ def download(name: str, root: Path) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         source.download(root)
     except Exception as error:  # a library's, the network's or the disk's
-        raise HpmlError(f"{name} could not be downloaded to {root}: {describe(error)}") from error
+        raise HpmlError(
+            f"{name} could not be downloaded to {root}: {describe(error)}"
+        ) from error
     return _present(source, root, f"what was downloaded for {name}")
 
 
@@ -159,7 +165,9 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
     """
     source = _source(name or archive.name.partition(".")[0])
     if source.unpack_to is None:
-        raise UsageError(f"{source.name} cannot be unpacked from an archive; {source.how_to_get}")
+        raise UsageError(
+            f"{source.name} cannot be unpacked from an archive; {source.how_to_get}"
+        )
     if not archive.is_file():
         raise UsageError(f"{archive}: no such file")
     if there := source.path_under(root):
@@ -186,14 +194,18 @@ def unpack(archive: Path, root: Path, name: str = "") -> Path:
         raise
     # tarfile's, and those of zlib and lzma, which have no base of their own
     except Exception as error:
-        raise HpmlError(f"{archive}: cannot be unpacked into {root}: {describe(error)}") from error
+        raise HpmlError(
+            f"{archive}: cannot be unpacked into {root}: {describe(error)}"
+        ) from error
     return target
 
 
 def _source(name: str) -> DataSource:
     source = source_of(name)
     if not isinstance(source, DataSource):
-        raise UsageError(f"{name} is offered by a plugin: {source.why_missing() or 'it is here'}")
+        raise UsageError(
+            f"{name} is offered by a plugin: {source.why_missing() or 'it is here'}"
+        )
     return source
 
 
@@ -205,7 +217,9 @@ def _decompress(archive: Path, content: IO[bytes]) -> None:
     """
     with archive.open("rb") as file:
         start = file.read(6)
-    opener = next((opener for magic, opener in _PACKED.items() if start.startswith(magic)), open)
+    opener = next(
+        (opener for magic, opener in _PACKED.items() if start.startswith(magic)), open
+    )
     most = LARGEST_RATIO * max(SMALLEST, archive.stat().st_size)
     with opener(archive, "rb") as packed:
         while chunk := packed.read(1 << 20):
@@ -225,7 +239,9 @@ def _require_end(content: IO[bytes], position: int) -> None:
         any(map(any, iter(lambda: content.read(1 << 20), b"")))
         or content.tell() - position < 2 * tarfile.BLOCKSIZE
     ):
-        raise tarfile.TarError("it is damaged or cut off: no end behind the last whole member")
+        raise tarfile.TarError(
+            "it is damaged or cut off: no end behind the last whole member"
+        )
 
 
 def _plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:

@@ -50,7 +50,9 @@ def find_fault(arrays: Arrays) -> str:
             )
         shapes.add(images.shape[1:])
     return (
-        "" if len(shapes) == 1 else f"training and test images of different shape: {sorted(shapes)}"
+        ""
+        if len(shapes) == 1
+        else f"training and test images of different shape: {sorted(shapes)}"
     )
 
 
@@ -85,7 +87,9 @@ class Split:
             raise HpmlError(f"{n} of {len(self)} samples cannot be taken")
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
         labels = self.labels.cpu()[order]
-        rounds = torch.empty(len(self), dtype=torch.int64)  # the first of its class, the second, …
+        rounds = torch.empty(
+            len(self), dtype=torch.int64
+        )  # the first of its class, the second, …
         for label in labels.unique():
             of_class = (labels == label).nonzero()[:, 0]
             rounds[of_class] = torch.arange(len(of_class))
@@ -130,7 +134,10 @@ class DataSet:
         train, test = train or len(self.train), test or len(self.test)
         part = f"{train} + {test} by seed {seed}"
         return replace(
-            self, train=self.train.take(train, seed), test=self.test.take(test, seed), part=part
+            self,
+            train=self.train.take(train, seed),
+            test=self.test.take(test, seed),
+            part=part,
         )
 
     def to(self, device: Any) -> DataSet:
@@ -155,9 +162,9 @@ class DataSet:
             raise HpmlError(
                 f"images are {images.dtype} already, not uint8: they are normalised once"
             )
-        mean, std = torch.tensor([self.mean, self.std], dtype=torch.float32, device=images.device)[
-            :, :, None, None
-        ]
+        mean, std = torch.tensor(
+            [self.mean, self.std], dtype=torch.float32, device=images.device
+        )[:, :, None, None]
         # A channel without any deviation has nothing to be scaled.
         scale = torch.where(std > 0, 1 / (255 * std), torch.ones_like(std))
         return ((images - 255 * mean) * scale).to(dtype or torch.float32)

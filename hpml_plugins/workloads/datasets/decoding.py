@@ -64,10 +64,19 @@ def to_data_set(name: str, arrays: Arrays) -> DataSet:
 def fingerprint(arrays: Arrays) -> str:
     """SHA-256 over the classes, shapes and values: the same for the same data, however they were
     stored."""
-    held = [arrays.train_images, arrays.train_labels, arrays.test_images, arrays.test_labels]
-    digest = hashlib.sha256(json.dumps([arrays.classes, [array.shape for array in held]]).encode())
+    held = [
+        arrays.train_images,
+        arrays.train_labels,
+        arrays.test_images,
+        arrays.test_labels,
+    ]
+    digest = hashlib.sha256(
+        json.dumps([arrays.classes, [array.shape for array in held]]).encode()
+    )
     for array in held:
-        digest.update(array.astype(array.dtype.newbyteorder("<"), order="C", copy=False).data)
+        digest.update(
+            array.astype(array.dtype.newbyteorder("<"), order="C", copy=False).data
+        )
     return f"sha256:{digest.hexdigest()}"
 
 

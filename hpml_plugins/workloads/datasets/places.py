@@ -17,5 +17,9 @@ cache = user_cache
 
 def roots() -> tuple[Path, ...]:
     """The folders that may hold data sets, in the order in which they are searched."""
-    named = [absolute(part) for part in os.environ.get(DATA_VARIABLE, "").split(os.pathsep) if part]
+    named = [
+        absolute(part)
+        for part in os.environ.get(DATA_VARIABLE, "").split(os.pathsep)
+        if part
+    ]
     return tuple(dict.fromkeys([*named, cache() / "data", *SYSTEM]))

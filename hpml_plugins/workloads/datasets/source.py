@@ -43,7 +43,9 @@ class DataSource:
 
     def path(self) -> Path | None:
         """Where the data set is on this machine, or None."""
-        return next((path for root in self._roots() if (path := self.path_under(root))), None)
+        return next(
+            (path for root in self._roots() if (path := self.path_under(root))), None
+        )
 
     def path_under(self, root: Path) -> Path | None:
         """The data set under this root; an unreadable root holds none."""
@@ -55,7 +57,9 @@ class DataSource:
     def why_missing(self) -> str:
         """Why it cannot be loaded here, where it was searched for and how to get it; empty when it
         can."""
-        missing = [module for module in self.modules if importlib.util.find_spec(module) is None]
+        missing = [
+            module for module in self.modules if importlib.util.find_spec(module) is None
+        ]
         if missing:
             return (
                 f"data set {self.name} needs module {', '.join(missing)} (pip install"

@@ -59,7 +59,12 @@ def test_a_table_s_columns_must_be_of_one_length_and_its_units_known() -> None:
 
 def test_a_table_of_records_has_machine_parameters_and_medians() -> None:
     table = Table.of_records(RECORDS, "time", "bandwidth")
-    assert next(table.rows()) == {"machine": "m", "size": 10, "time": 1e-6, "bandwidth": None}
+    assert next(table.rows()) == {
+        "machine": "m",
+        "size": 10,
+        "time": 1e-6,
+        "bandwidth": None,
+    }
     assert table.units == {"time": "s"}
     assert {machine: len(rows) for (machine,), rows in table.groups("machine").items()} == {
         "m": 2,
@@ -69,7 +74,10 @@ def test_a_table_of_records_has_machine_parameters_and_medians() -> None:
 
 def test_tables_are_spelled_with_units_for_readers_and_in_full_for_programs() -> None:
     table = Table.of_records(RECORDS, "time", "bandwidth")
-    assert as_csv(table).splitlines()[:2] == ["machine,size,time [s],bandwidth", "m,10,1e-06,"]
+    assert as_csv(table).splitlines()[:2] == [
+        "machine,size,time [s],bandwidth",
+        "m,10,1e-06,",
+    ]
     assert "| n\\|2 | 10 | 2.000 µs | – |" in as_markdown(table)
     assert as_text(table).splitlines()[1] == "m          10  1.000 µs          –"
 
@@ -83,7 +91,9 @@ def test_numbers_without_unit_are_shown_as_chosen_or_to_four_digits() -> None:
     assert as_csv(table).splitlines()[1] == "0.001,0.49952860291162493"
 
 
-def test_the_newest_record_of_a_point_is_of_the_newest_commit_not_the_one_measured_last() -> None:
+def test_the_newest_record_of_a_point_is_of_the_newest_commit_not_the_one_measured_last() -> (
+    None
+):
     old_commit_measured_later = record(10, 9.0, commit="aaa", started=200)
     new_commit = record(10, 1.0, commit="bbb", started=100)
     again = record(10, 2.0, commit="bbb", started=150)
@@ -94,7 +104,9 @@ def test_the_newest_record_of_a_point_is_of_the_newest_commit_not_the_one_measur
     assert found == [again]
 
 
-def test_records_without_a_number_do_not_stand_for_a_point_and_each_version_is_one() -> None:
+def test_records_without_a_number_do_not_stand_for_a_point_and_each_version_is_one() -> (
+    None
+):
     import msgspec
 
     failed = msgspec.structs.replace(record(10, 1.0), status="failed")
@@ -107,13 +119,15 @@ def test_records_without_a_number_do_not_stand_for_a_point_and_each_version_is_o
 def test_figures_of_a_plugin_become_files(load: Load, name: str) -> None:
     plugin = load(DRAWN)
     drawables = {
-        drawable.figure.name: drawable for drawable in tabulate(plugin, collect(plugin), RECORDS)
+        drawable.figure.name: drawable
+        for drawable in tabulate(plugin, collect(plugin), RECORDS)
     }
     assert {len(drawable.table) for drawable in drawables.values()} == {3}
     assert render(drawables["numbers"], "svg") is None
     svg, png, pdf = (render(drawables[name], form) or b"" for form in ("svg", "png", "pdf"))
     texts = {
-        node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+        node.text
+        for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
     }
     assert {"size", "m", "n|2"} <= texts
     assert {"time", "10 µs"} <= texts or "time in s" in texts
@@ -142,19 +156,28 @@ def test_series_columns_panels_and_sizes_follow_from_the_table() -> None:
     )
     one = complete(chart, Table.of_records(RECORDS[:2], "time"))
     three = complete(
-        chart, Table.of_records([*RECORDS, record(10, float("nan"), machine="odd.one[1]")], "time")
+        chart,
+        Table.of_records(
+            [*RECORDS, record(10, float("nan"), machine="odd.one[1]")], "time"
+        ),
     )
     assert (one["columns"], three["columns"]) == (1, 2)
     assert one["spec"]["width"] > three["spec"]["width"]
     (point,) = [layer for layer in three["spec"]["layer"] if "shape" in layer["encoding"]]
-    assert point["encoding"]["color"]["scale"]["domain"] == ["m, 10 B", "m, 1000 B", "n|2, 10 B"]
+    assert point["encoding"]["color"]["scale"]["domain"] == [
+        "m, 10 B",
+        "m, 1000 B",
+        "n|2, 10 B",
+    ]
     assert three["data"]["values"][3]["time"] is None  # JSON has no NaN
     assert "usermeta" not in three
 
 
 def test_rows_that_lack_a_number_have_no_entry_in_the_legend() -> None:
     chart = line_chart(Axis("size", "size"), Axis("time", "time", "s"), "machine")
-    made = complete(chart, Table({"size": [1, 2], "time": [1.0, None], "machine": ["a", "b"]}))
+    made = complete(
+        chart, Table({"size": [1, 2], "time": [1.0, None], "machine": ["a", "b"]})
+    )
     domains = [
         layer["encoding"]["color"]["scale"]["domain"]
         for layer in made["layer"]
@@ -167,25 +190,36 @@ def test_known_gpu_types_and_counts_are_told_apart_with_and_without_colour() -> 
     found = [look(re.sub(r"\(\w+ \)\?", "", each.patterns[0])) for each in gpu_types()]
     assert len(set(found)) == len(found)
     assert all(
-        a != b for one, other in itertools.pairwise(found) for a, b in zip(one, other, strict=True)
+        a != b
+        for one, other in itertools.pairwise(found)
+        for a, b in zip(one, other, strict=True)
     )
     counts = [look("NVIDIA H200", gpus) for gpus in (1, 2, 4, 8)]
     assert len({each.colour for each in counts}) == 1
     assert len({each.marker for each in counts}) == 4
 
 
-def test_a_gpu_type_looks_the_same_in_every_chart_whichever_others_there_are(load: Load) -> None:
+def test_a_gpu_type_looks_the_same_in_every_chart_whichever_others_there_are(
+    load: Load,
+) -> None:
     def on(machine: str, gpu: str, count: int) -> Record:
         node = {"gpus": [{"name": gpu}] * count, "cpu": "A CPU"}
         return msgspec.structs.replace(record(10, 1e-6, machine=machine), node=node)
 
-    h200, others = on("z", "NVIDIA H200", 2), [on("a", "NVIDIA L4", 1), on("b", "Unheard of", 1)]
+    h200, others = (
+        on("z", "NVIDIA H200", 2),
+        [on("a", "NVIDIA L4", 1), on("b", "Unheard of", 1)],
+    )
 
     def scales(records: list[Record]) -> dict[str, dict[str, str]]:
         """Channel → series → what it has."""
         plugin = load(DRAWN)
-        chart = next(one.chart for one in tabulate(plugin, collect(plugin), records) if one.chart)
-        points = next(layer["encoding"] for layer in chart["layer"] if "shape" in layer["encoding"])
+        chart = next(
+            one.chart for one in tabulate(plugin, collect(plugin), records) if one.chart
+        )
+        points = next(
+            layer["encoding"] for layer in chart["layer"] if "shape" in layer["encoding"]
+        )
         ranges = {name: points[name]["scale"] for name in ("color", "shape")}
         return {
             name: dict(zip(each["domain"], each["range"], strict=True))
@@ -211,7 +245,9 @@ def test_a_gpu_type_looks_the_same_in_every_chart_whichever_others_there_are(loa
 
 
 def test_colours_mean_formats_where_a_gpu_type_has_several() -> None:
-    chart = line_chart(Axis("size", "size"), Axis("time", "time", "s"), ("machine", "format"))
+    chart = line_chart(
+        Axis("size", "size"), Axis("time", "time", "s"), ("machine", "format")
+    )
     rows = [
         {"size": 1, "time": 1.0, "machine": machine, "format": form}
         for machine in ("a", "b")
@@ -279,7 +315,9 @@ def test_a_table_can_be_selected_extended_filtered_and_sorted() -> None:
     double = table.filtered(lambda row: row["b"] > 1).extended(
         lambda row: {"c": 2 * row["b"]}, {"c": "s"}
     )
-    assert double == Table({"a": [None, 1], "b": [1.5, 2.5], "c": [3.0, 5.0]}, {"b": "s", "c": "s"})
+    assert double == Table(
+        {"a": [None, 1], "b": [1.5, 2.5], "c": [3.0, 5.0]}, {"b": "s", "c": "s"}
+    )
 
 
 def test_a_table_of_a_series_has_its_units_and_what_more_is_known_of_the_record() -> None:
@@ -287,7 +325,9 @@ def test_a_table_of_a_series_has_its_units_and_what_more_is_known_of_the_record(
 
     series = {"curve": Series({"time": [0.1, 0.2]}, {"time": "s"})}
     one = msgspec.structs.replace(RECORDS[0], series=series)
-    table = Table.of_series([one, RECORDS[1]], "curve", "size", more=lambda record: {"n": 1})
+    table = Table.of_series(
+        [one, RECORDS[1]], "curve", "size", more=lambda record: {"n": 1}
+    )
     assert list(table.rows()) == [
         {"machine": "m", "size": 10, "n": 1, "time": t} for t in (0.1, 0.2)
     ]
@@ -298,7 +338,12 @@ def test_the_interval_of_a_metric_is_that_of_its_estimate() -> None:
     table = Table.of_records([record(10, 1.0)], intervals=("time", "none"))
     assert table.units == dict.fromkeys(("time", "time_low", "time_high"), "s")
     (row,) = table.rows()
-    assert (row["time"], row["time_low"], row["time_high"], row["none"]) == (1.0, 1.0, 100.0, None)
+    assert (row["time"], row["time_low"], row["time_high"], row["none"]) == (
+        1.0,
+        1.0,
+        100.0,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -344,7 +389,9 @@ def test_a_table_that_raises_costs_its_own_figure_and_is_named(load: Load) -> No
 
 def test_a_figure_says_which_of_its_points_are_sustained_rates(load: Load) -> None:
     plugin = load(DRAWN)
-    metric = MetricSamples("s", "lower", [3e-5] * 3, {"regime": "sustained"}, boost=[2e-5] * 3)
+    metric = MetricSamples(
+        "s", "lower", [3e-5] * 3, {"regime": "sustained"}, boost=[2e-5] * 3
+    )
     throttled = msgspec.structs.replace(record(1000, 5e-5), metrics={"time": metric})
     for made in tabulate(plugin, collect(plugin), [RECORDS[0], throttled]):
         assert "1 of 2 points are sustained rates" in made.note
@@ -365,7 +412,8 @@ def test_a_chart_that_raises_is_named() -> None:
 
     figure = Figure("broken", "Broken", ("toy",), lambda records: Table({}), draw=draw)
     with pytest.raises(
-        HpmlError, match="figure 'broken' of plugin 'toy' cannot be drawn: KeyError: 'launch'"
+        HpmlError,
+        match="figure 'broken' of plugin 'toy' cannot be drawn: KeyError: 'launch'",
     ):
         render(Drawable("toy", figure, Table({"a": [1]})), "svg")
 
@@ -397,7 +445,9 @@ def test_a_chart_leads_nowhere(chart: dict[str, Any]) -> None:
         render(Drawable("toy", figure, Table({"a": [1]})), "svg")
 
 
-def test_a_column_may_be_called_url_and_what_vega_embed_would_read_of_a_chart_is_left_out() -> None:
+def test_a_column_may_be_called_url_and_what_vega_embed_would_read_of_a_chart_is_left_out() -> (
+    None
+):
     settings = {
         "embedOptions": {
             "actions": True,
@@ -405,7 +455,9 @@ def test_a_column_may_be_called_url_and_what_vega_embed_would_read_of_a_chart_is
             "patch": "//evil.example/p.json",
         }
     }
-    made = complete({"mark": "point", "usermeta": settings}, Table({"url": ["x"], "href": ["y"]}))
+    made = complete(
+        {"mark": "point", "usermeta": settings}, Table({"url": ["x"], "href": ["y"]})
+    )
     assert made["data"]["values"] == [{"url": "x", "href": "y"}]
     assert "evil" not in str(made)
 
@@ -461,7 +513,9 @@ def test_benchmarks_without_a_figure_have_a_default_one_for_each_metric(load: Lo
     ]
     found = {made.figure.name: made for made in tabulate(plugin, collect(plugin), records)}
     assert list(found) == [
-        f"{name}_{metric}" for name in ("swept", "named", "alone") for metric in ("time", "share")
+        f"{name}_{metric}"
+        for name in ("swept", "named", "alone")
+        for metric in ("time", "share")
     ]
     assert {name: len(made.table) for name, made in found.items() if "time" in name} == {
         "swept_time": 12,
@@ -494,4 +548,8 @@ def test_benchmarks_without_a_figure_have_a_default_one_for_each_metric(load: Lo
 
 
 def test_a_benchmark_with_a_figure_of_the_plugin_has_no_default_one(load: Load) -> None:
-    assert [figure.name for figure in collect(load(DRAWN))] == ["over_size", "numbers", "freely"]
+    assert [figure.name for figure in collect(load(DRAWN))] == [
+        "over_size",
+        "numbers",
+        "freely",
+    ]

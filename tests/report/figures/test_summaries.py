@@ -16,7 +16,9 @@ RATES = Table(
 
 
 def test_the_range_and_the_ratio_where_two_series_have_the_same_points() -> None:
-    chart = line_chart(Axis("size", "message size", "B"), Axis("rate", "bandwidth", "B/s"), "GPU")
+    chart = line_chart(
+        Axis("size", "message size", "B"), Axis("rate", "bandwidth", "B/s"), "GPU"
+    )
     assert summarise(chart, RATES) == (
         "Bandwidth from 1.000 TB/s (H100, message size 1.024 kB) to 9.000 TB/s (H100, message size"
         " 8.192 kB). "
@@ -32,7 +34,8 @@ def test_no_ratio_without_shared_points_and_nothing_without_numbers() -> None:
     )
     assert (
         summarise(
-            bar_chart("model", Axis("share", "share", "%")), Table({"model": ["a"], "share": [0.5]})
+            bar_chart("model", Axis("share", "share", "%")),
+            Table({"model": ["a"], "share": [0.5]}),
         )
         == ""
     )

@@ -25,7 +25,8 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 HOW_TO = (
-    "get one with `apt-get install chromium` (Debian's package) or `playwright install chromium`"
+    "get one with `apt-get install chromium` (Debian's package) "
+    "or `playwright install chromium`"
 )
 
 
@@ -83,7 +84,9 @@ def served(folder: Path, browser: Any, **context_options: Any) -> Iterator[Site]
     server = _Server(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}"
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, **context_options)
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 800}, **context_options
+    )
     made = Site(address, context.new_page())
     _watch(made)
     try:
@@ -125,5 +128,8 @@ def _watch(site: Site) -> None:
     site.tab.on("console", said)
     site.tab.on(
         "dialog",
-        lambda dialog: (site.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()),
+        lambda dialog: (
+            site.troubles.append(f"dialog: {dialog.message}"),
+            dialog.dismiss(),
+        ),
     )

@@ -119,11 +119,19 @@ def _benchmarks(results: Path) -> dict[str, Any]:
     made = {}
     for number, each in enumerate(TEXTS):
         named = number % 4 == 0 and len(each) < 60 and not set("/.(\x1b") & set(each)
-        name = f"group {each}.track_{each}" if named else f"group{number % 7}.b{number}.track_y"
+        name = (
+            f"group {each}.track_{each}"
+            if named
+            else f"group{number % 7}.b{number}.track_y"
+        )
         ours = (
             {}
             if number % 3
-            else {"benchmark": text(number + 6), "metric": text(number + 7), "direction": "lower"}
+            else {
+                "benchmark": text(number + 6),
+                "metric": text(number + 7),
+                "direction": "lower",
+            }
         )
         made[name] = benchmark(
             name,
@@ -152,7 +160,9 @@ def _machine(made: Project, number: int, benchmarks: dict[str, Any]) -> None:
     }
     wanted = list(benchmarks)[number : number + 2]
     for day in range(3):
-        values = {name: [[1.0 + day + i / 100 for i in range(20)], 2.0 + day] for name in wanted}
+        values = {
+            name: [[1.0 + day + i / 100 for i in range(20)], 2.0 + day] for name in wanted
+        }
         made.add(facts, day, values, benchmarks=benchmarks)
 
 

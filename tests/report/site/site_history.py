@@ -67,7 +67,12 @@ def benchmark(
 
 
 def ours(
-    plugin: str, name: str, metric: str, unit: str, direction: str, **params: Sequence[object]
+    plugin: str,
+    name: str,
+    metric: str,
+    unit: str,
+    direction: str,
+    **params: Sequence[object],
 ) -> dict[str, Any]:
     """One entry of benchmarks.json with the keys that our generated benchmarks add."""
     return benchmark(
@@ -84,7 +89,13 @@ def ours(
 
 
 TIME = ours(
-    "numba_cuda", "vector_add", "time", "s", "lower", n=[1000, 1000000], mode=["plain", "fast"]
+    "numba_cuda",
+    "vector_add",
+    "time",
+    "s",
+    "lower",
+    n=[1000, 1000000],
+    mode=["plain", "fast"],
 )
 BANDWIDTH = ours(
     "numba_cuda",
@@ -129,10 +140,14 @@ def write_result(
     result = Results(dict(machine), {}, commit, date, "3.11", environment, {})
     for name, samples in values.items():
         if not declared[name].is_ours:
-            result.add_result(benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0)
+            result.add_result(
+                benchmarks[name], _as_asv_returns(samples), _moment(started), 1.0
+            )
     result.save(str(folder))
     write_json(
-        str(folder / machine["machine"] / "machine.json"), dict(machine), Machine.api_version
+        str(folder / machine["machine"] / "machine.json"),
+        dict(machine),
+        Machine.api_version,
     )
     for record in records_of(
         machine["machine"], commit, values, benchmarks, started, environment, code, packages
@@ -248,7 +263,14 @@ H200 = {
 }
 A100 = {**H200, "machine": "node2", "gpu": "NVIDIA A100", "num_gpu": "2"}
 WILD = "<img src=x onerror=alert(1)>"
-LAPTOP = {**H200, "machine": "laptop", "gpu": "none", "num_gpu": "0", "cpu": "Xeon W", "ram": WILD}
+LAPTOP = {
+    **H200,
+    "machine": "laptop",
+    "gpu": "none",
+    "num_gpu": "0",
+    "cpu": "Xeon W",
+    "ram": WILD,
+}
 
 
 def around(middle: float, spread: float = 0.02) -> list[float]:
@@ -267,7 +289,9 @@ class Project:
         self.folder, self.html, self.results = folder, folder / "html", folder / "results"
         self.commits = _repository(folder, days)
         self.results.mkdir()
-        write_json(str(self.results / "benchmarks.json"), BENCHMARKS, Benchmarks.api_version)
+        write_json(
+            str(self.results / "benchmarks.json"), BENCHMARKS, Benchmarks.api_version
+        )
         (folder / "hpml_plugins").symlink_to(ROOT / "hpml_plugins")
         (folder / "registry.yaml").write_text("version: 1\nplugins: []\n")
         conf = {
@@ -295,7 +319,9 @@ class Project:
         """Run `asv publish`; returns what it said."""
         env = {**os.environ, "HOME": str(self.folder), "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "asv", "publish", *words]
-        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=self.folder, env=env, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -43,9 +43,12 @@ def test_results_of_several_folders_are_published_without_project_and_repository
     assert done.returncode == 0, done.stderr
     first, last = (project.commits[day][0] for day in (0, 3))
     assert commits_of(tmp_path / "html") == [first[:8], last[:8]]
-    assert MISSING[:8] in read_point(tmp_path / "html", FOREIGN["name"], "value", f"path={NASTY}")
+    assert MISSING[:8] in read_point(
+        tmp_path / "html", FOREIGN["name"], "value", f"path={NASTY}"
+    )
     assert (
-        FOREIGN["name"] in json.loads((tmp_path / "html" / "index.json").read_text())["benchmarks"]
+        FOREIGN["name"]
+        in json.loads((tmp_path / "html" / "index.json").read_text())["benchmarks"]
     )
     assert "ordered by their dates" in done.stdout + done.stderr
     assert not (tmp_path / "results").exists() and not list(project.folder.glob("html"))
@@ -62,7 +65,11 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
     project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
     project.add(H200, 2, {FOREIGN["name"]: [1.5, 2.0]})
     write_result(
-        project.results, H200, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]}
+        project.results,
+        H200,
+        MISSING,
+        project.commits[1][1],
+        {FOREIGN["name"]: [1.25, 2.0]},
     )
     said = project.publish()
     assert f"1 of 3 commits are not in the repository, shown by date: {MISSING[:8]}" in said
@@ -77,7 +84,8 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
     index = json.loads((project.html / "index.json").read_text())
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
     of_asv = [
-        index["revision_to_hash"][str(revision)] for revision, *_ in json.loads(graph.read_text())
+        index["revision_to_hash"][str(revision)]
+        for revision, *_ in json.loads(graph.read_text())
     ]
     assert of_asv == [first, MISSING, last]
 
@@ -101,9 +109,13 @@ def test_results_of_a_merged_commit_are_shown_where_it_was_up_to_date(
     )
     said = project.publish()
     assert "not in the repository" not in said
-    assert (f"1 of 3 commits are not on the line of main, left out: {merged[:8]}" in said) != shown
+    assert (
+        f"1 of 3 commits are not on the line of main, left out: {merged[:8]}" in said
+    ) != shown
     first, last = (project.commits[day][0] for day in (0, 2))
-    assert commits_of(project.html) == [each[:8] for each in (first, last, *[merged] * shown)]
+    assert commits_of(project.html) == [
+        each[:8] for each in (first, last, *[merged] * shown)
+    ]
     graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
     assert [value**2 for _, value in json.loads(graph.read_text())] == pytest.approx(
         [2, 3, *[2.5] * shown]
@@ -123,7 +135,11 @@ def test_no_result_file_is_read_where_the_repository_has_every_commit(
     project.add(H200, 0, {FOREIGN["name"]: [1.0, 2.0]})
     stored_history.show_missing_commits(Config.load("asv.conf.json"))
     write_result(
-        project.results, H200, MISSING, project.commits[1][1], {FOREIGN["name"]: [1.25, 2.0]}
+        project.results,
+        H200,
+        MISSING,
+        project.commits[1][1],
+        {FOREIGN["name"]: [1.25, 2.0]},
     )
     with pytest.raises(AssertionError, match="was read"):
         stored_history.show_missing_commits(Config.load("asv.conf.json"))

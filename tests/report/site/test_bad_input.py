@@ -21,10 +21,14 @@ NAMES = (
 )
 
 
-def test_half_written_and_foreign_files_are_named_and_the_rest_is_published(project: Any) -> None:
+def test_half_written_and_foreign_files_are_named_and_the_rest_is_published(
+    project: Any,
+) -> None:
     project.add(H200, 0, {FLOP["name"]: [8.2e9], FOREIGN["name"]: [1.0, 2.0]})
     folder = project.results / "node1"
-    good = next(path for path in folder.glob("*.json") if path.name != "machine.json").read_text()
+    good = next(
+        path for path in folder.glob("*.json") if path.name != "machine.json"
+    ).read_text()
     (folder / "half.json").write_text(good[: len(good) // 2])
     (folder / "list.json").write_text("[1, 2, 3]")
     (folder / "null.json").write_text("null")
@@ -55,7 +59,10 @@ def test_a_benchmark_whose_name_no_file_can_have_is_left_out(project: Any) -> No
     known = {**BENCHMARKS, measured["name"]: measured, declared["name"]: declared}
     (project.results / "benchmarks.json").write_text(json.dumps({**known, "version": 2}))
     project.add(
-        H200, 0, {FLOP["name"]: [8.2e9], measured["name"]: [1.0, 2.0, 3.0, 4.0]}, benchmarks=known
+        H200,
+        0,
+        {FLOP["name"]: [8.2e9], measured["name"]: [1.0, 2.0, 3.0, 4.0]},
+        benchmarks=known,
     )
     said = project.publish()
     assert said.count("is no declaration of a benchmark; left out") == 2
@@ -78,7 +85,9 @@ def test_a_result_file_of_ours_is_never_read_back(project: Any) -> None:
     project.add(H200, 0, {FLOP["name"]: [8.2e9]})
     project.publish()
     (written,) = (
-        path for path in (project.results / "node1").glob("*.json") if path.name != "machine.json"
+        path
+        for path in (project.results / "node1").glob("*.json")
+        if path.name != "machine.json"
     )
     written.write_text(written.read_text().replace("8200000000", "7100000000"))
     project.publish()
@@ -97,7 +106,9 @@ def test_an_unknown_commit_a_machine_without_gpu_and_a_removed_benchmark_are_sur
     }
     project.add(bare, 1, {FLOP["name"]: [2e9]})
     gone = benchmark("gone.track_x")
-    project.add(H200, 2, {"gone.track_x": [1.0]}, benchmarks={**BENCHMARKS, "gone.track_x": gone})
+    project.add(
+        H200, 2, {"gone.track_x": [1.0]}, benchmarks={**BENCHMARKS, "gone.track_x": gone}
+    )
     said = project.publish()
     assert "ffffffff" in said
     page = (project.html / "gpus.html").read_text()

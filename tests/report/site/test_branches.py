@@ -71,9 +71,17 @@ def made(tmp_path_factory: pytest.TempPathFactory, case: Case) -> Project:
 def make(folder: Path, case: Case) -> Project:
     made = Project(folder)
     case(made)
-    made.results.joinpath("benchmarks.json").write_text(json.dumps({"version": 2, **DECLARED}))
+    made.results.joinpath("benchmarks.json").write_text(
+        json.dumps({"version": 2, **DECLARED})
+    )
     for machine in MACHINES:
-        facts = {"machine": machine, "gpu": "none", "num_gpu": "0", "cpu": "CPU", "version": 1}
+        facts = {
+            "machine": machine,
+            "gpu": "none",
+            "num_gpu": "0",
+            "cpu": "CPU",
+            "version": 1,
+        }
         made.results.joinpath(machine, "machine.json").write_text(json.dumps(facts))
     project(made.results)
     return made
@@ -112,7 +120,8 @@ def test_what_is_left_out_is_counted(made: Project, case: Case) -> None:
         words = ["left out"]
     assert [text.partition(":")[0] for text in history.left_out] == words
     assert all(
-        f"{count} Record" in text and f" of {count} commit" in text for text in history.left_out
+        f"{count} Record" in text and f" of {count} commit" in text
+        for text in history.left_out
     )
 
 
@@ -154,11 +163,19 @@ def test_gpu_types_show_the_value_of_main(made: Project) -> None:
     assert [cell.value for row in group.rows for cell in row.cells] == [f"{SLOW:.7g}"]
 
 
-def test_the_badge_counts_the_last_two_commits_of_main(made: Project, tmp_path: Path) -> None:
+def test_the_badge_counts_the_last_two_commits_of_main(
+    made: Project, tmp_path: Path
+) -> None:
     _, history, _ = read(made)
     write_summary(history, tmp_path, "toy")
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["verdicts"] == {"WORSE": 0, "BETTER": 0, "BOUND": 0, "AMBIGUOUS": 0, "SAME": 2}
+    assert summary["verdicts"] == {
+        "WORSE": 0,
+        "BETTER": 0,
+        "BOUND": 0,
+        "AMBIGUOUS": 0,
+        "SAME": 2,
+    }
     assert summary["branch"] == "main"
     assert summary["left_out"] == {
         "records": history.outside.total(),
@@ -193,7 +210,9 @@ def test_a_machine_that_measured_other_commits_alone_has_no_answer_and_it_says_w
         HpmlError,
         match=r"no Record; left out: 6 Records of 5 commits that are not on the line of main",
     ):
-        Quotable(history, []).answer(Quote("value", "toy.time", {"machine": "node-c"}, "x.md:1"))
+        Quotable(history, []).answer(
+            Quote("value", "toy.time", {"machine": "node-c"}, "x.md:1")
+        )
     records = list(read_records(made.results))
     sides = [Side("machine", name) for name in (MACHINES[0], "node-c")]
     assert compare(*sides, records, order, Variability(records)) == ([], [])
@@ -207,15 +226,16 @@ def test_a_machine_that_measured_other_commits_alone_has_no_answer_and_it_says_w
 def test_each_branch_that_is_listed_has_a_line(tmp_path: Path) -> None:
     made = make(tmp_path, unmerged)
     _, history, metric = read(made, "main", "topic")
-    assert [value.value for _, value in metric.line("", MACHINES[1]) if value] == [FAST] * STEP + [
-        SLOW
-    ] * STEP
+    assert [value.value for _, value in metric.line("", MACHINES[1]) if value] == [
+        FAST
+    ] * STEP + [SLOW] * STEP
     topic = [value.value for _, value in metric.line("", MACHINES[1], "topic") if value]
     assert topic == [FAST] * 3 + [OTHER] * 5  # what it took over from main, and its own
     assert not metric.line("", MACHINES[0], "topic")  # which measured none of its commits
     shifts, _ = find_shifts(history, find_changes(history))
     found = sorted(
-        (shift.series.branch, shift.series.machine.name) for shift in shifts["open regression"]
+        (shift.series.branch, shift.series.machine.name)
+        for shift in shifts["open regression"]
     )
     assert found == [("", MACHINES[0]), ("", MACHINES[1]), ("topic", MACHINES[1])]
 
@@ -228,7 +248,8 @@ def test_what_a_branch_took_over_is_not_said_again(tmp_path: Path) -> None:
     assert len(metric.line("", MACHINES[1], "topic")) == 13
     shifts, _ = find_shifts(history, find_changes(history))
     regressions = {
-        (each.series.branch, round(each.change.after, 3)) for each in shifts["open regression"]
+        (each.series.branch, round(each.change.after, 3))
+        for each in shifts["open regression"]
     }
     assert regressions == {("", SLOW), ("topic", OTHER)}
 
@@ -248,10 +269,16 @@ def test_a_merged_branch_that_was_up_to_date_is_on_the_line(tmp_path: Path) -> N
     made.git("merge", "-q", "--no-ff", "-m", "merge", "topic", day=made.days + 1)
     merge = made.git("rev-parse", "HEAD")
     order = commit_order(made.folder, made.results, ["main"])
-    assert list(order) == [*(made.commits[f"main {number}"] for number in range(3)), *own, merge]
+    assert list(order) == [
+        *(made.commits[f"main {number}"] for number in range(3)),
+        *own,
+        merge,
+    ]
 
 
-def test_of_each_two_commits_of_a_line_one_is_an_ancestor_of_the_other(made: Project) -> None:
+def test_of_each_two_commits_of_a_line_one_is_an_ancestor_of_the_other(
+    made: Project,
+) -> None:
     order = commit_order(made.folder, made.results, ["main"])
     own = [commit for commit in order if order.standing(commit) is Standing.OWN]
     for older, newer in itertools.pairwise(own):
@@ -317,16 +344,23 @@ def test_the_published_site_has_the_step_of_main(
         MACHINES
     )
     point = read_point(html, "toy", "time")
-    lines = re.findall('<g class="[^"]*" data-line="([^"]*)"', point.partition("over-date")[0])
+    lines = re.findall(
+        '<g class="[^"]*" data-line="([^"]*)"', point.partition("over-date")[0]
+    )
     assert [line.partition(" · branch ")[2] for line in lines] == ["", "", *branches[1:]]
-    text, alone = "5 Records of 5 commits that are not on the line of main", branches == ("main",)
+    text, alone = (
+        "5 Records of 5 commits that are not on the line of main",
+        branches == ("main",),
+    )
     assert text in (html / "index.html").read_text()
     # else they are on the line of topic
     assert (text in (html / "changes.html").read_text()) == alone
     assert (text in point) == alone
     graphs = (html / "graphs").glob("*/**/toy.track_time.json")
     lengths = sorted(
-        len(json.loads(graph.read_text())) for graph in graphs if "summary" not in graph.parts
+        len(json.loads(graph.read_text()))
+        for graph in graphs
+        if "summary" not in graph.parts
     )
     assert lengths == ([9, 9] if alone else [3, 8, 9, 9])
 

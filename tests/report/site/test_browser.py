@@ -107,7 +107,9 @@ def test_a_plugin_s_page_draws_its_charts_under_its_policy(site: Site) -> None:
     tab.get_by_role("link", name="Workloads", exact=True).click()
     tab.get_by_role("link", name="Time against size", exact=True).click()
     tab.wait_for_url("**/workload-toy.html#toy.over_size")
-    policy = tab.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
+    policy = tab.locator("meta[http-equiv=Content-Security-Policy]").get_attribute(
+        "content"
+    )
     assert "script-src 'self';" in policy
     assert "unsafe" not in policy
     texts = tab.locator("#toy-over_size svg text").all_text_contents()
@@ -133,7 +135,11 @@ def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> 
         return f"{point}: {drawer.locator('.records tbody').inner_text()}"
 
     tab = site.open("index.html")
-    for text, point in (("35.00 µs", "size=1000"), ("17.5", "size=1000"), ("[2]", "size=10")):
+    for text, point in (
+        ("35.00 µs", "size=1000"),
+        ("17.5", "size=1000"),
+        ("[2]", "size=10"),
+    ):
         tab.get_by_role("link", name="Course", exact=True).click()
         tab.get_by_role("link", name="How long?", exact=True).click()
         tab.get_by_role("link", name=text, exact=True).click()
@@ -147,7 +153,9 @@ def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> 
             fold.click()
         link = tab.locator(f"{table} tbody tr", has_text="35.00 µs").get_by_role("link")
         commit = link.inner_text()
-        assert link.get_attribute("title").startswith(f"{WILD} at {commit}: toy · time 35.00 µs ± ")
+        assert link.get_attribute("title").startswith(
+            f"{WILD} at {commit}: toy · time 35.00 µs ± "
+        )
         link.click()
         assert commit in records()
 
@@ -194,7 +202,9 @@ def test_a_chart_is_zoomed_with_ctrl_and_the_wheel(site: Site) -> None:
 def test_a_chart_s_numbers_and_picture_can_be_downloaded(site: Site) -> None:
     tab = site.open("workload-toy.html")
     tab.locator('[id="toy.over_size"] summary').click()
-    cells = tab.locator('[id="toy.over_size"] tbody tr').nth(1).locator("td").all_inner_texts()
+    cells = (
+        tab.locator('[id="toy.over_size"] tbody tr').nth(1).locator("td").all_inner_texts()
+    )
     assert cells[:-1] == [WILD, "1000", "35.00 µs"]
     link = (
         tab.locator('[id="toy.over_size"] details')
@@ -215,7 +225,9 @@ def test_without_script_a_plugin_s_page_has_its_charts_and_tables(
     with served(published, browser, java_script_enabled=False) as made:
         tab = made.open("workload-toy.html")
         tab.locator('[id="toy.over_size"] summary').click()
-        assert tab.locator('[id="toy.over_size"] details[open] tbody tr:visible').count() == 2
+        assert (
+            tab.locator('[id="toy.over_size"] details[open] tbody tr:visible').count() == 2
+        )
         assert tab.locator("#toy-over_size svg text:visible").count() > 2
         assert tab.locator(".vega button:visible").count() == 0
 
@@ -240,7 +252,9 @@ def test_a_cell_leads_to_its_point_and_on_to_asv_s_graph_of_it(site: Site) -> No
     drawer = tab.locator("tr.drawer")
     drawer.locator(".history .marker").first.wait_for()
     newest = drawer.get_by_role("group", name="Newest value of each machine")
-    rows = [row.locator("th, td").all_inner_texts() for row in newest.locator("tbody tr").all()]
+    rows = [
+        row.locator("th, td").all_inner_texts() for row in newest.locator("tbody tr").all()
+    ]
     assert [row[:3] for row in rows] == [
         ["node2", "8.000 ms ± 4.1 %", "± 2 %"],
         ["node1", "6.000 ms ± 4.1 %", "± 2 %"],
@@ -259,9 +273,13 @@ def test_a_value_s_warnings_and_a_point_s_retracted_records_are_shown_where_the_
     tab = site.open("workload-toy.html#time?size=1000")
     drawer = tab.locator("tr.drawer")
     newest = drawer.get_by_role("group", name="Newest value of each machine")
-    (row,) = [row.locator("th, td").all_inner_texts() for row in newest.locator("tbody tr").all()]
+    (row,) = [
+        row.locator("th, td").all_inner_texts() for row in newest.locator("tbody tr").all()
+    ]
     assert (row[1], row[7]) == ("35.00 µs ± 6.3 %", "; ".join(WARNINGS))
-    retracted = drawer.get_by_role("group", name="Retracted", exact=True).locator("tbody tr")
+    retracted = drawer.get_by_role("group", name="Retracted", exact=True).locator(
+        "tbody tr"
+    )
     (row,) = [row.locator("th, td").all_inner_texts() for row in retracted.all()]
     assert row[1:] == [WILD, RETRACTED]
     site.tab.goto("about:blank")
@@ -285,7 +303,9 @@ def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
     assert total.locator("td.number").all_inner_texts() == ["1", "2", "4", "1", "2"]
 
 
-def test_columns_and_rows_can_be_filtered_and_sorted_and_the_address_remembers(site: Site) -> None:
+def test_columns_and_rows_can_be_filtered_and_sorted_and_the_address_remembers(
+    site: Site,
+) -> None:
     tab = site.open("gpus.html")
     tab.get_by_label("Plugin").select_option("fvcore")
     assert tab.locator("tr.row").count() == 1
@@ -294,7 +314,10 @@ def test_columns_and_rows_can_be_filtered_and_sorted_and_the_address_remembers(s
     assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD"]
     tab.reload()
     tab.locator("tr.row").wait_for()
-    assert (tab.locator("tr.row").count(), heads(tab)[1:]) == (1, ["NVIDIA A100 ×2", "per USD"])
+    assert (tab.locator("tr.row").count(), heads(tab)[1:]) == (
+        1,
+        ["NVIDIA A100 ×2", "per USD"],
+    )
     site.open("gpus.html#group=vector_add")
     tab.get_by_role("button", name="NVIDIA H200 ×1", exact=True).click()
     assert "sort=NVIDIA" in tab.url
@@ -302,9 +325,17 @@ def test_columns_and_rows_can_be_filtered_and_sorted_and_the_address_remembers(s
     assert tab.locator("#matrix .mean", has_text="1.33×").count() == 1
 
 
-def test_first_only_the_rows_that_both_types_share_and_one_metric_a_benchmark(site: Site) -> None:
+def test_first_only_the_rows_that_both_types_share_and_one_metric_a_benchmark(
+    site: Site,
+) -> None:
     tab = site.open("gpus.html")
-    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD", "NVIDIA H200 ×1", "per USD", "per watt"]
+    assert heads(tab)[1:] == [
+        "NVIDIA A100 ×2",
+        "per USD",
+        "NVIDIA H200 ×1",
+        "per USD",
+        "per watt",
+    ]
     titles = tab.locator("#matrix tr.group th > a")
     assert titles.all_inner_texts() == [
         "foreign.track_score",
@@ -312,7 +343,9 @@ def test_first_only_the_rows_that_both_types_share_and_one_metric_a_benchmark(si
         "vector_add · bandwidth",
     ]
     assert tab.locator("#count").inner_text() == "7 of 13 points"
-    button = tab.get_by_role("button", name="4 more rows: other metrics and points of vector_add")
+    button = tab.get_by_role(
+        "button", name="4 more rows: other metrics and points of vector_add"
+    )
     button.focus()
     tab.keyboard.press("Enter")
     tab.wait_for_url("**#open=vector_add")
@@ -332,15 +365,21 @@ def test_first_only_the_rows_that_both_types_share_and_one_metric_a_benchmark(si
     assert "share none that match" in tab.locator("#count").inner_text()
 
 
-def test_an_address_of_one_gpu_type_shows_it_beside_that_with_most_in_common(site: Site) -> None:
+def test_an_address_of_one_gpu_type_shows_it_beside_that_with_most_in_common(
+    site: Site,
+) -> None:
     tab = site.open(f"gpus.html#{urlencode({'base': 'no GPU (Xeon W)'})}")
     assert tab.locator("#matrix th.base").inner_text().startswith("no GPU (Xeon W)")
     assert "NVIDIA A100 ×2" in heads(tab)
-    assert tab.locator("#matrix tr.group").count() == 2  # flop, and a score that is no failure
+    assert (
+        tab.locator("#matrix tr.group").count() == 2
+    )  # flop, and a score that is no failure
 
 
 def heads(tab: Any) -> list[str]:
-    tab.locator("#box:not([aria-busy])").wait_for()  # what was chosen last is loaded and shown
+    tab.locator(
+        "#box:not([aria-busy])"
+    ).wait_for()  # what was chosen last is loaded and shown
     return [
         text.split("\n")[0].strip()
         for text in tab.locator("#matrix thead th:visible").all_inner_texts()
@@ -361,7 +400,9 @@ def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rate
         "no GPU (Xeon W)",
         "unknown",
     ]
-    row = cell(tab, "vector_add · time", "n=1000, mode=plain", "NVIDIA H200 ×1").locator("..")
+    row = cell(tab, "vector_add · time", "n=1000, mode=plain", "NVIDIA H200 ×1").locator(
+        ".."
+    )
     # H200: 15 µs at 4 USD/h; A100 ×2, the base: 20 µs at 2 × 1 USD/h. 1.33 times as fast at twice
     # the price.
     price = row.locator("td.price")
@@ -369,9 +410,14 @@ def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rate
     assert price.nth(1).inner_text().split("\n") == ["16.67 nUSD", "0.67×"]
     # 15 µs × 700 W, which the vendor published; the base has no watts, so there is no ratio
     assert row.locator("td.watts").inner_text() == "10.50 mJ published"
-    rate = cell(tab, "vector_add · bandwidth", "n=1000, mode=plain", "NVIDIA H200 ×1").locator("..")
+    rate = cell(
+        tab, "vector_add · bandwidth", "n=1000, mode=plain", "NVIDIA H200 ×1"
+    ).locator("..")
     # 1.2e10 / 1.5e-5 B/s × 3600 s/h / 4 USD/h
-    assert rate.locator("td.price").nth(1).inner_text().split("\n") == ["720.0 PB/USD", "0.67×"]
+    assert rate.locator("td.price").nth(1).inner_text().split("\n") == [
+        "720.0 PB/USD",
+        "0.67×",
+    ]
     flop = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1").locator("..")
     assert flop.locator("td.price").all_inner_texts() == ["", ""]
 
@@ -382,7 +428,9 @@ def test_a_metric_without_a_direction_is_ranked_nowhere(site: Site) -> None:
     group = tab.locator("#matrix tr.group").filter(has_text="resnet50 · flop")
     assert "8.200 GFLOP" in shown.inner_text()
     assert "not ranked" in group.inner_text()
-    assert not re.search(r"better|worse|same|told|×", group.inner_text() + shown.inner_text())
+    assert not re.search(
+        r"better|worse|same|told|×", group.inner_text() + shown.inner_text()
+    )
     tab = site.open("workload-resnet50.html")
     assert "not ranked" in tab.locator("#flop h3").inner_text()
     assert not re.search(r"[▲▼]|[\d]×|is better", tab.locator("main").inner_text())
@@ -413,7 +461,9 @@ def test_columns_per_price_and_per_watt_can_be_hidden_and_sorted_by(site: Site) 
     assert "sort=NVIDIA" in tab.url
 
 
-def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(site: Site) -> None:
+def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
+    site: Site,
+) -> None:
     asked: list[str] = []
     site.tab.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
     tab = site.open("gpus.html")
@@ -425,7 +475,10 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
         tab.locator("#search-message", has_text="found").or_(
             tab.locator("#search-message", has_text="No results")
         ).wait_for()
-        return [" ".join(text.split()) for text in tab.locator("#search-list a").all_inner_texts()]
+        return [
+            " ".join(text.split())
+            for text in tab.locator("#search-list a").all_inner_texts()
+        ]
 
     tab.keyboard.press("s")
     tab.wait_for_function(
@@ -436,7 +489,10 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
         "Time against size chart · toy",
         "Time against size, drawn freely chart · toy",
     ]
-    assert found("toy size=10") == ["toy · time: size=10 point", "toy · time: size=1000 point"]
+    assert found("toy size=10") == [
+        "toy · time: size=10 point",
+        "toy · time: size=1000 point",
+    ]
     assert found("h200 gpu type") == ["NVIDIA H200 ×1 GPU type"]
     assert found("how long toys") == ["How long? question"]
     assert found("zzzzzzzzzzzz") == []
@@ -445,7 +501,10 @@ def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
     assert "vector_add · time benchmark · numba_cuda" in found("latency vector_add")
     assert found("bandwitdh benchmark")[0].startswith("vector_add · bandwidth")
     near = tab.locator("#search-message").inner_text()
-    assert near == "No results for “bandwitdh benchmark”. Near it: “bandwidth benchmark”, 1 found."
+    assert (
+        near
+        == "No results for “bandwitdh benchmark”. Near it: “bandwidth benchmark”, 1 found."
+    )
     assert f"foreign.track_score: path={NASTY} point" in found("<script>")
     assert found("BANDWIDTH n=1000,") == [
         "vector_add · bandwidth: n=1000, mode=plain point",
@@ -512,7 +571,12 @@ def test_axe_finds_no_serious_fault(site: Site, scheme: str) -> None:
         tab.evaluate(AXE.read_text(encoding="utf-8"))
         found = tab.evaluate("async () => (await axe.run()).violations")
         serious = [
-            (page, fault["id"], fault["nodes"][0]["html"], fault["nodes"][0]["failureSummary"])
+            (
+                page,
+                fault["id"],
+                fault["nodes"][0]["html"],
+                fault["nodes"][0]["failureSummary"],
+            )
             for fault in found
             if fault["impact"] in ("serious", "critical")
         ]
@@ -580,13 +644,17 @@ def test_the_benchmark_list_sorts_when_a_header_is_clicked(site: Site) -> None:
     assert "sort=0&dir=desc" in tab.url
     table.locator("th", has_text="Value").click()
     table.locator("th.asc", has_text="Value").wait_for()
-    values = [float(td.get_attribute("data-sort-value")) for td in table.locator("td.value").all()]
+    values = [
+        float(td.get_attribute("data-sort-value")) for td in table.locator("td.value").all()
+    ]
     assert values == sorted(values)
 
 
 @pytest.mark.parametrize("page", ["summarylist", "vector_add.track_time", ""])
 @pytest.mark.parametrize("width", [1600, 1000, 420])
-def test_asv_s_navbar_of_several_lines_covers_nothing(site: Site, page: str, width: int) -> None:
+def test_asv_s_navbar_of_several_lines_covers_nothing(
+    site: Site, page: str, width: int
+) -> None:
     site.tab.set_viewport_size({"width": width, "height": 800})
     tab = site.open(f"asv.html#{'/' * (page != 'vector_add.track_time')}{page}")
     tab.wait_for_function("""() => {
@@ -749,7 +817,9 @@ def test_a_large_table_opens_from_the_disk_and_only_rows_in_view_are_made(
     box.focus()
     seen: set[str] = set()
     for _ in range(40):
-        seen |= set(rows.evaluate_all("rows => rows.map(row => row.getAttribute('aria-rowindex'))"))
+        seen |= set(
+            rows.evaluate_all("rows => rows.map(row => row.getAttribute('aria-rowindex'))")
+        )
         tab.keyboard.press("PageDown")
         tab.wait_for_timeout(60)
     assert seen == {str(place + 1) for place in range(251)}
@@ -798,8 +868,13 @@ def test_only_the_cells_of_the_columns_in_view_are_in_the_document(
     last.wait_for()
     found = read_data(page.parent, "gpus/column-15.js")
     assert last.locator("a").inner_text() == found["texts"][found["rows"].index(0)]
-    head, cell = (each.bounding_box() for each in (tab.locator("#matrix thead th").last, last))
-    assert (cell["x"], cell["width"]) == (head["x"], head["width"])  # it stands below its head
+    head, cell = (
+        each.bounding_box() for each in (tab.locator("#matrix thead th").last, last)
+    )
+    assert (cell["x"], cell["width"]) == (
+        head["x"],
+        head["width"],
+    )  # it stands below its head
     assert row.locator("td:not(.gap)").count() < 10
     tab.close()
 
@@ -826,9 +901,15 @@ def make_page(tmp_path: Path, machines: int, benchmarks: int) -> Path:
 
 def test_the_harness_measures_the_page(large_page: Path, browser: Any) -> None:
     code = (
-        "import sys, pathlib; from hpml_plugins.plugins.harness.publish import measure_page as m; "
+        "import sys, pathlib; "
+        "from hpml_plugins.plugins.harness.publish import measure_page as m; "
     )
-    command = [sys.executable, "-c", f"{code}print(m(pathlib.Path(sys.argv[1])))", str(large_page)]
+    command = [
+        sys.executable,
+        "-c",
+        f"{code}print(m(pathlib.Path(sys.argv[1])))",
+        str(large_page),
+    ]
     found = ast.literal_eval(
         subprocess.run(command, capture_output=True, text=True, check=True).stdout
     )

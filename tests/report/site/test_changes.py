@@ -26,13 +26,17 @@ def steps(*levels: float, length: int = 10, scatter: float = 0.01) -> list[Level
     ]
 
 
-def compared(levels: list[Level], direction: str, p_values: Sequence[float] = ()) -> MeasuredSeries:
+def compared(
+    levels: list[Level], direction: str, p_values: Sequence[float] = ()
+) -> MeasuredSeries:
     """By default each level certainly differs from the next."""
     metric = TrackedMetric(
         "b.track_m", TrackedBenchmark("b", "p", "b", "1", Index({})), "m", "s", direction
     )
     certain = [p <= 0.01 for p in p_values] or [True] * (len(levels) - 1)
-    drifting = {number: True for number, level in enumerate(levels) if level.end is not None}
+    drifting = {
+        number: True for number, level in enumerate(levels) if level.end is not None
+    }
     machine = Machine(Hardware(0, "H200", "1"), "m")
     return MeasuredSeries(
         metric, "", machine, levels, certain, lasting=all(certain), drifting=drifting
@@ -113,7 +117,12 @@ def test_small_steps_that_add_up_are_one_regression_told_whole(
     direction: str, levels: tuple[float, ...]
 ) -> None:
     (change,) = still_worse(steps(*levels), direction)
-    assert (change.before, change.after, change.last, change.first) == (levels[0], levels[2], 9, 20)
+    assert (change.before, change.after, change.last, change.first) == (
+        levels[0],
+        levels[2],
+        9,
+        20,
+    )
     assert [(step.last, step.first) for step in change.steps] == [(9, 10), (19, 20)]
     assert compared(steps(*levels), direction).changes == []
 
@@ -167,7 +176,9 @@ def test_a_single_run_that_stands_out_is_no_change_yet(
     assert bool(still_worse(levels, "lower")) == counts
 
 
-def test_values_sampled_while_the_card_throttled_are_not_compared_with_settled_ones() -> None:
+def test_values_sampled_while_the_card_throttled_are_not_compared_with_settled_ones() -> (
+    None
+):
     line = [
         (
             n,
@@ -212,7 +223,8 @@ def test_busy_readings_count_with_a_wider_interval() -> None:
 
 def test_counts_differ_by_any_difference() -> None:
     levels = Readings(
-        np.arange(6), [reading(value, spread=EXACT) for value in (100, 100, 100, 101, 101, 101)]
+        np.arange(6),
+        [reading(value, spread=EXACT) for value in (100, 100, 100, 101, 101, 101)],
     ).find_levels()
     assert [level.value for level in levels.levels] == [100, 101]
     assert levels.p_values() == [0.0]
@@ -231,7 +243,9 @@ def test_values_not_above_zero_have_levels_too() -> None:
 
 
 def test_a_single_run_between_two_levels_does_not_hide_the_change() -> None:
-    measured = Readings(np.arange(11), [reading(value) for value in [1.0] * 5 + [3.0] + [1.5] * 5])
+    measured = Readings(
+        np.arange(11), [reading(value) for value in [1.0] * 5 + [3.0] + [1.5] * 5]
+    )
     levels = measured.find_levels()
     (change,) = still_worse(list(levels.levels), "lower", levels.p_values())
     assert (change.last, change.first) == (4, 6)
@@ -257,14 +271,17 @@ def test_the_reference_of_a_visit_tells_a_slow_card_from_slow_code() -> None:
     values = np.exp(by_card + slower + noise)
     spread = Spread(0.002**2, 20.0, 0.015**2, 5.0)
     blind = [
-        reading(float(value), f"card {number // 3}", spread) for number, value in enumerate(values)
+        reading(float(value), f"card {number // 3}", spread)
+        for number, value in enumerate(values)
     ]
     seeing = [
-        replace(each, reference=float(factor)) for each, factor in zip(blind, by_card, strict=True)
+        replace(each, reference=float(factor))
+        for each, factor in zip(blind, by_card, strict=True)
     ]
     one_visit = [replace(each, reference=0.0) for each in blind]
     told, untold, constant = (
-        Readings.of(list(enumerate(line))).find_levels() for line in (seeing, blind, one_visit)
+        Readings.of(list(enumerate(line))).find_levels()
+        for line in (seeing, blind, one_visit)
     )
     assert [(level.first, level.last) for level in told.levels] == [(0, 17), (18, 23)]
     assert told.levels[1].value / told.levels[0].value == pytest.approx(1.05, abs=0.005)

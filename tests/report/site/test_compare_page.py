@@ -35,7 +35,12 @@ from workload_pages import dots, read_point, write_points
 from hpml_plugins.analysis.verdicts import Difference, Verdict
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.answers import can_i_trust, has_it_slowed, how_close, which_gpu
+from hpml_plugins.report.site.answers import (
+    can_i_trust,
+    has_it_slowed,
+    how_close,
+    which_gpu,
+)
 from hpml_plugins.report.site.gpu_types import Costs, Matrix, build
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
 from hpml_plugins.report.site.regressions import Judged, Shift, find_suspected, write_feed
@@ -72,7 +77,10 @@ class Results:
             }
             file = record_file(self.folder, record.machine, record.commit)
             append_record(
-                file, replace(record, node={**node, "gpus": node["gpus"] * int(machine["num_gpu"])})
+                file,
+                replace(
+                    record, node={**node, "gpus": node["gpus"] * int(machine["num_gpu"])}
+                ),
             )
 
     def read(self) -> History:
@@ -95,7 +103,9 @@ def matrix_of(history: History) -> Matrix:
     return build(history, Costs({}))
 
 
-def test_two_gpu_types_come_before_two_sizes_of_one_and_before_a_cpu(results: Results) -> None:
+def test_two_gpu_types_come_before_two_sizes_of_one_and_before_a_cpu(
+    results: Results,
+) -> None:
     everything = {**times(1e-5, 2e-5, 3e-3, 4e-3), FLOP["name"]: [8.2e9]}
     results.add(H200, 0, everything)
     results.add(PAIR_OF_H200, 0, everything)
@@ -140,7 +150,9 @@ def test_what_is_stale_no_longer_measured_or_failed_is_counted(results: Results)
     assert (name, point) == ("vector_add", ("n=1000, mode=fast", link, 3 * 86_400_000.0, 8))
 
 
-def test_what_is_measured_once_or_seldom_is_not_missed_sooner_than_ever(results: Results) -> None:
+def test_what_is_measured_once_or_seldom_is_not_missed_sooner_than_ever(
+    results: Results,
+) -> None:
     """Of a daily run of a profile: what only a run of everything measures is missed when that is
     overdue."""
     for day in range(20):
@@ -183,7 +195,9 @@ def test_runs_of_a_part_do_not_make_the_rest_missing_and_runs_of_everything_else
 
 def test_the_feed_says_what_is_no_longer_measured(results: Results, tmp_path: Path) -> None:
     history = with_gaps(results)
-    write_feed(tmp_path / "feed.xml", [], "project", find_gaps(history, find_nodes(history)))
+    write_feed(
+        tmp_path / "feed.xml", [], "project", find_gaps(history, find_nodes(history))
+    )
     atom = "{http://www.w3.org/2005/Atom}"
     entries = ET.parse(tmp_path / "feed.xml").getroot().findall(f"{atom}entry")
     found = {
@@ -240,7 +254,9 @@ def test_nothing_is_suspected_of_what_is_no_longer_measured_or_was_measured_twic
         for day in range(until):
             results.add(LAPTOP, day, {FLOP["name"]: [8.2e9]})
         history = results.read()
-        found, left_out = find_suspected(history, set(), find_gaps(history, find_nodes(history)))
+        found, left_out = find_suspected(
+            history, set(), find_gaps(history, find_nodes(history))
+        )
         return len(found), left_out
 
     assert suspected([0, 1]) == (0, {"young": 2})
@@ -249,12 +265,17 @@ def test_nothing_is_suspected_of_what_is_no_longer_measured_or_was_measured_twic
     assert suspected([], 13) == (0, {"old": 2})  # ten commits behind, nothing else changed
 
 
-def test_what_is_suspected_is_corrected_for_how_many_series_are_asked(results: Results) -> None:
+def test_what_is_suspected_is_corrected_for_how_many_series_are_asked(
+    results: Results,
+) -> None:
     generator = random.Random(1)
     newest = []
     for day in range(6):
         for node in range(100):
-            newest = [*newest[-199:], *(math.exp(generator.gauss(0, 0.3)) for _ in range(2))]
+            newest = [
+                *newest[-199:],
+                *(math.exp(generator.gauss(0, 0.3)) for _ in range(2)),
+            ]
             values = {TIME["name"]: [around(1e-3 * factor) for factor in newest[-2:]]}
             results.add({**H200, "machine": f"node{node}"}, day, values)
     # of two hundred series that tremble, some stand out
@@ -268,7 +289,9 @@ def rows_of(history: History, tasks: dict[str, list[TaskEntry]]) -> list[TaskRow
     return rows
 
 
-def task(metric: str = "vector_add.time", regime: Regime = "settled", **point: Any) -> TaskEntry:
+def task(
+    metric: str = "vector_add.time", regime: Regime = "settled", **point: Any
+) -> TaskEntry:
     return TaskEntry("Add vectors", metric, point, regime)
 
 
@@ -276,7 +299,11 @@ def test_a_task_is_one_point_with_the_number_of_each_type(results: Results) -> N
     for machine, factor in ((H200, 1.0), (A100, 2.0)):
         results.add(machine, 0, times(1e-5 * factor, 2e-5 * factor))
     (row,) = rows_of(results.read(), {"Vectors": [task(n=1000, mode="fast")]})
-    assert (row.section, row.task, row.point) == ("Vectors", "Add vectors", "n=1000, mode=fast")
+    assert (row.section, row.task, row.point) == (
+        "Vectors",
+        "Add vectors",
+        "n=1000, mode=fast",
+    )
     assert {number: cell.number.value for number, cell in row.cells.items()} == {
         0: pytest.approx(4e-5),
         1: pytest.approx(2e-5),
@@ -304,7 +331,9 @@ def test_a_task_that_means_nothing_or_several_points_is_said_and_the_others_stay
     assert len(problems) == 1 and said in problems[0]
 
 
-def test_a_task_that_nobody_measured_keeps_its_row_without_a_number(results: Results) -> None:
+def test_a_task_that_nobody_measured_keeps_its_row_without_a_number(
+    results: Results,
+) -> None:
     results.add(H200, 0, times(1e-5))
     rows = rows_of(
         results.read(), {"a": [task(n=1000, mode="plain"), task(n=1000000, mode="fast")]}
@@ -320,12 +349,18 @@ def with_regimes(
 ) -> None:
     """A Record of a step that the GPU throttles, of both regimes."""
     (record,) = records_of(
-        machine["machine"], COMMITS[0], {TIME["name"]: [around(settled)]}, started=1.0, code="one"
+        machine["machine"],
+        COMMITS[0],
+        {TIME["name"]: [around(settled)]},
+        started=1.0,
+        code="one",
     )
     metric = replace(record.metrics["time"], boost=[boost] * 12)
     record = replace(record, metrics={"time": metric})
     append_record(record_file(results.folder, record.machine, record.commit), record)
-    (results.folder / machine["machine"] / "machine.json").write_text(json.dumps(dict(machine)))
+    (results.folder / machine["machine"] / "machine.json").write_text(
+        json.dumps(dict(machine))
+    )
 
 
 def test_unlike_regimes_are_never_compared(results: Results) -> None:
@@ -333,7 +368,9 @@ def test_unlike_regimes_are_never_compared(results: Results) -> None:
     with_regimes(results, A100, 1.2e-5, 0.5e-5)
     asked = [task(n=1000, mode="plain", regime=regime) for regime in ("settled", "boost")]
     rows = rows_of(results.read(), {"a": asked})
-    assert [[cell.number.value for _, cell in sorted(row.cells.items())] for row in rows] == [
+    assert [
+        [cell.number.value for _, cell in sorted(row.cells.items())] for row in rows
+    ] == [
         [pytest.approx(1.2e-5)] * 2,
         [pytest.approx(0.5e-5), pytest.approx(1.0e-5)],
     ]
@@ -380,7 +417,8 @@ def test_which_gpu_names_the_largest_certain_ratio_and_counts_what_is_open(
         results.add(machine, 0, times(1e-5, 2e-5, 3e-3, 4e-3))
     points = itertools.product((1000, 1000000), ("plain", "fast"))
     asked = [
-        TaskEntry(f"{n} {mode}", "vector_add.time", {"n": n, "mode": mode}) for n, mode in points
+        TaskEntry(f"{n} {mode}", "vector_add.time", {"n": n, "mode": mode})
+        for n, mode in points
     ]
     rows = rows_of(results.read(), {"a": asked})
     verdicts = {
@@ -396,7 +434,10 @@ def test_which_gpu_names_the_largest_certain_ratio_and_counts_what_is_open(
         " Not decided in 1: the table gives the bounds."
     )
     undecided = {n: difference(1.0, "BOUND", 0.8, 1.25) for n in range(4)}
-    assert which_gpu(rows, NAMES, (0, 1), undecided).strong == "No workload tells New from Old."
+    assert (
+        which_gpu(rows, NAMES, (0, 1), undecided).strong
+        == "No workload tells New from Old."
+    )
     assert which_gpu(rows, NAMES, None, {}).strong == "This cannot be told."
     assert which_gpu([], NAMES, None, {}).strong == "Nothing is measured yet."
 
@@ -478,7 +519,10 @@ def test_prices_are_the_reader_s_own_and_scale_values_and_ratios(site: Site) -> 
     tab.get_by_label("all", exact=True).check()
     tab.get_by_label("Per USD").check()
     # 1.33 times as fast; gpu-prices.yaml: 4 for one H200, 1 for each of two A100
-    assert "0.67" in tab.locator("#tasks .verdict:visible", has_text="for the price").inner_text()
+    assert (
+        "0.67"
+        in tab.locator("#tasks .verdict:visible", has_text="for the price").inner_text()
+    )
     field = tab.get_by_label("USD/h of NVIDIA H200 ×1")
     assert field.input_value() == "4"
     field.fill("2")

@@ -53,7 +53,11 @@ def medians(published: Path, index: dict[str, Any]) -> list[tuple[str, int, floa
             packed = (published / "data" / "v1" / file["path"]).read_bytes()
             records = map(decode, gzip.decompress(packed).splitlines())
             found += [
-                (each.machine, each.params["size"], statistics.median(each.metrics["time"].samples))
+                (
+                    each.machine,
+                    each.params["size"],
+                    statistics.median(each.metrics["time"].samples),
+                )
                 for each in records
                 if each.status == "ok"
             ]
@@ -69,7 +73,9 @@ def test_the_index_says_what_there_is(published: Path, index: dict[str, Any]) ->
     schema = json.loads((folder / "record.schema.json").read_bytes())
     assert schema == json.loads((ROOT / "docs" / "record.schema.json").read_bytes())
     listed = {each["path"] for each in index["files"]}
-    assert listed == {each.relative_to(folder).as_posix() for each in folder.glob("*/*.jsonl.gz")}
+    assert listed == {
+        each.relative_to(folder).as_posix() for each in folder.glob("*/*.jsonl.gz")
+    }
     for file in index["files"]:
         packed = (folder / file["path"]).read_bytes()
         text = gzip.decompress(packed)
@@ -77,21 +83,30 @@ def test_the_index_says_what_there_is(published: Path, index: dict[str, Any]) ->
         assert told == (len(packed), text.count(b"\n"), hashlib.sha256(text).hexdigest())
         for line in text.splitlines():
             record = decode(line)
-            assert (record.machine, record.benchmark) == (file["machine"], file["benchmark"])
+            assert (record.machine, record.benchmark) == (
+                file["machine"],
+                file["benchmark"],
+            )
     assert {each["machine"] for each in index["files"]} <= {
         each["machine"] for each in index["machines"]
     }
 
 
-def test_the_example_of_curl_and_jq(published: Path, medians: list[tuple[str, int, float]]) -> None:
+def test_the_example_of_curl_and_jq(
+    published: Path, medians: list[tuple[str, int, float]]
+) -> None:
     if not shutil.which("jq") or not shutil.which("curl"):
         unavailable("no jq or no curl: apt-get install jq curl")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(published))
+    handler = functools.partial(
+        http.server.SimpleHTTPRequestHandler, directory=str(published)
+    )
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         code = f"SITE=http://127.0.0.1:{server.server_port}\n{example('curl and jq')}"
-        told = subprocess.run(["sh", "-c", code], capture_output=True, text=True, check=True).stdout
+        told = subprocess.run(
+            ["sh", "-c", code], capture_output=True, text=True, check=True
+        ).stdout
     finally:
         server.shutdown()
         server.server_close()
@@ -109,7 +124,9 @@ def test_the_example_of_duckdb(
     assert [row[2] for row in rows] == pytest.approx([each[2] for each in medians])
 
 
-def test_the_example_of_pandas(published: Path, medians: list[tuple[str, int, float]]) -> None:
+def test_the_example_of_pandas(
+    published: Path, medians: list[tuple[str, int, float]]
+) -> None:
     pytest.importorskip("pandas")
     code = [sys.executable, "-c", example("pandas")]
     done = subprocess.run(code, cwd=published, capture_output=True, text=True, check=True)

@@ -77,14 +77,25 @@ def test_the_page_has_the_figures_of_the_back_test_with_how_many_they_are_of(
 ) -> None:
     measure(tmp_path / "results", cards=6)
     (told,) = find_evidence(read(tmp_path / "results", DECLARED, {COMMIT: 0.0}))
-    (result,) = BackTest(measured_points(read_records(tmp_path / "results"))).results.values()
-    assert (told.name, told.cards, told.values, told.pairs) == ("never throttled", 6, 12, 60)
+    (result,) = BackTest(
+        measured_points(read_records(tmp_path / "results"))
+    ).results.values()
+    assert (told.name, told.cards, told.values, told.pairs) == (
+        "never throttled",
+        6,
+        12,
+        60,
+    )
     assert told.smallest == pytest.approx(result.smallest_found)
-    assert told.covered == sum(result.covered) / 12 and told.called == sum(result.called) / 60
+    assert (
+        told.covered == sum(result.covered) / 12 and told.called == sum(result.called) / 60
+    )
     shown = f"never throttled 6 {100 * told.covered:.1f} % of 12 {100 * told.called:.1f} % of 60"
     assert shown in page_of(tmp_path / "results")
 
 
 def test_one_card_alone_tells_nothing_and_the_page_says_so(tmp_path: Path) -> None:
     measure(tmp_path / "results", cards=1)
-    assert "no two cards of one type have measured the same point" in page_of(tmp_path / "results")
+    assert "no two cards of one type have measured the same point" in page_of(
+        tmp_path / "results"
+    )

@@ -52,7 +52,10 @@ def test_pages_of_plugins_stand_in_the_navigation_and_one_that_raises_costs_itse
 
     assert "page broken.html of a plugin: ValueError: no such thing" in said
     assert "hpml_pages of plugin 'raising': ZeroDivisionError" in said
-    assert "hpml_pages of plugin 'strange': returned str, not a list of SitePage values" in said
+    assert (
+        "hpml_pages of plugin 'strange': returned str, not a list of SitePage values"
+        in said
+    )
     assert "ValueError: no such thing" in (project.html / "broken.html").read_text()
     added = (project.html / "added.html").read_text()
     assert "<h1>&lt;b&gt;hpml-plugins</h1>" in added

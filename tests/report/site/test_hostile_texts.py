@@ -101,7 +101,9 @@ def point_at_everything(tab: Any) -> int:
     )
 
 
-def test_nothing_runs_on_any_page_and_no_policy_is_violated(hostile: Hostile, browser: Any) -> None:
+def test_nothing_runs_on_any_page_and_no_policy_is_violated(
+    hostile: Hostile, browser: Any
+) -> None:
     with served(hostile.html, browser) as site:
         opened, tips = walk(site, hostile)
     assert faults(site) == []
@@ -110,7 +112,9 @@ def test_nothing_runs_on_any_page_and_no_policy_is_violated(hostile: Hostile, br
     print(f"{len(TEXTS)} texts, {opened} pages, {tips} tooltips: nothing ran, no violation")
 
 
-def test_nothing_runs_where_a_browser_ignores_the_policy(hostile: Hostile, browser: Any) -> None:
+def test_nothing_runs_where_a_browser_ignores_the_policy(
+    hostile: Hostile, browser: Any
+) -> None:
     with served(hostile.html, browser, bypass_csp=True) as site:
         walk(site, hostile)
     assert faults(site) == []
@@ -140,7 +144,9 @@ def test_the_policies_alone_stop_every_script(tmp_path: Path, browser: Any) -> N
                     "document.querySelectorAll('a, button').forEach(e => e.click && e.click())"
                 )
                 site.tab.wait_for_timeout(20)
-                if any(line.startswith(("dialog", "another host")) for line in site.troubles):
+                if any(
+                    line.startswith(("dialog", "another host")) for line in site.troubles
+                ):
                     ran[name].add(number)
     assert len(ran["none"]) > 25
     assert ran["ours"] == ran["asvs"] == set()
@@ -182,7 +188,9 @@ def test_charts_and_the_feed_hold_no_script(hostile: Hostile) -> None:
 
 
 def test_no_cell_of_a_csv_is_a_formula(hostile: Hostile) -> None:
-    found = list(csv.reader(io.StringIO((hostile.html / "figures" / "toy-drawn.csv").read_text())))
+    found = list(
+        csv.reader(io.StringIO((hostile.html / "figures" / "toy-drawn.csv").read_text()))
+    )
     assert len(found) == len(TEXTS) + 1
     cells = [cell for row in found for cell in row]
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]

@@ -67,7 +67,9 @@ FOREIGN = {
     "params": [],
     "param_names": [],
 }
-BENCHMARKS: dict[str, dict[str, Any]] = {each["name"]: each for each in (TIME, RATE, FOREIGN)}  # type: ignore[misc]
+BENCHMARKS: dict[str, dict[str, Any]] = {
+    each["name"]: each for each in (TIME, RATE, FOREIGN)
+}  # type: ignore[misc]
 
 Add = Callable[..., Any]
 
@@ -101,7 +103,9 @@ def cells(matrix: Matrix, group: int = 0) -> list[list[Cell]]:
     return [list(row.cells) for row in matrix.groups[group].rows]
 
 
-def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_rows_are_points_and_columns_are_gpu_types(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002], FOREIGN["name"]: [7.0]})
     add(A100, OLD, DAY, {TIME["name"]: [0.004, 0.005]})
     made = matrix()
@@ -109,7 +113,9 @@ def test_rows_are_points_and_columns_are_gpu_types(add: Add, matrix: Callable[[]
         "NVIDIA A100 ×1",
         "NVIDIA H200 ×1",
     ]
-    assert [(group.metric.benchmark.heading, group.metric.metric) for group in made.groups] == [
+    assert [
+        (group.metric.benchmark.heading, group.metric.metric) for group in made.groups
+    ] == [
         ("other.track_x", "value"),
         ("softmax", "time"),
     ]
@@ -162,7 +168,9 @@ def test_a_skipped_point_and_a_failed_one_are_told_apart(
     assert (skipped.text, skipped.status) == ("–", "skipped")
     assert (failed.text, failed.status) == ("failed", "failed")
     data = column_data(made, 1)
-    assert len(rate.rows) == 1  # nobody measured a rate; of the point that failed nobody can
+    assert (
+        len(rate.rows) == 1
+    )  # nobody measured a rate; of the point that failed nobody can
     assert (data["status"], data["values"], data["texts"]) == (
         "fsf",
         [None] * 3,
@@ -170,7 +178,9 @@ def test_a_skipped_point_and_a_failed_one_are_told_apart(
     )
 
 
-def test_a_point_that_nobody_measured_has_no_row(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_a_point_that_nobody_measured_has_no_row(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [NAN, 0.002], RATE["name"]: [NAN, NAN]})
     (group,) = matrix().groups
     assert [row.cells[0].text for row in group.rows] == ["2.000 ms"]
@@ -199,7 +209,9 @@ def test_a_point_that_the_grid_did_not_have_yet_did_not_fail(
     assert [row.point for row in matrix().groups[0].rows] == ["cols=64"]
 
 
-def test_a_result_of_another_version_does_not_count(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_a_result_of_another_version_does_not_count(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(
         H200,
         OLD,
@@ -238,7 +250,9 @@ def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matri
         DAY,
         {FOREIGN["name"]: [7.0], RATE["name"]: [5.0, 6.0]},
     )
-    assert [(group.metric.benchmark.heading, group.metric.metric) for group in matrix().groups] == [
+    assert [
+        (group.metric.benchmark.heading, group.metric.metric) for group in matrix().groups
+    ] == [
         ("softmax", "rate"),
         ("softmax", "time"),
         ("other.track_x", "value"),
@@ -260,7 +274,10 @@ def test_the_two_gpu_types_with_most_in_common_are_chosen_first(
     made = matrix()
     labels = [column.hardware.label for column in made.columns]
     assert labels == ["NVIDIA A100 ×1", "NVIDIA H200 ×1", "NVIDIA H200 ×2", "NVIDIA L4 ×1"]
-    assert made.chosen == [0, 1]  # not the two counts of one type, though they have more in common
+    assert made.chosen == [
+        0,
+        1,
+    ]  # not the two counts of one type, though they have more in common
     assert made.partners == (1, 0, 0, None)
     # A plain table of what they share is all that the page has without script.
     page = render(made, "p", datetime.datetime(2026, 1, 1)).partition("<noscript>")[2]
@@ -280,7 +297,9 @@ def test_the_headline_is_a_rate_else_a_time_else_what_has_a_direction(
     }
     share = {**RATE, "name": "softmax.track_b_share", "metric": "share", "si_unit": "1"}
     benchmarks = {str(each["name"]): each for each in (size, share, TIME)}
-    add_result(H200, OLD, DAY, {name: [1.0, 2.0] for name in benchmarks}, benchmarks=benchmarks)
+    add_result(
+        H200, OLD, DAY, {name: [1.0, 2.0] for name in benchmarks}, benchmarks=benchmarks
+    )
 
     def order() -> list[str]:
         made = build(read(tmp_path / "results", benchmarks, DATES), Costs({}))
@@ -303,10 +322,20 @@ def test_a_price_is_of_rates_and_of_times_that_a_run_takes_alone(
     add_result: Add, tmp_path: Path
 ) -> None:
     deviation = {**TIME, "name": "softmax.track_z_deviation", "metric": "deviation"}
-    share = {**TIME, "name": "softmax.track_share", "metric": "share", "si_unit": "1", "unit": "1"}
+    share = {
+        **TIME,
+        "name": "softmax.track_share",
+        "metric": "share",
+        "si_unit": "1",
+        "unit": "1",
+    }
     benchmarks = {str(each["name"]): each for each in (TIME, RATE, share, deviation)}
-    add_result(H200, OLD, DAY, {name: [1.0, 2.0] for name in benchmarks}, benchmarks=benchmarks)
-    made = build(read(tmp_path / "results", benchmarks, DATES), Costs({"NVIDIA H200": 3.6}, "USD"))
+    add_result(
+        H200, OLD, DAY, {name: [1.0, 2.0] for name in benchmarks}, benchmarks=benchmarks
+    )
+    made = build(
+        read(tmp_path / "results", benchmarks, DATES), Costs({"NVIDIA H200": 3.6}, "USD")
+    )
     found = {group.metric.metric: group.paid for group in made.groups}
     assert found == {"time": "time", "rate": "rate", "share": "", "deviation": ""}
 
@@ -319,7 +348,9 @@ def test_spellings_of_one_precision_are_one(add_result: Add, tmp_path: Path) -> 
     }
     benchmarks = {str(typed["name"]): typed}
     add_result(H200, OLD, DAY, {TIME["name"]: [1.0, 2.0, 3.0, 4.0]}, benchmarks=benchmarks)
-    (points,) = rows_data(build(read(tmp_path / "results", benchmarks, DATES), Costs({})))["points"]
+    (points,) = rows_data(build(read(tmp_path / "results", benchmarks, DATES), Costs({})))[
+        "points"
+    ]
     assert points == (
         ("dtype=bf16", "bfloat16", ""),
         ("dtype=bfloat16", "bfloat16", ""),
@@ -354,19 +385,26 @@ def test_the_interval_is_for_the_next_run_whatever_the_samples_of_one_say(
         assert 4 < float(cell.interval.removeprefix("± ").removesuffix(" %")) < 7
 
 
-def test_verdicts_are_of_each_column_against_each(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_verdicts_are_of_each_column_against_each(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     for run in range(4):
         for each, times in ((H200, [0.001, 0.002]), (A100, [0.001, 0.004])):
             around = [time * (1 + 1e-4 * run) for time in times]
             rates = {RATE["name"]: [1 / time for time in times]}
             add(each, OLD, DAY, {TIME["name"]: around, **rates}, started=run, code="same")
     made = matrix()
-    assert [column.hardware.gpu for column in made.columns] == ["NVIDIA A100", "NVIDIA H200"]
+    assert [column.hardware.gpu for column in made.columns] == [
+        "NVIDIA A100",
+        "NVIDIA H200",
+    ]
     # rows: two of time, two of rate
     assert judge(made) == [["----", "sbsb"], ["swsw", "----"]]
 
 
-def throttled(machine: str, seconds: float, boost: float | None, gpu: str, run: int) -> Record:
+def throttled(
+    machine: str, seconds: float, boost: float | None, gpu: str, run: int
+) -> Record:
     """A run of a kernel that the card slows down, with both regimes; None: that it does not."""
     regime = {} if boost is None else {"regime": "sustained"}
     bursts = [] if boost is None else [boost] * 3
@@ -391,11 +429,17 @@ def stored(tmp_path: Path, *records: Record) -> Matrix:
     return build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({}))
 
 
-def test_a_value_at_settled_clocks_says_so_and_boost_has_a_row_of_its_own(tmp_path: Path) -> None:
+def test_a_value_at_settled_clocks_says_so_and_boost_has_a_row_of_its_own(
+    tmp_path: Path,
+) -> None:
     made = stored(tmp_path, throttled("m", 0.002, 0.001, "NVIDIA H200", 1))
     ((settled,), (boost,)) = cells(made)
     assert (settled.text, settled.interval.split()[-1]) == ("2.000 ms", "sustained")
-    assert (boost.text, boost.interval.split()[-1], boost.value) == ("1.000 ms", "boost", "0.001")
+    assert (boost.text, boost.interval.split()[-1], boost.value) == (
+        "1.000 ms",
+        "boost",
+        "0.001",
+    )
     assert rows_data(made)["points"] == [(("cols=64", "", ""), ("cols=64", "", "boost"))]
     ((headline,),) = [group.rows for group in made.headlines]
     assert headline.regime == ""  # the headline, and the first page, have settled rates
@@ -421,7 +465,9 @@ def test_imported_results_keep_the_interval_that_asv_gave(
     result = add(H200, OLD, DAY, {FOREIGN["name"]: [samples]})
     stats = result.get_result_stats(FOREIGN["name"], [])[0]
     half = (
-        (stats["ci_99_b"] - stats["ci_99_a"]) / 2 / result.get_result_value(FOREIGN["name"], [])[0]
+        (stats["ci_99_b"] - stats["ci_99_a"])
+        / 2
+        / result.get_result_value(FOREIGN["name"], [])[0]
     )
     ((cell,),) = cells(matrix())
     assert float(cell.interval.removeprefix("± ").removesuffix(" %")) == pytest.approx(
@@ -441,7 +487,9 @@ def test_imported_results_keep_the_interval_that_asv_gave(
         ({}, "unknown"),
     ],
 )
-def test_a_machine_s_parameters_say_its_gpu_type(params: dict[str, Any], label: str) -> None:
+def test_a_machine_s_parameters_say_its_gpu_type(
+    params: dict[str, Any], label: str
+) -> None:
     assert hardware_of(params).label == label
 
 
@@ -464,7 +512,11 @@ def test_gpus_stand_before_cpus_and_unknown_machines_last() -> None:
             "higher",
             "B/s",
         ),
-        ({"type": "track", "unit": "bytes", "si_unit": "B", "direction": "none"}, None, "B"),
+        (
+            {"type": "track", "unit": "bytes", "si_unit": "B", "direction": "none"},
+            None,
+            "B",
+        ),
         ({}, None, "1"),
     ],
 )
@@ -482,7 +534,9 @@ def test_a_group_says_its_unit_its_direction_and_its_plugin(
     add(H200, OLD, DAY, {TIME["name"]: [0.001, 0.002], FOREIGN["name"]: [1.0]})
     page = render(matrix(), "p", datetime.datetime(2026, 1, 1))
     assert "<small>in s, lower is better</small>" in page
-    assert "<small>not ranked</small>" in page  # of a foreign benchmark no direction is known
+    assert (
+        "<small>not ranked</small>" in page
+    )  # of a foreign benchmark no direction is known
     groups = rows_data(matrix())["groups"]
     assert [group[3:6] for group in groups] == [("", "", ""), ("p", "s", "lower")]
 
@@ -500,12 +554,22 @@ def test_prices_and_published_watts_are_those_of_all_gpus_of_a_column(
     add: Add, tmp_path: Path
 ) -> None:
     add({**H200, "num_gpu": "2"}, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
-    add(machine("odd", gpu="Unheard of", num_gpu="4"), OLD, DAY, {TIME["name"]: [0.001, 0.002]})
-    made = build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({"NVIDIA H200": 3.5}, "USD"))
+    add(
+        machine("odd", gpu="Unheard of", num_gpu="4"),
+        OLD,
+        DAY,
+        {TIME["name"]: [0.001, 0.002]},
+    )
+    made = build(
+        read(tmp_path / "results", BENCHMARKS, DATES), Costs({"NVIDIA H200": 3.5}, "USD")
+    )
     known, odd = made.columns
     assert (known.price, known.watts) == (7.0, 1400.0)  # 2 × 3.5; 2 × 700 W
     assert (odd.price, odd.watts) == (None, None)
-    assert [column[3:] for column in rows_data(made)["columns"]] == [(7.0, 1400.0), (None, None)]
+    assert [column[3:] for column in rows_data(made)["columns"]] == [
+        (7.0, 1400.0),
+        (None, None),
+    ]
 
 
 def test_a_cell_has_the_power_that_was_measured_and_the_shares_of_the_limits(
@@ -581,7 +645,9 @@ def test_names_with_markup_are_shown_as_text(add_result: Add, tmp_path: Path) ->
     assert tags.text.count(NASTY) >= 6
 
 
-def test_the_page_states_what_a_reader_must_know(add: Add, matrix: Callable[[], Matrix]) -> None:
+def test_the_page_states_what_a_reader_must_know(
+    add: Add, matrix: Callable[[], Matrix]
+) -> None:
     add(H200, OLD, DAY, {FOREIGN["name"]: [1.0]})
     text = " ".join(
         render(
@@ -611,7 +677,9 @@ def test_importing_the_publisher_is_cheap() -> None:
         "import sys, hpml_plugins.asv.publisher; "
         "print({'jinja2', 'numpy', 'hpml_plugins.report.site.page'} & set(sys.modules))"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.strip() == "set()"
 
 
@@ -625,7 +693,9 @@ def test_an_error_of_ours_reaches_asv_s_user_as_one_line(
 
     monkeypatch.chdir(tmp_path)
     folders = {"results_dir": str(tmp_path / "results"), "html_dir": str(tmp_path)}
-    conf = SimpleNamespace(**folders, repo=".", project="p", hash_length=8, show_commit_url="#")
+    conf = SimpleNamespace(
+        **folders, repo=".", project="p", hash_length=8, show_commit_url="#"
+    )
     monkeypatch.setattr(
         patches, "_run_command", lambda *_: GpuTypes.publish(conf, None, {}, None, {})
     )
@@ -633,4 +703,6 @@ def test_an_error_of_ours_reaches_asv_s_user_as_one_line(
         patches.run_command(None, GpuTypes, conf, None)
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert re.fullmatch(r"hpml: .*: asv has not written index.html; run `asv publish`\n", said)
+    assert re.fullmatch(
+        r"hpml: .*: asv has not written index.html; run `asv publish`\n", said
+    )

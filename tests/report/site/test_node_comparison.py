@@ -21,7 +21,12 @@ def test_a_node_is_compared_with_the_median_of_the_others_of_its_type(
             times[2] *= 1.5 if name == "slow" else 1.0
             values = {TIME["name"]: [around(time, 1e-3) for time in times]}
             add_result(
-                {**H200, "machine": name}, commit, 1000, values, started=float(day), code="same"
+                {**H200, "machine": name},
+                commit,
+                1000,
+                values,
+                started=float(day),
+                code="same",
             )
     add_result(
         {**H200, "machine": "alone", "gpu": "NVIDIA A100"},
@@ -35,7 +40,8 @@ def test_a_node_is_compared_with_the_median_of_the_others_of_its_type(
     assert (slow.metric.title, slow.point) == ("vector_add · time", "n=1000000, mode=plain")
     assert (slow.verdict, f"{slow.times:.2f}", slow.machine) == ("WORSE", "0.67", "b")
     assert [
-        (found[name].others, found[name].verdicts["SAME"], found[name].deviations) for name in "abc"
+        (found[name].others, found[name].verdicts["SAME"], found[name].deviations)
+        for name in "abc"
     ] == [(3, 4, [])] * 3
     assert (found["alone"].others, found["alone"].verdicts.total()) == (0, 0)
 
@@ -52,7 +58,11 @@ def test_a_node_lists_its_cards_and_its_newest_records(
             started=60.0 * day,
         )
     add_result(
-        H200, "1" * 40, 1000, {TIME["name"]: [[1.0, 2.0], *[float("nan")] * 3]}, started=500.0
+        H200,
+        "1" * 40,
+        1000,
+        {TIME["name"]: [[1.0, 2.0], *[float("nan")] * 3]},
+        started=500.0,
     )
     (node,) = find_nodes(read(tmp_path / "results", BENCHMARKS, COMMITS))
     assert node.hardware == "NVIDIA H200 ×1"

@@ -46,7 +46,9 @@ def covered(results: Path, *records: Record) -> tuple[Coverage, str]:
     for each in records:
         append_record(record_file(results, each.machine, each.commit), each)
     found = find_nodes(read(results, BENCHMARKS))
-    page = fill("evidence.html", machines=found, gaps=[], evidence=[], project="p", **OTHER_PARTS)
+    page = fill(
+        "evidence.html", machines=found, gaps=[], evidence=[], project="p", **OTHER_PARTS
+    )
     return found[0].coverage[0], " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
@@ -60,7 +62,11 @@ def test_throttling_somebody_else_and_a_lost_card_are_on_the_page_with_their_poi
         record(1000000, "plain", "failed", LOST),
         record(1000000, "fast", "failed", LOST),
     )
-    assert (coverage.counts["ok"], coverage.counts["failed"], coverage.more_warnings) == (2, 2, 0)
+    assert (coverage.counts["ok"], coverage.counts["failed"], coverage.more_warnings) == (
+        2,
+        2,
+        0,
+    )
     assert [(*each, len(points)) for each, points in coverage.reasons.items()] == [
         ("failed", LOST, 2),
         ("warning", THROTTLED, 2),
@@ -81,11 +87,14 @@ def test_a_machine_says_which_part_of_its_host_it_was(tmp_path: Path) -> None:
     }
     _, text = covered(tmp_path, replace(record(1000, "plain"), node=facts))
     assert (
-        "share of its host (newest record) 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine" in text
+        "share of its host (newest record) 1 of 2 GPUs, 16 of 32 CPUs of a virtual machine"
+        in text
     )
 
 
-def test_the_warnings_of_most_points_are_shown_and_the_others_counted(tmp_path: Path) -> None:
+def test_the_warnings_of_most_points_are_shown_and_the_others_counted(
+    tmp_path: Path,
+) -> None:
     rare = tuple(f"warning number {number}" for number in range(MOST_WARNINGS))
     coverage, text = covered(
         tmp_path,
@@ -101,7 +110,9 @@ def test_a_retracted_record_counts_as_none_and_its_reason_is_given(tmp_path: Pat
     wrong, right = record(1000, "plain", warnings=(BUSY,)), record(1000, "fast")
     coverage, text = covered(tmp_path, wrong, right, retract(wrong, "the timer fell back"))
     assert (coverage.counts["ok"], coverage.counts["missing"]) == (1, 3)
-    assert coverage.reasons == {("retracted", "the timer fell back"): ["n=1000, mode=plain"]}
+    assert coverage.reasons == {
+        ("retracted", "the timer fell back"): ["n=1000, mode=plain"]
+    }
     assert "retracted the timer fell back" in text
     again = msgspec.structs.replace(wrong, run="later", started=1.0)
     coverage, _ = covered(tmp_path, again)

@@ -37,7 +37,9 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
         if tag in ("script", "link", "img", "iframe", "object", "embed", "source"):
-            self.loads += [values[name] or "" for name in ("src", "href", "data") if name in values]
+            self.loads += [
+                values[name] or "" for name in ("src", "href", "data") if name in values
+            ]
         if tag == "script" and "src" not in values:
             self.inline.append(tag)
         self.inline += [name for name in values if name.startswith("on")]
@@ -54,12 +56,16 @@ def html_dir(tmp_path: Path) -> Path:
     return tmp_path / "html"
 
 
-def test_asv_s_index_loads_from_other_hosts_before_and_from_none_after(html_dir: Path) -> None:
+def test_asv_s_index_loads_from_other_hosts_before_and_from_none_after(
+    html_dir: Path,
+) -> None:
     assert len(Tags(html_dir / "index.html").remote) == 10
     finish_asv_page(html_dir, {})
     after = Tags(html_dir / PAGE)
     assert not after.remote
-    assert len(after.loads) == 2 + len(Tags(WWW / "index.html").loads)  # our script and style
+    assert len(after.loads) == 2 + len(
+        Tags(WWW / "index.html").loads
+    )  # our script and style
 
 
 def test_every_file_that_the_index_names_is_in_the_folder(html_dir: Path) -> None:
@@ -113,7 +119,9 @@ def test_doing_it_twice_changes_nothing(html_dir: Path) -> None:
     assert once[PAGE].count("asv_fixes.js") == 1
 
 
-def test_asv_s_pages_get_their_policy_once_and_nothing_inline_is_left(html_dir: Path) -> None:
+def test_asv_s_pages_get_their_policy_once_and_nothing_inline_is_left(
+    html_dir: Path,
+) -> None:
     finish_asv_page(html_dir, {})
     pages = list(html_dir.glob("*.html"))
     assert {each.name for each in pages} == {PAGE, "error.html"}
@@ -158,7 +166,8 @@ def test_a_missing_package_is_named_with_the_command_that_fixes_it(
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
     with pytest.raises(
-        HpmlError, match=r"needs the package js\.jquery, .*pip install 'hpml-plugins\[publish\]'"
+        HpmlError,
+        match=r"needs the package js\.jquery, .*pip install 'hpml-plugins\[publish\]'",
     ):
         finish_asv_page(html_dir, {})
 
@@ -196,7 +205,9 @@ def test_a_folder_without_index_says_what_to_run(tmp_path: Path) -> None:
         ("https://c.example/js/md5.min.js", "md5.js"),
     ],
 )
-def test_a_cdn_file_is_known_by_its_name_whatever_version_and_host(address: str, name: str) -> None:
+def test_a_cdn_file_is_known_by_its_name_whatever_version_and_host(
+    address: str, name: str
+) -> None:
     assert asv_page.plain_name(address) == name
     assert (asv_page.STATIC / "vendor" / name).is_file() or asv_page.read_installed(
         *asv_page.ASSETS[name]
@@ -204,7 +215,8 @@ def test_a_cdn_file_is_known_by_its_name_whatever_version_and_host(address: str,
 
 
 @pytest.mark.skipif(
-    shutil.which("node") is None, reason="no node; test_browser.py checks the same in a browser"
+    shutil.which("node") is None,
+    reason="no node; test_browser.py checks the same in a browser",
 )
 @pytest.mark.parametrize(
     "text", ["", "abc", "é" * 40, "x" * 55, "x" * 56, "x" * 64, "message digest" * 99]
@@ -213,7 +225,9 @@ def test_our_md5_is_md5(text: str) -> None:
     script = (
         asv_page.STATIC / "vendor" / "md5.js"
     ).read_text() + "; process.stdout.write(md5(process.argv[1]));"
-    ran = subprocess.run(["node", "-e", script, text], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        ["node", "-e", script, text], capture_output=True, text=True, check=True
+    )
     assert ran.stdout == hashlib.md5(text.encode()).hexdigest()
 
 

@@ -29,10 +29,12 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
             {
                 # the first point gets faster, the second slower; the others only tremble
                 TIME["name"]: [
-                    around(1e-3 * f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)
+                    around(1e-3 * f * n)
+                    for f, n in zip((faster, slower, 1, 1), noise, strict=True)
                 ],
                 BANDWIDTH["name"]: [
-                    around(1e9 / f * n) for f, n in zip((faster, slower, 1, 1), noise, strict=True)
+                    around(1e9 / f * n)
+                    for f, n in zip((faster, slower, 1, 1), noise, strict=True)
                 ],
             },
             packages=torch,
@@ -70,7 +72,14 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
 
 @pytest.mark.parametrize(
     "text",
-    [*map(chr, range(0x20)), "\x7f\x85", "\ufffe\uffff", "\ud800", "]]>&<b>\u202e", "\u2028\n"],
+    [
+        *map(chr, range(0x20)),
+        "\x7f\x85",
+        "\ufffe\uffff",
+        "\ud800",
+        "]]>&<b>\u202e",
+        "\u2028\n",
+    ],
 )
 def test_the_feed_is_well_formed_whatever_the_names_hold(tmp_path: Path, text: str) -> None:
     feed, entry = feed_of(tmp_path, text)

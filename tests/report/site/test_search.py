@@ -14,7 +14,9 @@ from hpml_plugins.report.site.gpu_types import Costs, build
 from hpml_plugins.report.site.tasks import find_rows
 
 
-def test_metrics_of_one_benchmark_share_their_points(add_result: AddResult, tmp_path: Path) -> None:
+def test_metrics_of_one_benchmark_share_their_points(
+    add_result: AddResult, tmp_path: Path
+) -> None:
     nan = float("nan")
     values = {
         "vector_add.track_time": [1.0, 2.0, 3.0, None],
@@ -39,7 +41,11 @@ def test_metrics_of_one_benchmark_share_their_points(add_result: AddResult, tmp_
         "n=1000000, mode=plain",
         "n=1000000, mode=fast",
     ]
-    assert by_name["workload-vector_add.html#time"] == ("vector_add · time", "numba_cuda", grid)
+    assert by_name["workload-vector_add.html#time"] == (
+        "vector_add · time",
+        "numba_cuda",
+        grid,
+    )
     assert by_name["workload-vector_add.html#bandwidth"][2] == grid
     assert by_name["workload-resnet50.html#flop"] == ("resnet50 · flop", "fvcore", [])
     assert len(found["points"]) == 3  # of vector_add, of resnet50 (none), of foreign
@@ -49,7 +55,9 @@ def test_an_index_that_would_be_too_large_leaves_its_points_out_and_says_so(
     add_result: AddResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = ours("p", "many", "time", "s", "lower", size=list(range(400)))
-    add_result(H200, "a" * 40, 1000, {many["name"]: [1.0] * 400}, benchmarks={many["name"]: many})
+    add_result(
+        H200, "a" * 40, 1000, {many["name"]: [1.0] * 400}, benchmarks={many["name"]: many}
+    )
     history = read(tmp_path / "results", {many["name"]: many}, {"a" * 40: 1000})
     whole = search.index([], history)
     assert len(whole["points"][0]) == 400
@@ -64,7 +72,9 @@ def test_tasks_are_found_by_their_words_and_the_types_that_have_an_answer(
     add_result(H200, "a" * 40, 1000, {"vector_add.track_time": [1.0, 2.0, 3.0, 4.0]})
     history = read(tmp_path / "results", dates={"a" * 40: 1000})
     matrix = build(history, Costs({}))
-    asked = TaskEntry("Add a million numbers", "vector_add.time", {"n": 1000, "mode": "fast"})
+    asked = TaskEntry(
+        "Add a million numbers", "vector_add.time", {"n": 1000, "mode": "fast"}
+    )
     rows, problems = find_rows({"Memory": [asked]}, history, matrix)
     (entry,) = search._tasks(rows, matrix)
     assert problems == []

@@ -84,7 +84,9 @@ def test_the_digest_changes_with_all_that_pages_are_made_of(
     assert len(found) == 8
 
 
-def test_without_git_nothing_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_nothing_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert digest(Conf(tmp_path)) == ""
 
@@ -129,8 +131,12 @@ def test_pages_and_what_asv_was_told_are_taken_over(tmp_path: Path, old: Path) -
     assert (old / MANIFEST).read_text() != "completed"
 
 
-@pytest.mark.parametrize("damage", ["digest", "missing", "cut", "state", "manifest", "no site"])
-def test_pages_are_written_where_something_differs(tmp_path: Path, old: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage", ["digest", "missing", "cut", "state", "manifest", "no site"]
+)
+def test_pages_are_written_where_something_differs(
+    tmp_path: Path, old: Path, damage: str
+) -> None:
     if damage == "missing":
         (old / "data" / "1.js").unlink()
     elif damage == "cut":

@@ -37,7 +37,11 @@ TERMS = ["size: how large", "size=10: ten, <b>not many</b>"]
 
 
 def record(
-    commit: str, started: float, samples: list[float], uuid: str = "GPU-aaaaaaaa-1", **more: Any
+    commit: str,
+    started: float,
+    samples: list[float],
+    uuid: str = "GPU-aaaaaaaa-1",
+    **more: Any,
 ) -> Record:
     """A Record of the toy on an H200."""
     node = {
@@ -78,30 +82,53 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made.folder / "asv.conf.json").write_text(json.dumps(conf))
     commits = [commit for commit, _ in made.commits]
     stored = [
-        record(commit, day, [2e-6, 2e-6, 2.1e-6, 2.1e-6]) for day, commit in enumerate(commits)
+        record(commit, day, [2e-6, 2e-6, 2.1e-6, 2.1e-6])
+        for day, commit in enumerate(commits)
     ]
     stored.append(record(commits[3], 2.5, [2.5e-6, 2.5e-6], "GPU-bbbbbbbb-2"))
     busy = {"other_processes": 2.0}
-    stored.append(record(commits[11], 99.0, [2.25e-6, 2.376e-6], "GPU-bbbbbbbb-2", conditions=busy))
+    stored.append(
+        record(commits[11], 99.0, [2.25e-6, 2.376e-6], "GPU-bbbbbbbb-2", conditions=busy)
+    )
     stored.append(record(ELSEWHERE, 50.0, [3e-6, 3e-6]))
     stored.append(
-        record(commits[0], 0.5, [3e-6, 3e-6], status="failed", metrics={}, reason="out of memory")
+        record(
+            commits[0],
+            0.5,
+            [3e-6, 3e-6],
+            status="failed",
+            metrics={},
+            reason="out of memory",
+        )
     )
     for number in range(8):
         node = {"gpus": [{"name": f"GPU {number % 4}", "uuid": f"GPU-{number}"}]}
         stored.append(
             record(
-                commits[11], 5.0, [4e-6 + number * 1e-7] * 2, machine=f"other{number}", node=node
+                commits[11],
+                5.0,
+                [4e-6 + number * 1e-7] * 2,
+                machine=f"other{number}",
+                node=node,
             )
         )
     for each in stored:
         append_record(record_file(made.results, each.machine, each.commit), each)
     facts = {**H200, "gpu": "NVIDIA H200"}
-    (made.results / "node1" / "machine.json").write_text(json.dumps({**facts, "version": 1}))
+    (made.results / "node1" / "machine.json").write_text(
+        json.dumps({**facts, "version": 1})
+    )
     for number in range(8):
-        named = {**H200, "machine": f"other{number}", "gpu": f"GPU {number % 4}", "version": 1}
+        named = {
+            **H200,
+            "machine": f"other{number}",
+            "gpu": f"GPU {number % 4}",
+            "version": 1,
+        }
         (made.results / f"other{number}" / "machine.json").write_text(json.dumps(named))
-    made.publish("main")  # of a range alone, in which the commit that the repository lacks is not
+    made.publish(
+        "main"
+    )  # of a range alone, in which the commit that the repository lacks is not
     return made.html
 
 
@@ -136,7 +163,9 @@ def from_disk(html: Path, browser: Any) -> Iterator[Any]:
     assert not faults
 
 
-def test_the_command_of_every_point_selects_that_point_alone(host_of: Any, tmp_path: Path) -> None:
+def test_the_command_of_every_point_selects_that_point_alone(
+    host_of: Any, tmp_path: Path
+) -> None:
     grid = {
         "text": ["a,b", "a", "b", "it's $HOME; x=1", ""],
         "flag": [True, False],
@@ -146,7 +175,9 @@ def test_the_command_of_every_point_selects_that_point_alone(host_of: Any, tmp_p
         "*, size", "*, text, flag, rate"
     )
     host = host_of("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n", toy=source)
-    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    points = [
+        dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
+    ]
     gone = {"text": "gone", "flag": True, "rate": 3}
     for number, params in enumerate([*points, gone]):
         append_record(
@@ -159,7 +190,10 @@ def test_the_command_of_every_point_selects_that_point_alone(host_of: Any, tmp_p
 
     def commands(params: Any) -> list[str]:
         shown = read_point(tmp_path / "html", "toy", "time", format_point(params))
-        return [unescape(each) for each in re.findall("<code>((?:hpml|asv) [^<]*)</code>", shown)]
+        return [
+            unescape(each)
+            for each in re.findall("<code>((?:hpml|asv) [^<]*)</code>", shown)
+        ]
 
     selected = []
     for params in points:
@@ -177,7 +211,9 @@ def test_the_command_of_every_point_selects_that_point_alone(host_of: Any, tmp_p
     assert asv.startswith("asv run")
 
 
-def test_a_point_has_an_address_that_opens_it_and_an_unknown_one_is_named(site: Site) -> None:
+def test_a_point_has_an_address_that_opens_it_and_an_unknown_one_is_named(
+    site: Site,
+) -> None:
     tab = site.open(POINT)
     assert opened(tab).locator("code").first.inner_text() == "hpml run toy -p size=10"
     row = tab.locator('[id="time?size=10"]')
@@ -204,7 +240,9 @@ def test_a_point_has_an_address_that_opens_it_and_an_unknown_one_is_named(site: 
         ("regressions.html", "changes.html"),
     ],
 )
-def test_an_old_address_leads_to_the_new_one(html: Path, browser: Any, old: str, new: str) -> None:
+def test_an_old_address_leads_to_the_new_one(
+    html: Path, browser: Any, old: str, new: str
+) -> None:
     with served(html, browser) as made:
         made.tab.goto(f"{made.address}/{old}")
         made.tab.wait_for_url(f"{made.address}/{new}")
@@ -217,10 +255,14 @@ def test_an_old_address_leads_to_the_new_one(html: Path, browser: Any, old: str,
 
 def test_an_old_address_of_nothing_is_named(site: Site) -> None:
     tab = site.open("history.html#no.such.benchmark")
-    assert "No benchmark no.such.benchmark has results" in tab.locator("#moved").inner_text()
+    assert (
+        "No benchmark no.such.benchmark has results" in tab.locator("#moved").inner_text()
+    )
 
 
-def test_the_leading_point_stands_in_the_page_without_script(html: Path, browser: Any) -> None:
+def test_the_leading_point_stands_in_the_page_without_script(
+    html: Path, browser: Any
+) -> None:
     with served(html, browser, java_script_enabled=False) as made:
         tab = made.open(PAGE)
         answer = tab.locator(".answers").inner_text()
@@ -234,7 +276,9 @@ def test_the_leading_point_stands_in_the_page_without_script(html: Path, browser
         assert tab.locator("#lead .over-date .history").is_visible()
 
 
-def test_the_command_is_copied_and_can_be_selected_where_there_is_no_clipboard(site: Site) -> None:
+def test_the_command_is_copied_and_can_be_selected_where_there_is_no_clipboard(
+    site: Site,
+) -> None:
     site.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     tab = site.open(PAGE)
     lead = tab.locator("#lead")
@@ -244,7 +288,9 @@ def test_the_command_is_copied_and_can_be_selected_where_there_is_no_clipboard(s
     tab.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     lead.get_by_role("button", name="Copy").last.click()
     tab.get_by_text("Selected").wait_for()
-    assert tab.evaluate("getSelection().toString()").startswith(r"asv run --bench '^toy\.' '")
+    assert tab.evaluate("getSelection().toString()").startswith(
+        r"asv run --bench '^toy\.' '"
+    )
 
 
 def test_the_terms_of_a_point_are_explained(site: Site) -> None:
@@ -260,14 +306,18 @@ def test_the_records_of_a_benchmark_are_downloaded_as_they_are_stored(
     saved = [
         line
         for link in links.all()
-        for line in gzip.decompress((html / link.get_attribute("href")).read_bytes()).splitlines()
+        for line in gzip.decompress(
+            (html / link.get_attribute("href")).read_bytes()
+        ).splitlines()
     ]
     results = html.parent / "results"
     stored = [path.read_bytes().splitlines() for path in results.glob("*/records/*.jsonl")]
     assert sorted(saved) == sorted(itertools.chain(*stored))
 
 
-def test_the_newest_records_tell_where_when_and_under_which_conditions(from_disk: Any) -> None:
+def test_the_newest_records_tell_where_when_and_under_which_conditions(
+    from_disk: Any,
+) -> None:
     assert (
         "Not on the chart: 1 value of a commit that is not published"
         in from_disk.locator(".histories").inner_text()
@@ -296,7 +346,9 @@ def test_cards_are_dots_of_their_own_and_never_joined(html: Path) -> None:
     chart = shown.partition("over-commit")[2].partition("over-date")[0]
     group = chart.partition('data-line="NVIDIA H200 ×1"')[2].partition("</g>")[0]
     assert group.count('class="marker value other"') == 2
-    assert group.count("<polyline") == 1  # one level: two corners, whatever cards measured it
+    assert (
+        group.count("<polyline") == 1
+    )  # one level: two corners, whatever cards measured it
     (corners,) = re.findall('class="line" points="([^"]*)"', group)
     assert len(corners.split()) == 2
 
@@ -354,10 +406,14 @@ def test_values_that_get_no_verdict_against_the_newest_are_told_apart(
 
 
 def test_a_wide_interval_does_not_flatten_the_values() -> None:
-    dots_of = [Dot(float(n), 2.0 + n / 10, 1.9, 90.0 if n else 2.1, f"{n}") for n in range(3)]
+    dots_of = [
+        Dot(float(n), 2.0 + n / 10, 1.9, 90.0 if n else 2.1, f"{n}") for n in range(3)
+    ]
     line = ChartLine("H200", "look0", "circle", "", dots_of)
     drawn = str(draw([line], [(0.0, "a", ""), (2.0, "c", "")], "s", "about"))
-    heights = [float(y) for y in re.findall(r'value "[^>]*translate\([\d.]+ ([\d.]+)\)', drawn)]
+    heights = [
+        float(y) for y in re.findall(r'value "[^>]*translate\([\d.]+ ([\d.]+)\)', drawn)
+    ]
     assert len(heights) == 3
     assert max(heights) - min(heights) > 20
     ends = [float(y) for y in re.findall(r'class="whisker[^>]* y2="([\d.]+)"', drawn)]
@@ -367,5 +423,7 @@ def test_a_wide_interval_does_not_flatten_the_values() -> None:
 def test_over_dates_a_record_stands_where_it_was_measured(html: Path) -> None:
     shown = read_point(html, "toy", "time", "size=10")
     assert sorted(dots(shown)) == sorted([*dots(shown, "date")])
-    labels = re.findall('text-anchor="middle">(1970-01-01)<', shown.partition("over-date")[2])
+    labels = re.findall(
+        'text-anchor="middle">(1970-01-01)<', shown.partition("over-date")[2]
+    )
     assert len(labels) >= 5

@@ -49,7 +49,9 @@ def test_a_bare_node_without_network_measures_in_two_commands(
     script = subprocess.run(
         [*hpml, "--ask"], cwd=project.path, capture_output=True, check=True
     ).stdout
-    told = subprocess.run([python, "-"], input=script, capture_output=True, check=True).stdout
+    told = subprocess.run(
+        [python, "-"], input=script, capture_output=True, check=True
+    ).stdout
     (tmp_path / "node.json").write_bytes(told)
     made = subprocess.run(
         [*hpml, "--node", tmp_path / "node.json", "-o", tmp_path / "bundle.sh"],
@@ -88,14 +90,18 @@ def test_a_bare_node_without_network_measures_in_two_commands(
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
     results = node / "hpml/hpml-plugins/results/there"
-    (stored,) = [json.loads(path.read_text()) for path in results.glob(f"{commit[:8]}-*.json")]
+    (stored,) = [
+        json.loads(path.read_text()) for path in results.glob(f"{commit[:8]}-*.json")
+    ]
     assert stored["commit_hash"] == commit
     records = [
-        decode(line) for line in (results / f"records/{commit[:8]}.jsonl").read_bytes().splitlines()
+        decode(line)
+        for line in (results / f"records/{commit[:8]}.jsonl").read_bytes().splitlines()
     ]
     assert records
     assert {
-        (record.status, record.params["millions"], record.packages["numpy"]) for record in records
+        (record.status, record.params["millions"], record.packages["numpy"])
+        for record in records
     } == {
         ("ok", 1, "2.4.6")  # and not the node's own, which pyproject.toml refuses
     }

@@ -61,7 +61,9 @@ def stand_in(tmp_path: Path, asv: str) -> dict[str, str]:
         (node / name).write_text(f"#!/bin/sh\n{text}\n")
         (node / name).chmod(0o755)
     plain = {
-        key: value for key, value in os.environ.items() if key not in ("HPML_LIMIT", "GPU_SECONDS")
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("HPML_LIMIT", "GPU_SECONDS")
     }
     return {**plain, "HPML_FOLDER": str(node)}
 
@@ -72,7 +74,12 @@ def test_the_run_is_told_a_limit_that_ends_before_the_time_is_over(tmp_path: Pat
 
     def said(**more: str) -> str:
         done = subprocess.run(
-            words, cwd=tmp_path, env={**place, **more}, capture_output=True, text=True, check=True
+            words,
+            cwd=tmp_path,
+            env={**place, **more},
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.splitlines()[0]
 
@@ -81,7 +88,9 @@ def test_the_run_is_told_a_limit_that_ends_before_the_time_is_over(tmp_path: Pat
     assert said(GPU_SECONDS="560", HPML_LIMIT="2min") == "limit 2min"
 
 
-def test_a_script_that_is_killed_leaves_what_was_measured_until_then(tmp_path: Path) -> None:
+def test_a_script_that_is_killed_leaves_what_was_measured_until_then(
+    tmp_path: Path,
+) -> None:
     place = {**stand_in(tmp_path, "sleep 60"), "PACK_EVERY": "0.2"}
     words = ["bash", str(SCRIPT), "bundle", "results.tgz", "HEAD^!"]
     running = subprocess.Popen(words, cwd=tmp_path, env=place, start_new_session=True)

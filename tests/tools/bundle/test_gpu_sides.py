@@ -59,7 +59,9 @@ def test_each_list_has_the_next_gpu_or_those_that_it_names(folder: Path) -> None
 def test_after_a_pair_comes_the_gpu_behind_it(folder: Path) -> None:
     _, logs, _ = sides(folder, "0,1:a.txt", "c.txt")
     assert set(logs) == {"side-0-1", "side-2"}
-    assert logs["side-2"] == ["# asv run --bench ^c HEAD^!: on 2 in /node/hpml-side-2 as full"]
+    assert logs["side-2"] == [
+        "# asv run --bench ^c HEAD^!: on 2 in /node/hpml-side-2 as full"
+    ]
 
 
 def test_a_missing_list_is_one_line_and_nothing_runs(folder: Path) -> None:

@@ -29,7 +29,10 @@ def test_the_whole_history_of_the_branch_travels(repository: Path, tmp_path: Pat
     history = pack_history(repository, [""], tmp_path / "history.bundle")
     assert (history.branches, history.commits, history.warnings) == (("main",), 2, ())
     git(tmp_path, "clone", "-q", "-b", "main", "history.bundle", "copy")
-    assert git(tmp_path / "copy", "log", "--format=%s", "--decorate=no").split() == ["2", "1"]
+    assert git(tmp_path / "copy", "log", "--format=%s", "--decorate=no").split() == [
+        "2",
+        "1",
+    ]
     assert git(tmp_path / "copy", "tag") == "v1"
 
 
@@ -45,7 +48,9 @@ def test_what_does_not_travel_is_said(repository: Path, tmp_path: Path) -> None:
     )
 
 
-def test_an_empty_a_cut_off_and_no_repository_are_named(repository: Path, tmp_path: Path) -> None:
+def test_an_empty_a_cut_off_and_no_repository_are_named(
+    repository: Path, tmp_path: Path
+) -> None:
     def refused(folder: Path, branch: str, message: str) -> None:
         with pytest.raises(UsageError, match=re.escape(message)):
             pack_history(folder, [branch], tmp_path / "history.bundle")
@@ -58,9 +63,13 @@ def test_an_empty_a_cut_off_and_no_repository_are_named(repository: Path, tmp_pa
     for name in ("empty", "none"):
         (tmp_path / name).mkdir()
     make_repository(tmp_path / "empty")
-    refused(tmp_path / "empty", "main", "asv.conf.json names branch 'main', which is not here")
+    refused(
+        tmp_path / "empty", "main", "asv.conf.json names branch 'main', which is not here"
+    )
     refused(tmp_path / "none", "main", "not a git repository; results name commits")
     git(tmp_path, "clone", "-q", "--depth", "1", repository.as_uri(), "shallow")
     refused(
-        tmp_path / "shallow", "main", "the repository is a shallow clone; run git fetch --unshallow"
+        tmp_path / "shallow",
+        "main",
+        "the repository is a shallow clone; run git fetch --unshallow",
     )

@@ -51,7 +51,9 @@ def test_a_newer_c_library_is_fine() -> None:
         ),
     ],
 )
-def test_another_node_is_refused_with_the_difference(change: dict[str, Any], message: str) -> None:
+def test_another_node_is_refused_with_the_difference(
+    change: dict[str, Any], message: str
+) -> None:
     with pytest.raises(Refused, match=re.escape(message)):
         check(MANIFEST, {**NODE, **change}, "py")
 
@@ -77,7 +79,10 @@ def script(tmp_path: Path) -> Path:
             "hpml-bundle: no-such-python is missing; load its module or install it",
         ),
         (["--pyton", "x"], "hpml-bundle: no option --pyton; sh bundle.sh --help"),
-        (["--python", "false"], "hpml-bundle: false is too old; name another with --python PATH"),
+        (
+            ["--python", "false"],
+            "hpml-bundle: false is too old; name another with --python PATH",
+        ),
         (["here"], "hpml-bundle: here is there already; name another folder"),
     ],
 )
@@ -86,7 +91,11 @@ def test_what_is_missing_is_said_in_one_line_and_nothing_is_left(
 ) -> None:
     (script.parent / "here").mkdir()
     done = subprocess.run(
-        ["sh", script.name, *args], cwd=script.parent, capture_output=True, text=True, check=False
+        ["sh", script.name, *args],
+        cwd=script.parent,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     assert done.stderr.startswith(message)
@@ -101,5 +110,8 @@ def test_a_damaged_copy_is_named_and_nothing_is_left(script: Path) -> None:
         ["sh", script.name], cwd=script.parent, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "hpml-bundle: the archive does not unpack: a damaged copy, or a full disk" in done.stderr
+    assert (
+        "hpml-bundle: the archive does not unpack: a damaged copy, or a full disk"
+        in done.stderr
+    )
     assert not (script.parent / "hpml").exists()

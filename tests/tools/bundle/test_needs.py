@@ -60,7 +60,9 @@ def test_the_nodes_versions_are_preferred_over_the_pins_and_torch_is_left_to_it(
 ) -> None:
     asked = request_packages(
         project,
-        node_with(torch="2.11.0+cu130", torchvision="0.26.0", click="8.2.0", odd="0.23ubuntu1"),
+        node_with(
+            torch="2.11.0+cu130", torchvision="0.26.0", click="8.2.0", odd="0.23ubuntu1"
+        ),
     )
     assert sorted(asked.requirements) == ["asv>=0.6", "click>=8", "numpy<2.5,>=2.1", "pip"]
     assert asked.preferred == {"asv": "0.6.6", "numpy": "2.4.6", "click": "8.2.0"}
@@ -96,7 +98,10 @@ def test_what_the_node_has_stays_and_what_differs_travels() -> None:
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        (node_with("3.9.1", torch="2.11.0"), "the node has Python 3.9.1; the project needs >=3.11"),
+        (
+            node_with("3.9.1", torch="2.11.0"),
+            "the node has Python 3.9.1; the project needs >=3.11",
+        ),
         (
             node_with(),
             "the node has no torch, which a bundle does not carry: ask the Python that has it",
@@ -135,7 +140,8 @@ def test_this_project_leaves_out_what_only_publishing_needs_and_pins_what_numba_
 ):
     request = request_packages(ROOT, node_with(torch="2.15.0"))
     needs = {
-        requirement.name: requirement for requirement in map(Requirement, request.requirements)
+        requirement.name: requirement
+        for requirement in map(Requirement, request.requirements)
     }
     assert {"asv", "fvcore", "jinja2", "pip"} <= set(needs)
     assert not {"matplotlib", "js-jquery", "js-jquery-flot", "js-bootstrap"} & set(needs)

@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.tools.bundle.packages import NodeFacts, assume_node, read_node, request_packages
+from hpml_plugins.tools.bundle.packages import (
+    NodeFacts,
+    assume_node,
+    read_node,
+    request_packages,
+)
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 TOLD = NodeFacts(1, "3.12.3", "cp312", "x86_64", "glibc 2.39", {"torch": "2.11.0"})
@@ -24,7 +29,11 @@ def test_the_script_that_is_printed_tells_a_bare_python_what_it_is(
     script = hpml("bundle", "--ask").stdout
     # -I -S: no packages, no folder of this project
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-"], input=script, capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-S", "-"],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     (tmp_path / "node.json").write_text(done.stdout)
     node = read_node(tmp_path / "node.json")
@@ -40,7 +49,10 @@ def test_packages_of_an_earlier_bundle_are_not_the_nodes_own(tmp_path: Path) -> 
     command = [sys.executable, "-m", "hpml_plugins.tools.bundle.ask_node"]
     for env, version in (({}, "1.5"), ({"HPML_BUNDLE_SITE": str(tmp_path)}, None)):
         done = subprocess.run(
-            command, env={"PYTHONPATH": str(tmp_path), **env}, capture_output=True, check=True
+            command,
+            env={"PYTHONPATH": str(tmp_path), **env},
+            capture_output=True,
+            check=True,
         )
         assert json.loads(done.stdout)["packages"].get("odd-name") == version
 
@@ -120,7 +132,12 @@ def test_a_node_that_no_package_is_built_for_is_refused(
 def test_a_version_cannot_become_a_line_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\ndependencies = []\n")
     facts = NodeFacts(
-        1, "3.12.3", "cp312", "x86_64", "glibc 2.39", {"torch": "2.11\n", "numpy": " 2.1 \n\n"}
+        1,
+        "3.12.3",
+        "cp312",
+        "x86_64",
+        "glibc 2.39",
+        {"torch": "2.11\n", "numpy": " 2.1 \n\n"},
     )
     assert request_packages(tmp_path, facts).preferred == {"numpy": "2.1"}
 

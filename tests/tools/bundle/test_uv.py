@@ -75,7 +75,9 @@ def test_a_failure_is_told_in_one_line(stderr: str, message: str) -> None:
     assert packages.explain(stderr, NODE).startswith(message)
 
 
-@pytest.mark.skipif(not no_network(), reason="this machine does not let us take the network away")
+@pytest.mark.skipif(
+    not no_network(), reason="this machine does not let us take the network away"
+)
 def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from hpml_plugins.errors import UsageError\nfrom"
@@ -85,7 +87,11 @@ def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
         " packages.resolve(PackageRequest(('pluggy',), {}, ()), node, scratch)\nexcept"
         " UsageError as error: print(error)\n"
     )
-    env = {"UV_CACHE_DIR": str(tmp_path / "cache"), "UV_HTTP_RETRIES": "0", "PATH": "/usr/bin:/bin"}
+    env = {
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_HTTP_RETRIES": "0",
+        "PATH": "/usr/bin:/bin",
+    }
     done = subprocess.run(
         [*no_network(), sys.executable, "-c", code],
         env=env,
@@ -93,10 +99,14 @@ def test_without_a_network_the_index_is_what_is_missing(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert re.match(r"no package index answers \(Failed to fetch: \S+/pluggy/\)", done.stdout)
+    assert re.match(
+        r"no package index answers \(Failed to fetch: \S+/pluggy/\)", done.stdout
+    )
 
 
-def test_uv_that_is_not_installed_is_named_with_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_that_is_not_installed_is_named_with_its_fix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(

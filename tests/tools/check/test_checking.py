@@ -194,14 +194,18 @@ def test_what_is_wrong_is_found_and_the_fix_said(
 ) -> None:
     told = [each for each in findings if each.subject == subject]
     assert [
-        each for each in told if each.state == state and what in each.what and fix in each.fix
+        each
+        for each in told
+        if each.state == state and what in each.what and fix in each.fix
     ], told
 
 
 def test_importing_something_heavy_is_found(write: Write) -> None:
     path = write("heavy.py", "import numpy\n" + TOY)
     found = list(check(find_plugin(str(path)), limit=5))
-    assert [each.what for each in found if each.state == "broken"] == ["imports numpy when loaded"]
+    assert [each.what for each in found if each.state == "broken"] == [
+        "imports numpy when loaded"
+    ]
 
 
 def test_a_plugin_that_ends_its_process_is_one_finding(write: Write) -> None:
@@ -235,7 +239,9 @@ def test_the_command_passes_a_good_plugin_and_says_a_bad_name(
     assert "`hpml --debug run toy -p size=10` shows what the point printed" in done.stdout
 
 
-def test_a_few_points_stand_for_a_grid_and_every_value_of_a_short_parameter_is_among_them() -> None:
+def test_a_few_points_stand_for_a_grid_and_every_value_of_a_short_parameter_is_among_them() -> (
+    None
+):
     grid = {
         "size": ["64KiB", "2MiB", "1GiB", "1KiB"],
         "n": list(range(100, 0, -1)),
@@ -295,18 +301,29 @@ def loaded(**changed: object) -> Loaded:
         ),
         # to rank it or not changes nothing of what is measured
         ({"metrics": (Metric("time", "s", None),)}, ""),
-        ({"metrics": (Metric("time", "B", None),)}, "metric time was [s, lower], is [B, None]"),
+        (
+            {"metrics": (Metric("time", "B", None),)},
+            "metric time was [s, lower], is [B, None]",
+        ),
     ],
 )
 def test_a_definition_that_changed_under_one_version_is_found(
     tmp_path: Path, changed: dict[str, object], said: str
 ) -> None:
-    old = {"benchmark": "b", "version": "1", "metric": "time", "si_unit": "s", "direction": "lower"}
+    old = {
+        "benchmark": "b",
+        "version": "1",
+        "metric": "time",
+        "si_unit": "s",
+        "direction": "lower",
+    }
     (tmp_path / "benchmarks.json").write_text(
         json.dumps({"b.track_time": {**old, "param_names": ["size"]}, "version": 2})
     )
     broken = [
-        each for each in judge_definition(loaded(**changed), tmp_path) if each.state == "broken"
+        each
+        for each in judge_definition(loaded(**changed), tmp_path)
+        if each.state == "broken"
     ]
     assert [said in each.what for each in broken] == [True] * bool(said)
 
@@ -328,7 +345,9 @@ def test_a_direction_that_was_turned_round_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("now", [None, "lower"])
-def test_a_metric_that_was_recorded_without_direction_may_get_one(tmp_path: Path, now: Any) -> None:
+def test_a_metric_that_was_recorded_without_direction_may_get_one(
+    tmp_path: Path, now: Any
+) -> None:
     entry = {
         "benchmark": "b",
         "version": "1",
@@ -353,10 +372,17 @@ def test_what_is_spoilt_differs_by_hand() -> None:
 
 
 def test_what_a_required_module_needs_itself_need_not_be_required() -> None:
-    assert with_dependencies({"numba", "no_such"}) >= {"numba", "llvmlite", "numpy", "no_such"}
+    assert with_dependencies({"numba", "no_such"}) >= {
+        "numba",
+        "llvmlite",
+        "numpy",
+        "no_such",
+    }
 
 
-def test_a_point_that_the_checks_own_time_ends_is_no_fault_of_the_plugin(write: Write) -> None:
+def test_a_point_that_the_checks_own_time_ends_is_no_fault_of_the_plugin(
+    write: Write,
+) -> None:
     text = TOY.replace(
         "    bench.check(", "    import time; time.sleep(size)\n    bench.check("
     ).replace("[10, 1000]", "[30]")
@@ -443,7 +469,10 @@ TWICE = """
 
 
 def test_a_name_that_is_used_twice_is_found(write: Write) -> None:
-    write("registry.yaml", "version: 1\nplugins: [{name: a, path: a.py}, {name: b, path: b.py}]\n")
+    write(
+        "registry.yaml",
+        "version: 1\nplugins: [{name: a, path: a.py}, {name: b, path: b.py}]\n",
+    )
 
     def broken(name: str) -> list[str]:
         found = check(find_plugin(name, registry), limit=20)
@@ -456,7 +485,8 @@ def test_a_name_that_is_used_twice_is_found(write: Write) -> None:
     assert broken("a") == ["the plugin 'b' of the registry has a benchmark of this name"]
     assert broken("b") == ["the plugin 'a' of the registry has a benchmark of this name"]
     write(
-        "b.py", "from hpml_plugins import hookimpl\n\n@hookimpl\ndef hpml_data():\n    return []\n"
+        "b.py",
+        "from hpml_plugins import hookimpl\n\n@hookimpl\ndef hpml_data():\n    return []\n",
     )
     write("a.py", TWICE.replace("COUNT", "2"))
     assert broken("a") == ["2 benchmarks have this name"]
@@ -482,7 +512,9 @@ def test_an_array_is_spoilt_in_a_copy() -> None:
     import numpy
 
     array = numpy.array([1.0, 10.0], dtype=numpy.float32)
-    assert corrupted(array, "off").tolist() == pytest.approx([2.1, 12.0])  # 1 + 0.1 + 1, 10 + 1 + 1
+    assert corrupted(array, "off").tolist() == pytest.approx(
+        [2.1, 12.0]
+    )  # 1 + 0.1 + 1, 10 + 1 + 1
     assert numpy.isnan(corrupted(array, "nan")).all()
     assert corrupted(numpy.array([1, 2]), "nan").tolist() == [2, 3]
     assert array.tolist() == [1.0, 10.0]

@@ -41,7 +41,12 @@ class Site:
         return subprocess.run(
             [sys.executable, "-m", "hpml_plugins", *args],
             cwd=self.project.path,
-            env={**os.environ, "HOME": str(self.project.home), "COLUMNS": "200", **self.env},
+            env={
+                **os.environ,
+                "HOME": str(self.project.home),
+                "COLUMNS": "200",
+                **self.env,
+            },
             capture_output=True,
             text=True,
             timeout=300,

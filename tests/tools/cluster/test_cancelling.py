@@ -12,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from hpml_plugins.tools.cluster.jobs import JobOrder, JobState, cancel, find_jobs, write_file
+from hpml_plugins.tools.cluster.jobs import (
+    JobOrder,
+    JobState,
+    cancel,
+    find_jobs,
+    write_file,
+)
 
 SLEEP = "import time; time.sleep(600)"
 
@@ -31,7 +37,9 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 def put(folder: Path, number: object, host: str = "") -> Path:
     job = folder / "20260101-desk"
     job.mkdir()
-    write_file(job, JobOrder("desk", "m", "local", host or socket.gethostname(), str(number)))
+    write_file(
+        job, JobOrder("desk", "m", "local", host or socket.gethostname(), str(number))
+    )
     write_file(job, JobState("running", host or socket.gethostname(), 1))
     return job
 
@@ -70,7 +78,8 @@ def test_the_job_s_own_process_is_interrupted(tmp_path: Path) -> None:
     # Python that is still starting may lose an interrupt in what it imports.
     started = f"import time; print(flush=True); {SLEEP}"
     own = subprocess.Popen(
-        [sys.executable, "-c", started, "submitit.local._local", str(job)], stdout=subprocess.PIPE
+        [sys.executable, "-c", started, "submitit.local._local", str(job)],
+        stdout=subprocess.PIPE,
     )
     assert own.stdout is not None
     own.stdout.readline()

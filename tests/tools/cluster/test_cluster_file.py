@@ -47,7 +47,11 @@ BAD = {
         "No closing quotation",
     ),
     "a name with a line break": (HEAD + '  - {name: "a\\n"}\n', 3, "matching regex"),
-    "a machine with a line break": (HEAD + '  - {name: a, machine: "a\\n"}\n', 3, "matching regex"),
+    "a machine with a line break": (
+        HEAD + '  - {name: a, machine: "a\\n"}\n',
+        3,
+        "matching regex",
+    ),
     "a jobs folder with a line break": (
         'version: 1\njobs: "a\\nb"\ntargets: [{name: a}]\n',
         2,
@@ -114,7 +118,10 @@ def test_targets_are_chosen_by_name_and_a_wrong_one_is_answered_with_the_nearest
     write: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
     cluster = read_cluster(
-        write("cluster.yaml", "version: 1\njobs: ../jobs\ntargets: [{name: h100}, {name: a100}]\n"),
+        write(
+            "cluster.yaml",
+            "version: 1\njobs: ../jobs\ntargets: [{name: h100}, {name: a100}]\n",
+        ),
         tmp_path,
     )
     assert [target.name for target in cluster.choose(())] == ["h100", "a100"]
@@ -125,13 +132,17 @@ def test_targets_are_chosen_by_name_and_a_wrong_one_is_answered_with_the_nearest
 
 
 def test_the_cluster_schema_in_docs_is_the_one_that_is_checked() -> None:
-    assert json.loads((ROOT / "docs" / "cluster.schema.json").read_text()) == json_schema(Cluster)
+    assert json.loads((ROOT / "docs" / "cluster.schema.json").read_text()) == json_schema(
+        Cluster
+    )
 
 
 def test_the_example_of_the_guide_is_valid(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "cluster.md").read_text()
     lines = page[page.index("    version: 1") :].splitlines()
-    end = next(number for number, line in enumerate(lines) if line and not line.startswith("    "))
+    end = next(
+        number for number, line in enumerate(lines) if line and not line.startswith("    ")
+    )
     path = tmp_path / "cluster.yaml"
     path.write_text("\n".join(line.removeprefix("    ") for line in lines[:end]))
     assert [target.name for target in read_cluster(path, tmp_path).targets] == [

@@ -48,9 +48,16 @@ def test_without_a_target_it_says_what_it_would_measure_and_asks(site: Site) -> 
     os.write(terminal, b"n\n")
     command = [sys.executable, "-m", "hpml_plugins", "submit"]
     asked = subprocess.run(
-        command, cwd=site.project.path, stdin=stdin, capture_output=True, text=True, check=False
+        command,
+        cwd=site.project.path,
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert (asked.returncode, "Measure this? [y/N]" in asked.stdout) == (0, True), asked.stderr
+    assert (asked.returncode, "Measure this? [y/N]" in asked.stdout) == (0, True), (
+        asked.stderr
+    )
     assert not (site.project.path / "cluster-jobs").exists()
 
 
@@ -104,12 +111,18 @@ def test_what_ends_a_submission_cancels_its_job_and_waits_for_its_end(
     assert job.cancelled and job.looked == 4
 
 
-def test_a_submission_that_is_terminated_with_its_group_leaves_no_process(site: Site) -> None:
+def test_a_submission_that_is_terminated_with_its_group_leaves_no_process(
+    site: Site,
+) -> None:
     site.cluster("version: 1\ntargets:\n  - {name: desk, executor: local}\n")
     slow = {**os.environ, "TOY_SECONDS": "5"}
     command = [sys.executable, "-m", "hpml_plugins", "submit", "desk"]
     with subprocess.Popen(
-        command, cwd=site.project.path, env=slow, stdout=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=site.project.path,
+        env=slow,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     ) as run:
         wait_for(
             lambda: any(site.project.path.glob("results/desk/.lock")),
@@ -118,7 +131,11 @@ def test_a_submission_that_is_terminated_with_its_group_leaves_no_process(site: 
         os.killpg(run.pid, signal.SIGTERM)
         assert run.wait(30) == 128 + signal.SIGTERM
     wait_for(
-        lambda: not [line for line in command_lines().values() if str(site.project.path) in line],
+        lambda: (
+            not [
+                line for line in command_lines().values() if str(site.project.path) in line
+            ]
+        ),
         "no process",
     )
 
@@ -143,7 +160,11 @@ def test_a_local_job_that_is_cancelled_leaves_no_process(site: Site) -> None:
         assert "cancelled" in site.hpml("jobs", "desk", "--cancel").stdout
         assert run.wait(60) == 1
     wait_for(
-        lambda: not [line for line in command_lines().values() if str(site.project.path) in line],
+        lambda: (
+            not [
+                line for line in command_lines().values() if str(site.project.path) in line
+            ]
+        ),
         "no process",
     )
     done = site.hpml("jobs", "--json")

@@ -15,7 +15,9 @@ from asv_project import Project
 from hpml_plugins.store import lock_machine
 
 
-def test_sixteen_writers_and_kills_at_random_lose_nothing_that_was_finished(tmp_path: Path) -> None:
+def test_sixteen_writers_and_kills_at_random_lose_nothing_that_was_finished(
+    tmp_path: Path,
+) -> None:
     done = writing_nodes.run(tmp_path, machines=16, rounds=3, kills=24, seed=1)
     assert done.lost == []
     assert done.kills > 0
@@ -44,14 +46,27 @@ def test_a_machine_started_twice_is_refused_and_nothing_of_it_is_touched(
         assert "Traceback" not in done.stdout + done.stderr
         assert not (project.path / "results/node/machine.json").exists()
         assert project.asv("machine", "--machine", "node", "--yes").returncode == 0
-    command = [sys.executable, "-m", "hpml_plugins", "machine", "--name", "node", "--dry-run"]
+    command = [
+        sys.executable,
+        "-m",
+        "hpml_plugins",
+        "machine",
+        "--name",
+        "node",
+        "--dry-run",
+    ]
     assert (
-        subprocess.run(command, cwd=project.path, capture_output=True, check=False).returncode == 0
+        subprocess.run(
+            command, cwd=project.path, capture_output=True, check=False
+        ).returncode
+        == 0
     )
 
 
 @pytest.mark.slow
-def test_publishing_grows_no_faster_than_the_nodes(make_project: Callable[[str], Project]) -> None:
+def test_publishing_grows_no_faster_than_the_nodes(
+    make_project: Callable[[str], Project],
+) -> None:
     project = make_project("version: 1\nplugins:\n  - {name: toy, path: toy.py}\n")
     assert project.asv("run").returncode == 0
     (source,) = [path.parent for path in project.path.glob("results/*/machine.json")]

@@ -41,7 +41,10 @@ def wait_for_state(site: Site, target: str, *states: str) -> dict[str, Any]:
 
 def wait_for_records(site: Site, machine: str, count: int) -> None:
     toy_slurm.wait_for(
-        lambda: len(site.records(machine)) >= count, f"{count} records", lambda: logs(site), 240
+        lambda: len(site.records(machine)) >= count,
+        f"{count} records",
+        lambda: logs(site),
+        240,
     )
 
 
@@ -52,7 +55,9 @@ def logs(site: Site) -> str:
 
 def numbers(site: Site, machine: str) -> list[int]:
     return sorted(
-        int(record.params["number"]) for record in site.records(machine) if record.status == "ok"
+        int(record.params["number"])
+        for record in site.records(machine)
+        if record.status == "ok"
     )
 
 
@@ -69,17 +74,22 @@ def test_two_nodes_measure_at_once_under_their_machines_names(slurm_site: Site) 
         # The state is written by the job, the progress read from its log, which may be a moment
         # behind.
         toy_slurm.wait_for(
-            lambda target=target: jobs(slurm_site)[target]["progress"] == 1.0, "all of the progress"
+            lambda target=target: jobs(slurm_site)[target]["progress"] == 1.0,
+            "all of the progress",
         )
         assert numbers(slurm_site, machine) == POINTS
         (file,) = slurm_site.project.path.glob(f"results/{machine}/*-node-*.json")
         stored = json.loads(file.read_text())
-        assert (stored["params"]["machine"], stored["results"]["slow.track_square"][0][11]) == (
+        assert (
+            stored["params"]["machine"],
+            stored["results"]["slow.track_square"][0][11],
+        ) == (
             machine,
             121.0,
         )
     starts = [
-        {record.started for record in slurm_site.records(machine)} for machine in ("first", "two")
+        {record.started for record in slurm_site.records(machine)}
+        for machine in ("first", "two")
     ]
     assert max(map(min, starts)) < min(map(max, starts))  # they did overlap
 
@@ -113,7 +123,9 @@ def test_a_cancelled_job_is_shown_as_such_and_another_goes_on_where_it_stopped(
     assert_nothing_lost(kept, slurm_site.records("first"))
 
 
-def test_what_slurm_refuses_is_said_and_the_other_targets_are_submitted(slurm_site: Site) -> None:
+def test_what_slurm_refuses_is_said_and_the_other_targets_are_submitted(
+    slurm_site: Site,
+) -> None:
     slurm_site.cluster(
         """
         version: 1
@@ -124,7 +136,9 @@ def test_what_slurm_refuses_is_said_and_the_other_targets_are_submitted(slurm_si
     )
     done = slurm_site.hpml("submit", "--yes")
     assert done.returncode == 1
-    assert "target 'wrong' was refused" in done.stderr and "invalid partition" in done.stderr
+    assert (
+        "target 'wrong' was refused" in done.stderr and "invalid partition" in done.stderr
+    )
     found = wait_for_state(slurm_site, "broken", "failed")
     assert "it never started asv; see its log" in found["reason"]
     assert jobs(slurm_site)["wrong"]["state"] == "failed"
@@ -151,7 +165,9 @@ def test_a_preempted_job_is_started_again_and_goes_on_where_it_stopped(
 
 
 @pytest.mark.slow
-def test_a_requeued_job_goes_on_where_it_stopped(slurm_site: Site, slurm: toy_slurm.Slurm) -> None:
+def test_a_requeued_job_goes_on_where_it_stopped(
+    slurm_site: Site, slurm: toy_slurm.Slurm
+) -> None:
     submit(slurm_site, "second")
     wait_for_records(slurm_site, "two", 2)
     slurm.ask("scontrol", "requeue", jobs(slurm_site)["second"]["id"])
@@ -161,7 +177,9 @@ def test_a_requeued_job_goes_on_where_it_stopped(slurm_site: Site, slurm: toy_sl
 
 
 @pytest.mark.slow
-def test_a_job_whose_time_is_nearly_up_stops_by_itself_and_goes_on_later(slurm_site: Site) -> None:
+def test_a_job_whose_time_is_nearly_up_stops_by_itself_and_goes_on_later(
+    slurm_site: Site,
+) -> None:
     # Of 3 minutes, the warning 60 s before the end comes after 120 s, or, as Slurm looks once a
     # minute, after 60 s. 12 points take 12 · 12 = 144 s, so one start is not enough.
     source = (slurm_site.project.path / "slow.py").read_text()
@@ -195,6 +213,8 @@ def test_a_node_that_dies_and_comes_back_finishes_its_job(
     slurm.start_node("n2")
     found = wait_for_state(slurm_site, "second", "done", "failed", "lost")
     assert found["state"] == "done", logs(slurm_site)
-    assert found["attempts"] >= 2  # Slurm may start it once more while the node comes and goes
+    assert (
+        found["attempts"] >= 2
+    )  # Slurm may start it once more while the node comes and goes
     assert 2 <= kept < 12
     assert numbers(slurm_site, "two") == POINTS

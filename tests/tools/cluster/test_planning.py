@@ -72,7 +72,9 @@ def test_the_script_asks_slurm_for_what_the_target_says(tmp_path: Path) -> None:
         options={"mem": "100G", "exclusive": True},
     )
     lines = script(
-        target, RunRequest(str(tmp_path), str(tmp_path / "results")), tmp_path / "jobs" / "one"
+        target,
+        RunRequest(str(tmp_path), str(tmp_path / "results")),
+        tmp_path / "jobs" / "one",
     ).splitlines()
     wanted = {
         "partition=gpu",
@@ -96,14 +98,17 @@ def test_the_script_asks_slurm_for_what_the_target_says(tmp_path: Path) -> None:
         in lines
     )
     assert any(
-        f"{tmp_path}/envs/torch/bin/python -u -m submitit.core._submit" in line for line in lines
+        f"{tmp_path}/envs/torch/bin/python -u -m submitit.core._submit" in line
+        for line in lines
     )
 
 
 def test_a_container_sees_the_project_the_jobs_and_the_gpus(tmp_path: Path) -> None:
     target = Target("a100", gpus=1, python=Python(container="hpml.sif"))
     text = script(
-        target, RunRequest(str(tmp_path), str(tmp_path / "results")), Path("/shared/jobs/one")
+        target,
+        RunRequest(str(tmp_path), str(tmp_path / "results")),
+        Path("/shared/jobs/one"),
     )
     assert (
         f"apptainer exec --nv --bind {tmp_path} --bind /shared/jobs --pwd {tmp_path}"
@@ -115,7 +120,9 @@ def test_a_dry_run_prints_the_scripts_and_submits_nothing(site: Site) -> None:
     targets = "\n".join(f"  - {{name: t{number}, partition: p}}" for number in range(3))
     site.cluster(f"version: 1\ntargets:\n{targets}\n")
     settings = Settings(site.project.path / "registry.yaml")
-    done = CliRunner().invoke(submit, ["--dry-run", "--commits", "ALL", "t0", "t2"], obj=settings)
+    done = CliRunner().invoke(
+        submit, ["--dry-run", "--commits", "ALL", "t0", "t2"], obj=settings
+    )
     assert done.exit_code == 0, done.output
     assert done.output.count("#!/bin/bash") == 2
     assert "# t2  machine t2, 2 commits" in done.output
@@ -146,7 +153,9 @@ def test_the_profile_is_core_unless_another_is_named(
         "version: 1\ntargets:\n  - {name: h100, partition: p}\n  - {name: desk, executor: local}\n"
     )
     monkeypatch.setenv("HPML_PROFILE", variable)
-    done = CliRunner().invoke(submit, ["--dry-run", *named, "h100", "desk"], obj=Settings(registry))
+    done = CliRunner().invoke(
+        submit, ["--dry-run", *named, "h100", "desk"], obj=Settings(registry)
+    )
     assert done.exit_code == 0, done.output
     assert done.output.count(f"all benchmarks, profile {chosen}: ") == 2
     assert f"\nenv HPML_PROFILE={chosen} " in done.output
@@ -177,6 +186,8 @@ def test_no_second_job_is_submitted_while_slurm_does_not_answer(
     settings = Settings(site.project.path / "registry.yaml")
     done = CliRunner().invoke(submit, [*options, "h100"], obj=settings)
     said = str(done.exception)
-    assert (isinstance(done.exception, UsageError) and "hold 7 (h100)" in said) == refused, said
+    assert (
+        isinstance(done.exception, UsageError) and "hold 7 (h100)" in said
+    ) == refused, said
     assert (commands / "asked-squeue").exists() == (not options)
     assert (commands / "asked-sbatch").exists() != refused

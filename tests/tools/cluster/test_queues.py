@@ -20,7 +20,9 @@ from hpml_plugins.tools.cluster.side_by_side import (
 )
 
 
-def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_otherwise() -> None:
+def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_otherwise() -> (
+    None
+):
     assert share_queues(["c1", "c2", "c3"], ["GPU-a", "GPU-b"]) == [
         Queue(0, "GPU-a", ("c1", "c3")),
         Queue(1, "GPU-b", ("c2",)),
@@ -44,7 +46,10 @@ def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(
         gpus_side_by_side({})
     assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "0"}) == ["GPU-a"]
     node.gpus = ()
-    assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "", "HPML_QUEUES": "0,1"}) == ["0", "1"]
+    assert gpus_side_by_side({"CUDA_VISIBLE_DEVICES": "", "HPML_QUEUES": "0,1"}) == [
+        "0",
+        "1",
+    ]
     with pytest.raises(HpmlError, match="no GPU"):
         gpus_side_by_side({"CUDA_VISIBLE_DEVICES": ""})
 
@@ -52,7 +57,8 @@ def test_gpus_are_named_by_what_stays_the_same_and_must_be_of_one_type(
 def test_each_mig_device_has_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     card, whole = Gpu("A100", uuid="GPU-a", mig=True), Gpu("A100", uuid="GPU-b", mig=False)
     slices = [
-        Gpu("A100 MIG 1g.5gb", uuid=uuid, mig=True, board="GPU-a") for uuid in ("MIG-1", "MIG-2")
+        Gpu("A100 MIG 1g.5gb", uuid=uuid, mig=True, board="GPU-a")
+        for uuid in ("MIG-1", "MIG-2")
     ]
     found = SimpleNamespace(gpus=(card,), slices=tuple(slices), problem="")
     monkeypatch.setattr(side_by_side, "read_gpus", lambda: found)

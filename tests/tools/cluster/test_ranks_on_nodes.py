@@ -61,7 +61,8 @@ def test_two_nodes_reduce_together_and_who_fails_is_named(slurm_site: Site) -> N
     found = wait_for_state(slurm_site, "pair", "done", "failed", "lost")
     assert found["reason"] == "some points failed; their Records say why", logs(slurm_site)
     records = {
-        (record.benchmark, *record.params.values()): record for record in slurm_site.records("pair")
+        (record.benchmark, *record.params.values()): record
+        for record in slurm_site.records("pair")
     }
     across, wrong = records["across", False], records["across", True]
     assert (across.status, across.metrics["nodes"].round_medians) == ("ok", [2.0] * 3), (
@@ -75,13 +76,18 @@ def test_two_nodes_reduce_together_and_who_fails_is_named(slurm_site: Site) -> N
     reduced = records["allreduce_nodes_gloo", "1KiB", 2]
     assert reduced.status == "ok", reduced.reason + reduced.output
     time, bus = (reduced.metrics[name].samples[0] for name in ("time", "bus_bandwidth"))
-    assert bus == pytest.approx(1024 / time * 2 * (2 - 1) / 2)  # nccl-tests: S/t · 2 (n − 1)/n
+    assert bus == pytest.approx(
+        1024 / time * 2 * (2 - 1) / 2
+    )  # nccl-tests: S/t · 2 (n − 1)/n
     trained = records["scaling_ddp_nodes_gloo", 2, 32, "weak"]
     assert trained.status == "ok", trained.reason + trained.output
     assert any(
-        check.startswith("DDP's gradient is the mean of the ranks' own") for check in trained.checks
+        check.startswith("DDP's gradient is the mean of the ranks' own")
+        for check in trained.checks
     )
-    speedup, efficiency = (trained.metrics[name].samples[0] for name in ("speedup", "efficiency"))
+    speedup, efficiency = (
+        trained.metrics[name].samples[0] for name in ("speedup", "efficiency")
+    )
     assert speedup == pytest.approx(2 * efficiency)  # over two ranks
     lacking = records["allreduce_nodes_gloo", "1KiB", 4]
     assert (lacking.status, lacking.reason) == (

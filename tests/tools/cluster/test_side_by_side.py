@@ -112,7 +112,9 @@ def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> N
 
         def second() -> list[int]:
             lines = command_lines().items()
-            return [pid for pid, line in lines if queued in line and "queue-1-commits" in line]
+            return [
+                pid for pid, line in lines if queued in line and "queue-1-commits" in line
+            ]
 
         wait_for(
             lambda: list(pair.project.path.glob("cluster-jobs/*/queue-1/toy-x1/records/*")),
@@ -123,7 +125,10 @@ def test_a_queue_that_dies_costs_its_own_part_only_and_is_named(pair: Site) -> N
         assert run.wait(120) == 1
         assert run.stderr
         said = run.stderr.read()
-    assert "queue-1 (GPU 2, part 2 of 2 of the benchmarks of 1 commit) was ended by SIGKILL" in said
+    assert (
+        "queue-1 (GPU 2, part 2 of 2 of the benchmarks of 1 commit) was ended by SIGKILL"
+        in said
+    )
     kept = values(pair)
     assert {key: gpu for key, gpu in kept.items() if gpu == 1} == {
         key: gpu for key, gpu in WANTED.items() if gpu == 1

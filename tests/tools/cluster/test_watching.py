@@ -34,7 +34,12 @@ CASES = [
     (SlurmState("RUNNING", "", "n1"), RUNNING, "running", ""),
     (SlurmState("RUNNING", "", "n1"), None, "running", "starting or ending"),
     (SlurmState("COMPLETED"), DONE, "done", ""),
-    (SlurmState("FAILED", "NonZeroExitCode"), FAILED, "failed", "asv run ended with status 1"),
+    (
+        SlurmState("FAILED", "NonZeroExitCode"),
+        FAILED,
+        "failed",
+        "asv run ended with status 1",
+    ),
     (SlurmState("FAILED"), None, "failed", "Slurm says FAILED, and it never started asv"),
     (SlurmState("OUT_OF_MEMORY"), RUNNING, "failed", "Slurm says OUT_OF_MEMORY"),
     (SlurmState("NODE_FAIL"), RUNNING, "failed", "Slurm says NODE_FAIL"),
@@ -61,12 +66,19 @@ def test_a_jobs_state_is_put_together_from_all_that_is_known(
 def test_a_local_job_is_lost_when_its_process_is_gone(tmp_path: Path) -> None:
     order = JobOrder("t", "m", "local", socket.gethostname(), id=str(os.getpid()))
     write_file(tmp_path, RUNNING)
-    assert describe_job(tmp_path, order, None).state == "lost"  # this process is alive, and no job
+    assert (
+        describe_job(tmp_path, order, None).state == "lost"
+    )  # this process is alive, and no job
 
 
 @pytest.mark.parametrize(
     ("phase", "state"),
-    [("paused", "pending"), ("stopped", "failed"), ("cancelled", "cancelled"), ("done", "done")],
+    [
+        ("paused", "pending"),
+        ("stopped", "failed"),
+        ("cancelled", "cancelled"),
+        ("done", "done"),
+    ],
 )
 def test_only_a_paused_job_waits_to_be_started_again(
     tmp_path: Path, phase: Any, state: str
@@ -76,14 +88,20 @@ def test_only_a_paused_job_waits_to_be_started_again(
     ) as alive:
         write_file(tmp_path, JobState(phase, "here", 1, "why"))
         job = describe_job(
-            tmp_path, JobOrder("t", "m", "local", socket.gethostname(), id=str(alive.pid)), None
+            tmp_path,
+            JobOrder("t", "m", "local", socket.gethostname(), id=str(alive.pid)),
+            None,
         )
         assert (job.state, job.reason) == (state, "why")
         alive.kill()
 
 
-def test_what_was_never_taken_says_why_and_foreign_folders_do_not_hinder(tmp_path: Path) -> None:
-    write_file(tmp_path / "a", JobOrder("t", "m", "slurm", "login", problem="invalid partition"))
+def test_what_was_never_taken_says_why_and_foreign_folders_do_not_hinder(
+    tmp_path: Path,
+) -> None:
+    write_file(
+        tmp_path / "a", JobOrder("t", "m", "slurm", "login", problem="invalid partition")
+    )
     (tmp_path / "b").mkdir()
     (tmp_path / "c").write_text("")
     (job,) = find_jobs(tmp_path)
@@ -104,7 +122,9 @@ def test_jobs_are_unknown_while_slurm_does_not_answer(
 ) -> None:
     for name in ("sacct", "squeue"):
         command = tmp_path / name
-        command.write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n")
+        command.write_text(
+            "#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n"
+        )
         command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     assert ask_slurm(["7", "8"]) == dict.fromkeys(["7", "8"], SlurmState("NO_ANSWER"))

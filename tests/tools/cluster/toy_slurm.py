@@ -124,7 +124,11 @@ class Slurm:
         self._spawn("slurmctld", "-D")
         for node in self.nodes:
             self.start_node(node)
-        wait_for(lambda: self.states() == ["idle"] * len(self.nodes), "nodes to be idle", self.log)
+        wait_for(
+            lambda: self.states() == ["idle"] * len(self.nodes),
+            "nodes to be idle",
+            self.log,
+        )
 
     def start_node(self, node: str) -> None:
         self._spawn("slurmd", "-D", "-N", node, name=node)
@@ -157,7 +161,11 @@ class Slurm:
     def ask(self, *command: str) -> str:
         """A command's output, "" while it fails."""
         done = subprocess.run(
-            command, env={**os.environ, **self.env}, capture_output=True, text=True, check=False
+            command,
+            env={**os.environ, **self.env},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return done.stdout if done.returncode == 0 else ""
 
@@ -191,7 +199,10 @@ class Slurm:
 
 
 def wait_for(
-    what: Callable[[], object], name: str, log: Callable[[], str] = str, patience: float = 120.0
+    what: Callable[[], object],
+    name: str,
+    log: Callable[[], str] = str,
+    patience: float = 120.0,
 ) -> None:
     """Wait until something is so. Long, because a busy machine takes its time; it is left as soon
     as it is so."""
@@ -208,7 +219,10 @@ def command_lines() -> dict[int, str]:
         if entry.name.isdigit():
             with suppress(OSError):
                 found[int(entry.name)] = (
-                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    (entry / "cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")
                 )
     return found
 

@@ -57,7 +57,9 @@ def write_round(results: Path, machine: str, number: int) -> None:
     node.__dict__.update(facts(machine))
     node.save(str(results))
     name = f"{machine}_{number}"
-    util.write_json(str(results / "benchmarks.json"), {benchmark(name): declaration(name)}, 2)
+    util.write_json(
+        str(results / "benchmarks.json"), {benchmark(name): declaration(name)}, 2
+    )
     done = Record(
         benchmark=name,
         plugin="p",

@@ -45,13 +45,16 @@ def test_a_healthy_node_has_none() -> None:
 
 
 def test_a_node_without_gpu_has_none_of_these() -> None:
-    assert found(Node("Linux", "x", "C", 2, 1.0, "3"), TorchFacts("2.15.0", ""), shm=1.0) == []
+    assert (
+        found(Node("Linux", "x", "C", 2, 1.0, "3"), TorchFacts("2.15.0", ""), shm=1.0) == []
+    )
 
 
 def test_torch_without_cuda_beside_a_gpu() -> None:
     (text,) = found(node(), TorchFacts("2.15.0", ""))
     assert (
-        text == "broken torch build: torch 2.15.0 is built without CUDA, and this node has NVIDIA"
+        text
+        == "broken torch build: torch 2.15.0 is built without CUDA, and this node has NVIDIA"
         " H200 / "
         "install a torch built for CUDA 13.2 or older"
     )
@@ -60,7 +63,8 @@ def test_torch_without_cuda_beside_a_gpu() -> None:
 def test_a_driver_older_than_the_runtime() -> None:
     (text,) = found(node(cuda="12.4", driver="550.54"))
     assert (
-        "broken driver: driver 550.54 knows CUDA 12.4, torch 2.15.0 is built for CUDA 13.2" in text
+        "broken driver: driver 550.54 knows CUDA 12.4, torch 2.15.0 is built for CUDA 13.2"
+        in text
     )
     assert "a torch built for CUDA 12" in text
     assert found(node(cuda="13.0")) == []  # minor version compatibility
@@ -85,7 +89,9 @@ def test_a_card_too_old_for_the_build_names_one_that_has_it(
         " for 7.5"
     )
     assert fix in text
-    older = TorchFacts("2.14.0", "12.6", ["sm_37", "sm_50", "sm_60", "sm_70", "sm_90"], True)
+    older = TorchFacts(
+        "2.14.0", "12.6", ["sm_37", "sm_50", "sm_60", "sm_70", "sm_90"], True
+    )
     assert found(node(card), older) == []
 
 
@@ -107,9 +113,12 @@ def test_a_small_shared_memory() -> None:
 
 
 def test_mig() -> None:
-    (text,) = found(node(Gpu("NVIDIA H200 MIG 1g.18gb", capability="9.0", mig=True, board="GPU-1")))
+    (text,) = found(
+        node(Gpu("NVIDIA H200 MIG 1g.18gb", capability="9.0", mig=True, board="GPU-1"))
+    )
     assert (
-        "MIG is on: the MIG device NVIDIA H200 MIG 1g.18gb is measured, not the whole card" in text
+        "MIG is on: the MIG device NVIDIA H200 MIG 1g.18gb is measured, not the whole card"
+        in text
     )
 
 
@@ -173,7 +182,8 @@ def test_a_library_that_raises_or_crashes_is_a_finding_and_the_others_are_checke
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = [
-        finding for finding, _ in check_libraries(["raises_here", "crashes_here", "works_here"])
+        finding
+        for finding, _ in check_libraries(["raises_here", "crashes_here", "works_here"])
     ]
     assert [(each.subject, each.state, each.what) for each in found] == [
         ("raises_here", "broken", "OSError: no such library"),
@@ -184,7 +194,9 @@ def test_a_library_that_raises_or_crashes_is_a_finding_and_the_others_are_checke
 
 def test_memory_that_fails_is_said_and_corrected_errors_are_no_fault() -> None:
     assert found(node(), health=[GpuHealth("NVIDIA H200", corrected=9)]) == []
-    (text,) = found(node(), health=[GpuHealth("NVIDIA H200", uncorrected=2, remap_pending=True)])
+    (text,) = found(
+        node(), health=[GpuHealth("NVIDIA H200", uncorrected=2, remap_pending=True)]
+    )
     assert text.startswith(
         "warning GPU memory: the NVIDIA H200 had 2 errors that ECC could not correct since the"
         " driver was loaded, and rows wait to be replaced / nvidia-smi --gpu-reset"

@@ -28,7 +28,9 @@ NODE = Node(os="L", arch="x", cpu="C", num_cpu=1, ram=1.0, python="3")
 
 def registry(folder: Path, *entries: str) -> Registry:
     file = folder / "registry.yaml"
-    file.write_text("version: 1\nplugins:\n" + "".join(f"  - {entry}\n" for entry in entries))
+    file.write_text(
+        "version: 1\nplugins:\n" + "".join(f"  - {entry}\n" for entry in entries)
+    )
     return read_registry(file)
 
 
@@ -37,12 +39,24 @@ def registry(folder: Path, *entries: str) -> Registry:
     [
         ("sort: 3", "sort: 30", "the allowed slow-down of sort is raised from 3 to 30 %"),
         ("sort: 3, ", "", "the allowed slow-down of sort is raised from 3 to 5 %"),
-        ("time: 4", "time: 50", "the allowed slow-down of step.time is raised from 4 to 50 %"),
-        ("step: {time: 4}", "step: {time: 4, size: 9}", "of step.size is raised from 5 to 9 %"),
+        (
+            "time: 4",
+            "time: 50",
+            "the allowed slow-down of step.time is raised from 4 to 50 %",
+        ),
+        (
+            "step: {time: 4}",
+            "step: {time: 4, size: 9}",
+            "of step.size is raised from 5 to 9 %",
+        ),
         ("sort: 3", "sort: 3, other: 99", "the allowed slow-down of other is raised"),
         ("budget: 2", "budget: 0.1", "sampling budget was 2, is 0.1"),
         ("rounds: 5", "rounds: 2", "sampling rounds was 5, is 2"),
-        ("rounds: 5", "rounds: 5, precision: 0.5", "sampling precision was the default, is 0.5"),
+        (
+            "rounds: 5",
+            "rounds: 5, precision: 0.5",
+            "sampling precision was the default, is 0.5",
+        ),
         ("n: [1, 2, 3]", "n: [1, 3]", "sort is no longer asked for n=2"),
         ("grid: {", "grid: {step: {m: [1]}, ", "the grid of step is restricted: m"),
         ("timeout: 60", "timeout: 1", "the timeout was 60.0, is 1.0"),
@@ -51,7 +65,9 @@ def registry(folder: Path, *entries: str) -> Registry:
         ("name: p,", "name: q,", "no longer in the registry"),
     ],
 )
-def test_each_rule_that_is_loosened_is_named(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_each_rule_that_is_loosened_is_named(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
     base = registry(tmp_path, ENTRY)
     assert old in ENTRY
     (line,) = find_loosened(base, registry(tmp_path, ENTRY.replace(old, new)), "quick")
@@ -69,7 +85,9 @@ def test_each_rule_that_is_loosened_is_named(old: str, new: str, said: str, tmp_
         ("p.py", "moved.py"),
     ],
 )
-def test_a_rule_that_is_tightened_or_kept_is_not(old: str, new: str, tmp_path: Path) -> None:
+def test_a_rule_that_is_tightened_or_kept_is_not(
+    old: str, new: str, tmp_path: Path
+) -> None:
     base = registry(tmp_path, ENTRY)
     changed = registry(tmp_path, ENTRY.replace(old, new), "{name: more, path: m.py}")
     assert find_loosened(base, changed, "quick") == []
@@ -120,7 +138,11 @@ def test_text_of_any_origin_is_text_in_a_comment(text: str) -> None:
     result.left_out = {text: 1}
     assert result.headline.startswith("refused")
     body = as_comment(result)
-    made = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(body)
+    made = (
+        MarkdownIt("commonmark", {"html": True})
+        .enable(["table", "strikethrough"])
+        .render(body)
+    )
     tags = set(re.findall(r"<(/?\w+)", made))
     assert tags <= {"h3", "/h3", "p", "/p", "ul", "/ul", "li", "/li", "code", "/code"}
     seen = html.unescape(made)
@@ -148,5 +170,7 @@ def test_a_change_that_loosens_its_own_gate_has_not_passed() -> None:
     result = GateResult(Commits("a" * 40, "b" * 40, False), NODE, "m", [within])
     assert result.headline.startswith("passed")
     result.loosened = ["plugin p: the timeout was 60.0, is 1.0"]
-    assert result.headline == "not judged: 1 within the budget, 1 rule loosened by this change"
+    assert (
+        result.headline == "not judged: 1 within the budget, 1 rule loosened by this change"
+    )
     assert any("Loosened by this change: plugin p" in line for line in result.describe())

@@ -20,7 +20,12 @@ from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.registry import PluginEntry, PluginSource
 from hpml_plugins.tools.gate.budgets import Budgets
 from hpml_plugins.tools.gate.command import MOST
-from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines, spell_change
+from hpml_plugins.tools.gate.pull_request import (
+    GateResult,
+    as_comment,
+    as_lines,
+    spell_change,
+)
 from hpml_plugins.tools.gate.sides import Commits
 from hpml_plugins.tools.gate.verdicts import (
     GatedPoint,
@@ -35,7 +40,13 @@ BUDGET = 0.05
 
 
 def one_round(
-    value: float, number: int, side: int, *, direction: str = "lower", point: int = 0, **more: float
+    value: float,
+    number: int,
+    side: int,
+    *,
+    direction: str = "lower",
+    point: int = 0,
+    **more: float,
 ) -> Record:
     """A round of a point: one time, measured on CPUs that others use too."""
     unit = "s" if direction == "lower" else "B/s"
@@ -73,7 +84,9 @@ def loaded(random: Generator, count: int) -> np.ndarray[Any, Any]:
     return found
 
 
-def gated(random: Generator, slower: float, *, sigma: float, load: bool = False) -> GatedValue:
+def gated(
+    random: Generator, slower: float, *, sigma: float, load: bool = False
+) -> GatedValue:
     """As the loop does it: a look after 4, 8, … pairs, until it is decided."""
     pairs: list[Pair] = []
     factors = loaded(random, MOST) if load else np.ones((MOST, 2))
@@ -162,7 +175,9 @@ def test_budgets_are_of_all_of_a_benchmark_or_of_a_metric() -> None:
             Budgets([wrong])
 
 
-def test_the_registry_names_budgets_and_the_command_line_overrides_one_of_the_same_name() -> None:
+def test_the_registry_names_budgets_and_the_command_line_overrides_one_of_the_same_name() -> (
+    None
+):
     entries = [
         PluginEntry("p", path="p.py", gate={"step": {"size": 1.0}}),
         PluginEntry("q", path="q.py", gate={"other": 8.0}),
@@ -183,7 +198,14 @@ def test_the_registry_names_budgets_and_the_command_line_overrides_one_of_the_sa
 def result_of(values: Sequence[GatedValue] = ()) -> GateResult:
     card = Gpu(name="NVIDIA H200", memory=141e9)
     node = Node(
-        os="L", arch="x", cpu="C", num_cpu=1, ram=1.0, python="3", gpus=(card, card), driver="580"
+        os="L",
+        arch="x",
+        cpu="C",
+        num_cpu=1,
+        ram=1.0,
+        python="3",
+        gpus=(card, card),
+        driver="580",
     )
     commits = Commits("a" * 40, "b" * 40, uncommitted=False)
     return GateResult(commits, node, "h200-x2", list(values), again="hpml gate main")
@@ -213,7 +235,9 @@ def test_the_comment_shows_what_changed_and_text_of_the_code_as_text() -> None:
     assert text.count("\n| step | point=") == 1 and "| point=0 |" in text
     assert "Broken: step &lt;img src=x&gt;: @&#8203;team \\[x\\](y)" in text
     assert "Not compared: needs 4 GPUs (2 points)." in text
-    assert "- Repeat it: `hpml gate main`\n- History: https://example.invalid/site\n" in text
+    assert (
+        "- Repeat it: `hpml gate main`\n- History: https://example.invalid/site\n" in text
+    )
     assert "6 rounds of each point and side" in text
     assert as_lines(result)[0] == result.headline
 

@@ -61,14 +61,20 @@ def test_a_second_init_writes_nothing_and_names_what_is_there(
     done = hpml("init", "--ci", "github")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].startswith("wrote ")
-    assert "next, once there is a commit:" in done.stdout and "hpml run import_time" in done.stdout
+    assert (
+        "next, once there is a commit:" in done.stdout
+        and "hpml run import_time" in done.stdout
+    )
     written = files(tmp_path)
     assert '"package": ["my_lib"]' in written["benchmarks/hpml/import_time.py"].decode()
     assert '.parent.parent / "src")' in written["benchmarks/hpml/import_time.py"].decode()
-    assert written["benchmarks/__init__.py"] == (ROOT / "benchmarks" / "__init__.py").read_bytes()
-    assert [plugin.path for plugin in read_registry(tmp_path / "registry.yaml").plugins] == [
-        "benchmarks/hpml/import_time.py"
-    ]
+    assert (
+        written["benchmarks/__init__.py"]
+        == (ROOT / "benchmarks" / "__init__.py").read_bytes()
+    )
+    assert [
+        plugin.path for plugin in read_registry(tmp_path / "registry.yaml").plugins
+    ] == ["benchmarks/hpml/import_time.py"]
     again = hpml("init", "--ci", "github")
     assert again.returncode == 0 and "wrote" not in again.stdout
     assert again.stderr.count("is there already; left as it is") == 5
@@ -80,7 +86,9 @@ def test_texts_of_another_encoding_are_kept_or_named(hpml: Hpml, tmp_path: Path)
     (tmp_path / ".gitignore").write_bytes("Größe".encode("latin-1"))
     assert hpml("init").returncode == 0
     assert (
-        (tmp_path / ".gitignore").read_bytes().startswith("Größe\n/.asv/env/\n".encode("latin-1"))
+        (tmp_path / ".gitignore")
+        .read_bytes()
+        .startswith("Größe\n/.asv/env/\n".encode("latin-1"))
     )
     (tmp_path / "asv.conf.json").write_bytes('{"project": "Größe"}'.encode("latin-1"))
     done = hpml("init")
@@ -108,7 +116,9 @@ def test_a_repository_without_a_package_measures_its_export_and_builds_nothing(
     commit_all(tmp_path, "first")
     done = hpml("run", "export_time", "--rounds", "1", "--json")
     size = json.loads(done.stdout)["metrics"]["size"]["samples"][0]
-    assert size == sum(len(content) for content in files(tmp_path).values() if content is not None)
+    assert size == sum(
+        len(content) for content in files(tmp_path).values() if content is not None
+    )
 
 
 def test_a_folder_below_the_top_is_built_from_there(tmp_path: Path, write: Write) -> None:
@@ -120,7 +130,8 @@ def test_a_folder_below_the_top_is_built_from_there(tmp_path: Path, write: Write
     conf = json.loads((tmp_path / "python" / "asv.conf.json").read_text())
     assert (conf["repo"], conf["repo_subdir"]) == ("..", "python")
     assert (
-        'HPML_FOLDER: {value: "python", expand: false}' in (tmp_path / ".gitlab-ci.yml").read_text()
+        'HPML_FOLDER: {value: "python", expand: false}'
+        in (tmp_path / ".gitlab-ci.yml").read_text()
     )
 
 
@@ -136,12 +147,17 @@ def test_the_configuration_of_an_asv_user_keeps_its_comments_and_settings(
     write("theirs/__init__.py", "")
     writer, _ = write_all(tmp_path, tmp_path, None)
     text = file.read_text()
-    assert text.replace('\n    "plugins": [".hpml_plugins.asv"],', "", 1) == QUICKSTART_DEDENTED
+    assert (
+        text.replace('\n    "plugins": [".hpml_plugins.asv"],', "", 1)
+        == QUICKSTART_DEDENTED
+    )
     assert vars(read_configuration(file)) == {**before, "plugins": [".hpml_plugins.asv"]}
     assert (tmp_path / "benchmarks/__init__.py").read_text() == ""
     assert "hpml_plugins.suite" in (tmp_path / "benchmarks/hpml_suite.py").read_text()
     assert "/.asv/results/**/*.lock" in (tmp_path / ".gitignore").read_text()
-    assert "asv.conf.json: the plugin .hpml_plugins.asv; all else is as it was" in writer.wrote
+    assert (
+        "asv.conf.json: the plugin .hpml_plugins.asv; all else is as it was" in writer.wrote
+    )
     assert extend_configuration(file) == text
 
 
@@ -161,16 +177,22 @@ def read_without_plugin(file: Path):  # type: ignore[no-untyped-def]
         ('{"version": 1, "repo": ".", "plugins": [".a"]}', [".hpml_plugins.asv", ".a"]),
     ],
 )
-def test_a_list_of_plugins_gets_one_more(write: Write, text: str, expected: list[str]) -> None:
+def test_a_list_of_plugins_gets_one_more(
+    write: Write, text: str, expected: list[str]
+) -> None:
     file = write("asv.conf.json", text)
     file.write_text(extend_configuration(file))
     assert read_configuration(file).plugins == expected
 
 
-def test_a_configuration_that_cannot_be_extended_is_left_with_the_line_to_add(write: Write) -> None:
+def test_a_configuration_that_cannot_be_extended_is_left_with_the_line_to_add(
+    write: Write,
+) -> None:
     for text in ("[]", '{"repo": ', "{'plugins': 3, "):
         file = write("asv.conf.json", text)
-        with pytest.raises(UsageError, match=r'add to it: "plugins": \["\.hpml_plugins\.asv"\]'):
+        with pytest.raises(
+            UsageError, match=r'add to it: "plugins": \["\.hpml_plugins\.asv"\]'
+        ):
             extend_configuration(file)
         assert [path.name for path in file.parent.iterdir()] == ["asv.conf.json"]
 

@@ -64,7 +64,8 @@ LAYOUTS = {
     "setuptools-named": (
         "",
         {
-            "pyproject.toml": SETUPTOOLS + '\n    [tool.setuptools]\n    packages = ["mylib"]\n',
+            "pyproject.toml": SETUPTOOLS
+            + '\n    [tool.setuptools]\n    packages = ["mylib"]\n',
             "mylib/__init__.py": CODE,
         },
     ),
@@ -104,7 +105,10 @@ QUICK = "setuptools-flat"
 
 @pytest.mark.parametrize(
     "layout",
-    [each if each == QUICK else pytest.param(each, marks=pytest.mark.slow) for each in LAYOUTS],
+    [
+        each if each == QUICK else pytest.param(each, marks=pytest.mark.slow)
+        for each in LAYOUTS
+    ],
 )
 def test_init_then_run_then_publish(layout: str, tmp_path: Path) -> None:
     """Twice: the second commit has the results of the first, which no build tool may package."""
@@ -122,7 +126,9 @@ def test_init_then_run_then_publish(layout: str, tmp_path: Path) -> None:
     mine.asv("run", "--quick")
     results = mine.path / "benchmarks" / "results"
     records = list(read_records(results))
-    assert [each.status for each in records] == ["ok", "ok"], [each.reason for each in records]
+    assert [each.status for each in records] == ["ok", "ok"], [
+        each.reason for each in records
+    ]
     assert len({each.commit for each in records}) == 2
     name = "export_time" if layout == "no-pyproject" else "import_time"
     assert {each.benchmark for each in records} == {name}
@@ -135,7 +141,9 @@ def test_init_then_run_then_publish(layout: str, tmp_path: Path) -> None:
 def test_what_builds_the_package_and_is_not_installed_is_said(tmp_path: Path) -> None:
     mine = OwnRepository.make(tmp_path)
     pyproject = backend("no-such-backend>=2", "no_such_backend")
-    mine.write("pyproject.toml", pyproject + '    dependencies = ["numpy", "no-such-library"]\n')
+    mine.write(
+        "pyproject.toml", pyproject + '    dependencies = ["numpy", "no-such-library"]\n'
+    )
     mine.write("mylib/__init__.py", "")
     assert missing_packages(mine.path) == ["no-such-backend>=2", "no-such-library"]
     assert "pip install 'no-such-backend>=2' no-such-library" in mine.hpml("init").stdout
@@ -147,7 +155,13 @@ def test_what_builds_the_package_and_is_not_installed_is_said(tmp_path: Path) ->
         ({"pyproject.toml": SETUPTOOLS}, False),
         ({"pyproject.toml": SETUPTOOLS + '    dependencies = ["numpy>=2"]\n'}, False),
         ({"pyproject.toml": SETUPTOOLS + '    dependencies = ["torch>=2"]\n'}, True),
-        ({"pyproject.toml": POETRY + "\n    [tool.poetry.dependencies]\n    jax = '*'\n"}, True),
+        (
+            {
+                "pyproject.toml": POETRY
+                + "\n    [tool.poetry.dependencies]\n    jax = '*'\n"
+            },
+            True,
+        ),
         ({"kernels/sum.cu": ""}, True),
         ({"Makefile": "all:\n"}, False),
     ],
@@ -172,7 +186,9 @@ def test_a_package_for_the_cpu_gets_a_runner_without_a_gpu(
 
 
 @pytest.mark.parametrize("service", ["github", "gitlab"])
-def test_the_workflow_installs_what_builds_the_package(service: str, tmp_path: Path) -> None:
+def test_the_workflow_installs_what_builds_the_package(
+    service: str, tmp_path: Path
+) -> None:
     mine = OwnRepository.make(tmp_path)
     mine.write("pyproject.toml", backend("hatchling>=1.2", "hatchling.build"))
     mine.write("mylib/__init__.py", "")

@@ -134,8 +134,13 @@ def test_no_name_of_a_folder_runs_or_breaks_the_workflow_of_github(
     install, gate = (step for step in workflow["jobs"]["gate"]["steps"] if "run" in step)
     variables = {key: evaluated(value) for key, value in gate["env"].items()}
     assert variables["FOLDER"] == name
-    runner = {"RUNNER_TEMP": str(tmp_path / "temp"), "GITHUB_STEP_SUMMARY": str(tmp_path / "sum")}
-    status, seen = run_scripts(top, [install["run"], gate["run"]], {**variables, **runner}, 0)
+    runner = {
+        "RUNNER_TEMP": str(tmp_path / "temp"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "sum"),
+    }
+    status, seen = run_scripts(
+        top, [install["run"], gate["run"]], {**variables, **runner}, 0
+    )
     assert status == 0
     check_folder(top, name, seen, "origin/main")
 
@@ -166,8 +171,13 @@ def test_the_status_of_the_gate_is_that_of_the_step_and_not_judged_is_neutral(
     top, workflow = written(tmp_path, "plain", "github")
     install, gate = (step for step in workflow["jobs"]["gate"]["steps"] if "run" in step)
     variables = {key: evaluated(value) for key, value in gate["env"].items()}
-    runner = {"RUNNER_TEMP": str(tmp_path / "temp"), "GITHUB_STEP_SUMMARY": str(tmp_path / "sum")}
-    found, _ = run_scripts(top, [install["run"], gate["run"]], {**variables, **runner}, status)
+    runner = {
+        "RUNNER_TEMP": str(tmp_path / "temp"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "sum"),
+    }
+    found, _ = run_scripts(
+        top, [install["run"], gate["run"]], {**variables, **runner}, status
+    )
     assert found == ends
 
 
@@ -185,7 +195,9 @@ def test_only_the_step_that_comments_has_the_token(tmp_path: Path) -> None:
     (checkout,) = (step for step in gate["steps"] if "checkout" in step.get("uses", ""))
     assert checkout["with"]["persist-credentials"] is False
     for step in [*gate["steps"], *comment["steps"]]:
-        assert "uses" not in step or re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", step["uses"])
+        assert "uses" not in step or re.fullmatch(
+            r"actions/[\w-]+@[0-9a-f]{40}", step["uses"]
+        )
         # expressions are filled in as text: in a script they would be code
         assert "${{" not in step.get("run", "") + step.get("with", {}).get("script", "")
     assert f"hpml-plugins=={__version__}" in text

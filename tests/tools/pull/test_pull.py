@@ -70,7 +70,9 @@ def theirs(tmp_path: Path) -> Path:
         append_record(record_file(results, "h200-x1", COMMIT), record(size))
     facts = {"machine": "h200-x1", "gpu": "NVIDIA H200", "num_gpu": "1", "version": 1}
     (results / "h200-x1" / "machine.json").write_text(json.dumps(facts))
-    (results / "benchmarks.json").write_text(json.dumps({DECLARED["name"]: DECLARED, "version": 2}))
+    (results / "benchmarks.json").write_text(
+        json.dumps({DECLARED["name"]: DECLARED, "version": 2})
+    )
     return tmp_path / "theirs"
 
 
@@ -106,7 +108,8 @@ def test_a_folder_becomes_a_named_source_and_pulling_again_changes_nothing(
     assert "lab.h200-x1  2 new records" in pull(theirs).output
     assert pulled() == BOTH
     assert (
-        json.loads(Path("results/lab.h200-x1/machine.json").read_text())["machine"] == "lab.h200-x1"
+        json.loads(Path("results/lab.h200-x1/machine.json").read_text())["machine"]
+        == "lab.h200-x1"
     )
     assert "step.track_time" in json.loads(Path("results/benchmarks.json").read_text())
     assert "0 files written" in pull(theirs).output
@@ -115,7 +118,10 @@ def test_a_folder_becomes_a_named_source_and_pulling_again_changes_nothing(
 
 
 def test_of_a_repository_the_newest_commit_counts_and_nothing_of_it_runs(
-    pull: Callable[..., Result], theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pull: Callable[..., Result],
+    theirs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither a filter, nor a hook, nor a link; and no transport that runs a command."""
     marker = tmp_path / "ran"
@@ -139,7 +145,11 @@ def test_of_a_repository_the_newest_commit_counts_and_nothing_of_it_runs(
         sorted(path.name for path in Path("results/lab.h200-x1").glob("*.json"))[-1]
         == "machine.json"
     )
-    for address in (f"ext::touch {marker}", "--upload-pack=touch", str(tmp_path / "nowhere")):
+    for address in (
+        f"ext::touch {marker}",
+        "--upload-pack=touch",
+        str(tmp_path / "nowhere"),
+    ):
         done = CliRunner().invoke(
             group, ["pull", "--as", "lab", "--", address], standalone_mode=False
         )
@@ -177,10 +187,12 @@ def test_facts_of_a_node_that_are_none_leave_the_machine_without(
 
 def test_an_address_that_is_none_ends_in_one_line(pull: Callable[..., Result]) -> None:
     for address in ("https://a b/", "http://127.0.0.1:1", "http://[::1"):
-        done = CliRunner().invoke(group, ["pull", address, "--as", "lab"], standalone_mode=False)
-        assert type(done.exception).__name__ == "HpmlError" and "index.json: cannot be read" in str(
-            done.exception
+        done = CliRunner().invoke(
+            group, ["pull", address, "--as", "lab"], standalone_mode=False
         )
+        assert type(
+            done.exception
+        ).__name__ == "HpmlError" and "index.json: cannot be read" in str(done.exception)
 
 
 @pytest.fixture
@@ -218,7 +230,9 @@ def site(*lines: str, path: str = "m/step.jsonl.gz") -> dict[str, str | bytes]:
             {"benchmarks": {DECLARED["name"]: {**DECLARED, "hpml_machines": ["h200-x1"]}}}
         ),
         "data/v1/index.json": json.dumps(index),
-        "data/v1/m/step.jsonl.gz": gzip.compress("".join(f"{each}\n" for each in lines).encode()),
+        "data/v1/m/step.jsonl.gz": gzip.compress(
+            "".join(f"{each}\n" for each in lines).encode()
+        ),
     }
 
 
@@ -264,7 +278,9 @@ def test_a_hostile_site_ends_in_one_line_and_writes_nothing(
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     before = sorted(tmp_path.rglob("*"))
-    done = CliRunner().invoke(group, ["pull", serve(files), "--as", "lab"], standalone_mode=False)
+    done = CliRunner().invoke(
+        group, ["pull", serve(files), "--as", "lab"], standalone_mode=False
+    )
     assert type(done.exception).__name__ == "HpmlError" and "\n" not in str(done.exception)
     after = {path for path in tmp_path.rglob("*") if "site-" not in str(path)}
     assert after == set(before)
@@ -288,10 +304,14 @@ def test_lines_that_are_no_records_and_records_of_another_machine_are_left_out_a
     assert "not an asv result file" in done.stderr
 
 
-def test_a_source_changes_no_declaration_of_ours(pull: Callable[..., Result], theirs: Path) -> None:
+def test_a_source_changes_no_declaration_of_ours(
+    pull: Callable[..., Result], theirs: Path
+) -> None:
     ours = {**DECLARED, "version": "1", "direction": "higher"}
     Path("results").mkdir()
-    Path("results/benchmarks.json").write_text(json.dumps({DECLARED["name"]: ours, "version": 2}))
+    Path("results/benchmarks.json").write_text(
+        json.dumps({DECLARED["name"]: ours, "version": 2})
+    )
     stronger = {**DECLARED, "version": "99"}
     (theirs / "results" / "benchmarks.json").write_text(
         json.dumps({DECLARED["name"]: stronger, "version": 2})

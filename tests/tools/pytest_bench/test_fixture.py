@@ -61,9 +61,21 @@ def run(tmp_path: Path, write: Write) -> Callable[..., subprocess.CompletedProce
     make_repository(tmp_path, "first")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        options = ["-q", "-p", "hpml_plugins.testing", "-p", "no:cacheprovider", "--rootdir", "."]
+        options = [
+            "-q",
+            "-p",
+            "hpml_plugins.testing",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            ".",
+        ]
         command = [sys.executable, "-m", "pytest", *options, *words]
-        env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        env = {
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         return subprocess.run(
             command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
         )
@@ -79,13 +91,20 @@ def test_a_test_is_measured_stored_and_compared(
     assert "UsageError: a test is one benchmark" in first.stdout
     assert "ZeroDivisionError: division by zero (test_steps.py:" in first.stdout
     assert (
-        "test_wait[10]: time 1" in first.stdout and "nothing stored to compare with" in first.stdout
+        "test_wait[10]: time 1" in first.stdout
+        and "nothing stored to compare with" in first.stdout
     )
-    found: dict[str, Record] = {each.benchmark: each for each in read_records(tmp_path / "results")}
+    found: dict[str, Record] = {
+        each.benchmark: each for each in read_records(tmp_path / "results")
+    }
     assert found.keys() == {"steps_wait", "steps_several", "steps_twice"}
     wait = found["steps_wait"]
     head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True
+        ["git", "rev-parse", "HEAD"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.strip()
     assert (wait.commit, wait.params, wait.measured_rounds, wait.plugin) == (
         head,
@@ -122,7 +141,10 @@ def test_what_cannot_be_judged_is_counted_and_has_a_status_of_its_own(
 ) -> None:
     nothing_stored = run("-k", "wait or size", "--hpml-fail", "--hpml-save")
     assert nothing_stored.returncode == 3, nothing_stored.stdout
-    assert "2 of 2 values not judged (exit status 3 where nothing fails)" in nothing_stored.stdout
+    assert (
+        "2 of 2 values not judged (exit status 3 where nothing fails)"
+        in nothing_stored.stdout
+    )
     assert run("-k", "size", "--hpml-fail").returncode == 0
     (file,) = tmp_path.glob("results/*/records/*.jsonl")
     stored = [json.loads(line) for line in file.read_text().splitlines()]
@@ -131,7 +153,9 @@ def test_what_cannot_be_judged_is_counted_and_has_a_status_of_its_own(
     file.write_text("".join(json.dumps(each) + "\n" for each in stored))
     (tmp_path / "seconds").write_text("0.013")
     little = run("-k", "wait or size", "--hpml-fail")
-    assert little.returncode == 3 and "1 of 2 values not judged" in little.stdout, little.stdout
+    assert little.returncode == 3 and "1 of 2 values not judged" in little.stdout, (
+        little.stdout
+    )
     assert run("-k", "wait").returncode == 0  # nobody asked for a verdict
     (tmp_path / "seconds").write_text("0.063")
     much = run("-k", "wait or size", "--hpml-fail", "-p", "xdist", "-n", "1")

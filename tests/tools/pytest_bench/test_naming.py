@@ -19,8 +19,25 @@ from hpml_plugins.model.benchmark import check_name
 from hpml_plugins.store import read_records
 from hpml_plugins.tools.pytest_bench.naming import TestName
 
-FOLDERS = ["", "tests/", "tests/gpu/", "gpu/tests/", "test/", "tests/test/", "Tests/", "tests-2/"]
-FILES = ["test_sort", "test_Sort", "test_sort_x", "sort_test", "test_sört", "test_sort-x", "test_"]
+FOLDERS = [
+    "",
+    "tests/",
+    "tests/gpu/",
+    "gpu/tests/",
+    "test/",
+    "tests/test/",
+    "Tests/",
+    "tests-2/",
+]
+FILES = [
+    "test_sort",
+    "test_Sort",
+    "test_sort_x",
+    "sort_test",
+    "test_sört",
+    "test_sort-x",
+    "test_",
+]
 CLASSES = ["", "TestSort::", "TestX::", "Test_Sort::", "TestSort::TestX::"]
 FUNCTIONS = [
     "test_x",
@@ -37,7 +54,9 @@ FUNCTIONS = [
 def test_no_two_tests_have_one_name() -> None:
     tests = [
         f"{folder}{file}.py::{group}{function}"
-        for folder, file, group, function in itertools.product(FOLDERS, FILES, CLASSES, FUNCTIONS)
+        for folder, file, group, function in itertools.product(
+            FOLDERS, FILES, CLASSES, FUNCTIONS
+        )
     ]
     names = [TestName(test).benchmark for test in tests]
     assert len(set(names)) == len(tests) == 2240
@@ -142,7 +161,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_parameters_of_any_kind_are_points_that_the_next_run_finds_again(repository: Path) -> None:
+def test_parameters_of_any_kind_are_points_that_the_next_run_finds_again(
+    repository: Path,
+) -> None:
     (repository / "test_params.py").write_text(TESTS)
     make_repository(repository, "first")
     output = run_pytest(repository, "--hpml-save")
@@ -171,7 +192,9 @@ def test_parameters_of_any_kind_are_points_that_the_next_run_finds_again(reposit
     again = run_pytest(repository)
     assert again.count("nothing stored to compare with") == 1, again  # of the address
     assert again.count("test_address[<test_params.Shape object at 0x") >= 2
-    assert "the id has a memory address, so that nothing stored is compared with it" in again
+    assert (
+        "the id has a memory address, so that nothing stored is compared with it" in again
+    )
 
 
 def test_tests_of_like_names_are_stored_apart(repository: Path) -> None:

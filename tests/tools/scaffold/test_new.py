@@ -17,7 +17,9 @@ from hpml_plugins.tools.scaffold.command import register, write_plugin
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_a_new_package_passes_its_own_tests_as_it_stands(hpml: Hpml, tmp_path: Path) -> None:
+def test_a_new_package_passes_its_own_tests_as_it_stands(
+    hpml: Hpml, tmp_path: Path
+) -> None:
     assert hpml("new", "row_sum").returncode == 0
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
@@ -29,7 +31,9 @@ def test_a_new_package_passes_its_own_tests_as_it_stands(hpml: Hpml, tmp_path: P
     assert (done.returncode, "2 passed" in done.stdout) == (0, True), done.stdout
 
 
-def test_a_new_file_is_registered_and_its_benchmark_is_there(hpml: Hpml, tmp_path: Path) -> None:
+def test_a_new_file_is_registered_and_its_benchmark_is_there(
+    hpml: Hpml, tmp_path: Path
+) -> None:
     (tmp_path / "registry.yaml").write_text("# mine\nversion: 1\nplugins: []\n")
     done = hpml("new", "row_sum", "--single-file", "--register")
     assert done.returncode == 0, done.stderr
@@ -55,7 +59,9 @@ def test_without_torch_it_measures_with_numpy(
     assert "torch" not in (package / "pyproject.toml").read_text()
 
 
-def test_a_name_that_exists_is_refused_and_nothing_is_written(hpml: Hpml, tmp_path: Path) -> None:
+def test_a_name_that_exists_is_refused_and_nothing_is_written(
+    hpml: Hpml, tmp_path: Path
+) -> None:
     (tmp_path / "registry.yaml").write_text("version: 1\nplugins: []\n")
     assert hpml("new", "first", "--single-file", "--register").returncode == 0
     (tmp_path / "first.py").write_text(
@@ -63,7 +69,10 @@ def test_a_name_that_exists_is_refused_and_nothing_is_written(hpml: Hpml, tmp_pa
     )
     before = sorted(tmp_path.rglob("*.py"))
     for words, told in (
-        (("first", "--single-file"), "registry.yaml:4: the plugin 'first' is there already"),
+        (
+            ("first", "--single-file"),
+            "registry.yaml:4: the plugin 'first' is there already",
+        ),
         (("x", "--single-file"), "the plugin 'first' has a benchmark 'x' already"),
         (("plugins",), "a package hpml_plugins is installed already"),
         (("other", "--register"), "nowhere.yaml: no such file"),
@@ -85,12 +94,16 @@ def test_a_file_goes_beside_the_asv_benchmarks_as_the_first_one_of_init_does(
     assert paths == ["benchmarks/hpml/export_time.py", "benchmarks/hpml/row_sum.py"]
 
 
-def test_a_minimal_plugin_is_twenty_lines_or_fewer_and_a_new_file_is_short(tmp_path: Path) -> None:
+def test_a_minimal_plugin_is_twenty_lines_or_fewer_and_a_new_file_is_short(
+    tmp_path: Path,
+) -> None:
     lines = write_plugin("row_sum", tmp_path, single_file=True).read_text().splitlines()
     assert len([line for line in lines if line.strip()]) <= 36
 
 
-def test_a_registry_that_an_entry_cannot_be_appended_to_is_left_as_it_was(tmp_path: Path) -> None:
+def test_a_registry_that_an_entry_cannot_be_appended_to_is_left_as_it_was(
+    tmp_path: Path,
+) -> None:
     registry = tmp_path / "registry.yaml"
     registry.write_text("plugins:\n  - {name: a, module: b}\nversion: 1\n")
     before = registry.read_text()
@@ -126,4 +139,6 @@ def test_what_cannot_name_a_package_is_refused_as_a_name(
     hpml: Callable[..., subprocess.CompletedProcess[str]], name: str
 ) -> None:
     ended = hpml("new", "--", name)
-    assert (ended.returncode, "cannot name a plugin" in ended.stderr) == (2, True), ended.stderr
+    assert (ended.returncode, "cannot name a plugin" in ended.stderr) == (2, True), (
+        ended.stderr
+    )

@@ -27,9 +27,13 @@ def test_importing_the_counting_imports_nothing_heavy() -> None:
 
 
 def test_products_of_batches_and_einsums_by_hand() -> None:
-    assert tracing.batched_product_multiply_adds([2, 3, 4], [2, 4, 5]) == 120  # 2 · 3 · 4 · 5
     assert (
-        tracing.einsum_multiply_adds("b h i d, b h j d -> b h i j", [[2, 3, 4, 5], [2, 3, 6, 5]])
+        tracing.batched_product_multiply_adds([2, 3, 4], [2, 4, 5]) == 120
+    )  # 2 · 3 · 4 · 5
+    assert (
+        tracing.einsum_multiply_adds(
+            "b h i d, b h j d -> b h i j", [[2, 3, 4, 5], [2, 3, 6, 5]]
+        )
         == 720
     )
     with pytest.raises(NotImplementedError):
@@ -52,7 +56,9 @@ def test_products_of_batches_and_einsums_by_hand() -> None:
         ("ij->ji", [[2, 3]], 0),
     ],
 )
-def test_an_einsum_by_hand(equation: str, shapes: list[list[int]], multiply_adds: int) -> None:
+def test_an_einsum_by_hand(
+    equation: str, shapes: list[list[int]], multiply_adds: int
+) -> None:
     assert tracing.einsum_multiply_adds(equation, shapes) == multiply_adds
 
 
@@ -68,7 +74,9 @@ def test_without_fvcore_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> N
         count_model("alexnet")
 
 
-def test_a_model_of_ones_own_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_ones_own_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own_net.py").write_text(
         "import torch\ndef make():\n    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(),"
         " torch.nn.Flatten(), torch.nn.Linear(288, 5)\n    return torch.nn.Sequential(*layers)\n"
@@ -116,5 +124,7 @@ def test_a_built_model_takes_its_example() -> None:
 
 def test_an_unknown_model_is_neither_built_nor_counted() -> None:
     for use in (build_model, count_model):
-        with pytest.raises(HpmlError, match=r"no classifier 'resnet19'; did you mean 'resnet18'"):
+        with pytest.raises(
+            HpmlError, match=r"no classifier 'resnet19'; did you mean 'resnet18'"
+        ):
             use("resnet19")

@@ -247,7 +247,9 @@ def test_it_fails_the_point_and_no_other(node: Node) -> None:
 def test_what_has_no_products_and_no_formula_is_listed() -> None:
     assert count_model("product_nets:dead@16").uncounted == {"relu": 1}
     assert count_model("product_nets:manhattan@7x3").uncounted == {}
-    assert count_model("product_nets:regions@1x8x8").uncounted.keys() >= {"torchvision::roi_align"}
+    assert count_model("product_nets:regions@1x8x8").uncounted.keys() >= {
+        "torchvision::roi_align"
+    }
 
 
 def test_a_counted_model_is_as_it_was() -> None:
@@ -260,5 +262,7 @@ def test_a_counted_model_is_as_it_was() -> None:
 def test_a_convolution_of_any_padding_is_one(node: Node) -> None:
     record = measure_point(FLOPS, {"model": "product_nets:same@16x8x8"}, Context(node))
     assert (record.reason, record.median("convolution_share")) == ("", 1.0)
-    deformable = measure_point(FLOPS, {"model": "product_nets:deformable@4x8x8"}, Context(node))
+    deformable = measure_point(
+        FLOPS, {"model": "product_nets:deformable@4x8x8"}, Context(node)
+    )
     assert deformable.median("convolution_share") == 1.0

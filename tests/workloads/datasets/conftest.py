@@ -21,5 +21,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("HPML_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("hpml_plugins.workloads.datasets.places.SYSTEM", ())
-    with use_sources(SOURCES):  # as for the points of a registry that names the built-in data sets
+    with use_sources(
+        SOURCES
+    ):  # as for the points of a registry that names the built-in data sets
         yield tmp_path / "data"

@@ -15,7 +15,9 @@ def split(n: int, size: int = 6, channels: int = 2) -> Split:
     """Images that carry their own number in every pixel, labelled by it."""
     numbers = torch.arange(n)
     return Split(
-        numbers.to(torch.uint8)[:, None, None, None].expand(n, channels, size, size).clone(),
+        numbers.to(torch.uint8)[:, None, None, None]
+        .expand(n, channels, size, size)
+        .clone(),
         numbers,
     )
 
@@ -38,16 +40,23 @@ def test_the_shares_of_all_ranks_are_disjoint_and_together_whole(
 
 @settings(max_examples=30, deadline=None)
 @given(
-    n=st.integers(8, 100), ranks=st.integers(1, 4), size=st.integers(1, 7), epoch=st.integers(0, 3)
+    n=st.integers(8, 100),
+    ranks=st.integers(1, 4),
+    size=st.integers(1, 7),
+    epoch=st.integers(0, 3),
 )
-def test_batches_of_all_ranks_cover_the_data(n: int, ranks: int, size: int, epoch: int) -> None:
+def test_batches_of_all_ranks_cover_the_data(
+    n: int, ranks: int, size: int, epoch: int
+) -> None:
     data = split(n)
     seen = []
     for rank in range(ranks):
         batches = data.batches(size, seed=3, rank=rank, ranks=ranks, drop_last=False)
         batches.set_epoch(epoch)
         assert len(list(batches)) == len(batches)
-        assert all(torch.equal(images[:, 0, 0, 0].long(), numbers) for images, numbers in batches)
+        assert all(
+            torch.equal(images[:, 0, 0, 0].long(), numbers) for images, numbers in batches
+        )
         seen += labels(batches)
     assert sorted(seen) == list(range(n))
 
@@ -96,7 +105,9 @@ def test_what_cannot_be_batched_is_said(options: dict[str, int], message: str) -
 def test_a_part_is_balanced_as_far_as_the_classes_go(
     counts: list[int], share: float, seed: int
 ) -> None:
-    numbers = torch.tensor([label for label, count in enumerate(counts) for _ in range(count)])
+    numbers = torch.tensor(
+        [label for label, count in enumerate(counts) for _ in range(count)]
+    )
     data = Split(torch.arange(len(numbers)), numbers)
     n = max(1, round(share * len(numbers)))
     part = data.take(n, seed)
@@ -105,7 +116,8 @@ def test_a_part_is_balanced_as_far_as_the_classes_go(
     assert torch.equal(part.labels, numbers[part.images])
     # a class that has more to give has no fewer than any other, but for one
     assert all(
-        have == most or have >= max(taken) - 1 for have, most in zip(taken, counts, strict=True)
+        have == most or have >= max(taken) - 1
+        for have, most in zip(taken, counts, strict=True)
     )
     assert torch.equal(part.images, data.take(n, seed).images)
 

@@ -38,7 +38,9 @@ def test_an_archive_is_unpacked_found_and_loaded(archive: Path, root: Path) -> N
     assert unpack(archive, root) == root / "cifar10-jpeg"
     assert len(load_data("cifar10-jpeg").train) == 10
     assert [path.name for path in root.iterdir()] == ["cifar10-jpeg"]
-    with pytest.raises(HpmlError, match=r"cifar10-jpeg is in .* already; remove that first"):
+    with pytest.raises(
+        HpmlError, match=r"cifar10-jpeg is in .* already; remove that first"
+    ):
         unpack(archive, root)
 
 
@@ -47,7 +49,11 @@ def evil(
 ) -> Path:
     with tarfile.open(path, "w") as tar:
         member = tarfile.TarInfo(name)
-        member.type, member.linkname, member.size = kind, link, 4 if kind == tarfile.REGTYPE else 0
+        member.type, member.linkname, member.size = (
+            kind,
+            link,
+            4 if kind == tarfile.REGTYPE else 0,
+        )
         tar.addfile(member, io.BytesIO(b"evil"))
     return path
 
@@ -171,7 +177,8 @@ def test_a_file_with_holes_is_refused(tmp_path: Path, root: Path) -> None:
 
 def test_an_archive_of_something_else_is_said(tmp_path: Path, root: Path) -> None:
     with pytest.raises(
-        HpmlError, match=r"cifar10-jpeg\.tar is not cifar10-jpeg: no cifar10-jpeg/ with train"
+        HpmlError,
+        match=r"cifar10-jpeg\.tar is not cifar10-jpeg: no cifar10-jpeg/ with train",
     ):
         unpack(evil(tmp_path / "cifar10-jpeg.tar", name="readme"), root)
     with pytest.raises(HpmlError, match="no data set 'cats'; known: digits"):
@@ -179,7 +186,8 @@ def test_an_archive_of_something_else_is_said(tmp_path: Path, root: Path) -> Non
     with pytest.raises(HpmlError, match="no such file"):
         unpack(tmp_path / "cifar10-jpeg.tar.xz", root)
     with pytest.raises(
-        HpmlError, match="digits cannot be unpacked from an archive; pip install scikit-learn"
+        HpmlError,
+        match="digits cannot be unpacked from an archive; pip install scikit-learn",
     ):
         unpack(tmp_path / "digits.tar", root)
 
@@ -199,7 +207,8 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sums = [
-        (name, hashlib.md5((folder / name).read_bytes()).hexdigest()) for name, _ in MNIST.resources
+        (name, hashlib.md5((folder / name).read_bytes()).hexdigest())
+        for name, _ in MNIST.resources
     ]
     monkeypatch.setattr(MNIST, "mirrors", [f"http://127.0.0.1:{server.server_address[1]}/"])
     monkeypatch.setattr(MNIST, "resources", sums)
@@ -249,7 +258,10 @@ def test_the_command_says_what_is_wrong_in_one_line(hpml: Hpml) -> None:
             ("get", "digits"),
             "hpml: digits cannot be downloaded; pip install scikit-learn, which carries it\n",
         ),
-        (("add", "/nowhere/cifar10-jpeg.tar"), "hpml: /nowhere/cifar10-jpeg.tar: no such file\n"),
+        (
+            ("add", "/nowhere/cifar10-jpeg.tar"),
+            "hpml: /nowhere/cifar10-jpeg.tar: no such file\n",
+        ),
     ):
         done = hpml("data", *words)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", message)

@@ -24,7 +24,11 @@ from hpml_plugins.workloads.datasets.builtin import (
     read_idx,
 )
 from hpml_plugins.workloads.datasets.dataset import Arrays
-from hpml_plugins.workloads.datasets.decoding import channel_statistics, decoded_copy, fingerprint
+from hpml_plugins.workloads.datasets.decoding import (
+    channel_statistics,
+    decoded_copy,
+    fingerprint,
+)
 
 DEBIAN = Path("/usr/share/datasets")
 
@@ -73,11 +77,15 @@ def test_cifar10_is_read_by_torchvision_only_with_the_right_md5(
     from torchvision.datasets import CIFAR10
 
     files = write_cifar10(root / "cifar-10-batches-py")
-    with pytest.raises(HpmlError, match=r"data set cifar10 is damaged: .*not found or corrupted"):
+    with pytest.raises(
+        HpmlError, match=r"data set cifar10 is damaged: .*not found or corrupted"
+    ):
         load_data("cifar10")
     md5 = {name: hashlib.md5(content).hexdigest() for name, content in files.items()}
     monkeypatch.setattr(
-        CIFAR10, "train_list", [[f"data_batch_{n}", md5[f"data_batch_{n}"]] for n in range(1, 6)]
+        CIFAR10,
+        "train_list",
+        [[f"data_batch_{n}", md5[f"data_batch_{n}"]] for n in range(1, 6)],
     )
     monkeypatch.setattr(CIFAR10, "test_list", [["test_batch", md5["test_batch"]]])
     monkeypatch.setattr(CIFAR10, "meta", {**CIFAR10.meta, "md5": md5["batches.meta"]})
@@ -127,7 +135,9 @@ def test_fashion_mnist_of_debian_is_whole(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_channel_statistics_are_those_computed_by_hand() -> None:
-    images = torch.tensor([[[[0, 255]], [[51, 51]]], [[[0, 255]], [[51, 51]]]], dtype=torch.uint8)
+    images = torch.tensor(
+        [[[[0, 255]], [[51, 51]]], [[[0, 255]], [[51, 51]]]], dtype=torch.uint8
+    )
     mean, std = channel_statistics(images)
     # channel 0: half 0, half 1: mean 1/2, deviation 1/2; channel 1: 51/255 = 0.2 everywhere,
     # deviation 0
@@ -152,7 +162,9 @@ def test_normalized_images_have_mean_0_and_deviation_1(root: Path) -> None:
         data.normalized()
 
 
-def test_a_constant_channel_is_normalised_to_nothing_and_not_to_infinity(root: Path) -> None:
+def test_a_constant_channel_is_normalised_to_nothing_and_not_to_infinity(
+    root: Path,
+) -> None:
     write_image_folders(root / "cifar10-jpeg", classes=CIFAR10_CLASSES)
     data = load_data("cifar10-jpeg")
     flat = data.normalize(torch.zeros(1, 3, 2, 2, dtype=torch.uint8))
@@ -199,14 +211,18 @@ def test_many_at_once_decode_once(tmp_path: Path) -> None:
     file, loads = tmp_path / "toy", []
     file.write_text("7")
     source = toy(file, loads, seconds=0.2)
-    with ThreadPoolExecutor(6) as pool:  # the lock is by open file, so threads stand for processes
+    with ThreadPoolExecutor(
+        6
+    ) as pool:  # the lock is by open file, so threads stand for processes
         sets = list(pool.map(lambda _: source.load(quiet), range(6)))
     assert len(loads) == 1
     assert {data.fingerprint for data in sets} == {sets[0].fingerprint}
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"{}", None, 0.5])
-def test_a_damaged_copy_is_made_again(tmp_path: Path, content: bytes | float | None) -> None:
+def test_a_damaged_copy_is_made_again(
+    tmp_path: Path, content: bytes | float | None
+) -> None:
     file, loads = tmp_path / "toy", []
     file.write_text("7")
     source = toy(file, loads)
@@ -295,8 +311,9 @@ def test_counts_labels_and_shapes_that_do_not_fit_are_named(root: Path) -> None:
     assert "training labels from 10 to 10 for 10 classes" in damaged("mnist")
     write_idx_files(folder)
     (folder / "t10k-images-idx3-ubyte").write_bytes(idx(np.zeros((20, 27, 28))))
-    assert "training and test images of different shape: [(1, 27, 28), (1, 28, 28)]" in damaged(
-        "mnist"
+    assert (
+        "training and test images of different shape: [(1, 27, 28), (1, 28, 28)]"
+        in damaged("mnist")
     )
 
 

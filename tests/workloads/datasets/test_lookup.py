@@ -53,7 +53,9 @@ def test_what_is_missing_is_told_with_the_places_and_the_mend(root: Path) -> Non
     assert why_missing("digits") == ""
 
 
-def test_a_missing_module_is_the_reason_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_module_is_the_reason_where_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert (
         why_missing("cifar10")
@@ -80,7 +82,9 @@ BENCHMARK = Benchmark(
 )
 
 
-def test_a_point_is_skipped_for_the_data_set_of_its_own_parameter(root: Path, node: Node) -> None:
+def test_a_point_is_skipped_for_the_data_set_of_its_own_parameter(
+    root: Path, node: Node
+) -> None:
     write_image_folders(root / "cifar10-jpeg")
     assert unmet(BENCHMARK, {"data": "cifar10-jpeg"}, node) == []
     (reason,) = unmet(BENCHMARK, {"data": "mnist"}, node)
@@ -107,17 +111,27 @@ def test_a_damaged_data_set_fails_the_point_in_one_line(root: Path, node: Node) 
     assert "\n" not in record.reason
 
 
-def test_asking_for_a_missing_data_set_without_requiring_it_skips_the_point(node: Node) -> None:
-    benchmark = Benchmark("b", lambda bench: bench.data("mnist"), [Metric("images", "1", "higher")])
+def test_asking_for_a_missing_data_set_without_requiring_it_skips_the_point(
+    node: Node,
+) -> None:
+    benchmark = Benchmark(
+        "b", lambda bench: bench.data("mnist"), [Metric("images", "1", "higher")]
+    )
     record = measure_point(benchmark, {}, Context(node))
     assert record.status == "skipped"
     assert record.reason.startswith("needs data set mnist: ")
 
 
 def test_requiring_the_data_of_a_parameter_that_is_none_is_said() -> None:
-    with pytest.raises(HpmlError, match="Requires names parameter 'dta', which its grid lacks"):
+    with pytest.raises(
+        HpmlError, match="Requires names parameter 'dta', which its grid lacks"
+    ):
         Benchmark(
-            "b", measure, BENCHMARK.metrics, grid=BENCHMARK.grid, requires=Requires(data="dta")
+            "b",
+            measure,
+            BENCHMARK.metrics,
+            grid=BENCHMARK.grid,
+            requires=Requires(data="dta"),
         )
 
 
@@ -127,7 +141,9 @@ def test_looking_for_data_imports_nothing_heavy() -> None:
         " import SOURCES; SOURCES['digits'].why_missing(), SOURCES['cifar10'].why_missing();"
         " print({'torch', 'torchvision', 'numpy', 'sklearn'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
