@@ -1,5 +1,5 @@
-"""The benchmark `bits`: products, a reduction, copies and a training step with fixed inputs, repeated
-and compared bit for bit, with a digest of each.
+"""The benchmark `bits`: products, a reduction, copies and a training step with fixed inputs,
+repeated and compared bit for bit, with a digest of each.
 
 Libraries choose the same kernels on all cards of a type with the same software, so that a sound
 card gives the same bits as all others. The digests are a series of the Record, by which

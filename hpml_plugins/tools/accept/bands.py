@@ -128,6 +128,11 @@ def card_digest(card: str) -> str:
     return hashlib.sha256(f"hpml-card {card}".encode()).hexdigest()[:16]
 
 
+def spell_point(benchmark: str, version: str, params: Params) -> str:
+    """What a band and a point are matched by."""
+    return f"{benchmark} {version} {sorted(params.items())}"
+
+
 def stack_of(packages: Mapping[str, str], node: Node | Mapping[str, object]) -> Words:
     """The software by which populations are told apart: torch, CUDA and the driver's branch."""
     facts = node if isinstance(node, Mapping) else msgspec.structs.asdict(node)

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import click
 import msgspec
@@ -17,9 +18,11 @@ from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.accept.bands import (
     SHIPPED,
     Bands,
+    Component,
     Words,
     as_file,
     read_bands,
+    spell_point,
     stack_of_record,
 )
 from hpml_plugins.tools.accept.judging import (
@@ -49,6 +52,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", type=_FILE, help="Write one page, for a vendor.")
+@click.option(
+    "--only",
+    type=click.Choice([*get_args(Component), BITS]),
+    help="Measure only what tells of this component; nothing passes then.",
+)
 @click.option("--record", type=_FILE, help="Append all Records to this file.")
 @click.option(
     "--list", "only_list", is_flag=True, help="Show the points, and measure nothing."
@@ -67,6 +75,7 @@ def command(
     file: Path,
     as_json: bool,
     html: Path | None,
+    only: str | None,
     record: Path | None,
     only_list: bool,
     export_bands: Path | None,
@@ -85,7 +94,7 @@ def command(
     for path in filter(None, (html, record)):
         path.parent.mkdir(parents=True, exist_ok=True)
     started = time.time()
-    measured = measure_node(bands)
+    measured = measure_node(bands, only or "")
     if record:
         for done in [*itertools.chain(*measured.cards.values()), *measured.between]:
             append_record(record, done)
@@ -117,7 +126,10 @@ def _export(results: Path, path: Path) -> int:
 
 def _list(bands: Bands) -> int:
     seconds = {
-        (band.benchmark, str(sorted(band.params.items())), each.hardware): band.seconds
+        (
+            spell_point(band.benchmark, band.version, band.params),
+            each.hardware,
+        ): band.seconds
         for each in bands.populations
         for band in each.bands
     }
@@ -127,7 +139,8 @@ def _list(bands: Bands) -> int:
         found = []
         for key in keys:
             declared, params = accept_points()[key]
-            took = seconds.get((declared.benchmark, str(sorted(params.items())), name))
+            point = spell_point(declared.benchmark, declared.version, params)
+            took = seconds.get((point, name))
             found.append(took or 0.0)
             spelled = " ".join(f"{each}={value}" for each, value in params.items())
             say(

@@ -244,7 +244,11 @@ def make_bands(records: Iterable[Record]) -> Bands:
             for value in each.values
             if len(set(value.by_card) - each.outliers) >= LEAST_CARDS
         ]
-        bands = [_band(value, each, estimator, len(told)) for value in told]
+        took = _durations(used, each.hardware)
+        bands = [
+            _band(value, each, estimator, len(told), took[value.record.point])
+            for value in told
+        ]
         digests = _digests(used, each)
         if bands or digests:
             populations.append(
@@ -262,7 +266,9 @@ def make_bands(records: Iterable[Record]) -> Bands:
     )
 
 
-def _band(value: Value, judged: Judged, estimator: Estimator, count: int) -> Band | None:
+def _band(
+    value: Value, judged: Judged, estimator: Estimator, count: int, seconds: float
+) -> Band | None:
     every = estimator.level(value, judged.outliers, count)
     if every is None:
         return None
@@ -273,7 +279,6 @@ def _band(value: Value, judged: Judged, estimator: Estimator, count: int) -> Ban
     }
     reading = next(iter(value.by_card.values()))[0]
     record = value.record
-    durations = [record.duration / max(1, record.measured_rounds)]
     return Band(
         benchmark=record.benchmark,
         version=record.version,
@@ -284,11 +289,20 @@ def _band(value: Value, judged: Judged, estimator: Estimator, count: int) -> Ban
         direction="lower",
         component=COMPONENTS[reading.physics],
         physics=str(reading.physics),
-        seconds=round(statistics.median(durations), 2),
+        seconds=seconds,
         cards=len(set(value.by_card) - judged.outliers),
         every=every,
         without=without,
     )
+
+
+def _durations(records: Iterable[Record], hardware: str) -> dict[str, float]:
+    """The median time of a round of each point, s."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        if hardware_of(record) == hardware:
+            found[record.point].append(record.duration / max(1, record.measured_rounds))
+    return {point: round(statistics.median(each), 2) for point, each in found.items()}
 
 
 def _digests(records: Iterable[Record], judged: Judged) -> Words:

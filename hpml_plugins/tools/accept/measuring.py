@@ -20,7 +20,7 @@ from hpml_plugins.node import detect_node, machine_name, unmet
 from hpml_plugins.run import Follower, Pass, TimeLimit, measure_rounds
 from hpml_plugins.store import append_record, read_file
 from hpml_plugins.suite import declare, record_of
-from hpml_plugins.tools.accept.bands import Bands
+from hpml_plugins.tools.accept.bands import Bands, spell_point
 from hpml_plugins.tools.accept.points import BITS, accept_host, accept_points
 
 #: s that the points of a card may take; what does not fit is not measured.
@@ -46,40 +46,42 @@ class Measured:
     problems: dict[str, str] = field(default_factory=dict)
 
 
-def chosen_keys(bands: Bands, hardware: str) -> list[str]:
-    """The points of one card: those that the type's population tells of; of an unknown type all."""
+def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
+    """The points of one card: those that the type's population tells of; of an unknown type all.
+
+    only: the component, or "bits", of which the points are.
+    """
     told = {
-        (band.benchmark, band.version, str(sorted(band.params.items())))
+        spell_point(band.benchmark, band.version, band.params)
         for population in bands.of_hardware(hardware)
         for band in population.bands
+        if only in ("", band.component)
     }
+    always = (only,) if only else ALWAYS
     return [
         key
         for key, (declared, params) in accept_points().items()
-        if declared.benchmark not in OF_NODE
-        and (
-            not told
-            or declared.benchmark in ALWAYS
-            or (declared.benchmark, declared.version, str(sorted(params.items()))) in told
-        )
+        if declared.benchmark in always
+        or spell_point(declared.benchmark, declared.version, params) in told
+        or (not told and not only and declared.benchmark not in OF_NODE)
     ]
 
 
-def measure_node(bands: Bands) -> Measured:
-    """Measure all that this node's cards are judged by."""
+def measure_node(bands: Bands, only: str = "") -> Measured:
+    """Measure all that this node's cards are judged by.  only: see `chosen_keys`."""
     node = detect_node()
     found = Measured(node)
     points = accept_points()
     if not node.gpus:
         card = node.boot or node.host or "this machine"
-        _measure(found, {card: None}, {card: chosen_keys(bands, node.cpu)})
+        _measure(found, {card: None}, {card: chosen_keys(bands, node.cpu, only)})
         return found
     cards: dict[str, str | None] = {
         gpu.uuid or str(number): gpu.uuid or str(number)
         for number, gpu in enumerate(node.gpus)
     }
     keys = {
-        card: chosen_keys(bands, gpu.name)
+        card: chosen_keys(bands, gpu.name, only)
         for card, gpu in zip(cards, node.gpus, strict=True)
     }
     if len(cards) == 1:
@@ -93,6 +95,8 @@ def measure_node(bands: Bands) -> Measured:
     for card, own in keys.items():
         alone = [key for key in own if points[key][0].benchmark in ALONE]
         _measure(found, {card: cards[card]}, {card: alone})
+    if only not in ("", "link"):
+        return found
     between = Measured(node)
     of_node = [
         key for key, (declared, _) in points.items() if declared.benchmark in OF_NODE
