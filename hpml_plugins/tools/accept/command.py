@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from hpml_plugins.cli import Settings, print_json
-from hpml_plugins.model import counted
+from hpml_plugins.model import Table, counted
+from hpml_plugins.report import as_text
 from hpml_plugins.store import append_record, read_records
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.accept.bands import (
@@ -67,7 +68,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Write the bands of this project's results to this file.",
 )
 @click.option(
-    "--results", type=click.Path(path_type=Path), help="Results for --export-bands."
+    "--back-test",
+    is_flag=True,
+    help="Judge each card of the results by the others, and planted faults too.",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    help="Results for --export-bands and --back-test.",
 )
 @click.pass_obj
 def command(
@@ -79,6 +87,7 @@ def command(
     record: Path | None,
     only_list: bool,
     export_bands: Path | None,
+    back_test: bool,
     results: Path | None,
 ) -> int:
     """Say whether each card of this node is as good as its kind: pass, fail or cannot say.
@@ -88,6 +97,8 @@ def command(
     """
     if export_bands:
         return _export(results or settings.results, export_bands)
+    if back_test:
+        return _back_test(results or settings.results)
     bands = read_bands(file)
     if only_list:
         return _list(bands)
@@ -121,6 +132,14 @@ def _export(results: Path, path: Path) -> int:
     for each in bands.populations:
         cards = counted(each.cards, "card")
         say(f"{each.hardware}: {counted(len(each.bands), 'band')} of {cards}")
+    return 0
+
+
+def _back_test(results: Path) -> int:
+    from hpml_plugins.tools.accept.backtest import back_test
+
+    rows = list(back_test(read_records(results, warn)))
+    say(*as_text(Table.of(rows)).splitlines())
     return 0
 
 

@@ -29,9 +29,10 @@ Verdict = Literal["pass", "fail", "cannot say"]
 #: The components of a card; without a judged value of each of the first four nothing passes.
 ON_CARD: tuple[Component, ...] = ("memory", "tensor cores", "power", "clocks", "link")
 NEEDED = ON_CARD[:4]
-#: The largest limit, as a logarithm, with which a component passes: a fault that is smaller would
-#: not have been seen.
-BLIND = math.log(1.12)
+#: The largest limit, as a logarithm, with which a value passes: a smaller fault would not have been
+#: seen. A link that is broken loses half.
+BLIND: Mapping[str, float] = {"link": math.log(1.5)}
+BLIND_OF_OTHERS = math.log(1.15)
 #: Where no population tells: the share of the published peak below which a card fails.
 LEAST_SHARE: Mapping[Component, float] = {
     "memory": 0.75,
@@ -221,7 +222,7 @@ def _judge(record: Record, band: Band, value: float, card: str) -> ValueVerdict:
     why = ""
     if record.is_busy and band.component == "host":
         verdict, why = "cannot say", "other processes used the CPUs"
-    elif verdict == "pass" and level.limit > BLIND:
+    elif verdict == "pass" and level.limit > BLIND.get(band.component, BLIND_OF_OTHERS):
         verdict = "cannot say"
         why = f"less than {math.expm1(level.limit):.0%} would not be seen"
     return ValueVerdict(
