@@ -29,7 +29,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
 Words = dict[Name, Name]
 
 
-class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a value lies on another card of a type; all are natural logarithms.
 
     centre: the mean over the cards.  deviation: such that 95 % of other cards lie within 1.96 of
@@ -69,10 +69,10 @@ class Band(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     physics: Name
     seconds: float
     cards: Annotated[int, msgspec.Meta(ge=1)]
-    every: Level
-    without: dict[str, Level] = {}
+    every: Expected
+    without: dict[str, Expected] = {}
 
-    def level(self, card: str) -> Level:
+    def level(self, card: str) -> Expected:
         """What a card is judged by.  card: its UUID."""
         return self.without.get(card_digest(card), self.every)
 

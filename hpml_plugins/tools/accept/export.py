@@ -27,7 +27,7 @@ from hpml_plugins.tools.accept.bands import (
     Band,
     Bands,
     Component,
-    Level,
+    Expected,
     Population,
     Provenance,
     Words,
@@ -82,7 +82,7 @@ class Value(NamedTuple):
         }
 
 
-class Judged(NamedTuple):
+class TypeValues(NamedTuple):
     """The values of one type and stack, with the levels that they are judged by.
 
     values: by their place in `levels`.
@@ -108,7 +108,7 @@ def usable(records: Iterable[Record]) -> Iterator[Record]:
             yield record
 
 
-def gather(records: Iterable[Record]) -> list[Judged]:
+def gather(records: Iterable[Record]) -> list[TypeValues]:
     """The values of each type of hardware and stack, by the points of `hpml accept`."""
     found: dict[tuple[str, str], dict[tuple[str, str, str], Value]] = defaultdict(dict)
     stacks: dict[str, Words] = {}
@@ -125,7 +125,7 @@ def gather(records: Iterable[Record]) -> list[Judged]:
             value = values.setdefault(key, Value(record, name, key[2], {}))
             value.by_card.setdefault(card_of(record), []).append(reading)
     return [
-        Judged(
+        TypeValues(
             hardware,
             stacks[spelled],
             list(values.values()),
@@ -169,7 +169,7 @@ def _outliers(values: Collection[Value]) -> set[str]:
 class Estimator:
     """The levels of all values of a type, by the variance components of all that were measured."""
 
-    def __init__(self, judged: Sequence[Judged]) -> None:
+    def __init__(self, judged: Sequence[TypeValues]) -> None:
         self._lines: dict[int, int] = {}
         readings = []
         for each in judged:
@@ -201,7 +201,7 @@ class Estimator:
 
     def level(
         self, value: Value, outliers: set[str], count: int, card: str = ""
-    ) -> Level | None:
+    ) -> Expected | None:
         """Where another card lies, as the cards tell without this one; None where too few do.
 
         count: of values by which a card is judged.
@@ -223,7 +223,9 @@ class Estimator:
         margin = MARGIN.get(COMPONENTS[first.physics], MARGIN_OF_OTHERS)
         limit = max(strict * deviation, math.log1p(margin))
         centre = statistics.fmean(kept.values())
-        return Level(*(round(each, _DIGITS) for each in (centre, usual * deviation, limit)))
+        return Expected(
+            *(round(each, _DIGITS) for each in (centre, usual * deviation, limit))
+        )
 
     def _of_one_round(self, value: Value) -> float:
         """The variance that one round has beyond that of the median of several."""
@@ -272,7 +274,7 @@ def make_bands(records: Iterable[Record]) -> Bands:
 
 
 def _band(
-    value: Value, judged: Judged, estimator: Estimator, count: int, seconds: float
+    value: Value, judged: TypeValues, estimator: Estimator, count: int, seconds: float
 ) -> Band | None:
     every = estimator.level(value, judged.outliers, count)
     if every is None:
@@ -310,7 +312,7 @@ def _durations(records: Iterable[Record], hardware: str) -> dict[str, float]:
     return {point: round(statistics.median(each), 2) for point, each in found.items()}
 
 
-def _digests(records: Iterable[Record], judged: Judged) -> Words:
+def _digests(records: Iterable[Record], judged: TypeValues) -> Words:
     """Of each step of `bits` what most cards computed, where at least two agree and more than half
     do."""
     by_step: dict[str, dict[str, str]] = defaultdict(dict)
