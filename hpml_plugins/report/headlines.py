@@ -56,5 +56,6 @@ def _in_regime(metric: MetricSamples, regime: str) -> MetricSamples:
     """The samples at boost, where there are any and they are meant."""
     if regime == "settled" or not metric.boost:
         return metric
-    rounds = metric.boost_rounds
-    return msgspec.structs.replace(metric, samples=metric.boost, rounds=rounds, boost=[])
+    return msgspec.structs.replace(
+        metric, samples=metric.boost, rounds=metric.boost_rounds, boost=[], boost_rounds=[]
+    )

@@ -127,8 +127,13 @@ def test_a_node_without_a_gpu_answers_the_kin() -> None:
     assert headlines(tasks, [record]) == ["On a CPU  1.000 s ± 0 %"]
 
 
-def test_a_task_at_boost_takes_the_samples_before_the_card_throttled() -> None:
-    metric = MetricSamples("s", "lower", [2.0] * 9, boost=[1.0] * 9)
+@pytest.mark.parametrize("rounds", [[], [3, 3, 3]])
+def test_a_task_at_boost_takes_the_samples_before_the_card_throttled(
+    rounds: list[int],
+) -> None:
+    metric = MetricSamples(
+        "s", "lower", [2.0] * 9, boost=[1.0] * 9, rounds=rounds, boost_rounds=rounds
+    )
     record = a_record("gemm", {"time": metric}, gpu="G")
     shown = headlines(
         {"x": [task("gemm.time", regime="boost"), task("gemm.time")]}, [record]
