@@ -29,7 +29,8 @@ def back_test(records: Iterable[Record]) -> Iterator[dict[str, str]]:
     by_card: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
     for record in sorted(used, key=lambda each: each.started):
         by_card[hardware_of(record), card_of(record)][record.point] = one_round(record)
-    for hardware in dict.fromkeys(each.hardware for each in bands.populations):
+    told = [each.hardware for each in bands.populations if each.bands]
+    for hardware in dict.fromkeys(told):
         cards = {
             card: list(points.values())
             for (of_card, card), points in by_card.items()

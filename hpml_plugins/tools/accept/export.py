@@ -37,8 +37,9 @@ from hpml_plugins.tools.accept.bands import (
 )
 from hpml_plugins.tools.accept.points import (
     BITS,
-    COMPONENTS,
+    OF_NODE,
     accept_points,
+    component_of,
     digests_of,
 )
 from hpml_plugins.version import __version__
@@ -74,6 +75,14 @@ class Value(NamedTuple):
         """Which one is better."""
         return self.record.metrics[self.metric].direction or "lower"
 
+    @property
+    def component(self) -> Component:
+        """The component that it tells of."""
+        first = next(iter(self.by_card.values()))[0]
+        found = component_of(self.record.benchmark, first.physics)
+        assert found, "others are not gathered"
+        return found
+
     def levels(self) -> dict[str, float]:
         """The mean of each card's logarithms."""
         return {
@@ -104,7 +113,9 @@ def usable(records: Iterable[Record]) -> Iterator[Record]:
     """Those that a point of `hpml accept` measured, with the node's own packages."""
     points = accept_points()
     for record in records:
-        if record.status == "ok" and not record.of_stack and record.point in points:
+        is_one = record.status == "ok" and not record.of_stack and record.point in points
+        # what one card of several measured says nothing of them together
+        if is_one and (len(record.gpus) > 1) == (record.benchmark in OF_NODE):
             yield record
 
 
@@ -143,7 +154,8 @@ def _readings(record: Record) -> Iterator[tuple[str, MeasuredValue]]:
             continue  # rates follow from times
         reading = MeasuredValue.of(record, name)
         for each in filter(None, (reading, reading.boosted)):
-            if each.physics in COMPONENTS and not each.is_busy and each.value > 0:
+            component = component_of(record.benchmark, each.physics)
+            if component and not each.is_busy and each.value > 0:
                 yield name, each
 
 
@@ -155,14 +167,13 @@ def _outliers(values: Collection[Value]) -> set[str]:
     """The cards that read unlike all others in some component."""
     apart: dict[tuple[str, str], list[float]] = defaultdict(list)
     for value in values:
-        component = COMPONENTS[next(iter(value.by_card.values()))[0].physics]
         levels = value.levels()
         for card in levels if len(levels) >= ENOUGH_CARDS else ():
             others = [level for other, level in levels.items() if other != card]
             centre = statistics.median(others)
             spread = _MAD * statistics.median(abs(each - centre) for each in others)
             distance = abs(levels[card] - centre)
-            apart[component, card].append(distance / max(FAR * spread, FAR_SHARE))
+            apart[value.component, card].append(distance / max(FAR * spread, FAR_SHARE))
     return {card for (_, card), found in apart.items() if statistics.median(found) > 1}
 
 
@@ -220,7 +231,7 @@ class Estimator:
         deviation = math.sqrt(variance * (1 + 1 / len(kept)))
         strict = student_quantile(1 - ERROR_RATE / max(1, count), spread.any_freedom)
         usual = student_quantile(0.975, spread.any_freedom) / 1.96
-        margin = MARGIN.get(COMPONENTS[first.physics], MARGIN_OF_OTHERS)
+        margin = MARGIN.get(value.component, MARGIN_OF_OTHERS)
         limit = max(strict * deviation, math.log1p(margin))
         centre = statistics.fmean(kept.values())
         return Expected(
@@ -294,7 +305,7 @@ def _band(
         regime="boost" if value.regime else "",
         unit=record.metrics[value.metric].unit,
         direction="lower",
-        component=COMPONENTS[reading.physics],
+        component=value.component,
         physics=str(reading.physics),
         seconds=seconds,
         cards=len(set(value.by_card) - judged.outliers),

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from hpml_plugins.model import Params, Record, counted, format_point
+from hpml_plugins.published import find_gpu
 from hpml_plugins.report import share_of_peak
 from hpml_plugins.tools.accept.bands import (
     Band,
@@ -38,6 +39,7 @@ LEAST_SHARE: Mapping[Component, float] = {
     "memory": 0.75,
     "tensor cores": 0.6,
     "clocks": 0.6,
+    "link": 0.6,
 }
 #: Without a population: the metrics of which the published peak is of a component, by benchmark.
 BY_PEAK: Mapping[str, Mapping[str, Component]] = {
@@ -45,6 +47,8 @@ BY_PEAK: Mapping[str, Mapping[str, Component]] = {
     "machine_memory": {"time": "memory"},
     "roofline_kernel": {"time": "clocks"},
 }
+#: Rates between cards, of which the peak is NVLink's in one direction, by benchmark.
+BY_NVLINK = {"allreduce_nccl": "bus_bandwidth", "machine_peer_copy": "slowest"}
 #: Why nothing is said of a component.
 UNKNOWN = "nothing that was measured has a population or a published peak"
 #: What to try, by component.
@@ -246,32 +250,41 @@ def _judge(record: Record, band: Band, value: float, card: str) -> ValueVerdict:
 def _by_peak(record: Record) -> list[ValueVerdict]:
     """Without a population: below a share of the published peak a card fails; above it nobody can
     say."""
-    found = []
+    shares: dict[str, tuple[Component, float | None]] = {}
     for name, component in BY_PEAK.get(record.benchmark, {}).items():
         metric = record.metrics.get(name)
-        if metric is None:
-            continue
-        value = metric.boost_median or metric.median
-        share = share_of_peak(record, name, value)
-        if share is not None:
-            least = LEAST_SHARE[component]
-            said = f"{share:.0%} of the published peak; below {least:.0%} it would fail"
-            found.append(
-                ValueVerdict(
-                    benchmark=record.benchmark,
-                    params=record.params,
-                    metric=name,
-                    regime="boost" if metric.boost else "",
-                    component=component,
-                    value=value,
-                    unit=metric.unit,
-                    basis="published peak",
-                    share=share,
-                    verdict="fail" if share < least else "cannot say",
-                    why=said,
-                )
-            )
-    return found
+        value = metric and (metric.boost_median or metric.median)
+        shares[name] = component, share_of_peak(record, name, value) if value else None
+    if name := BY_NVLINK.get(record.benchmark, ""):
+        gpu, rate = find_gpu(record.gpu_names[0]), record.median(name)
+        shares[name] = (
+            "link",
+            rate / gpu.nvlink * 2 if rate and gpu and gpu.nvlink else None,
+        )
+    return [
+        _judge_share(record, name, component, share)
+        for name, (component, share) in shares.items()
+        if share is not None
+    ]
+
+
+def _judge_share(
+    record: Record, name: str, component: Component, share: float
+) -> ValueVerdict:
+    metric, least = record.metrics[name], LEAST_SHARE[component]
+    return ValueVerdict(
+        benchmark=record.benchmark,
+        params=record.params,
+        metric=name,
+        regime="boost" if metric.boost else "",
+        component=component,
+        value=metric.boost_median or metric.median,
+        unit=metric.unit,
+        basis="published peak",
+        share=share,
+        verdict="fail" if share < least else "cannot say",
+        why=f"{share:.0%} of the published peak; below {least:.0%} it would fail",
+    )
 
 
 def judge_component(

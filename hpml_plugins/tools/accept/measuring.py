@@ -21,7 +21,7 @@ from hpml_plugins.run import Follower, Pass, TimeLimit, measure_rounds
 from hpml_plugins.store import append_record, read_file
 from hpml_plugins.suite import declare, record_of
 from hpml_plugins.tools.accept.bands import Bands, spell_point
-from hpml_plugins.tools.accept.points import BITS, accept_host, accept_points
+from hpml_plugins.tools.accept.points import BITS, OF_NODE, accept_host, accept_points
 
 #: s that the points of a card may take; what does not fit is not measured.
 LIMIT = 60.0
@@ -29,8 +29,6 @@ LIMIT = 60.0
 GRACE = 30.0
 #: Benchmarks whose values other cards at work would change: they go over the host, or its CPUs.
 ALONE = ("machine_host_copy", "machine_launch", "vecadd_cpu")
-#: Benchmarks of several GPUs.
-OF_NODE = ("machine_peer_copy", "allreduce_nccl")
 #: The reference steps come with any population, and the bits with any card.
 ALWAYS = ("reference", BITS)
 

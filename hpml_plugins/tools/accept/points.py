@@ -15,6 +15,8 @@ from hpml_plugins.tools.accept.bands import Component
 REGISTRY, PROFILE = Path(__file__).with_name("points.yaml"), "accept"
 #: The benchmark that compares bits.
 BITS = "bits"
+#: Benchmarks of several GPUs, which tell of the links between them.
+OF_NODE = ("machine_peer_copy", "allreduce_nccl")
 #: Class of physics → the component whose fault it shows. What is in none is not judged.
 COMPONENTS: dict[Physics, Component] = {
     Physics.STREAMING: "memory",
@@ -27,6 +29,11 @@ COMPONENTS: dict[Physics, Component] = {
     Physics.HOST_CLOCK: "host",
     Physics.CPU: "host",
 }
+
+
+def component_of(benchmark: str, physics: Physics) -> Component | None:
+    """The component whose fault a value shows; None where nothing is judged by it."""
+    return "link" if benchmark in OF_NODE else COMPONENTS.get(physics)
 
 
 def accept_host(unmet: Unmet | None = None) -> Host:

@@ -146,6 +146,26 @@ def test_of_few_cards_published_peaks_alone_tell_and_nothing_passes() -> None:
     assert "below 75% it would fail" in slow.why
 
 
+def test_a_halved_link_between_cards_fails_by_the_published_peak(bands: Bands) -> None:
+    for rate, verdict in ((330e9, "cannot say"), (165e9, "fail")):
+        measured = two_cards()
+        gpus = [{"name": H100, "uuid": card} for card in measured.cards]
+        measured.between = [
+            a_record(
+                "allreduce_nccl",
+                {"bus_bandwidth": rate},
+                units={"bus_bandwidth": "B/s"},
+                node={"gpus": gpus},
+                packages={"torch": "2.11.0"},
+            )
+        ]
+        found = judge(measured, bands, 0.0)
+        assert [each.verdict for each in found.node if each.component == "link"] == [
+            verdict
+        ]
+        assert found.verdict == ("fail" if verdict == "fail" else "pass")
+
+
 def test_another_stack_is_another_population(bands: Bands) -> None:
     record = msgspec.structs.replace(reference("GPU-new"), packages={"torch": "9.9"})
     found = judge_card("GPU-new", H100, [record], bands, SOUND)
