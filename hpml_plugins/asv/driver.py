@@ -21,7 +21,7 @@ from hpml_plugins.errors import Unwritable
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.progress import WIDTH
 from hpml_plugins.run import OutOfTime, measure_rounds
-from hpml_plugins.suite.points import UNWRITABLE, skip_point
+from hpml_plugins.suite.points import UNWRITABLE, skip_point, stored_points
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say
 
@@ -131,8 +131,12 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
 
     def _describe(self) -> None:
         """Print what the batch gave: asv would name each benchmark again, with one metric."""
-        records = [record for _, record in self._measured.values()]
+        run = self._prepared.suite.run
+        given = [record for _, record in self._measured.values()]
+        # what an earlier run stored was described then
+        records = [record for record in given if record is None or record.run == run]
         report = self._prepared.report
+        report.stored += len(given) - len(records)
         report.add(records)
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
         say(*report.describe(records, width))
@@ -193,8 +197,14 @@ def measure_commit(
         for task in prepared.tasks
     ]
     report = prepared.report
+    kept = stored_points(prepared.suite, commit, environment)
+    stored = {
+        number
+        for number, (declared, params) in enumerate(tasks)
+        if declared.key(params) in kept
+    }
     records = measure_rounds(
-        tasks, prepared.suite.run, measure_round, report, report.limit, one_pass
+        tasks, prepared.suite.run, measure_round, report, report.limit, one_pass, stored
     )
     measured = {prepared.tasks[number].declared.name for number in answers}
     prepared.left_out = {task.declared.name for task in prepared.tasks} - measured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -14,12 +14,13 @@ from hpml_plugins.report.tables import align, spell_samples
 
 
 def headlines(
-    tasks: Mapping[str, Sequence[TaskEntry]], records: Sequence[Record]
+    tasks: Mapping[str, Sequence[TaskEntry]], records: Sequence[Record], runs: Set[str]
 ) -> list[str]:
     """Of each task that this machine has measured its value, with its interval and its share of the
     limit.
 
     records: of this machine, joined or not; the newest of a point with its own packages counts.
+    runs: those that are told of; a value of another one is said to be earlier.
     """
     measured = [
         each for each in join_rounds(records) if each.status == "ok" and not each.of_stack
@@ -36,9 +37,11 @@ def headlines(
         if asked is None or found is None:
             continue
         record, metric = found
-        samples = _in_regime(record.metrics[metric], task.regime)
+        shown = record if task.regime == "settled" else _at_boost(record)
+        samples = shown.metrics[metric]
         value = spell_samples(samples, samples.unit)
-        rows.append([asked.task, value, describe_limit(record, roof, metric)])
+        earlier = "" if record.run in runs else "earlier"
+        rows.append([asked.task, value, describe_limit(shown, roof, metric), earlier])
     return align(rows)
 
 
@@ -52,10 +55,20 @@ def _answer(asked: Question, records: Iterable[Record]) -> tuple[Record, str] | 
     return None
 
 
-def _in_regime(metric: MetricSamples, regime: str) -> MetricSamples:
-    """The samples at boost, where there are any and they are meant."""
-    if regime == "settled" or not metric.boost:
+def _at_boost(record: Record) -> Record:
+    """The Record with the samples at boost, of the metrics that have any."""
+    metrics = {name: _boost_of(metric) for name, metric in record.metrics.items()}
+    return msgspec.structs.replace(record, metrics=metrics)
+
+
+def _boost_of(metric: MetricSamples) -> MetricSamples:
+    if not metric.boost:
         return metric
     return msgspec.structs.replace(
-        metric, samples=metric.boost, rounds=metric.boost_rounds, boost=[], boost_rounds=[]
+        metric,
+        samples=metric.boost,
+        rounds=metric.boost_rounds,
+        boost=[],
+        boost_rounds=[],
+        settled=False,
     )

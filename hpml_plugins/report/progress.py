@@ -86,6 +86,7 @@ class RunReport(Follower):
         self.verbose = verbose
         self.records: list[Record] = []
         self.left_out: list[str] = []
+        self.stored = 0  # points that an earlier run measured
         self._at_most = "at most" if ends_early else "about"
         self._unavailable = 0
         self._past = list(past)
@@ -263,6 +264,12 @@ class RunReport(Follower):
         ]
 
     @property
+    def kept(self) -> list[str]:
+        """A line about the points that an earlier run measured, if there are any."""
+        points = counted(self.stored, "point")
+        return [f"Not measured again: {points} of an earlier run"] if self.stored else []
+
+    @property
     def noisy(self) -> list[str]:
         """A line about the measured points that scatter, if there are any."""
         measured = [each for each in self.records if each.status == "ok"]
@@ -296,10 +303,10 @@ class RunReport(Follower):
         tasks: of the registry.  results: the folder of results.
         """
         if not self.records:
-            yield from self.omitted
+            yield from [*self.kept, *self.omitted]
             return
         machine = self.records[-1].machine
-        if found := headlines(tasks, self._past):
+        if found := headlines(tasks, self._past, {each.run for each in self.records}):
             yield from ("", f"What {machine} reaches (± is the 95 % interval of one run):")
             yield from (f"  {line}" for line in found)
             yield ""
@@ -307,7 +314,7 @@ class RunReport(Follower):
         benchmarks = counted(len({record.benchmark for record in measured}), "benchmark")
         points = f"{counted(len(measured), 'point')} of {benchmarks}"
         yield f"Measured {points} on {machine} in {_spell_time(clocks.monotonic() - self._started)}"
-        yield from self.without_number
+        yield from [*self.kept, *self.without_number]
         yield from [*self.omitted, *self.noisy, *self.busy, *self.code_changes]
         yield f"Stored in {results / machine / 'records'}"
 

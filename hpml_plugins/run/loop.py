@@ -13,7 +13,7 @@ each commit is run once for each round, and goes on with what the passes before 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from hpml_plugins import clocks
@@ -75,6 +75,7 @@ def measure_rounds(
     follower: Follower,
     limit: TimeLimit | None = None,
     one_pass: Pass | None = None,
+    stored: Set[int] = frozenset(),
 ) -> list[Record | None]:
     """Measure the rounds of the points. Returns what the rounds of each gave, as one Record.
 
@@ -83,10 +84,12 @@ def measure_rounds(
 
     run: the name of this run.  measure: measures a round of the point of this number. It raises
     OutOfTime where the limit passes meanwhile: what is missing of the point is left out.  one_pass:
-    only one round of each, beside those of the passes before.
+    only one round of each, beside those of the passes before.  stored: the points that an earlier
+    run measured, which are given, not measured.
     """
-    follower.begin()
-    loop = _Loop(tasks, run, measure, follower, one_pass.measured if one_pass else None)
+    measured = one_pass.measured if one_pass else None
+    loop = _Loop(tasks, run, measure, follower, measured, stored)
+    loop.begin()
     if one_pass:
         loop.measure_pass(one_pass.number, limit)
     elif limit is None:
@@ -106,6 +109,7 @@ class _Loop:
         measure: Callable[[int], Record | None],
         follower: Follower,
         measured: list[list[Record | None]] | None = None,
+        stored: Set[int] = frozenset(),
     ) -> None:
         self.measured = [] if measured is None else measured
         self.measured += [[] for _ in tasks[len(self.measured) :]]
@@ -114,10 +118,18 @@ class _Loop:
         self._measure = measure
         self._follower = follower
         self._rounds = [rounds_of(task) for task in tasks]
+        self._stored = stored
         self._ended = clocks.monotonic()
         numbers = range(len(tasks))
         self._references = [n for n in numbers if tasks[n][0].benchmark == REFERENCE]
         self._others = [n for n in numbers if tasks[n][0].benchmark != REFERENCE]
+
+    def begin(self) -> None:
+        """Tell what will be measured."""
+        for number in self._stored:
+            for this in self._rounds[number]:
+                self._follower.finish_round(this)
+        self._follower.begin()
 
     def interleave(self) -> None:
         """All rounds of all points, in random order."""
@@ -143,15 +155,13 @@ class _Loop:
     def fill(self, limit: TimeLimit) -> None:
         """Whole points in their order, as long as the next one fits.
 
-        What this node lacks something for takes no time: its Records say so whatever the limit.
+        What this node lacks something for takes no time, nor does what is stored: their Records
+        are given whatever the limit.
         """
         times = self._follower.times
         for number in [*self._references, *self._others]:
             rounds = self._rounds[number]
-            if (
-                not self._is_unmet(number)
-                and CAUTION * times.expect_all(rounds) > limit.left
-            ):
+            if self._takes_time(number) and CAUTION * times.expect_all(rounds) > limit.left:
                 self._leave_out(number, rounds)
                 continue
             self._do_within(number, rounds, limit)
@@ -162,7 +172,7 @@ class _Loop:
         """Measure these rounds of a point. What the limit ends, or leaves no time for, is left
         out."""
         for place, this in enumerate(rounds):
-            takes_time = self._needed(number) and not self._is_unmet(number)
+            takes_time = self._needed(number) and self._takes_time(number)
             if limit and takes_time and self._follower.times.expect(this) > limit.left:
                 self._leave_out(number, rounds[place:])
                 return
@@ -177,16 +187,20 @@ class _Loop:
         for this in rounds:
             self._follower.finish_round(this)
 
-    def _is_unmet(self, number: int) -> bool:
+    def _takes_time(self, number: int) -> bool:
         declared, params = self._tasks[number]
-        return bool(declared.why_unmet(params))
+        return number not in self._stored and not declared.why_unmet(params)
 
     def _needed(self, number: int) -> bool:
         done = self.measured[number]
         return not done or needs_more(done, self._run)
 
     def _do(self, number: int, this: Round) -> None:
-        """Measure a round, where the point needs it."""
+        """Measure a round, where the point needs it; of a stored point take its Record."""
+        if number in self._stored:
+            if not self.measured[number]:
+                self.measured[number].append(self._measure(number))
+            return
         if self._needed(number):
             self._follower.start_round(this, self._tasks[number])
             began = clocks.monotonic()

@@ -135,11 +135,8 @@ def record_of(
         os.environ.get("ASV_ENV_NAME", ""),
     )
     context = _context(suite, declared, commit, environment)
-    point = declared.key(params)
     file = record_file(suite.results, suite.machine, commit)
-    # The reference tells of this visit to the card; an earlier one does not.
-    reuses = suite.reuse and declared.benchmark != REFERENCE
-    before = _stored(suite, file, point, environment) if reuses else None
+    before = _earlier(suite, declared, params, commit, environment)
     if before and before.is_complete:
         return before
     again = replace(context, run=before.run) if before else context
@@ -167,18 +164,41 @@ def skip_point(
     reason: see `Declared.unmet`.  With --skip-existing a stored one is given. Raises Unwritable
     where it cannot be stored.
     """
-    file = record_file(suite.results, suite.machine, commit)
-    before = (
-        _stored(suite, file, declared.key(params), environment) if suite.reuse else None
-    )
+    before = _earlier(suite, declared, params, commit, environment)
     if before and before.is_complete:
         return before
     context = _context(suite, declared, commit, environment)
     record = unmeasured(
         declared.benchmark, declared.version, params, context, "skipped", reason
     )
-    _store(suite, file, record)
+    _store(suite, record_file(suite.results, suite.machine, commit), record)
     return record
+
+
+def stored_points(suite: Suite, commit: str, environment: str) -> set[str]:
+    """The points that are not measured again (--skip-existing): complete Records of an earlier run
+    are given instead."""
+    if not suite.reuse:
+        return set()
+    by_point: dict[str, list[Record]] = {}
+    for record in read_file(record_file(suite.results, suite.machine, commit)):
+        if record.benchmark != REFERENCE:
+            by_point.setdefault(record.point, []).append(record)
+    standing = {
+        point: _standing(suite, records, environment) for point, records in by_point.items()
+    }
+    return {point for point, record in standing.items() if record and record.is_complete}
+
+
+def _earlier(
+    suite: Suite, declared: Declared, params: Params, commit: str, environment: str
+) -> Record | None:
+    """The Record that stands for the point, or that this run completes; none of the reference,
+    which tells of this visit to the card."""
+    if not suite.reuse or declared.benchmark == REFERENCE:
+        return None
+    file = record_file(suite.results, suite.machine, commit)
+    return _stored(suite, file, declared.key(params), environment)
 
 
 def _scratch(suite: Suite, commit: str, environment: str) -> Path:
@@ -218,9 +238,16 @@ def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | 
 
     A retracted Record counts as not measured.
     """
-    stored = [each for each in read_file(file) if each.status != "retracted"]
+    of_point = [each for each in read_file(file) if each.point == point]
+    return _standing(suite, of_point, environment)
+
+
+def _standing(suite: Suite, of_point: Sequence[Record], environment: str) -> Record | None:
+    """The same, of the stored Records of a point."""
     found = [
-        each for each in stored if (each.point, each.environment) == (point, environment)
+        each
+        for each in of_point
+        if each.environment == environment and each.status != "retracted"
     ]
     last = found[-1] if found else None
     if last is None or last.run == suite.run:

@@ -43,6 +43,11 @@ def test_what_does_not_fit_is_left_out_by_name_and_measured_by_the_next_run(
     found = records(project)
     assert len(found) == len(SQUARES) and all(each.is_complete for each in found)
 
+    done = project.asv("run", "--skip-existing", HPML_LIMIT="30s")
+    assert "Left out" not in done.stdout and "Measuring" not in done.stderr
+    assert f"Not measured again: {len(found)} points of an earlier run" in done.stdout
+    assert len(records(project)) == len(found)
+
 
 def test_a_round_that_outlasts_the_limit_is_ended_and_nothing_is_stored_of_it(
     project: Project,

@@ -211,3 +211,23 @@ def test_what_the_node_lacks_something_for_is_recorded_whatever_the_limit(
     )
     assert follower.left_out == [("a", 0)]
     assert found[0] is None and found[1] is not None and found[1].status == "skipped"
+
+
+def test_what_an_earlier_run_measured_is_given_whatever_the_limit_and_takes_no_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    known = [*past("a", 10, 10), *past("b", 10, 10)]
+    tasks = [task("a"), task("b")]
+    follower = Attentive(RoundTimes(known, "here"))
+    asked: list[int] = []
+
+    def measure(number: int) -> Record:
+        asked.append(number)
+        return msgspec.structs.replace(record("b", 1, 3), run="earlier")
+
+    limit = TimeLimit(5.0, started=clock.now)
+    found = measure_rounds(tasks, RUN, measure, follower, limit, stored={1})
+    assert asked == [1] and follower.left_out == [("a", 0)]
+    assert found[0] is None and found[1] is not None and found[1].run == "earlier"
+    assert [this.benchmark for this in follower.finished] == [*"bbb", *"aaa"]
