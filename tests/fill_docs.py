@@ -1,5 +1,5 @@
-"""Make the quoted numbers of README.md and docs/ anew from results/, and the schema of a Record:
-`make docs`. `--check` writes nothing.
+"""Make the quoted numbers of README.md and docs/ anew from results/, the schemas of Records and of
+`hpml accept --json`, and the bands that ship with it: `make docs`. `--check` writes nothing.
 
 See `hpml_plugins.plugins.course.quotes` for how a text quotes a number. Here there is one more kind
 of quote, `backtest NAME`: the table that trying a statistic on the Records gives.
@@ -31,10 +31,16 @@ from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import commit_order, read_records
+from hpml_plugins.tools.accept.backtest import back_test as back_test_accept
+from hpml_plugins.tools.accept.bands import SHIPPED, as_file
+from hpml_plugins.tools.accept.export import make_bands
+from hpml_plugins.tools.accept.judging import Acceptance
 
 #: The kind of quote that stands for a table of the back-test, and these tables.
 BACK_TEST = "backtest"
 BACK_TEST_TABLES = {"coverage": coverage_table, "verdicts": verdict_table}
+#: Files of schemas in docs/, and what each is of.
+SCHEMAS = {"record": Record, "accept": Acceptance}
 ROOT = Path(__file__).resolve().parent.parent
 #: The table of `backtest_levels`, which takes longer than the others.
 LEVELS = "levels"
@@ -75,11 +81,18 @@ def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
         yield path, text, fill(text, str(path.relative_to(root)), answer)
 
 
-def schema(root: Path) -> tuple[Path, str, str]:
-    """The file of the schema of a Record, its text, and what that should be."""
-    path = root / "docs" / "record.schema.json"
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
-    return path, old, json.dumps(json_schema(Record), indent=2, ensure_ascii=False) + "\n"
+def schemas(root: Path) -> Iterator[tuple[Path, str, str]]:
+    """Each file of a schema, its text, and what that should be."""
+    for name, shape in SCHEMAS.items():
+        path = root / "docs" / f"{name}.schema.json"
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        yield path, old, json.dumps(json_schema(shape), indent=2, ensure_ascii=False) + "\n"
+
+
+def bands(results: Path) -> tuple[Path, str, str]:
+    """The bands that `hpml accept` ships with, their text, and what that should be."""
+    old = SHIPPED.read_text(encoding="utf-8") if SHIPPED.exists() else ""
+    return SHIPPED, old, as_file(make_bands(read_records(results))).decode()
 
 
 @functools.cache
@@ -91,7 +104,9 @@ def _back_tested(results: Path) -> dict[str, str]:
         name: as_markdown(Table.of(list(rows(found))))
         for name, rows in BACK_TEST_TABLES.items()
     }
-    return tables | {"spread": measurement_tables.spread(records, records)}
+    accepted = as_markdown(Table.of(list(back_test_accept(records))))
+    spread = measurement_tables.spread(records, records)
+    return tables | {"spread": spread, "accept": accepted}
 
 
 @functools.cache
@@ -117,7 +132,7 @@ def main() -> int:
     """Write the files that differ; with --check exit status 1 instead."""
     check = "--check" in sys.argv[1:]
     try:
-        files = [schema(ROOT), *filled(ROOT, ROOT / "results")]
+        files = [*schemas(ROOT), bands(ROOT / "results"), *filled(ROOT, ROOT / "results")]
         stale = [(path, new) for path, old, new in files if new != old]
     except HpmlError as error:
         print(error, file=sys.stderr)

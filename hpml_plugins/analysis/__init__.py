@@ -1,29 +1,47 @@
 """What the Records say together: classes of physics, how far values move, and verdicts on
-differences."""
+differences.
 
-from hpml_plugins.analysis.measured import MeasuredValue, Values, mean_over_cards
-from hpml_plugins.analysis.physics import Physics
-from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.analysis.variance import p_value, student_quantile
-from hpml_plugins.analysis.verdicts import (
-    ERROR_RATE,
-    Difference,
-    compare_values,
-    correct,
-    different_problems,
-)
+Each name is imported when it is first used: a node that only measures need not have SciPy.
+"""
 
-__all__ = [
-    "ERROR_RATE",
-    "Difference",
-    "MeasuredValue",
-    "Physics",
-    "Values",
-    "Variability",
-    "compare_values",
-    "correct",
-    "different_problems",
-    "mean_over_cards",
-    "p_value",
-    "student_quantile",
-]
+from typing import TYPE_CHECKING
+
+from hpml_plugins.lazy import import_lazily
+
+if TYPE_CHECKING:
+    from hpml_plugins.analysis.cards import estimate_members
+    from hpml_plugins.analysis.measured import (
+        MeasuredValue,
+        Values,
+        card_of,
+        hardware_of,
+        mean_over_cards,
+    )
+    from hpml_plugins.analysis.physics import Physics
+    from hpml_plugins.analysis.variability import Place, Variability, observe
+    from hpml_plugins.analysis.variance import estimate_runs, p_value, student_quantile
+    from hpml_plugins.analysis.verdicts import (
+        ERROR_RATE,
+        Difference,
+        compare_values,
+        correct,
+        different_problems,
+    )
+
+_NAMES = {
+    ".cards": ("estimate_members",),
+    ".measured": ("MeasuredValue", "Values", "card_of", "hardware_of", "mean_over_cards"),
+    ".physics": ("Physics",),
+    ".variability": ("Place", "Variability", "observe"),
+    ".variance": ("estimate_runs", "p_value", "student_quantile"),
+    ".verdicts": (
+        "ERROR_RATE",
+        "Difference",
+        "compare_values",
+        "correct",
+        "different_problems",
+    ),
+}
+__all__ = [name for names in _NAMES.values() for name in names]
+
+__getattr__ = import_lazily(__name__, _NAMES)

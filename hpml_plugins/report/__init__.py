@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hpml_plugins.report.figures import Drawable, collect
     from hpml_plugins.report.progress import RunReport
     from hpml_plugins.report.reading import History, Outcome, TrackedMetric
+    from hpml_plugins.report.shares import share_of_peak
     from hpml_plugins.report.site.further import Site
     from hpml_plugins.report.site.page import point_link
     from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
@@ -23,6 +24,7 @@ _LATER = {
     ".figures": ("Drawable", "collect"),
     ".progress": ("RunReport",),
     ".reading": ("History", "Outcome", "TrackedMetric"),
+    ".shares": ("share_of_peak",),
     ".site.further": ("Site",),
     ".site.page": ("point_link",),
     ".site.plugin_pages": ("PluginPage", "ShownFigure"),

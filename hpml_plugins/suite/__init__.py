@@ -15,6 +15,8 @@ from hpml_plugins.suite.points import (
     PROFILE_VARIABLE,
     REFUSAL_VARIABLE,
     SHARD_VARIABLE,
+    declare,
+    record_of,
 )
 
 if TYPE_CHECKING:

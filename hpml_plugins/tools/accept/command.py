@@ -1,0 +1,278 @@
+"""`hpml accept`: is this node as good as its kind?"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import get_args
+
+import click
+import msgspec
+
+from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.model import Table, counted
+from hpml_plugins.report import as_text
+from hpml_plugins.store import append_record, read_records
+from hpml_plugins.terminal import say, warn
+from hpml_plugins.tools.accept.bands import (
+    SHIPPED,
+    Bands,
+    Component,
+    Words,
+    as_file,
+    read_bands,
+    spell_point,
+    stack_of_record,
+)
+from hpml_plugins.tools.accept.judging import (
+    Acceptance,
+    CardVerdict,
+    ComponentVerdict,
+    Verdict,
+    judge_bits,
+    judge_card,
+    judge_component,
+    judge_node,
+    judge_values,
+    population_of,
+)
+from hpml_plugins.tools.accept.measuring import Measured, chosen_keys, measure_node
+from hpml_plugins.tools.accept.points import BITS, accept_points, digests_of
+from hpml_plugins.version import __version__
+
+#: Exit statuses.
+STATUS: Mapping[Verdict, int] = {"pass": 0, "fail": 1, "cannot say": 3}
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("accept")
+@click.option(
+    "--bands", "file", type=_FILE, default=SHIPPED, help="Bands of your own site."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", type=_FILE, help="Write one page, for a vendor.")
+@click.option(
+    "--only",
+    type=click.Choice([*get_args(Component), BITS]),
+    help="Measure only what tells of this component; nothing passes then.",
+)
+@click.option("--record", type=_FILE, help="Append all Records to this file.")
+@click.option(
+    "--list", "only_list", is_flag=True, help="Show the points, and measure nothing."
+)
+@click.option(
+    "--export-bands",
+    type=_FILE,
+    help="Write the bands of this project's results to this file.",
+)
+@click.option(
+    "--back-test",
+    is_flag=True,
+    help="Judge each card of the results by the others, and planted faults too.",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    help="Results for --export-bands and --back-test.",
+)
+@click.pass_obj
+def command(
+    settings: Settings,
+    file: Path,
+    as_json: bool,
+    html: Path | None,
+    only: str | None,
+    record: Path | None,
+    only_list: bool,
+    export_bands: Path | None,
+    back_test: bool,
+    results: Path | None,
+) -> int:
+    """Say whether each card of this node is as good as its kind: pass, fail or cannot say.
+
+    About 60 s a GPU. Exit status: 0 passed, 1 failed, 2 error, 3 cannot say. It changes no setting
+    of the node.
+    """
+    if export_bands:
+        return _export(results or settings.results, export_bands)
+    if back_test:
+        return _back_test(results or settings.results)
+    bands = read_bands(file)
+    if only_list:
+        return _list(bands)
+    for path in filter(None, (html, record)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    started = time.time()
+    measured = measure_node(bands, only or "")
+    if record:
+        for done in [*itertools.chain(*measured.cards.values()), *measured.between]:
+            append_record(record, done)
+    found = judge(measured, bands, started)
+    if as_json:
+        print_json(found)
+    else:
+        say(*as_lines(found))
+    if html:
+        from hpml_plugins.tools.accept.page import as_page
+
+        html.write_text(as_page(found), encoding="utf-8")
+    return STATUS[found.verdict]
+
+
+def _export(results: Path, path: Path) -> int:
+    from hpml_plugins.tools.accept.export import (
+        make_bands,
+    )  # needs SciPy, which a node need not have
+
+    bands = make_bands(read_records(results, warn))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(as_file(bands))
+    for each in bands.populations:
+        cards = counted(each.cards, "card")
+        say(f"{each.hardware}: {counted(len(each.bands), 'band')} of {cards}")
+    return 0
+
+
+def _back_test(results: Path) -> int:
+    from hpml_plugins.tools.accept.backtest import back_test
+
+    rows = list(back_test(read_records(results, warn)))
+    say(*as_text(Table.of(rows)).splitlines())
+    return 0
+
+
+def _list(bands: Bands) -> int:
+    seconds = {
+        (
+            spell_point(band.benchmark, band.version, band.params),
+            each.hardware,
+        ): band.seconds
+        for each in bands.populations
+        for band in each.bands
+    }
+    hardware = dict.fromkeys(each.hardware for each in bands.populations)
+    for name in hardware:
+        keys = chosen_keys(bands, name)
+        found = []
+        for key in keys:
+            declared, params = accept_points()[key]
+            point = spell_point(declared.benchmark, declared.version, params)
+            took = seconds.get((point, name))
+            found.append(took or 0.0)
+            spelled = " ".join(f"{each}={value}" for each, value in params.items())
+            say(
+                f"  {declared.benchmark} {spelled}: {f'{took:.1f} s' if took else 'not known'}"
+            )
+        say(f"{name}: {counted(len(keys), 'point')}, {sum(found):.0f} s where it is known")
+    return 0
+
+
+def judge(measured: Measured, bands: Bands, started: float) -> Acceptance:
+    """The verdict on what a node measured."""
+    node = measured.node
+    names = {gpu.uuid or str(number): gpu.name for number, gpu in enumerate(node.gpus)}
+    hardware = {card: names.get(card, node.cpu) for card in measured.cards}
+    every = list(itertools.chain(*measured.cards.values()))
+    stack = next((stack_of_record(each) for each in every if each.status == "ok"), {})
+    bits = _judge_bits(measured, bands, hardware, stack)
+    cards = [
+        judge_card(card, hardware[card], records, bands, bits[card])
+        for card, records in measured.cards.items()
+    ]
+    cards = [_with_problem(each, measured.problems.get(each.card)) for each in cards]
+    parts = _judge_between(measured, bands, hardware)
+    verdict, why = judge_node(cards, parts)
+    return Acceptance(
+        version=__version__,
+        started=started,
+        seconds=time.time() - started,
+        host=node.host,
+        cpu=node.cpu,
+        driver=node.driver,
+        stack=stack,
+        bands=f"{bands.version}, of {bands.made_from.newest}, {bands.sha256[:12]}",
+        verdict=verdict,
+        why=why,
+        cards=tuple(cards),
+        node=tuple(parts),
+    )
+
+
+def _with_problem(card: CardVerdict, problem: str | None) -> CardVerdict:
+    if not problem or card.verdict == "fail":
+        return card
+    return msgspec.structs.replace(card, verdict="cannot say", why=problem)
+
+
+def _judge_bits(
+    measured: Measured, bands: Bands, hardware: Mapping[str, str], stack: Words
+) -> dict[str, tuple[Verdict, str]]:
+    """The verdict on the bits of each card, among cards of its type."""
+    found: dict[str, tuple[Verdict, str]] = {}
+    digests: dict[str, dict[str, dict[str, str]]] = {}
+    known = {}
+    for card, records in measured.cards.items():
+        of_bits = [each for each in records if each.benchmark == BITS]
+        last = of_bits[-1] if of_bits else None
+        if last is None or last.status != "ok":
+            is_wrong = last is not None and bool(last.checks)
+            why = last.reason if last else "not measured"
+            found[card] = ("fail" if is_wrong else "cannot say"), why
+            continue
+        digests.setdefault(hardware[card], {})[card] = digests_of(last)
+        population, _ = population_of(bands, hardware[card], stack)
+        known[card] = population.digests if population else {}
+    for of_type in digests.values():
+        found |= judge_bits(of_type, known)
+    return found
+
+
+def _judge_between(
+    measured: Measured, bands: Bands, hardware: Mapping[str, str]
+) -> list[ComponentVerdict]:
+    """What is not a card's own: the CPUs, and the links between cards."""
+    parts = []
+    if measured.node.gpus:
+        values = []
+        for card, records in measured.cards.items():
+            values += judge_values(records, bands, card, hardware[card])[0]
+        parts.append(judge_component("host", values))
+    if measured.between:
+        together = " + ".join(sorted(hardware.values()))
+        card = ",".join(sorted(measured.cards))
+        values, _ = judge_values(measured.between, bands, card, together)
+        parts.append(judge_component("link", values))
+    return parts
+
+
+def as_lines(found: Acceptance) -> list[str]:
+    """The verdict in words."""
+    lines = []
+    for card in found.cards:
+        of = f" of {counted(card.population, 'card')}" if card.population else ""
+        rank = (
+            f", percentile {card.percentile:.0f}{of}" if card.percentile is not None else ""
+        )
+        lines.append(f"{card.verdict.upper()}  {card.card}, {card.hardware}{rank}")
+        if card.why:
+            lines.append(f"  {card.explained_by or 'why'}: {card.why}")
+        lines += [f"  {_line(each)}" for each in card.components]
+        lines.append(
+            f"  {'bits':13} {card.bits}{f': {card.bits_why}' if card.bits_why else ''}"
+        )
+        lines += [f"  try: {each}" for each in card.advice]
+    lines += [f"node: {_line(each)}" for each in found.node]
+    stack = " ".join(f"{name} {version}" for name, version in found.stack.items())
+    lines.append(
+        f"{found.verdict.upper()}  this node; {found.seconds:.0f} s, {stack}, bands {found.bands}"
+    )
+    return lines
+
+
+def _line(each: ComponentVerdict) -> str:
+    told = [f"{each.times:.3f}× the mean's time"] if each.times else []
+    told += [f"percentile {each.percentile:.0f}"] if each.percentile is not None else []
+    told += [each.why] if each.verdict == "cannot say" and each.why else []
+    return f"{each.component:13} {each.verdict}: {', '.join(told)}"

@@ -1,0 +1,445 @@
+"""What was measured held against the bands: a verdict on each value, component, card and on the
+node."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from hpml_plugins.model import Params, Record, counted, format_point
+from hpml_plugins.published import find_gpu
+from hpml_plugins.report import share_of_peak
+from hpml_plugins.tools.accept.bands import (
+    Band,
+    Bands,
+    Component,
+    Population,
+    Words,
+    card_digest,
+    spell_stack,
+    stack_of_record,
+)
+from hpml_plugins.tools.accept.points import BITS
+
+Verdict = Literal["pass", "fail", "cannot say"]
+#: The components of a card; without a judged value of each of the first four nothing passes.
+ON_CARD: tuple[Component, ...] = ("memory", "tensor cores", "power", "clocks", "link")
+NEEDED = ON_CARD[:4]
+#: The largest limit, as a logarithm, with which a value passes: a smaller fault would not have been
+#: seen. A link that is broken loses half.
+BLIND: Mapping[str, float] = {"link": math.log(1.5)}
+BLIND_OF_OTHERS = math.log(1.15)
+#: Where no population tells: the share of the published peak below which a card fails.
+LEAST_SHARE: Mapping[Component, float] = {
+    "memory": 0.75,
+    "tensor cores": 0.6,
+    "clocks": 0.6,
+    "link": 0.6,
+}
+#: Without a population: the metrics of which the published peak is of a component, by benchmark.
+BY_PEAK: Mapping[str, Mapping[str, Component]] = {
+    "reference": {"copy": "memory", "float32": "clocks", "bfloat16": "tensor cores"},
+    "machine_memory": {"time": "memory"},
+    "roofline_kernel": {"time": "clocks"},
+}
+#: Rates between cards, of which the peak is NVLink's in one direction, by benchmark.
+BY_NVLINK = {"allreduce_nccl": "bus_bandwidth", "machine_peer_copy": "slowest"}
+#: Why nothing is said of a component.
+UNKNOWN = "nothing that was measured has a population or a published peak"
+#: What to try, by component.
+ADVICE: Mapping[Component, str] = {
+    "memory": (
+        "look for other programs on the GPU (nvidia-smi), for ECC errors and remapped rows"
+        " (nvidia-smi -q -d ECC,ROW_REMAPPER), and at the memory clock"
+    ),
+    "tensor cores": (
+        "compare clocks and power limit with a sound card (nvidia-smi -q -d CLOCK,POWER)"
+    ),
+    "power": (
+        "look at power limit, cooling and reasons for throttling"
+        " (nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE)"
+    ),
+    "clocks": (
+        "look for other programs on the GPU (nvidia-smi), and for a lock of the clocks"
+        " (nvidia-smi -q -d CLOCK); nvidia-smi -rgc lifts one"
+    ),
+    "link": (
+        "look at width and generation of PCIe (nvidia-smi -q), at errors of NVLink"
+        " (nvidia-smi nvlink -e), and at the NUMA node of the process; reseat the card"
+    ),
+    "host": "look for other processes on the CPUs, at their governor, and at NUMA binding",
+}
+AGAIN = "other processes were on the GPU: end them and measure again"
+BITS_ADVICE = "take the card out of service: it computes wrong results (dcgmi diag -r 3)"
+
+
+class ValueVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One value.  times: how many times worse than the type's mean; below 1 where it is better.
+    limit: from which it fails.  basis: what it was held against.  cards: how many told."""
+
+    benchmark: str
+    params: Params
+    metric: str
+    regime: str
+    component: Component
+    value: float
+    unit: str
+    basis: Literal["population", "published peak"]
+    times: float | None = None
+    limit: float | None = None
+    percentile: float | None = None
+    cards: int = 0
+    share: float | None = None
+    verdict: Verdict
+    why: str = ""
+
+    @property
+    def excess(self) -> float:
+        """How far beyond the limit, as a multiple of it; 0 at the centre."""
+        if self.times is None or self.limit is None:
+            return 0.0
+        return math.log(self.times) / math.log(self.limit)
+
+    def __str__(self) -> str:
+        regime = f" ({self.regime})" if self.regime else ""
+        return (
+            f"{self.benchmark} {format_point(self.params)} {self.metric}{regime}".replace(
+                "  ", " "
+            )
+        )
+
+
+class ComponentVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A component.  times: of its worst value."""
+
+    component: Component
+    verdict: Verdict
+    times: float | None = None
+    percentile: float | None = None
+    why: str = ""
+
+
+class CardVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A card.  explained_by: the component or "bits" that decided.  percentile: the median over its
+    values: of how many of 100 cards of its type it is better."""
+
+    card: str
+    hardware: str
+    verdict: Verdict
+    explained_by: str = ""
+    why: str = ""
+    advice: tuple[str, ...] = ()
+    percentile: float | None = None
+    population: int = 0
+    components: tuple[ComponentVerdict, ...] = ()
+    bits: Verdict = "cannot say"
+    bits_why: str = ""
+    values: tuple[ValueVerdict, ...] = ()
+
+
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """What `hpml accept --json` prints.  started: Unix time, s.  seconds: that it took.  host:
+    verdict on what the CPUs do.  bands: the version of the file and its digest."""
+
+    format: Literal[1] = 1
+    version: str
+    started: float
+    seconds: float
+    host: str
+    cpu: str
+    driver: str
+    stack: Words
+    bands: str
+    verdict: Verdict
+    why: str
+    cards: tuple[CardVerdict, ...]
+    node: tuple[ComponentVerdict, ...] = ()
+
+
+def population_of(
+    bands: Bands, hardware: str, stack: Words
+) -> tuple[Population | None, str]:
+    """The population of a type and stack, and why there is none."""
+    alike = list(bands.of_hardware(hardware))
+    for each in alike:
+        if each.stack == stack:
+            return each, ""
+    if alike:
+        known = "; ".join(spell_stack(each.stack) for each in alike)
+        return (
+            None,
+            f"{hardware} is known with {known} alone, and this is {spell_stack(stack)}",
+        )
+    return None, f"no population of {hardware} is known"
+
+
+def judge_values(
+    records: Iterable[Record], bands: Bands, card: str, hardware: str
+) -> tuple[list[ValueVerdict], list[str]]:
+    """A verdict on each value of a card, and why some have none."""
+    values: list[ValueVerdict] = []
+    reasons: list[str] = []
+    for record in records:
+        if record.status == "skipped" or record.benchmark == BITS:
+            continue
+        if record.status != "ok":
+            name = f"{record.benchmark} {format_point(record.params)}".strip()
+            reasons.append(f"{name} {record.status}: {record.reason}")
+            continue
+        population, why = population_of(bands, hardware, stack_of_record(record))
+        if population is None:
+            reasons.append(why)
+        found = _by_bands(record, population, card) if population else []
+        values += found or _by_peak(record)
+    return values, list(dict.fromkeys(reasons))
+
+
+def _by_bands(record: Record, population: Population, card: str) -> list[ValueVerdict]:
+    found = []
+    for band in population.bands:
+        same = (band.benchmark, band.version) == (record.benchmark, record.version)
+        if same and band.params == record.params and band.metric in record.metrics:
+            value = _value_in(record, band)
+            if value is not None and value > 0:
+                found.append(_judge(record, band, value, card))
+    return found
+
+
+def _value_in(record: Record, band: Band) -> float | None:
+    """The value in the regime of the band; None where the card was in another."""
+    metric = record.metrics[band.metric]
+    if band.regime == "boost":
+        return metric.boost_median
+    settled = band.physics == "sustained"
+    return metric.median if settled == bool(metric.regime) else None
+
+
+def _judge(record: Record, band: Band, value: float, card: str) -> ValueVerdict:
+    level = band.level(card)
+    worse = level.worse(value, band.direction)
+    verdict: Verdict = "fail" if worse > level.limit else "pass"
+    why = ""
+    if record.is_busy and band.component == "host":
+        verdict, why = "cannot say", "other processes used the CPUs"
+    elif verdict == "pass" and level.limit > BLIND.get(band.component, BLIND_OF_OTHERS):
+        verdict = "cannot say"
+        why = f"less than {math.expm1(level.limit):.0%} would not be seen"
+    return ValueVerdict(
+        benchmark=record.benchmark,
+        params=record.params,
+        metric=band.metric,
+        regime=band.regime,
+        component=band.component,
+        value=value,
+        unit=band.unit,
+        basis="population",
+        times=math.exp(worse),
+        limit=math.exp(level.limit),
+        percentile=level.percentile(value, band.direction),
+        cards=band.cards - (card_digest(card) in band.without),
+        verdict=verdict,
+        why=why,
+    )
+
+
+def _by_peak(record: Record) -> list[ValueVerdict]:
+    """Without a population: below a share of the published peak a card fails; above it nobody can
+    say."""
+    shares: dict[str, tuple[Component, float | None]] = {}
+    for name, component in BY_PEAK.get(record.benchmark, {}).items():
+        metric = record.metrics.get(name)
+        value = metric and (metric.boost_median or metric.median)
+        shares[name] = component, share_of_peak(record, name, value) if value else None
+    if name := BY_NVLINK.get(record.benchmark, ""):
+        gpu, rate = find_gpu(record.gpu_names[0]), record.median(name)
+        shares[name] = (
+            "link",
+            rate / gpu.nvlink * 2 if rate and gpu and gpu.nvlink else None,
+        )
+    return [
+        _judge_share(record, name, component, share)
+        for name, (component, share) in shares.items()
+        if share is not None
+    ]
+
+
+def _judge_share(
+    record: Record, name: str, component: Component, share: float
+) -> ValueVerdict:
+    metric, least = record.metrics[name], LEAST_SHARE[component]
+    return ValueVerdict(
+        benchmark=record.benchmark,
+        params=record.params,
+        metric=name,
+        regime="boost" if metric.boost else "",
+        component=component,
+        value=metric.boost_median or metric.median,
+        unit=metric.unit,
+        basis="published peak",
+        share=share,
+        verdict="fail" if share < least else "cannot say",
+        why=f"{share:.0%} of the published peak; below {least:.0%} it would fail",
+    )
+
+
+def judge_component(
+    component: Component, values: Sequence[ValueVerdict]
+) -> ComponentVerdict:
+    """The worst of its values decides; one that can be judged is enough to pass."""
+    own = [each for each in values if each.component == component]
+    if not own:
+        return ComponentVerdict(component=component, verdict="cannot say", why=UNKNOWN)
+    worst = max(own, key=lambda each: (each.verdict == "fail", each.excess))
+    verdicts = {each.verdict for each in own}
+    verdict: Verdict = (
+        "fail" if "fail" in verdicts else "pass" if "pass" in verdicts else "cannot say"
+    )
+    told = [each.percentile for each in own if each.percentile is not None]
+    return ComponentVerdict(
+        component=component,
+        verdict=verdict,
+        times=worst.times,
+        percentile=statistics.median(told) if told else None,
+        why=describe(worst) if verdict != "pass" else "",
+    )
+
+
+def describe(value: ValueVerdict) -> str:
+    """Why a value decided, in words."""
+    if value.basis == "published peak" or value.times is None or value.limit is None:
+        return f"{value}: {value.why}"
+    said = f"{value} is {value.times:.3f} times that of {counted(value.cards, 'card')}"
+    allowed = f"{value.limit:.3f} is allowed"
+    return f"{said}; {value.why or allowed}"
+
+
+def judge_card(
+    card: str,
+    hardware: str,
+    records: Sequence[Record],
+    bands: Bands,
+    bits: tuple[Verdict, str],
+) -> CardVerdict:
+    """The verdict on a card.  records: what it measured.  bits: the verdict on what it computed."""
+    values, reasons = judge_values(records, bands, card, hardware)
+    on_gpu = any(each.gpus for each in records)
+    needed: Sequence[Component] = NEEDED if on_gpu else ("host",)
+    judged = [judge_component(each, values) for each in (ON_CARD if on_gpu else needed)]
+    components = tuple(judged)
+    failing = [each for each in components if each.verdict == "fail"]
+    told = [each.percentile for each in values if each.percentile is not None]
+    explained, why, advice = "", "", []
+    verdict: Verdict = "pass"
+    if bits[0] == "fail":
+        verdict, explained, why = "fail", BITS, bits[1]
+        advice.append(BITS_ADVICE)
+    elif failing:
+        verdict = "fail"
+        of_card = {each.component for each in components}
+        explained = explain([each for each in values if each.component in of_card])
+        first = next(each for each in failing if each.component == explained)
+        why = first.why
+    else:
+        unsaid = [
+            each
+            for each in components
+            if each.component in needed and each.verdict != "pass"
+        ]
+        because = [*reasons, *(f"{each.component}: {each.why}" for each in unsaid)]
+        if bits[0] == "cannot say":
+            because.append(f"bits: {bits[1]}")
+        if unsaid or reasons:
+            verdict, why = "cannot say", "; ".join(because[:3])
+    others = max((each.conditions.get("other_processes", 0) for each in records), default=0)
+    if others and verdict != "pass":
+        advice.append(AGAIN)
+    advice += [ADVICE[each.component] for each in failing]
+    return CardVerdict(
+        card=card,
+        hardware=hardware,
+        verdict=verdict,
+        explained_by=explained,
+        why=why,
+        advice=tuple(advice),
+        percentile=statistics.median(told) if told else None,
+        population=max((each.cards for each in values), default=0),
+        components=components,
+        bits=bits[0],
+        bits_why=bits[1],
+        values=tuple(values),
+    )
+
+
+def explain(values: Iterable[ValueVerdict]) -> Component:
+    """The component that explains why a card fails: what all the others follow from.
+
+    Clocks slow everything that computes and hardly copies, so they come before tensor cores and
+    power; of the rest the one that is furthest beyond its limit.
+    """
+    failing = [each for each in values if each.verdict == "fail"]
+    names = {each.component for each in failing}
+    if "clocks" in names and "memory" not in names:
+        return "clocks"
+    return max(failing, key=lambda each: each.excess).component
+
+
+def judge_bits(
+    digests: Mapping[str, Mapping[str, str]], known: Mapping[str, Mapping[str, str]]
+) -> dict[str, tuple[Verdict, str]]:
+    """The verdict on what each card computed.
+
+    digests: card → step → digest, of cards of one type.  known: card → the digests of its type and
+    stack, which decide; where there are none the majority of the node's cards does.
+    """
+    found: dict[str, tuple[Verdict, str]] = {}
+    for card, own in digests.items():
+        differing, unknown = [], []
+        for step, digest in own.items():
+            right = known.get(card, {}).get(step) or _majority(
+                [each[step] for each in digests.values() if step in each]
+            )
+            if right is None:
+                unknown.append(step)
+            elif right != digest:
+                differing.append(step)
+        if differing:
+            found[card] = (
+                "fail",
+                f"other bits than its type computes: {', '.join(differing)}",
+            )
+        elif unknown:
+            alike = len(digests) > 1
+            why = (
+                f"cards differ in {', '.join(unknown)}, and none is known to be right"
+                if alike
+                else "repeats agree; no digest of this type and stack is known"
+            )
+            found[card] = "cannot say", why
+        else:
+            found[card] = "pass", ""
+    return found
+
+
+def _majority(digests: Sequence[str]) -> str | None:
+    """What more than half computed, of two at least."""
+    (digest, count), *_ = Counter(digests).most_common(1)
+    return digest if count >= 2 and count > len(digests) / 2 else None
+
+
+def judge_node(
+    cards: Sequence[CardVerdict], parts: Sequence[ComponentVerdict]
+) -> tuple[Verdict, str]:
+    """The worst of its cards and of what is between them."""
+    failing = [f"{each.card}: {each.why}" for each in cards if each.verdict == "fail"]
+    failing += [each.why for each in parts if each.verdict == "fail"]
+    if failing:
+        return "fail", "; ".join(failing)
+    unsaid = [f"{each.card}: {each.why}" for each in cards if each.verdict != "pass"]
+    if unsaid or not cards:
+        return "cannot say", "; ".join(unsaid) or "nothing was measured"
+    return "pass", ""

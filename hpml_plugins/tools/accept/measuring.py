@@ -1,0 +1,183 @@
+"""Measuring for `hpml accept`: the cards of the node side by side, each in a process that sees it
+alone, then what would disturb another card, one card after the other, then what is between cards.
+
+`python -m hpml_plugins.tools.accept.measuring FILE SECONDS KEY...` is such a process.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpml_plugins.measure import import_before_fork
+from hpml_plugins.model import Node, Record
+from hpml_plugins.node import detect_node, machine_name, unmet
+from hpml_plugins.run import Follower, Pass, TimeLimit, measure_rounds
+from hpml_plugins.store import append_record, read_file
+from hpml_plugins.suite import declare, record_of
+from hpml_plugins.tools.accept.bands import Bands, spell_point
+from hpml_plugins.tools.accept.points import BITS, OF_NODE, accept_host, accept_points
+
+#: s that the points of a card may take; what does not fit is not measured.
+LIMIT = 60.0
+#: s beyond it after which its process is ended.
+GRACE = 30.0
+#: Benchmarks whose values other cards at work would change: they go over the host, or its CPUs.
+ALONE = ("machine_host_copy", "machine_launch", "vecadd_cpu")
+#: The reference steps come with any population, and the bits with any card.
+ALWAYS = ("reference", BITS)
+
+
+@dataclass
+class Measured:
+    """What a node measured.  cards: UUID → Records; of a node without GPUs one card, the start of
+    the machine.  node: the Records of several GPUs.  problems: of processes that did not end."""
+
+    node: Node
+    cards: dict[str, list[Record]] = field(default_factory=dict)
+    between: list[Record] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
+    """The points of one card: those that the type's population tells of; of an unknown type all.
+
+    only: the component, or "bits", of which the points are.
+    """
+    told = {
+        spell_point(band.benchmark, band.version, band.params)
+        for population in bands.of_hardware(hardware)
+        for band in population.bands
+        if only in ("", band.component)
+    }
+    always = (only,) if only else ALWAYS
+    return [
+        key
+        for key, (declared, params) in accept_points().items()
+        if declared.benchmark in always
+        or spell_point(declared.benchmark, declared.version, params) in told
+        or (not told and not only and declared.benchmark not in OF_NODE)
+    ]
+
+
+def measure_node(bands: Bands, only: str = "") -> Measured:
+    """Measure all that this node's cards are judged by.  only: see `chosen_keys`."""
+    node = detect_node()
+    found = Measured(node)
+    points = accept_points()
+    if not node.gpus:
+        card = node.boot or node.host or "this machine"
+        _measure(found, {card: None}, {card: chosen_keys(bands, node.cpu, only)})
+        return found
+    cards: dict[str, str | None] = {
+        gpu.uuid or str(number): gpu.uuid or str(number)
+        for number, gpu in enumerate(node.gpus)
+    }
+    keys = {
+        card: chosen_keys(bands, gpu.name, only)
+        for card, gpu in zip(cards, node.gpus, strict=True)
+    }
+    if len(cards) == 1:
+        _measure(found, cards, keys)
+        return found
+    together = {
+        card: [key for key in own if points[key][0].benchmark not in ALONE]
+        for card, own in keys.items()
+    }
+    _measure(found, cards, together)
+    for card, own in keys.items():
+        alone = [key for key in own if points[key][0].benchmark in ALONE]
+        _measure(found, {card: cards[card]}, {card: alone})
+    if only not in ("", "link"):
+        return found
+    between = Measured(node)
+    of_node = [
+        key for key, (declared, _) in points.items() if declared.benchmark in OF_NODE
+    ]
+    _measure(between, {"": ",".join(filter(None, cards.values()))}, {"": of_node})
+    found.between = between.cards[""]
+    return found
+
+
+def _measure(
+    found: Measured, devices: Mapping[str, str | None], keys: Mapping[str, Sequence[str]]
+) -> None:
+    """Measure side by side.  devices: card → its CUDA_VISIBLE_DEVICES, None to leave it."""
+    with tempfile.TemporaryDirectory(prefix="hpml-accept-") as folder:
+        files = {
+            card: Path(folder, f"{number}.jsonl") for number, card in enumerate(devices)
+        }
+        running = {card: _start(files[card], devices[card], keys[card]) for card in devices}
+        try:
+            for card, process in running.items():
+                found.problems |= _wait(card, process)
+        finally:
+            for process in running.values():
+                process.kill()
+                process.wait()
+        for card, file in files.items():
+            found.cards.setdefault(card, []).extend(read_file(file))
+
+
+def _start(file: Path, device: str | None, keys: Sequence[str]) -> subprocess.Popen[str]:
+    path = os.pathsep.join(filter(None, sys.path))
+    variables = {**os.environ, "PYTHONPATH": path}
+    if device is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = device
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, str(file), str(LIMIT), *keys],
+        env=variables,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+
+
+def _wait(card: str, process: subprocess.Popen[str]) -> dict[str, str]:
+    """Why it did not measure, by the card; none where it did."""
+    try:
+        _, errors = process.communicate(timeout=LIMIT + GRACE)
+    except subprocess.TimeoutExpired:
+        return {card: f"measuring it did not end within {LIMIT + GRACE:.0f} s"}
+    if process.returncode:
+        last = errors.strip().splitlines()[-1:] or [""]
+        return {card: f"measuring it ended with status {process.returncode}: {last[0]}"}
+    return {}
+
+
+def main(file: Path, seconds: float, keys: Sequence[str]) -> None:
+    """Measure one round of each of these points on the GPUs that this process sees."""
+    limit = TimeLimit(seconds)
+    node = detect_node()
+    host = accept_host(lambda benchmark, params: unmet(benchmark, params, node))
+    tasks = [
+        (declared, params)
+        for declared in host.benchmarks()
+        for params in declared.chosen_points().values()
+        if declared.key(params) in keys
+    ]
+    import_before_fork(
+        module
+        for declared, params in tasks
+        if not declared.why_unmet(params)
+        for module in declared.modules
+    )
+    with tempfile.TemporaryDirectory(prefix="hpml-accept-run-") as scratch:
+        suite = declare(host, node, machine_name(node), scratch, keep=False)
+
+        def measure(number: int) -> Record:
+            done = record_of(suite, *tasks[number])
+            append_record(file, done)
+            return done
+
+        measure_rounds(tasks, suite.run, measure, Follower(), limit, Pass())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,21 @@
+"""The page that a vendor is sent: one file of HTML that loads nothing."""
+
+from __future__ import annotations
+
+import datetime
+
+from hpml_plugins.model import format_point
+from hpml_plugins.tools.accept.judging import Acceptance
+from hpml_plugins.tools.templates import fill_template
+
+
+def as_page(found: Acceptance) -> str:
+    """The page."""
+    day = datetime.datetime.fromtimestamp(found.started, datetime.UTC)
+    return fill_template(
+        "accept",
+        "page.html.jinja",
+        found=found,
+        day=f"{day:%Y-%m-%d %H:%M} UTC",
+        spell=format_point,
+    )

@@ -1,0 +1,309 @@
+"""`hpml accept`: bands from Records, verdicts on cards, bits, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from fill_docs import SCHEMAS, schemas
+from records import a_record
+from support import ROOT
+
+from hpml_plugins import Record
+from hpml_plugins.cli import Settings
+from hpml_plugins.errors import UsageError
+from hpml_plugins.model import Gpu, MetricSamples, Node
+from hpml_plugins.model.record import Timer
+from hpml_plugins.model.work import DeclaredWork
+from hpml_plugins.plugins.bits.bits import FLIP_VARIABLE
+from hpml_plugins.plugins.reference.reference import REFERENCE_STEPS
+from hpml_plugins.store import read_records
+from hpml_plugins.tools.accept import command as accept_command
+from hpml_plugins.tools.accept import measuring
+from hpml_plugins.tools.accept.bands import (
+    SHIPPED,
+    Bands,
+    as_file,
+    card_digest,
+    read_bands,
+)
+from hpml_plugins.tools.accept.command import judge
+from hpml_plugins.tools.accept.export import make_bands
+from hpml_plugins.tools.accept.judging import Acceptance, judge_bits, judge_card
+from hpml_plugins.tools.accept.measuring import Measured
+from hpml_plugins.tools.accept.page import as_page
+from hpml_plugins.tools.accept.points import accept_points, digests_of
+
+H100 = "NVIDIA H100 80GB HBM3"
+#: s of each step of the reference on a sound card, and how far cards differ.
+COPY, FLOAT32, SETTLED, BOOST = 2.834e-3, 2.7e-3, 1.6e-3, 1.4e-3
+SPREAD = {"copy": 2e-4, "float32": 1e-3, "bfloat16": 5e-3}
+SOUND = ("pass", "")
+
+
+def reference(card: str, **slower: float) -> Record:
+    """A visit of a card.  slower: factor of the times of a step, or of `boost`."""
+    shift = (int(card_digest(card), 16) % 1000) / 1000 - 0.5
+    at = {name: math.exp(spread * shift) for name, spread in SPREAD.items()}
+
+    def times(name: str, seconds: float) -> list[float]:
+        return [
+            seconds * at[name] * slower.get(name, 1.0) * (1 + 1e-5 * n) for n in range(9)
+        ]
+
+    timers = [Timer.EVENTS]
+    boost = [
+        BOOST * at["bfloat16"] * slower.get("boost", 1.0) * (1 + 1e-5 * n) for n in range(9)
+    ]
+    return a_record(
+        REFERENCE_STEPS,
+        {
+            "copy": MetricSamples("s", "lower", times("copy", COPY), timers=timers),
+            "float32": MetricSamples(
+                "s", "lower", times("float32", FLOAT32), timers=timers
+            ),
+            "bfloat16": MetricSamples(
+                "s", "lower", times("bfloat16", SETTLED), timers=timers, boost=boost
+            ),
+        },
+        gpu=H100,
+        card=card,
+        run=card,
+        started=1e9 + int(card_digest(card)[:4], 16),
+        packages={"torch": "2.11.0"},
+        work={
+            "copy": DeclaredWork(bytes=2 * 2.0**32, gpus=1),
+            "float32": DeclaredWork(flop=2 * 4096**3, gpus=1),
+            "bfloat16": DeclaredWork(flop=2 * 8192**3, dtype="bfloat16", gpus=1),
+        },
+    )
+
+
+CARDS = [f"GPU-{number}" for number in range(8)]
+
+
+@pytest.fixture(scope="module")
+def bands() -> Bands:
+    return make_bands(map(reference, CARDS))
+
+
+def verdict_on(record: Record, bands: Bands, card: str) -> tuple[str, str]:
+    found = judge_card(card, H100, [record], bands, SOUND)
+    return found.verdict, found.explained_by
+
+
+def test_a_sound_card_passes_and_a_slow_one_fails_for_its_component(bands: Bands) -> None:
+    assert verdict_on(reference("GPU-new"), bands, "GPU-new") == ("pass", "")
+    for slower, component in (
+        ({"copy": 1.05}, "memory"),
+        ({"float32": 1.1, "bfloat16": 1.1, "boost": 1.1}, "clocks"),
+        ({"bfloat16": 1.15}, "power"),
+        ({"boost": 1.15}, "tensor cores"),
+    ):
+        record = reference("GPU-new", **slower)
+        assert verdict_on(record, bands, "GPU-new") == ("fail", component), slower
+
+
+def test_a_card_is_not_judged_by_itself() -> None:
+    slow = reference("GPU-3", copy=1.04)
+    others = [reference(card) for card in CARDS if card != "GPU-3"]
+    with_it = make_bands([*others, slow])
+    assert verdict_on(slow, with_it, "GPU-3") == ("fail", "memory")
+    (population,) = with_it.populations
+    copy = next(band for band in population.bands if band.metric == "copy")
+    alone = next(
+        band for band in make_bands(others).populations[0].bands if band.metric == "copy"
+    )
+    assert copy.level("GPU-3").centre == pytest.approx(alone.every.centre, abs=1e-6)
+    assert copy.level("GPU-3").limit == pytest.approx(alone.every.limit, rel=0.5)
+
+
+def test_a_bad_card_in_the_records_does_not_move_the_bands(bands: Bands) -> None:
+    bad = reference("GPU-bad", copy=1.3, float32=1.3, bfloat16=1.3, boost=1.3)
+    found = make_bands([*map(reference, CARDS), bad])
+    assert [each.outliers for each in found.populations] == [1]
+    for before, after in zip(
+        bands.populations[0].bands, found.populations[0].bands, strict=True
+    ):
+        assert after.every.centre == pytest.approx(before.every.centre, abs=1e-6)
+        assert after.every.limit == pytest.approx(before.every.limit, rel=1e-3)
+
+
+def test_of_few_cards_published_peaks_alone_tell_and_nothing_passes() -> None:
+    few = make_bands(map(reference, CARDS[:3]))
+    assert few.populations == ()
+    found = judge_card("GPU-0", H100, [reference("GPU-0")], few, SOUND)
+    assert found.verdict == "cannot say"
+    assert "no population of NVIDIA H100" in found.why
+    assert {each.basis for each in found.values} == {"published peak"}
+    slow = judge_card("GPU-0", H100, [reference("GPU-0", copy=2.0)], few, SOUND)
+    assert (slow.verdict, slow.explained_by) == ("fail", "memory")
+    assert "below 75% it would fail" in slow.why
+
+
+def test_a_halved_link_between_cards_fails_by_the_published_peak(bands: Bands) -> None:
+    for rate, verdict in ((330e9, "cannot say"), (165e9, "fail")):
+        measured = two_cards()
+        gpus = [{"name": H100, "uuid": card} for card in measured.cards]
+        measured.between = [
+            a_record(
+                "allreduce_nccl",
+                {"bus_bandwidth": rate},
+                units={"bus_bandwidth": "B/s"},
+                node={"gpus": gpus},
+                packages={"torch": "2.11.0"},
+            )
+        ]
+        found = judge(measured, bands, 0.0)
+        assert [each.verdict for each in found.node if each.component == "link"] == [
+            verdict
+        ]
+        assert found.verdict == ("fail" if verdict == "fail" else "pass")
+
+
+def test_another_stack_is_another_population(bands: Bands) -> None:
+    record = msgspec.structs.replace(reference("GPU-new"), packages={"torch": "9.9"})
+    found = judge_card("GPU-new", H100, [record], bands, SOUND)
+    assert found.verdict == "cannot say"
+    assert "torch 2.11.0 alone, and this is torch 9.9" in found.why
+
+
+def test_what_failed_or_was_not_measured_does_not_pass(bands: Bands) -> None:
+    failed = a_record("machine_memory", status="failed", reason="out of memory", gpu=H100)
+    found = judge_card("GPU-new", H100, [reference("GPU-new"), failed], bands, SOUND)
+    assert (found.verdict, "out of memory" in found.why) == ("cannot say", True)
+    assert judge_card("GPU-new", H100, [], bands, SOUND).verdict == "cannot say"
+
+
+def test_a_damaged_file_of_bands_is_refused(bands: Bands, tmp_path: Path) -> None:
+    path = tmp_path / "bands.json"
+    path.write_bytes(as_file(bands))
+    assert read_bands(path).populations == bands.populations
+    for damaged, said in (
+        (path.read_bytes().replace(b'"cards": 8', b'"cards": 9'), "its digest is another"),
+        (b"{}", "no file of bands"),
+        (b"\xff", "no file of bands"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(UsageError, match=said):
+            read_bands(path)
+    with pytest.raises(UsageError, match="No such file"):
+        read_bands(tmp_path / "missing.json")
+
+
+def test_no_uuid_stands_in_the_file(bands: Bands) -> None:
+    assert b"GPU-" not in as_file(bands)
+    assert b"GPU-" not in SHIPPED.read_bytes()
+
+
+def test_the_shipped_bands_are_those_of_results() -> None:
+    shipped = read_bands()
+    made = make_bands(read_records(ROOT / "results"))
+    assert shipped.made_from == made.made_from, "the bands are stale: make docs"
+    for known, found in zip(shipped.populations, made.populations, strict=True):
+        assert (known.hardware, known.cards) == (found.hardware, found.cards)
+        for before, after in zip(known.bands, found.bands, strict=True):
+            assert before.every.limit == pytest.approx(after.every.limit, rel=1e-3)
+
+
+def test_the_card_whose_bits_differ_is_named() -> None:
+    right, wrong = {"product": "a", "copy": "b"}, {"product": "x", "copy": "b"}
+    three = judge_bits({"0": right, "1": wrong, "2": right}, {})
+    assert {card: verdict for card, (verdict, _) in three.items()} == {
+        "0": "pass",
+        "1": "fail",
+        "2": "pass",
+    }
+    assert three["1"][1] == "other bits than its type computes: product"
+    two = judge_bits({"0": right, "1": wrong}, {})
+    assert {verdict for verdict, _ in two.values()} == {"cannot say"}
+    known = judge_bits({"1": wrong}, {"1": right})
+    assert known["1"][0] == "fail"
+
+
+def test_a_bit_that_is_flipped_on_one_device_is_found(
+    monkeypatch: pytest.MonkeyPatch, node: Node
+) -> None:
+    monkeypatch.setenv(FLIP_VARIABLE, "1")
+    key = next(
+        key for key, (each, _) in accept_points().items() if each.benchmark == "bits"
+    )
+    found = Measured(node)
+    cards = {f"card {number}": str(number) for number in range(3)}
+    measuring._measure(found, cards, {card: [key] for card in cards})
+    assert found.problems == {}
+    digests = {card: digests_of(records[-1]) for card, records in found.cards.items()}
+    verdicts = judge_bits(digests, {})
+    assert {card for card, (verdict, _) in verdicts.items() if verdict == "fail"} == {
+        "card 1"
+    }
+    assert verdicts["card 1"][1].endswith("float32 product")
+
+
+def two_cards(*, slow: bool = False) -> Measured:
+    gpus = tuple(Gpu(name=H100, uuid=each) for each in ("GPU-0", "GPU-1"))
+    node = Node("Linux", "x86_64", "<b>CPU</b>", 8, 1e11, "3.12", gpus=gpus)
+    second = reference("GPU-1", copy=1.05 if slow else 1.0)
+    return Measured(node, {"GPU-0": [reference("GPU-0")], "GPU-1": [second]})
+
+
+@pytest.fixture
+def run(bands: Bands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    """Call the command on a node that measured this; returns exit status and output."""
+    file = tmp_path / "bands.json"
+    file.write_bytes(as_file(bands))
+
+    def call(measured: Measured, *arguments: str) -> tuple[object, str]:
+        monkeypatch.setattr(accept_command, "measure_node", lambda *_: measured)
+        settings = Settings(tmp_path / "registry.yaml")
+        runner = CliRunner()
+        command = [*arguments, "--bands", str(file)]
+        done = runner.invoke(
+            accept_command.command, command, obj=settings, standalone_mode=False
+        )
+        assert done.exception is None, done.exception
+        return done.return_value, done.stdout
+
+    yield call
+
+
+def test_the_exit_status_is_the_nodes_verdict(run: object, node: Node) -> None:
+    assert callable(run)
+    status, text = run(two_cards())
+    assert (status, text.count("PASS")) == (0, 3)
+    status, text = run(two_cards(slow=True))
+    assert status == 1
+    assert "FAIL  GPU-1" in text
+    assert "PASS  GPU-0" in text
+    assert "  memory: reference copy is 1.05" in text
+    status, text = run(Measured(node, {"boot": []}))
+    assert status == 3
+    assert "CANNOT SAY  this node" in text
+
+
+def test_json_follows_its_schema_and_the_schema_is_the_one_in_docs(run: object) -> None:
+    assert callable(run)
+    _, text = run(two_cards(slow=True), "--json")
+    found = msgspec.json.decode(text, type=Acceptance)
+    assert [each.verdict for each in found.cards] == ["pass", "fail"]
+    shape = json.loads((ROOT / "docs" / "accept.schema.json").read_text())
+    assert set(json.loads(text)) == set(shape["$defs"]["Acceptance"]["properties"])
+    assert SCHEMAS["accept"] is Acceptance
+    assert all(
+        old == new for path, old, new in schemas(ROOT) if path.stem != "record.schema"
+    )
+
+
+def test_the_page_stands_alone_and_writes_what_others_wrote_as_text(bands: Bands) -> None:
+    page = as_page(judge(two_cards(slow=True), bands, 0.0))
+    assert "&lt;b&gt;CPU&lt;/b&gt;" in page
+    assert "<b>CPU" not in page
+    for loaded in ("http:", "https:", "src=", "<script", "<link"):
+        assert loaded not in page
+    assert "Is this node as good as its kind? fail" in page
+    assert "remapped rows" in page
