@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import time
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import click
 import msgspec
 
 from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.errors import Failure, UsageError
 from hpml_plugins.model import Table, counted
 from hpml_plugins.report import as_text
 from hpml_plugins.store import append_record, read_records
@@ -44,6 +46,8 @@ from hpml_plugins.version import __version__
 
 #: Exit statuses.
 STATUS: Mapping[Verdict, int] = {"pass": 0, "fail": 1, "cannot say": 3}
+#: What a sound card does not do: compute a wrong result, or be lost.
+WRONG = (Failure.CHECK, Failure.GPU)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -136,11 +140,20 @@ def _export(results: Path, path: Path) -> int:
 
 
 def _back_test(results: Path) -> int:
+    _need_scipy()
     from hpml_plugins.tools.accept.backtest import back_test
 
     rows = list(back_test(read_records(results, warn)))
     say(*as_text(Table.of(rows)).splitlines())
     return 0
+
+
+def _need_scipy() -> None:
+    """Raises UsageError where it is missing: a node that only measures need not have it."""
+    if not importlib.util.find_spec("scipy"):
+        raise UsageError(
+            "bands are made with SciPy, which is not installed: pip install scipy"
+        )
 
 
 def _list(bands: Bands) -> int:
@@ -214,12 +227,13 @@ def _judge_bits(
     digests: dict[str, dict[str, dict[str, str]]] = {}
     known = {}
     for card, records in measured.cards.items():
+        if wrong := [each for each in records if each.failure in WRONG]:
+            found[card] = "fail", f"{wrong[0].benchmark}: {wrong[0].reason}"
+            continue
         of_bits = [each for each in records if each.benchmark == BITS]
         last = of_bits[-1] if of_bits else None
         if last is None or last.status != "ok":
-            is_wrong = last is not None and bool(last.checks)
-            why = last.reason if last else "not measured"
-            found[card] = ("fail" if is_wrong else "cannot say"), why
+            found[card] = "cannot say", last.reason if last else "not measured"
             continue
         digests.setdefault(hardware[card], {})[card] = digests_of(last)
         population, _ = population_of(bands, hardware[card], stack)

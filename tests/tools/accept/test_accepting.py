@@ -16,7 +16,7 @@ from support import ROOT
 
 from hpml_plugins import Record
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import UsageError
+from hpml_plugins.errors import Failure, UsageError
 from hpml_plugins.model import Gpu, MetricSamples, Node
 from hpml_plugins.model.record import Timer
 from hpml_plugins.model.work import DeclaredWork
@@ -284,6 +284,17 @@ def test_the_exit_status_is_the_nodes_verdict(run: object, node: Node) -> None:
     status, text = run(Measured(node, {"boot": []}))
     assert status == 3
     assert "CANNOT SAY  this node" in text
+
+
+def test_a_wrong_result_of_any_point_fails_the_card_that_computed_it(bands: Bands) -> None:
+    measured = two_cards()
+    for failure, verdict in ((Failure.CHECK, "fail"), (Failure.ERROR, "cannot say")):
+        wrong = a_record("machine_memory", status="failed", reason="sum", failure=failure)
+        cards = {**two_cards().cards, "GPU-1": [reference("GPU-1"), wrong]}
+        measured = Measured(measured.node, cards)
+        found = judge(measured, bands, 0.0)
+        assert [each.verdict for each in found.cards] == ["pass", verdict]
+        assert "machine_memory" in found.why
 
 
 def test_json_follows_its_schema_and_the_schema_is_the_one_in_docs(run: object) -> None:
