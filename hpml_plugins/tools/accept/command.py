@@ -26,7 +26,6 @@ from hpml_plugins.tools.accept.bands import (
     as_file,
     read_bands,
     spell_point,
-    stack_of_record,
 )
 from hpml_plugins.tools.accept.judging import (
     Acceptance,
@@ -39,6 +38,7 @@ from hpml_plugins.tools.accept.judging import (
     judge_node,
     judge_values,
     population_of,
+    stack_of,
 )
 from hpml_plugins.tools.accept.measuring import Measured, chosen_keys, measure_node
 from hpml_plugins.tools.accept.points import BITS, accept_points, digests_of
@@ -188,7 +188,7 @@ def judge(measured: Measured, bands: Bands, started: float) -> Acceptance:
     names = {gpu.uuid or str(number): gpu.name for number, gpu in enumerate(node.gpus)}
     hardware = {card: names.get(card, node.cpu) for card in measured.cards}
     every = list(itertools.chain(*measured.cards.values()))
-    stack = next((stack_of_record(each) for each in every if each.status == "ok"), {})
+    stack = stack_of(every)
     bits = _judge_bits(measured, bands, hardware, stack)
     cards = [
         judge_card(card, hardware[card], records, bands, bits[card])

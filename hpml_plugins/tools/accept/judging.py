@@ -184,6 +184,8 @@ def judge_values(
     """A verdict on each value of a card, and why some have none."""
     values: list[ValueVerdict] = []
     reasons: list[str] = []
+    records = list(records)
+    population, why_none = population_of(bands, hardware, stack_of(records))
     for record in records:
         if record.status == "skipped" or record.benchmark == BITS:
             continue
@@ -191,12 +193,18 @@ def judge_values(
             name = f"{record.benchmark} {format_point(record.params)}".strip()
             reasons.append(f"{name} {record.status}: {record.reason}")
             continue
-        population, why = population_of(bands, hardware, stack_of_record(record))
         if population is None:
-            reasons.append(why)
+            reasons.append(why_none)
         found = _by_bands(record, population, card) if population else []
         values += found or _by_peak(record)
     return values, list(dict.fromkeys(reasons))
+
+
+def stack_of(records: Iterable[Record]) -> Words:
+    """The software that a card was measured with. A Record names what its point had imported: the
+    one that names most tells."""
+    measured = [stack_of_record(each) for each in records if each.status == "ok"]
+    return max(measured, key=len, default={})
 
 
 def _by_bands(record: Record, population: Population, card: str) -> list[ValueVerdict]:
