@@ -199,9 +199,14 @@ def judge_values(
             continue
         if population is None:
             reasons.append(why_none)
-        found = _by_bands(record, population, card) if population else []
-        values += found or _by_peak(record)
-    return values, list(dict.fromkeys(reasons))
+        values += (_by_bands(record, population, card) if population else []) + _by_peak(
+            record
+        )
+    known = {each.component for each in values if each.basis == "population"}
+    told = [
+        each for each in values if each.basis == "population" or each.component not in known
+    ]
+    return told, list(dict.fromkeys(reasons))
 
 
 def stack_of(records: Iterable[Record]) -> Words:

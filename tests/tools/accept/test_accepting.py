@@ -196,6 +196,28 @@ def test_a_damaged_file_of_bands_is_refused(bands: Bands, tmp_path: Path) -> Non
         read_bands(tmp_path / "missing.json")
 
 
+def test_bands_of_nothing_are_not_written(tmp_path: Path) -> None:
+    target, empty = tmp_path / "bands.json", tmp_path / "results"
+    empty.mkdir()
+    runner, settings = CliRunner(), Settings(tmp_path / "registry.yaml")
+    for arguments in (["--export-bands", str(target)], ["--back-test"]):
+        done = runner.invoke(
+            accept_command.command,
+            [*arguments, "--results", str(empty)],
+            obj=settings,
+            standalone_mode=False,
+        )
+        assert (done.return_value, done.exception) == (3, None)
+        done = runner.invoke(
+            accept_command.command,
+            [*arguments, "--results", str(tmp_path / "none")],
+            obj=settings,
+            standalone_mode=False,
+        )
+        assert "no folder of results" in str(done.exception)
+    assert not target.exists()
+
+
 def test_no_uuid_stands_in_the_file(bands: Bands) -> None:
     assert b"GPU-" not in as_file(bands)
     assert b"GPU-" not in SHIPPED.read_bytes()
