@@ -29,7 +29,11 @@ def back_test(records: Iterable[Record]) -> Iterator[dict[str, str]]:
     by_card: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
     for record in sorted(used, key=lambda each: each.started):
         by_card[hardware_of(record), card_of(record)][record.point] = one_round(record)
-    told = [each.hardware for each in bands.populations if each.bands]
+    told = [
+        each.hardware
+        for each in bands.populations
+        if any(band.component != "link" for band in each.bands)  # not of several cards
+    ]
     for hardware in dict.fromkeys(told):
         cards = {
             card: list(points.values())

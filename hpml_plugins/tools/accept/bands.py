@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from hpml_plugins.errors import UsageError
-from hpml_plugins.model import Node, Params, Record
+from hpml_plugins.model import Params, Record
 
 #: The form of the file.
 FORMAT: Literal[1] = 1
@@ -133,21 +133,16 @@ def spell_point(benchmark: str, version: str, params: Params) -> str:
     return f"{benchmark} {version} {sorted(params.items())}"
 
 
-def stack_of(packages: Mapping[str, str], node: Node | Mapping[str, object]) -> Words:
-    """The software by which populations are told apart: torch, CUDA and the driver's branch."""
-    facts = node if isinstance(node, Mapping) else msgspec.structs.asdict(node)
-    driver = str(facts.get("driver") or "")
+def stack_of_record(record: Record) -> Words:
+    """The software by which populations are told apart: torch, CUDA and the driver's branch; of a
+    Record without a GPU only torch."""
+    node = record.node if record.gpus else {}
     found = {
-        "torch": packages.get("torch", ""),
-        "cuda": str(facts.get("cuda") or ""),
-        "driver": driver.partition(".")[0],
+        "torch": record.packages.get("torch", ""),
+        "cuda": str(node.get("cuda") or ""),
+        "driver": str(node.get("driver") or "").partition(".")[0],
     }
     return {name: text for name, text in found.items() if text}
-
-
-def stack_of_record(record: Record) -> Words:
-    """The same of a Record; of one without a GPU only torch counts."""
-    return stack_of(record.packages, record.node if record.gpus else {})
 
 
 def spell_stack(stack: Words) -> str:

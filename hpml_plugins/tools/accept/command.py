@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -12,7 +13,8 @@ import click
 import msgspec
 
 from hpml_plugins.cli import Settings, print_json
-from hpml_plugins.model import Table, counted
+from hpml_plugins.errors import Failure, UsageError
+from hpml_plugins.model import Record, Table, counted
 from hpml_plugins.report import as_text
 from hpml_plugins.store import append_record, read_records
 from hpml_plugins.terminal import say, warn
@@ -24,7 +26,6 @@ from hpml_plugins.tools.accept.bands import (
     as_file,
     read_bands,
     spell_point,
-    stack_of_record,
 )
 from hpml_plugins.tools.accept.judging import (
     Acceptance,
@@ -37,6 +38,7 @@ from hpml_plugins.tools.accept.judging import (
     judge_node,
     judge_values,
     population_of,
+    stack_of,
 )
 from hpml_plugins.tools.accept.measuring import Measured, chosen_keys, measure_node
 from hpml_plugins.tools.accept.points import BITS, accept_points, digests_of
@@ -44,6 +46,8 @@ from hpml_plugins.version import __version__
 
 #: Exit statuses.
 STATUS: Mapping[Verdict, int] = {"pass": 0, "fail": 1, "cannot say": 3}
+#: What a sound card does not do: compute a wrong result, or be lost.
+WRONG = (Failure.CHECK, Failure.GPU)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -105,6 +109,7 @@ def command(
     for path in filter(None, (html, record)):
         path.parent.mkdir(parents=True, exist_ok=True)
     started = time.time()
+    warn("measuring the cards of this node, about a minute each; nothing is changed")
     measured = measure_node(bands, only or "")
     if record:
         for done in [*itertools.chain(*measured.cards.values()), *measured.between]:
@@ -126,7 +131,12 @@ def _export(results: Path, path: Path) -> int:
         make_bands,
     )  # needs SciPy, which a node need not have
 
-    bands = make_bands(read_records(results, warn))
+    bands = make_bands(_read(results))
+    if not bands.populations:
+        warn(
+            f"{results}: of no type of hardware enough cards were measured; nothing is written"
+        )
+        return STATUS["cannot say"]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(as_file(bands))
     for each in bands.populations:
@@ -136,11 +146,29 @@ def _export(results: Path, path: Path) -> int:
 
 
 def _back_test(results: Path) -> int:
+    _need_scipy()
     from hpml_plugins.tools.accept.backtest import back_test
 
-    rows = list(back_test(read_records(results, warn)))
+    rows = list(back_test(_read(results)))
+    if not rows:
+        warn(f"{results}: of no type of hardware enough cards were measured")
+        return STATUS["cannot say"]
     say(*as_text(Table.of(rows)).splitlines())
     return 0
+
+
+def _read(results: Path) -> Iterator[Record]:
+    if not results.is_dir():
+        raise UsageError(f"{results}: no folder of results")
+    return read_records(results, warn)
+
+
+def _need_scipy() -> None:
+    """Raises UsageError where it is missing: a node that only measures need not have it."""
+    if not importlib.util.find_spec("scipy"):
+        raise UsageError(
+            "bands are made with SciPy, which is not installed: pip install scipy"
+        )
 
 
 def _list(bands: Bands) -> int:
@@ -175,7 +203,7 @@ def judge(measured: Measured, bands: Bands, started: float) -> Acceptance:
     names = {gpu.uuid or str(number): gpu.name for number, gpu in enumerate(node.gpus)}
     hardware = {card: names.get(card, node.cpu) for card in measured.cards}
     every = list(itertools.chain(*measured.cards.values()))
-    stack = next((stack_of_record(each) for each in every if each.status == "ok"), {})
+    stack = stack_of(every)
     bits = _judge_bits(measured, bands, hardware, stack)
     cards = [
         judge_card(card, hardware[card], records, bands, bits[card])
@@ -214,12 +242,13 @@ def _judge_bits(
     digests: dict[str, dict[str, dict[str, str]]] = {}
     known = {}
     for card, records in measured.cards.items():
+        if wrong := [each for each in records if each.failure in WRONG]:
+            found[card] = "fail", f"{wrong[0].benchmark}: {wrong[0].reason}"
+            continue
         of_bits = [each for each in records if each.benchmark == BITS]
         last = of_bits[-1] if of_bits else None
         if last is None or last.status != "ok":
-            is_wrong = last is not None and bool(last.checks)
-            why = last.reason if last else "not measured"
-            found[card] = ("fail" if is_wrong else "cannot say"), why
+            found[card] = "cannot say", last.reason if last else "not measured"
             continue
         digests.setdefault(hardware[card], {})[card] = digests_of(last)
         population, _ = population_of(bands, hardware[card], stack)

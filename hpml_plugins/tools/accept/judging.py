@@ -34,6 +34,10 @@ NEEDED = ON_CARD[:4]
 #: seen. A link that is broken loses half.
 BLIND: Mapping[str, float] = {"link": math.log(1.5)}
 BLIND_OF_OTHERS = math.log(1.15)
+#: Components of which the mean of a sound card's samples is within 0.5 % of their median.
+STEADY: Sequence[Component] = ("memory", "clocks")
+#: What explains a slow card on which other programs were.
+NEIGHBOUR = "another program"
 #: Where no population tells: the share of the published peak below which a card fails.
 LEAST_SHARE: Mapping[Component, float] = {
     "memory": 0.75,
@@ -184,6 +188,8 @@ def judge_values(
     """A verdict on each value of a card, and why some have none."""
     values: list[ValueVerdict] = []
     reasons: list[str] = []
+    records = list(records)
+    population, why_none = population_of(bands, hardware, stack_of(records))
     for record in records:
         if record.status == "skipped" or record.benchmark == BITS:
             continue
@@ -191,12 +197,23 @@ def judge_values(
             name = f"{record.benchmark} {format_point(record.params)}".strip()
             reasons.append(f"{name} {record.status}: {record.reason}")
             continue
-        population, why = population_of(bands, hardware, stack_of_record(record))
         if population is None:
-            reasons.append(why)
-        found = _by_bands(record, population, card) if population else []
-        values += found or _by_peak(record)
-    return values, list(dict.fromkeys(reasons))
+            reasons.append(why_none)
+        values += (_by_bands(record, population, card) if population else []) + _by_peak(
+            record
+        )
+    known = {each.component for each in values if each.basis == "population"}
+    told = [
+        each for each in values if each.basis == "population" or each.component not in known
+    ]
+    return told, list(dict.fromkeys(reasons))
+
+
+def stack_of(records: Iterable[Record]) -> Words:
+    """The software that a card was measured with. A Record names what its point had imported: the
+    one that names most tells."""
+    measured = [stack_of_record(each) for each in records if each.status == "ok"]
+    return max(measured, key=len, default={})
 
 
 def _by_bands(record: Record, population: Population, card: str) -> list[ValueVerdict]:
@@ -211,12 +228,21 @@ def _by_bands(record: Record, population: Population, card: str) -> list[ValueVe
 
 
 def _value_in(record: Record, band: Band) -> float | None:
-    """The value in the regime of the band; None where the card was in another."""
+    """The value in the regime of the band; None where the card was in another.
+
+    What no regulator moves is judged by its mean, if that is worse: a program that has the card for
+    5 % of the time disturbs a few samples, which the median leaves out.
+    """
     metric = record.metrics[band.metric]
     if band.regime == "boost":
         return metric.boost_median
     settled = band.physics == "sustained"
-    return metric.median if settled == bool(metric.regime) else None
+    if settled != bool(metric.regime):
+        return None
+    is_steady = band.component in STEADY
+    return (
+        max(metric.median, statistics.fmean(metric.samples)) if is_steady else metric.median
+    )
 
 
 def _judge(record: Record, band: Band, value: float, card: str) -> ValueVerdict:
@@ -333,6 +359,7 @@ def judge_card(
     components = tuple(judged)
     failing = [each for each in components if each.verdict == "fail"]
     told = [each.percentile for each in values if each.percentile is not None]
+    others = any(each.conditions.get("other_processes") for each in records)
     explained, why, advice = "", "", []
     verdict: Verdict = "pass"
     if bits[0] == "fail":
@@ -344,20 +371,23 @@ def judge_card(
         explained = explain([each for each in values if each.component in of_card])
         first = next(each for each in failing if each.component == explained)
         why = first.why
+        if others:
+            explained, why = NEIGHBOUR, f"{explained}: {why}"
+            advice.append(AGAIN)
     else:
         unsaid = [
             each
             for each in components
             if each.component in needed and each.verdict != "pass"
         ]
-        because = [*reasons, *(f"{each.component}: {each.why}" for each in unsaid)]
+        because = [f"{each.component}: {each.why}" for each in unsaid]
         if bits[0] == "cannot say":
             because.append(f"bits: {bits[1]}")
+        if others:
+            reasons.append("other programs were on the GPU")
+            advice.append(AGAIN)
         if unsaid or reasons:
-            verdict, why = "cannot say", "; ".join(because[:3])
-    others = max((each.conditions.get("other_processes", 0) for each in records), default=0)
-    if others and verdict != "pass":
-        advice.append(AGAIN)
+            verdict, why = "cannot say", "; ".join([*reasons, *because][:3])
     advice += [ADVICE[each.component] for each in failing]
     return CardVerdict(
         card=card,

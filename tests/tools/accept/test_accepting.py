@@ -16,7 +16,7 @@ from support import ROOT
 
 from hpml_plugins import Record
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import UsageError
+from hpml_plugins.errors import Failure, UsageError
 from hpml_plugins.model import Gpu, MetricSamples, Node
 from hpml_plugins.model.record import Timer
 from hpml_plugins.model.work import DeclaredWork
@@ -196,6 +196,28 @@ def test_a_damaged_file_of_bands_is_refused(bands: Bands, tmp_path: Path) -> Non
         read_bands(tmp_path / "missing.json")
 
 
+def test_bands_of_nothing_are_not_written(tmp_path: Path) -> None:
+    target, empty = tmp_path / "bands.json", tmp_path / "results"
+    empty.mkdir()
+    runner, settings = CliRunner(), Settings(tmp_path / "registry.yaml")
+    for arguments in (["--export-bands", str(target)], ["--back-test"]):
+        done = runner.invoke(
+            accept_command.command,
+            [*arguments, "--results", str(empty)],
+            obj=settings,
+            standalone_mode=False,
+        )
+        assert (done.return_value, done.exception) == (3, None)
+        done = runner.invoke(
+            accept_command.command,
+            [*arguments, "--results", str(tmp_path / "none")],
+            obj=settings,
+            standalone_mode=False,
+        )
+        assert "no folder of results" in str(done.exception)
+    assert not target.exists()
+
+
 def test_no_uuid_stands_in_the_file(bands: Bands) -> None:
     assert b"GPU-" not in as_file(bands)
     assert b"GPU-" not in SHIPPED.read_bytes()
@@ -284,6 +306,17 @@ def test_the_exit_status_is_the_nodes_verdict(run: object, node: Node) -> None:
     status, text = run(Measured(node, {"boot": []}))
     assert status == 3
     assert "CANNOT SAY  this node" in text
+
+
+def test_a_wrong_result_of_any_point_fails_the_card_that_computed_it(bands: Bands) -> None:
+    measured = two_cards()
+    for failure, verdict in ((Failure.CHECK, "fail"), (Failure.ERROR, "cannot say")):
+        wrong = a_record("machine_memory", status="failed", reason="sum", failure=failure)
+        cards = {**two_cards().cards, "GPU-1": [reference("GPU-1"), wrong]}
+        measured = Measured(measured.node, cards)
+        found = judge(measured, bands, 0.0)
+        assert [each.verdict for each in found.cards] == ["pass", verdict]
+        assert "machine_memory" in found.why
 
 
 def test_json_follows_its_schema_and_the_schema_is_the_one_in_docs(run: object) -> None:
