@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hpml_plugins.errors import Failure
-from hpml_plugins.model.benchmark import Direction, Params, Value
+from hpml_plugins.model.benchmark import Count, Direction, Params, Value
 from hpml_plugins.model.checking import (
     FEW,
     Amount,
@@ -81,6 +81,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     timers: what timed the samples, none for what was counted or derived.  launch_visible: whether
     they contain the host's launching.  crosses_host: whether the step goes over the link to the
     host, whose CPUs take part.  settled: whether they were taken at settled clocks.
+    unlike_rounds: how many further rounds were timed in another way, and are left out.
     interval: what `estimate` is to show instead of the interval of the samples, never stored: that
     for the next run on another card, or the one that a foreign asv project gives.
     """
@@ -97,6 +98,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     launch_visible: bool = False
     crosses_host: bool = False
     settled: bool = False
+    unlike_rounds: Count = 0
 
     def __post_init__(self) -> None:
         if not self.timers:
@@ -322,7 +324,10 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def measured_rounds(self) -> int:
         """How many rounds it holds."""
         return max(
-            (len(metric.rounds) for metric in self.metrics.values() if metric.rounds),
+            (
+                len(metric.rounds or [metric]) + metric.unlike_rounds
+                for metric in self.metrics.values()
+            ),
             default=1,
         )
 
