@@ -109,6 +109,26 @@ def test_a_sound_card_passes_and_a_slow_one_fails_for_its_component(bands: Bands
         assert verdict_on(record, bands, "GPU-new") == ("fail", component), slower
 
 
+def test_a_neighbour_that_disturbs_a_few_samples_shows_in_their_mean(bands: Bands) -> None:
+    record = reference("GPU-new")
+    copy = record.metrics["copy"]
+    disturbed = msgspec.structs.replace(
+        copy, samples=[*copy.samples[:-2], 1.3 * COPY, 1.3 * COPY]
+    )
+    assert disturbed.median == pytest.approx(copy.median, rel=1e-3)
+    beside = msgspec.structs.replace(
+        record,
+        metrics={**record.metrics, "copy": disturbed},
+        conditions={"other_processes": 1.0},
+    )
+    found = judge_card("GPU-new", H100, [beside], bands, SOUND)
+    assert (found.verdict, found.explained_by) == ("fail", "another program")
+    assert found.why.startswith("memory: reference copy is 1.06")
+    idle = msgspec.structs.replace(record, conditions={"other_processes": 1.0})
+    found = judge_card("GPU-new", H100, [idle], bands, SOUND)
+    assert (found.verdict, found.why) == ("cannot say", "other programs were on the GPU")
+
+
 def test_a_card_is_not_judged_by_itself() -> None:
     slow = reference("GPU-3", copy=1.04)
     others = [reference(card) for card in CARDS if card != "GPU-3"]
