@@ -18,7 +18,8 @@ from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import change, format_point, natural_key
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.report.tables import as_text, spell_samples
+from hpml_plugins.report.points import spell_samples
+from hpml_plugins.report.tables import as_text
 from hpml_plugins.store import Index, of_node
 
 #: Machine, or "" where machines are compared; benchmark; point.

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from records import a_record
 
 from hpml_plugins import Bench, Node
 from hpml_plugins.analysis import MeasuredValue, Physics
@@ -17,11 +18,11 @@ from hpml_plugins.measure import instructions
 from hpml_plugins.measure.instructions import (
     Counter,
     Event,
-    NotCounted,
+    _NotCounted,
     count_events,
     explain,
 )
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import MetricSamples
 
 #: ns for which the process was running.
 TASK_CLOCK = Event(1, 1)
@@ -34,7 +35,7 @@ def bench(node: Node) -> Bench:
     try:
         with Counter(TASK_CLOCK):
             return Bench(node, {})
-    except NotCounted as reason:
+    except _NotCounted as reason:
         pytest.skip(str(reason))
 
 
@@ -98,7 +99,7 @@ def test_no_file_stays_open(bench: Bench) -> None:
     opened = open_files()
     with Counter(TASK_CLOCK):
         assert open_files() > opened
-    with pytest.raises(NotCounted):
+    with pytest.raises(_NotCounted):
         Counter(UNKNOWN)
     assert open_files() == opened
 
@@ -133,7 +134,7 @@ def test_an_event_that_had_no_turn_is_not_zero(monkeypatch: pytest.MonkeyPatch) 
     )
     counter = object.__new__(Counter)
     counter._files = [0]
-    with pytest.raises(NotCounted, match="other programs use all counters"):
+    with pytest.raises(_NotCounted, match="other programs use all counters"):
         counter.read()
 
 
@@ -150,14 +151,8 @@ def test_an_event_that_had_half_of_the_turns_is_scaled(
 
 def test_instructions_are_a_class_of_their_own_and_never_busy() -> None:
     counted = MetricSamples("1", "lower", [5.0], {"source": "perf"})
-    record = Record(
-        benchmark="b",
-        plugin="p",
-        version="1",
-        params={},
-        status="ok",
-        metrics={"n": counted},
-        conditions={"cores": 2.0, "other_cpus": 2.0},
+    record = a_record(
+        "b", metrics={"n": counted}, conditions={"cores": 2.0, "other_cpus": 2.0}
     )
     assert physics_of(record, "n") is Physics.INSTRUCTIONS
     assert not MeasuredValue.of(record, "n").is_busy

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import combine, join_rounds, retract, schedule
@@ -40,7 +41,7 @@ def one(samples: list[float], boost: list[float] | None = None, **changes: Any) 
         {"timer": "cuda events", "batch": len(samples)},
         boost=boost or [],
     )
-    return Record(
+    return a_record(
         **{
             "benchmark": "b",
             "plugin": "p",

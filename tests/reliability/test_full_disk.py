@@ -15,11 +15,11 @@ import killing
 import pytest
 from asv_project import Project
 from msgspec.structs import replace
+from records import a_record
 from small_disk import READ_ONLY, SMALL, run_on
 from support import ROOT, assert_nothing_lost
 
 from hpml_plugins.errors import Unwritable
-from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.harness.publish import configure, make_history
 from hpml_plugins.store import append_record, read_file
 
@@ -200,14 +200,7 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
 
 def test_a_quota_in_the_middle_of_a_record_costs_that_record(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
-    record = Record(
-        benchmark="toy",
-        plugin="p",
-        version="1",
-        params={"size": 1},
-        status="ok",
-        reason="x" * 300,
-    )
+    record = a_record(params={"size": 1}, reason="x" * 300)
     append_record(path, record)
     whole = path.stat().st_size
     child = os.fork()
