@@ -15,6 +15,7 @@ from pathlib import Path
 
 import backtest_levels
 import measurement_tables
+from accept_runs import accept_runs
 from backtest import coverage_table, measured_points, verdict_table
 
 from hpml_plugins.analysis.backtest import BackTest
@@ -108,7 +109,8 @@ def _back_tested(results: Path) -> dict[str, str]:
     }
     accepted = as_markdown(Table.of(list(back_test_accept(records))))
     spread = measurement_tables.spread(records, records)
-    return tables | {"spread": spread, "accept": accepted}
+    planted = as_markdown(Table.of(list(accept_runs())))
+    return tables | {"spread": spread, "accept": accepted, "planted": planted}
 
 
 @functools.cache

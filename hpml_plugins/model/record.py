@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hpml_plugins.errors import Failure
+from hpml_plugins.lazy import import_lazily
 from hpml_plugins.model.benchmark import Count, Direction, Params, Value
 from hpml_plugins.model.checking import (
     FEW,
@@ -44,6 +45,11 @@ THROTTLED = "the GPU held its clocks down"
 #: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with
 #: others: on two CPUs, which are often two threads of one core, half a CPU of others' work.
 BUSY_SHARE = 0.25
+
+#: How a Record is written and read is found here too, by who has one in hand.
+__getattr__ = import_lazily(
+    "hpml_plugins.model", {".serialization": ("decode", "encode", "shorten", "upgrade")}
+)
 
 
 class Timer(StrEnum):

@@ -127,9 +127,8 @@ def command(
 
 
 def _export(results: Path, path: Path) -> int:
-    from hpml_plugins.tools.accept.export import (
-        make_bands,
-    )  # needs SciPy, which a node need not have
+    _need_scipy()
+    from hpml_plugins.tools.accept.export import make_bands
 
     bands = make_bands(_read(results))
     if not bands.populations:

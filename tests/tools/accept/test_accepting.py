@@ -17,7 +17,7 @@ from support import ROOT
 from hpml_plugins import Record
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import Failure, UsageError
-from hpml_plugins.model import Gpu, MetricSamples, Node
+from hpml_plugins.model import Gpu, MetricSamples, Node, Series
 from hpml_plugins.model.record import Timer
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.plugins.bits.bits import FLIP_VARIABLE
@@ -109,6 +109,26 @@ def test_a_sound_card_passes_and_a_slow_one_fails_for_its_component(bands: Bands
         assert verdict_on(record, bands, "GPU-new") == ("fail", component), slower
 
 
+def test_a_neighbour_that_disturbs_a_few_samples_shows_in_their_mean(bands: Bands) -> None:
+    record = reference("GPU-new")
+    copy = record.metrics["copy"]
+    disturbed = msgspec.structs.replace(
+        copy, samples=[*copy.samples[:-2], 1.3 * COPY, 1.3 * COPY]
+    )
+    assert disturbed.median == pytest.approx(copy.median, rel=1e-3)
+    beside = msgspec.structs.replace(
+        record,
+        metrics={**record.metrics, "copy": disturbed},
+        conditions={"other_processes": 1.0},
+    )
+    found = judge_card("GPU-new", H100, [beside], bands, SOUND)
+    assert (found.verdict, found.explained_by) == ("fail", "another program")
+    assert found.why.startswith("memory: reference copy is 1.06")
+    idle = msgspec.structs.replace(record, conditions={"other_processes": 1.0})
+    found = judge_card("GPU-new", H100, [idle], bands, SOUND)
+    assert (found.verdict, found.why) == ("cannot say", "other programs were on the GPU")
+
+
 def test_a_card_is_not_judged_by_itself() -> None:
     slow = reference("GPU-3", copy=1.04)
     others = [reference(card) for card in CARDS if card != "GPU-3"]
@@ -164,6 +184,14 @@ def test_a_halved_link_between_cards_fails_by_the_published_peak(bands: Bands) -
             verdict
         ]
         assert found.verdict == ("fail" if verdict == "fail" else "pass")
+
+
+def test_a_card_whose_bits_are_in_doubt_does_not_pass(bands: Bands) -> None:
+    for verdict in ("pass", "cannot say", "fail"):
+        records = [reference("GPU-new")]
+        found = judge_card("GPU-new", H100, records, bands, (verdict, "differ"))
+        assert found.verdict == verdict
+        assert ("differ" in found.why) == (verdict != "pass")
 
 
 def test_another_stack_is_another_population(bands: Bands) -> None:
@@ -244,6 +272,7 @@ def test_the_card_whose_bits_differ_is_named() -> None:
     assert three["1"][1] == "other bits than its type computes: product"
     two = judge_bits({"0": right, "1": wrong}, {})
     assert {verdict for verdict, _ in two.values()} == {"cannot say"}
+    assert judge_bits({"0": right}, {})["0"][0] == "pass"  # its repeats agree
     known = judge_bits({"1": wrong}, {"1": right})
     assert known["1"][0] == "fail"
 
@@ -271,7 +300,16 @@ def two_cards(*, slow: bool = False) -> Measured:
     gpus = tuple(Gpu(name=H100, uuid=each) for each in ("GPU-0", "GPU-1"))
     node = Node("Linux", "x86_64", "<b>CPU</b>", 8, 1e11, "3.12", gpus=gpus)
     second = reference("GPU-1", copy=1.05 if slow else 1.0)
-    return Measured(node, {"GPU-0": [reference("GPU-0")], "GPU-1": [second]})
+    cards = {"GPU-0": [reference("GPU-0"), bits("GPU-0")], "GPU-1": [second, bits("GPU-1")]}
+    return Measured(node, cards)
+
+
+def bits(card: str) -> Record:
+    """What every sound card computes."""
+    digests = Series.of({"step": ["product"], "sha256": ["a"]})
+    return a_record(
+        "bits", {"repeats": 20.0}, gpu=H100, card=card, series={"digests": digests}
+    )
 
 
 @pytest.fixture
@@ -312,7 +350,7 @@ def test_a_wrong_result_of_any_point_fails_the_card_that_computed_it(bands: Band
     measured = two_cards()
     for failure, verdict in ((Failure.CHECK, "fail"), (Failure.ERROR, "cannot say")):
         wrong = a_record("machine_memory", status="failed", reason="sum", failure=failure)
-        cards = {**two_cards().cards, "GPU-1": [reference("GPU-1"), wrong]}
+        cards = {**two_cards().cards, "GPU-1": [reference("GPU-1"), bits("GPU-1"), wrong]}
         measured = Measured(measured.node, cards)
         found = judge(measured, bands, 0.0)
         assert [each.verdict for each in found.cards] == ["pass", verdict]
