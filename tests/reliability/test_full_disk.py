@@ -167,7 +167,7 @@ def test_hpml_publish_leaves_the_results_alone_and_works_when_there_is_room(
 def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> None:
     into, kept, home = tmp_path / "into", tmp_path / "kept", tmp_path / "home"
     source = tmp_path / "source"
-    for machine in ("h200-x2", "h200-x4"):
+    for machine in ("h100-80gb-hbm3-x2", "h200-x2", "h200-x4"):
         shutil.copytree(ROOT / "results" / machine, source / machine)
     words = ("hpml_plugins", "merge", str(source), "--into", str(into))
     one_line(
