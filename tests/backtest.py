@@ -22,7 +22,7 @@ from hpml_plugins.analysis.backtest import (
     smallest_in_most,
 )
 from hpml_plugins.analysis.measured import MeasuredValue
-from hpml_plugins.analysis.physics import ON_GPU
+from hpml_plugins.analysis.physics import ON_GPU, compared_metrics
 from hpml_plugins.analysis.reference import References
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
@@ -37,7 +37,8 @@ def measured_points(records: Iterable[Record]) -> Iterator[MeasuredPoint]:
     """Of each Record that was measured."""
     for record in records:
         if record.status == "ok":
-            values = {name: MeasuredValue.of(record, name) for name in record.metrics}
+            names = compared_metrics(record)
+            values = {name: MeasuredValue.of(record, name) for name in names}
             yield MeasuredPoint(record.machine, record.benchmark, record.point, values)
 
 

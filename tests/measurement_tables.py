@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from scipy.stats import binomtest, chi2
 
 from hpml_plugins.analysis.measured import card_of, code_of
-from hpml_plugins.analysis.physics import Physics, physics_of
+from hpml_plugins.analysis.physics import Physics, compared_metrics, physics_of
 from hpml_plugins.analysis.sides import boosted
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.verdicts import Difference, compare_values
@@ -77,7 +77,7 @@ def pairs_of_equal_code(records: Sequence[Record]) -> list[Pair]:
         (a, b, name)
         for group in groups.values()
         for a, b in itertools.combinations(group, 2)
-        for name, metric in a.metrics.items()
+        for name in compared_metrics(a)
         if name in b.metrics and physics_of(a, name) is not Physics.COUNTED
     ]
 

@@ -41,7 +41,7 @@ class Physics(StrEnum):
     INSTRUCTIONS = "instructions"
     #: Without a timer: ratios, errors, accuracies, what a program printed, hardware counters.
     DERIVED = "derived"
-    #: The highest or lowest sample of a timing: one card's luck, not its rate; not judged.
+    #: The highest or lowest sample of a timing: one card's luck, not its rate; not compared.
     EXTREME = "an extreme sample"
     #: Comes again exactly.
     COUNTED = "counted"
@@ -109,6 +109,13 @@ def physics_of(record: Record, name: str) -> Physics:
     if metric.regime:
         return Physics.SUSTAINED
     return _class_of_kernel(record, name)
+
+
+def compared_metrics(record: Record) -> list[str]:
+    """The metrics by which Records are compared: all but extreme samples."""
+    return [
+        name for name in record.metrics if physics_of(record, name) is not Physics.EXTREME
+    ]
 
 
 def _class_of_kernel(record: Record, name: str) -> Physics:

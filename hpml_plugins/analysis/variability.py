@@ -20,7 +20,7 @@ from hpml_plugins.analysis.measured import (
     TypeReference,
     Values,
 )
-from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics
+from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics, compared_metrics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
 from hpml_plugins.analysis.reference import Pair, References, fit_coefficient
 from hpml_plugins.analysis.variance import (
@@ -342,7 +342,7 @@ class Variability:
         self._references = References.of(records)
         for record in records:
             if record.status == "ok":
-                for name in record.metrics:
+                for name in compared_metrics(record):
                     key = record.machine, Place(record.benchmark, record.point, name)
                     points.setdefault(key, []).append(MeasuredValue.of(record, name))
         fill_in_spreads(
@@ -372,8 +372,8 @@ class Variability:
         return found
 
     def values(self, record: Record) -> Values:
-        """Of every metric of a Record."""
-        return {name: self.reading(record, name) for name in record.metrics}
+        """Of every metric by which a Record is compared."""
+        return {name: self.reading(record, name) for name in compared_metrics(record)}
 
 
 def with_intervals(record: Record, readings: Values) -> Record:

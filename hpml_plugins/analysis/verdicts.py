@@ -27,7 +27,6 @@ MARGIN = 0.02
 NEARLY_EQUAL = 0.03
 #: Signatures of one timing agree to this many decimals; see `physics.signature`.
 SIGNATURE_DECIMALS = 6
-EXTREME = "the highest of many samples is one card's luck, not its rate"
 NOTHING_REPEATED = "no run was repeated that would tell how far a value at or below 0 moves"
 DIFFERENT_PROBLEMS = "different problems: "
 NO_DIRECTION = "neither direction is better"
@@ -192,8 +191,6 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
     positive = a.value > 0 and b.value > 0
     ratio = b.value / a.value if positive else None
     unjudged = Difference("AMBIGUOUS", ratio, direction=direction, change=change)
-    if Physics.EXTREME in (a.physics, b.physics):
-        return dataclasses.replace(unjudged, reason=EXTREME)
     exact = a.physics is b.physics is Physics.COUNTED
     if a.value == b.value and (exact or a.spread is None or b.spread is None):
         return Difference(

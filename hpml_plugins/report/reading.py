@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.physics import compared_metrics
 from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
@@ -549,7 +550,7 @@ def _points(
 
 def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
     found = (
-        {name: MeasuredValue.of(record, name) for name in record.metrics}
+        {name: MeasuredValue.of(record, name) for name in compared_metrics(record)}
         if record.status == "ok"
         else {}
     )

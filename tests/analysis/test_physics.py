@@ -10,11 +10,13 @@ from records import a_record
 
 from hpml_plugins.analysis.physics import (
     Physics,
+    compared_metrics,
     physics_of,
     signature,
     timing_of,
     uses_tensor_cores,
 )
+from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import combine, retract
 from hpml_plugins.model.work import DeclaredWork
@@ -111,11 +113,13 @@ def test_two_gpus_share_the_bytes() -> None:
     assert physics_of(unpublished, "time") is Physics.NEVER_THROTTLED
 
 
-def test_the_highest_sample_of_a_timing_is_told_from_a_timing() -> None:
+def test_the_highest_sample_of_a_timing_is_no_metric_to_compare_by() -> None:
     info: Info = {**EVENTS, "variation": 0.004}
     best = MetricSamples("FLOP/s", "higher", [3e12, 3.1e12], info, rounds=[1, 1])
-    made = record(metrics={"best": best})
+    timed = MetricSamples("FLOP/s", "higher", [3e12, 2e12], EVENTS)
+    made = record(metrics={"best": best, "rate": timed})
     assert physics_of(made, "best") is Physics.EXTREME
+    assert compared_metrics(made) == list(Variability([made]).values(made)) == ["rate"]
     counted = MetricSamples("1", None, [4096.0] * 2, {}, rounds=[1, 1])
     assert physics_of(record(metrics={"size": counted}), "size") is Physics.COUNTED
     single = MetricSamples("s", "lower", [3.0], {**EVENTS, "variation": 0.0})

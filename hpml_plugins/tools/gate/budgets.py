@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from hpml_plugins.analysis.physics import compared_metrics
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared
 from hpml_plugins.model import Record
@@ -49,8 +50,8 @@ class Budgets:
         allowed = self._percent.get(benchmark, self._default)
         return {
             name: self._percent.get(f"{benchmark}.{name}", allowed) / 100
-            for name, metric in record.metrics.items()
-            if metric.direction
+            for name in compared_metrics(record)
+            if record.metrics[name].direction
         }
 
     def refuse_unknown(self, benchmarks: Iterable[Declared]) -> None:

@@ -123,7 +123,8 @@ class BenchSession:
         old = variability.values(before) if before else {}
         since = (before.commit[:8] if before else "") or "uncommitted"
         found = []
-        for name, metric in record.metrics.items():
+        for name in new:
+            metric = record.metrics[name]
             if name in old:
                 found.append(_against(name, metric.unit, old, new, since))
             else:
