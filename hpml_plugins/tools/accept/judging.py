@@ -388,7 +388,8 @@ def judge_card(
             advice.append(AGAIN)
         if unsaid or reasons or bits[0] != "pass":
             verdict, why = "cannot say", "; ".join([*reasons, *because][:3])
-    advice += [ADVICE[each.component] for each in failing]
+    if not others:
+        advice += [ADVICE[each.component] for each in failing]
     return CardVerdict(
         card=card,
         hardware=hardware,
