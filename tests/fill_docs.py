@@ -47,8 +47,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LEVELS = "levels"
 
 
+@functools.cache
 def quotable(root: Path, results: Path) -> Quotable:
-    """Everything that can be quoted from results, with the plugins of this checkout."""
+    """Everything that can be quoted from results, with the plugins of this checkout; read once in a
+    process."""
     host = make_host(read_registry(root / "registry.yaml"))
     repository, branches = find_history(root)
     history = read_history(

@@ -54,7 +54,7 @@ class _NotCounted(HpmlError):
     """The system does not count the event; the text says why."""
 
 
-class Counter(ExitStack):
+class _Counter(ExitStack):
     """Counts an event from now on, in all threads of this process. Raises NotCounted."""
 
     def __init__(self, event: Event) -> None:
@@ -136,14 +136,14 @@ def count_events(
 ) -> Samples | None:
     """See Bench.instructions; `step` must have been called before."""
     try:
-        with Counter(event) as counter:
+        with _Counter(event) as counter:
             return _sample(session, step, counter)
     except _NotCounted as reason:
         session.warn(f"instructions are not known: {reason}")
         return None
 
 
-def _sample(session: Session, step: Callable[[], object], counter: Counter) -> Samples:
+def _sample(session: Session, step: Callable[[], object], counter: _Counter) -> Samples:
     def run(batch: int) -> float:
         before = counter.read()
         for _ in range(batch):

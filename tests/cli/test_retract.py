@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from records import a_record
+from support import call_hpml
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.store import append_record, lock_machine, read_file, record_file
@@ -27,6 +29,11 @@ def record(size: int, commit: str, run: str, started: float, status: str = "ok")
         run=run,
         started=started,
     )
+
+
+@pytest.fixture
+def hpml(tmp_path: Path) -> Hpml:
+    return functools.partial(call_hpml, tmp_path)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from hpml_plugins.analysis import MeasuredValue, Physics
 from hpml_plugins.analysis.physics import physics_of
 from hpml_plugins.measure import instructions
 from hpml_plugins.measure.instructions import (
-    Counter,
     Event,
+    _Counter,
     _NotCounted,
     count_events,
     explain,
@@ -33,7 +33,7 @@ UNKNOWN = Event(999_999, 0)
 @pytest.fixture
 def bench(node: Node) -> Bench:
     try:
-        with Counter(TASK_CLOCK):
+        with _Counter(TASK_CLOCK):
             return Bench(node, {})
     except _NotCounted as reason:
         pytest.skip(str(reason))
@@ -75,7 +75,7 @@ def test_threads_count_that_were_there_before(
     bench: Bench, worker: tuple[threading.Event, threading.Event]
 ) -> None:
     begin, done = worker
-    with Counter(TASK_CLOCK) as counter:
+    with _Counter(TASK_CLOCK) as counter:
         before = counter.read()
         begin.set()
         done.wait()
@@ -83,7 +83,7 @@ def test_threads_count_that_were_there_before(
 
 
 def test_threads_count_that_start_later(bench: Bench) -> None:
-    with Counter(TASK_CLOCK) as counter:
+    with _Counter(TASK_CLOCK) as counter:
         before = counter.read()
         thread = threading.Thread(target=spin, args=(2_000_000,))
         thread.start()
@@ -97,10 +97,10 @@ def open_files() -> int:
 
 def test_no_file_stays_open(bench: Bench) -> None:
     opened = open_files()
-    with Counter(TASK_CLOCK):
+    with _Counter(TASK_CLOCK):
         assert open_files() > opened
     with pytest.raises(_NotCounted):
-        Counter(UNKNOWN)
+        _Counter(UNKNOWN)
     assert open_files() == opened
 
 
@@ -132,7 +132,7 @@ def test_an_event_that_had_no_turn_is_not_zero(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         instructions.os, "read", lambda *_: instructions.COUNT.pack(0, 1000, 0)
     )
-    counter = object.__new__(Counter)
+    counter = object.__new__(_Counter)
     counter._files = [0]
     with pytest.raises(_NotCounted, match="other programs use all counters"):
         counter.read()
@@ -144,7 +144,7 @@ def test_an_event_that_had_half_of_the_turns_is_scaled(
     monkeypatch.setattr(
         instructions.os, "read", lambda *_: instructions.COUNT.pack(70, 1000, 500)
     )
-    counter = object.__new__(Counter)
+    counter = object.__new__(_Counter)
     counter._files = [0, 0]
     assert counter.read() == 280
 

@@ -166,7 +166,10 @@ def test_hpml_publish_leaves_the_results_alone_and_works_when_there_is_room(
 
 def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> None:
     into, kept, home = tmp_path / "into", tmp_path / "kept", tmp_path / "home"
-    words = ("hpml_plugins", "merge", str(ROOT / "results"), "--into", str(into))
+    source = tmp_path / "source"
+    for machine in ("h100-80gb-hbm3-x2", "h200-x2", "h200-x4"):
+        shutil.copytree(ROOT / "results" / machine, source / machine)
+    words = ("hpml_plugins", "merge", str(source), "--into", str(into))
     one_line(
         run_on(SMALL, into, tmp_path, home, *words, size=2 << 20, kept=kept),
         "cannot be written: No space left on device; free space or fix permissions",
@@ -184,7 +187,7 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
     killing.finish(killing.start(tmp_path, home, *words), home)
     whole = {
         line
-        for path in (ROOT / "results").glob("*/records/*.jsonl")
+        for path in source.glob("*/records/*.jsonl")
         for line in path.read_bytes().splitlines()
     }
     found = {

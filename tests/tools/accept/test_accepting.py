@@ -25,6 +25,7 @@ from hpml_plugins.plugins.reference.reference import REFERENCE_STEPS
 from hpml_plugins.store import read_records
 from hpml_plugins.tools.accept import command as accept_command
 from hpml_plugins.tools.accept import measuring
+from hpml_plugins.tools.accept.backtest import back_test
 from hpml_plugins.tools.accept.bands import (
     SHIPPED,
     Bands,
@@ -107,6 +108,26 @@ def test_a_sound_card_passes_and_a_slow_one_fails_for_its_component(bands: Bands
     ):
         record = reference("GPU-new", **slower)
         assert verdict_on(record, bands, "GPU-new") == ("fail", component), slower
+
+
+def test_a_neighbour_that_disturbs_a_few_samples_shows_in_their_mean(bands: Bands) -> None:
+    record = reference("GPU-new")
+    copy = record.metrics["copy"]
+    disturbed = msgspec.structs.replace(
+        copy, samples=[*copy.samples[:-2], 1.3 * COPY, 1.3 * COPY]
+    )
+    assert disturbed.median == pytest.approx(copy.median, rel=1e-3)
+    beside = msgspec.structs.replace(
+        record,
+        metrics={**record.metrics, "copy": disturbed},
+        conditions={"other_processes": 1.0},
+    )
+    found = judge_card("GPU-new", H100, [beside], bands, SOUND)
+    assert (found.verdict, found.explained_by) == ("fail", "another program")
+    assert found.why.startswith("memory: reference copy is 1.06")
+    idle = msgspec.structs.replace(record, conditions={"other_processes": 1.0})
+    found = judge_card("GPU-new", H100, [idle], bands, SOUND)
+    assert (found.verdict, found.why) == ("cannot say", "other programs were on the GPU")
 
 
 def test_a_card_is_not_judged_by_itself() -> None:
@@ -229,6 +250,30 @@ def test_bands_of_nothing_are_not_written(tmp_path: Path) -> None:
 def test_no_uuid_stands_in_the_file(bands: Bands) -> None:
     assert b"GPU-" not in as_file(bands)
     assert b"GPU-" not in SHIPPED.read_bytes()
+
+
+def test_the_back_test_judges_each_round_of_each_card_by_the_others() -> None:
+    records = []
+    for card in CARDS:
+        record = reference(card)
+        slow = reference(card, copy=1.05).metrics["copy"].samples
+        copy = record.metrics["copy"]
+        second = slow if card == "GPU-2" else copy.samples  # its second round alone is slow
+        rounds = msgspec.structs.replace(
+            copy, samples=[*copy.samples, *second, *copy.samples], rounds=[9, 9, 9]
+        )
+        metrics = {**record.metrics, "copy": rounds}
+        records.append(msgspec.structs.replace(record, metrics=metrics, planned_rounds=3))
+    (row,) = back_test(records)
+    assert row["type"] == H100
+    assert [row[name] for name in ("cards", "rounds", "fail", "pass")] == [
+        "8",
+        "24",
+        "1",
+        "23",
+    ]
+    assert row["memory 5 % slower, found"] == "23 of 23"
+    assert row["link halved, found"] == "–"
 
 
 def test_the_shipped_bands_are_those_of_results() -> None:
