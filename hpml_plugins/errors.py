@@ -103,12 +103,6 @@ class CheckFailed(HpmlError):
     failure = Failure.CHECK
 
 
-class TimedOut(HpmlError):
-    """A part of a point took longer than it may."""
-
-    failure = Failure.TIMEOUT
-
-
 class Skipped(HpmlError):
     """The point cannot be measured on this node; the reason is recorded. Raised by `bench.skip`."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 #: Between groups of three digits: a narrow no-break space, which Python does not count among the
 #: printable characters.
@@ -76,3 +76,16 @@ def escape_unencodable() -> None:
     """Let standard output escape the characters that its encoding lacks, as standard error does."""
     if hasattr(sys.stdout, "reconfigure"):  # a notebook's cannot
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def align(rows: Sequence[Sequence[str]], to_right: Sequence[bool] = ()) -> list[str]:
+    """The rows as lines with aligned columns. to_right: which columns stand to the right; by
+    default none."""
+    columns = []
+    for number, cells in enumerate(zip(*rows, strict=True)):
+        width = max(map(len, cells))
+        right = number < len(to_right) and to_right[number]
+        columns.append(
+            [f"{cell:>{width}}" if right else f"{cell:<{width}}" for cell in cells]
+        )
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import backtest_levels
 import measurement_tables
+from accept_runs import accept_runs
 from backtest import coverage_table, measured_points, verdict_table
 
 from hpml_plugins.analysis.backtest import BackTest
@@ -46,8 +47,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LEVELS = "levels"
 
 
+@functools.cache
 def quotable(root: Path, results: Path) -> Quotable:
-    """Everything that can be quoted from results, with the plugins of this checkout."""
+    """Everything that can be quoted from results, with the plugins of this checkout; read once in a
+    process."""
     host = make_host(read_registry(root / "registry.yaml"))
     repository, branches = find_history(root)
     history = read_history(
@@ -106,7 +109,8 @@ def _back_tested(results: Path) -> dict[str, str]:
     }
     accepted = as_markdown(Table.of(list(back_test_accept(records))))
     spread = measurement_tables.spread(records, records)
-    return tables | {"spread": spread, "accept": accepted}
+    planted = as_markdown(Table.of(list(accept_runs())))
+    return tables | {"spread": spread, "accept": accepted, "planted": planted}
 
 
 @functools.cache

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
+import io
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest import mock
 
 import psutil
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from hpml_plugins.cli import main
 from hpml_plugins.model.record import Record
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,6 +69,27 @@ def hpml_figures():
     ]
 """
 )
+
+
+def call_hpml(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command in this process, which has imported NumPy and SciPy: in a process of its own each
+    call would, for 2 s."""
+    output, errors = io.StringIO(), io.StringIO()
+    handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+        mock.patch.object(sys, "argv", ["hpml", *words]),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    status = int(ended.value.code or 0)
+    return subprocess.CompletedProcess(words, status, output.getvalue(), errors.getvalue())
 
 
 def unavailable(reason: str) -> NoReturn:

@@ -22,7 +22,8 @@ from hpml_plugins.cli import main
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.serialization import encode
-from hpml_plugins.report.tables import as_csv, as_markdown, as_text, describe_points
+from hpml_plugins.report.points import describe_points
+from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 from hpml_plugins.store import append_record
 from hpml_plugins.terminal import THIN_SPACE, one_line, printable, printable_json, say
 from hpml_plugins.tools.cluster.jobs import JobOrder, write_file

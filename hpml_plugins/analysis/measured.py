@@ -24,7 +24,7 @@ EXACT = Spread(0.0, math.inf, 0.0, math.inf)
 ON_HOST = (Physics.HOST_CLOCK, Physics.CPU, Physics.DERIVED, Physics.EXTREME)
 
 
-class CardLevel(NamedTuple):
+class _CardLevel(NamedTuple):
     """What one card measured. level: the mean of the natural logarithms of its runs.  reference:
     the mean of theirs."""
 
@@ -90,7 +90,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
     several_rounds: bool = False
     timing: float | None = None
     boosted: MeasuredValue | None = None
-    levels: tuple[CardLevel, ...] = ()
+    levels: tuple[_CardLevel, ...] = ()
     spread: Spread | None = None
     scatter: tuple[float, float] | None = None
     reference: float | None = None
@@ -157,10 +157,10 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
         return self.boosted.value if self.boosted else None
 
     @property
-    def cards(self) -> tuple[CardLevel, ...]:
+    def cards(self) -> tuple[_CardLevel, ...]:
         """What each card measured; the value must be above 0."""
         return self.levels or (
-            CardLevel(self.card, math.log(self.value), 1, self.reference),
+            _CardLevel(self.card, math.log(self.value), 1, self.reference),
         )
 
     @property
@@ -207,7 +207,7 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
     by_card: dict[str, list[MeasuredValue]] = {}
     for each in quiet:
         by_card.setdefault(each.card, []).append(each)
-    levels: tuple[CardLevel, ...] = ()
+    levels: tuple[_CardLevel, ...] = ()
     if min(each.value for each in quiet) > 0:
         levels = tuple(_level(card, members) for card, members in by_card.items())
         value = math.exp(statistics.fmean(each.level for each in levels))
@@ -241,11 +241,11 @@ def _of_most_cards(readings: Sequence[MeasuredValue]) -> list[MeasuredValue]:
     return max(classes.values(), key=weight)
 
 
-def _level(card: str, readings: Sequence[MeasuredValue]) -> CardLevel:
+def _level(card: str, readings: Sequence[MeasuredValue]) -> _CardLevel:
     references = [each.reference for each in readings if each.reference is not None]
     complete = len(references) == len(readings)
     level = statistics.fmean(math.log(each.value) for each in readings)
-    return CardLevel(
+    return _CardLevel(
         card, level, len(readings), statistics.fmean(references) if complete else None
     )
 

@@ -52,7 +52,7 @@ SHRINKAGE = 1.0
 ENOUGH_CARDS = 3
 
 
-class Visit(NamedTuple):
+class _Visit(NamedTuple):
     """The reference of one visit. logarithms: class → the natural logarithm of its step's time."""
 
     run: str
@@ -66,8 +66,8 @@ class Visit(NamedTuple):
 class References:
     """The visits that measured the reference."""
 
-    _by_run: dict[tuple[str, str], Visit] = field(default_factory=dict)
-    _by_card: dict[str, list[Visit]] = field(default_factory=dict)
+    _by_run: dict[tuple[str, str], _Visit] = field(default_factory=dict)
+    _by_card: dict[str, list[_Visit]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> References:
@@ -101,7 +101,7 @@ class References:
             statistics.fmean(means), statistics.variance(means) / len(means)
         )
 
-    def find(self, run: str, card: str, started: float) -> Visit | None:
+    def find(self, run: str, card: str, started: float) -> _Visit | None:
         """The visit of a Record: that of the same run, else that of the same card nearest in time,
         if near enough."""
         if run and (run, card) in self._by_run:
@@ -114,7 +114,7 @@ class References:
         return min(near, key=lambda each: abs(each.started - started), default=None)
 
 
-def visit_of(record: Record) -> Visit | None:
+def visit_of(record: Record) -> _Visit | None:
     """The visit that a Record of the reference tells of; None for any other Record."""
     if (record.benchmark, record.version, record.status) != (
         BENCHMARK,
@@ -131,7 +131,7 @@ def visit_of(record: Record) -> Visit | None:
         seconds = boost if physics in TOLD_BY_BOOST and boost is not None else metric.median
         if seconds > 0:
             logarithms[physics] = math.log(seconds)
-    return Visit(
+    return _Visit(
         record.run, card_of(record), hardware_of(record), record.started, logarithms
     )
 
@@ -149,7 +149,7 @@ class Pair(NamedTuple):
     reference: float
 
 
-class Coefficient(NamedTuple):
+class _Coefficient(NamedTuple):
     """β of a class. cards: how many told it.  before, after: the pooled variance without and with
     it."""
 
@@ -164,7 +164,7 @@ class Coefficient(NamedTuple):
         return self.value > 0 and self.after < self.before
 
 
-def fit_coefficient(pairs: Sequence[Pair]) -> Coefficient | None:
+def fit_coefficient(pairs: Sequence[Pair]) -> _Coefficient | None:
     """β by least squares within the groups, shrunk and limited; None where too few cards tell.
 
     The standard error counts cards, not values: the values of one card share its factor.
@@ -197,7 +197,7 @@ def fit_coefficient(pairs: Sequence[Pair]) -> Coefficient | None:
     )
     believed = min(1.0, max(0.0, slope - SHRINKAGE * error))
     left = y - believed * x
-    return Coefficient(
+    return _Coefficient(
         believed,
         len(cards),
         float(y @ y) / freedom,

@@ -214,7 +214,7 @@ class LazyCommand(click.Command):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-class CommandGroup(click.Group):
+class _CommandGroup(click.Group):
     """The commands of the core, and those of the tools, which are imported when one of theirs is
     asked for."""
 
@@ -264,7 +264,7 @@ class CommandGroup(click.Group):
 
 
 @click.group(
-    cls=CommandGroup,
+    cls=_CommandGroup,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

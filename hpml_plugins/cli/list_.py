@@ -20,7 +20,7 @@ from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry
-from hpml_plugins.report.doubts import kind_of
+from hpml_plugins.report.points import kind_of
 from hpml_plugins.store import foreign_declarations
 from hpml_plugins.terminal import say, warn
 

@@ -26,9 +26,9 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import encode
 from hpml_plugins.node import data_used, detect_node, machine_name, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_with
+from hpml_plugins.report.points import describe_points
 from hpml_plugins.report.progress import RunReport
 from hpml_plugins.report.shares import Roof
-from hpml_plugins.report.tables import describe_points
 from hpml_plugins.run import (
     OutOfTime,
     RoundTimes,

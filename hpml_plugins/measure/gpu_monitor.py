@@ -117,7 +117,7 @@ def _watch(
     end_with_parent()
     # Ctrl-C reaches the whole group; the parent says when it is over
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sampler, reported, next_look = Sampler(gpus), False, 0.0
+    sampler, reported, next_look = _Sampler(gpus), False, 0.0
     in_use = sampler.seen.conditions.get("other_processes", 0) > 0
     guards = LimitGuards([gpu.uuid for gpu in gpus])
     while True:
@@ -136,7 +136,7 @@ def _watch(
     pipe.send(sampler.finish())
 
 
-class Sampler:
+class _Sampler:
     """Looks at some GPUs through NVML, again and again. Where NVML refuses it sees nothing, and
     says why.
 

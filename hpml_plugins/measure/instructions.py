@@ -50,11 +50,11 @@ class Event(NamedTuple):
 INSTRUCTIONS = Event(0, 1)
 
 
-class NotCounted(HpmlError):
+class _NotCounted(HpmlError):
     """The system does not count the event; the text says why."""
 
 
-class Counter(ExitStack):
+class _Counter(ExitStack):
     """Counts an event from now on, in all threads of this process. Raises NotCounted."""
 
     def __init__(self, event: Event) -> None:
@@ -75,7 +75,7 @@ class Counter(ExitStack):
         for file in self._files:
             count, enabled, running = COUNT.unpack(os.read(file, COUNT.size))
             if enabled and not running:
-                raise NotCounted("other programs use all counters of the processor")
+                raise _NotCounted("other programs use all counters of the processor")
             total += count * enabled / running if running else 0.0
         return total
 
@@ -84,7 +84,7 @@ def _open(event: Event, thread: int) -> int | None:
     """A file that counts the event in a thread; None for a thread that has ended."""
     number = SYSTEM_CALLS.get(platform.machine())
     if number is None:
-        raise NotCounted(f"no number of perf_event_open is known for {platform.machine()}")
+        raise _NotCounted(f"no number of perf_event_open is known for {platform.machine()}")
     attributes = ATTRIBUTES.pack(
         event.kind,
         ATTRIBUTES.size,
@@ -111,7 +111,7 @@ def _open(event: Event, thread: int) -> int | None:
         return int(file)
     if ctypes.get_errno() == errno.ESRCH:
         return None
-    raise NotCounted(explain(ctypes.get_errno()))
+    raise _NotCounted(explain(ctypes.get_errno()))
 
 
 def explain(error: int) -> str:
@@ -136,14 +136,14 @@ def count_events(
 ) -> Samples | None:
     """See Bench.instructions; `step` must have been called before."""
     try:
-        with Counter(event) as counter:
+        with _Counter(event) as counter:
             return _sample(session, step, counter)
-    except NotCounted as reason:
+    except _NotCounted as reason:
         session.warn(f"instructions are not known: {reason}")
         return None
 
 
-def _sample(session: Session, step: Callable[[], object], counter: Counter) -> Samples:
+def _sample(session: Session, step: Callable[[], object], counter: _Counter) -> Samples:
     def run(batch: int) -> float:
         before = counter.read()
         for _ in range(batch):

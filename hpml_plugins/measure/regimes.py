@@ -90,7 +90,7 @@ class _Enqueues(Protocol):
         hidden."""
 
 
-class LoadGroup(NamedTuple):
+class _LoadGroup(NamedTuple):
     """Samples that were enqueued at once. end: s of the monotonic clock.  seconds: mean of one
     step.
 
@@ -128,12 +128,12 @@ def measure_regimes(
     )
 
 
-def _sustain(timer: _Enqueues, regulator: Regulator) -> tuple[list[LoadGroup], bool]:
+def _sustain(timer: _Enqueues, regulator: Regulator) -> tuple[list[_LoadGroup], bool]:
     """The last period under load, and whether it was stationary."""
     seconds = timer.round()
     count = max(1, round(GROUP / (seconds * timer.batch)))
     started = clocks.monotonic()
-    groups: list[LoadGroup] = []
+    groups: list[_LoadGroup] = []
     while True:
         groups.append(_group(timer.enqueue(count), regulator))
         now = groups[-1].end
@@ -142,7 +142,7 @@ def _sustain(timer: _Enqueues, regulator: Regulator) -> tuple[list[LoadGroup], b
             return [group for group in groups if group.end > now - PERIOD], settled
 
 
-def is_settled(groups: Sequence[LoadGroup], started: float) -> bool:
+def is_settled(groups: Sequence[_LoadGroup], started: float) -> bool:
     """Whether time of a step, clock and power of the last period are those of the one before."""
     middle = groups[-1].end - PERIOD
     start = middle - PERIOD
@@ -158,14 +158,14 @@ def is_settled(groups: Sequence[LoadGroup], started: float) -> bool:
     return all(_change(before, last, name) <= most for name, most in tolerances.items())
 
 
-def _change(before: Sequence[LoadGroup], after: Sequence[LoadGroup], name: str) -> float:
+def _change(before: Sequence[_LoadGroup], after: Sequence[_LoadGroup], name: str) -> float:
     """The relative change of the mean of a quantity; 0 for what the card does not tell."""
     mean = statistics.fmean(getattr(group, name) for group in before)
     new = statistics.fmean(getattr(group, name) for group in after)
     return abs(new / mean - 1) if mean else 0.0
 
 
-def _burst(timer: _Enqueues, regulator: Regulator) -> list[LoadGroup]:
+def _burst(timer: _Enqueues, regulator: Regulator) -> list[_LoadGroup]:
     """Bursts; none for a step within which the regulator acts."""
     seconds = timer.round()
     if seconds > LONGEST_BURST:
@@ -181,13 +181,13 @@ def _burst(timer: _Enqueues, regulator: Regulator) -> list[LoadGroup]:
     return bursts
 
 
-def _group(taken: Sequence[tuple[float, bool]], regulator: Regulator) -> LoadGroup:
+def _group(taken: Sequence[tuple[float, bool]], regulator: Regulator) -> _LoadGroup:
     now, reading = clocks.monotonic(), regulator.reading()
     clock, power = (reading.clock, reading.power) if reading else (0.0, 0.0)
-    return LoadGroup(now, statistics.fmean(seconds for seconds, _ in taken), clock, power)
+    return _LoadGroup(now, statistics.fmean(seconds for seconds, _ in taken), clock, power)
 
 
-def _state(regime: str, groups: Sequence[LoadGroup]) -> dict[str, str | float]:
+def _state(regime: str, groups: Sequence[_LoadGroup]) -> dict[str, str | float]:
     """The means of clock, Hz, and power, W, over a regime, as its samples' info tells them.
 
     The power of a burst is what the card's sensor makes of it: the sensor is slower than the burst.

@@ -15,7 +15,6 @@ from hpml_plugins.model.benchmark import (
 )
 from hpml_plugins.model.checking import check_fields
 from hpml_plugins.model.data_source import available_sources, use_sources, why_no_data
-from hpml_plugins.model.figure import Cell, Figure, Row, Table
 from hpml_plugins.model.formatting import (
     change,
     counted,
@@ -33,11 +32,13 @@ from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.samples import Samples
 
 if TYPE_CHECKING:
+    from hpml_plugins.model.figure import Cell, Figure, Row, Table
     from hpml_plugins.model.finding import Finding
     from hpml_plugins.model.site_page import Link, SearchEntry, SitePage
 
 #: What neither a benchmark nor a measurement needs is imported at its first use.
 _LATER = {
+    ".figure": ("Cell", "Figure", "Row", "Table"),
     ".finding": ("Finding",),
     ".site_page": ("Link", "SearchEntry", "SitePage"),
 }

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hpml_plugins.errors import Failure
-from hpml_plugins.model.benchmark import Direction, Params, Value
+from hpml_plugins.lazy import import_lazily
+from hpml_plugins.model.benchmark import Count, Direction, Params, Value
 from hpml_plugins.model.checking import (
     FEW,
     Amount,
@@ -44,6 +45,11 @@ THROTTLED = "the GPU held its clocks down"
 #: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with
 #: others: on two CPUs, which are often two threads of one core, half a CPU of others' work.
 BUSY_SHARE = 0.25
+
+#: How a Record is written and read is found here too, by who has one in hand.
+__getattr__ = import_lazily(
+    "hpml_plugins.model", {".serialization": ("decode", "encode", "shorten", "upgrade")}
+)
 
 
 class Timer(StrEnum):
@@ -81,6 +87,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     timers: what timed the samples, none for what was counted or derived.  launch_visible: whether
     they contain the host's launching.  crosses_host: whether the step goes over the link to the
     host, whose CPUs take part.  settled: whether they were taken at settled clocks.
+    unlike_rounds: how many further rounds were timed in another way, and are left out.
     interval: what `estimate` is to show instead of the interval of the samples, never stored: that
     for the next run on another card, or the one that a foreign asv project gives.
     """
@@ -97,6 +104,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     launch_visible: bool = False
     crosses_host: bool = False
     settled: bool = False
+    unlike_rounds: Count = 0
 
     def __post_init__(self) -> None:
         if not self.timers:
@@ -322,7 +330,10 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def measured_rounds(self) -> int:
         """How many rounds it holds."""
         return max(
-            (len(metric.rounds) for metric in self.metrics.values() if metric.rounds),
+            (
+                len(metric.rounds or [metric]) + metric.unlike_rounds
+                for metric in self.metrics.values()
+            ),
             default=1,
         )
 

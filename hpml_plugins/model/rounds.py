@@ -20,7 +20,7 @@ import itertools
 import random
 import re
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -182,10 +182,12 @@ def combine(rounds: Sequence[Record]) -> Record:
     if len(rounds) == 1:
         return first
     throttled = [record.throttled for record in rounds if record.throttled]
+    metrics = _join_metrics(rounds)
+    warnings = _join_warnings([record.warnings for record in rounds])
     return replace(
         first,
-        metrics=_join_metrics(rounds),
-        warnings=_join_warnings([record.warnings for record in rounds]),
+        metrics=metrics,
+        warnings=[*warnings, *_warn_of_unlike(metrics)],
         noise=_join_warnings([record.noise for record in rounds]),
         checks=_distinct(_chained(record.checks for record in rounds)),
         duration=_total(rounds),
@@ -230,6 +232,17 @@ def _numbers_in(text: str) -> list[float]:
     return [float(number) for number in _NUMBER.findall(text)]
 
 
+def _warn_of_unlike(metrics: Mapping[str, MetricSamples]) -> Iterator[str]:
+    """Of each metric how many rounds are left out, for they were timed in another way."""
+    for name, metric in metrics.items():
+        if metric.unlike_rounds:
+            rounds = len(metric.rounds) + metric.unlike_rounds
+            yield (
+                f"{name}: {metric.unlike_rounds} of {rounds} rounds left out: "
+                f"not timed as the others were"
+            )
+
+
 def _join_metrics(rounds: Sequence[Record]) -> dict[str, MetricSamples]:
     """The metrics that every round has."""
     first, *others = (record.metrics for record in rounds)
@@ -237,7 +250,19 @@ def _join_metrics(rounds: Sequence[Record]) -> dict[str, MetricSamples]:
     return {name: _join([record.metrics[name] for record in rounds]) for name in common}
 
 
-def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
+def _join(rounds: Sequence[MetricSamples]) -> MetricSamples:
+    """The samples of the rounds that were timed alike, in the way in which most were."""
+    ways: dict[Hashable, list[MetricSamples]] = {}
+    for metric in rounds:
+        way = tuple(metric.timers), metric.launch_visible, metric.crosses_host
+        ways.setdefault(way, []).append(metric)
+    alike = max(ways.values(), key=lambda each: (len(each), not each[0].launch_visible))
+    joined = _join_alike(alike)
+    given = sum(len(metric.rounds or [metric]) + metric.unlike_rounds for metric in rounds)
+    return replace(joined, unlike_rounds=given - len(joined.rounds))
+
+
+def _join_alike(metrics: Sequence[MetricSamples]) -> MetricSamples:
     boosted = [metric for metric in metrics if metric.boost]
     boost_rounds = [metric.boost_rounds or [len(metric.boost)] for metric in boosted]
     rounds = [metric.rounds or [len(metric.samples)] for metric in metrics]
@@ -248,9 +273,6 @@ def _join(metrics: Sequence[MetricSamples]) -> MetricSamples:
         boost=_chained(metric.boost for metric in boosted),
         boost_rounds=_chained(boost_rounds),
         info=_join_infos(metrics),
-        timers=_distinct(_chained(metric.timers for metric in metrics)),
-        launch_visible=any(metric.launch_visible for metric in metrics),
-        crosses_host=any(metric.crosses_host for metric in metrics),
         settled=any(metric.settled for metric in metrics),
     )
 

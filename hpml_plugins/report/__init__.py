@@ -11,24 +11,26 @@ from hpml_plugins.lazy import import_lazily
 if TYPE_CHECKING:
     from hpml_plugins.report.drawing import plain_cell
     from hpml_plugins.report.figures import Drawable, collect
+    from hpml_plugins.report.points import spell_samples
     from hpml_plugins.report.progress import RunReport
     from hpml_plugins.report.reading import History, Outcome, TrackedMetric
     from hpml_plugins.report.shares import share_of_peak
     from hpml_plugins.report.site.further import Site
     from hpml_plugins.report.site.page import point_link
     from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
-    from hpml_plugins.report.tables import as_markdown, as_text, formatted, spell_samples
+    from hpml_plugins.report.tables import as_markdown, as_text, formatted
 
 _LATER = {
     ".drawing": ("plain_cell",),
     ".figures": ("Drawable", "collect"),
+    ".points": ("spell_samples",),
     ".progress": ("RunReport",),
     ".reading": ("History", "Outcome", "TrackedMetric"),
     ".shares": ("share_of_peak",),
     ".site.further": ("Site",),
     ".site.page": ("point_link",),
     ".site.plugin_pages": ("PluginPage", "ShownFigure"),
-    ".tables": ("as_markdown", "as_text", "formatted", "spell_samples"),
+    ".tables": ("as_markdown", "as_text", "formatted"),
 }
 __all__ = [name for names in _LATER.values() for name in names]
 

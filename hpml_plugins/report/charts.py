@@ -165,7 +165,7 @@ _DASHED: Final = {"strokeDash": [4, 3], "stroke": GREY, "strokeWidth": 1.2}
 
 
 @dataclass
-class ChartBuilder:
+class _ChartBuilder:
     """Makes a chart of the options that the functions below take by keyword; not every chart uses
     every option.
 
@@ -204,33 +204,43 @@ class ChartBuilder:
 
     def __post_init__(self) -> None:
         self.drawn: list[Layer] = [rule.layer for rule in self.rules]
+        self.coloured = _tuple(self.series)
         dashed = any(name == "part" for _, name, _ in _parsed(self.dash))
-        self.coloured = _tuple(self.series) or (
-            ("part",) if self.parts and not dashed else ()
-        )
+        if self.parts and not self.coloured and not dashed:
+            self.coloured = ("part",)
         #: Title → (column, unit) of the numbers that tooltips show.
-        self.numbers = {
-            a.title: (a.column, a.unit)
-            for a in (*self.axes, *self.also)
-            if isinstance(a, Axis)
-        }
-        ends = (name for name in (self.low, self.high, *self.marks) if name)
-        self.numbers |= {name.replace("_", " "): (name, self.axes[0].unit) for name in ends}
-        hidden: Layer = {} if self.legend else {"legend": None}
+        self.numbers: dict[str, tuple[str, str]] = {}
+        for axis in (*self.axes, *self.also):
+            if isinstance(axis, Axis):
+                self.numbers[axis.title] = (axis.column, axis.unit)
+        for name in (self.low, self.high, *self.marks):
+            if name:
+                self.numbers[name.replace("_", " ")] = (name, self.axes[0].unit)
         nominal: Layer = {"type": "nominal", "title": None, "sort": None}
-        scale = {"range": list(self.colours)} if self.colours else {}
-        marked = "shape" if self.shape else "series"
-        shape = {"field": marked, **nominal, "scale": {"range": list(SHAPES)}, **hidden}
-        dim = {"condition": {"param": "shown", "value": 1}, "value": 0.08}
-        colour = {"color": {"field": "series", **nominal, "scale": scale, **hidden}}
-        self.colour: Layer = (
-            colour | ({"opacity": dim} if self.legend else {}) if self.coloured else {}
-        )
-        self.marker: Layer = {"shape": shape} if self.coloured else {}
-        dash = {"field": "dash", **nominal, "scale": {"range": list(DASHES)}}
-        self.dashes: Layer = {"strokeDash": dash} if self.dash else {}
-        #: The colour of marks that no series colours.
-        self.plain: Layer = {} if self.coloured else {"color": COLOURS[0]}
+        hidden: Layer = {} if self.legend else {"legend": None}
+        #: Of marks; `plain` is the colour of those that no series colours.
+        self.colour: Layer = {}
+        self.marker: Layer = {}
+        self.plain: Layer = {"color": COLOURS[0]}
+        self.dashes: Layer = {}
+        if self.coloured:
+            self.plain = {}
+            scale = {"range": list(self.colours)} if self.colours else {}
+            self.colour["color"] = {
+                "field": "series",
+                **nominal,
+                "scale": scale,
+                **hidden,
+            }
+            if self.legend:
+                dim = {"condition": {"param": "shown", "value": 1}, "value": 0.08}
+                self.colour["opacity"] = dim
+            marked = "shape" if self.shape else "series"
+            markers = {"range": list(SHAPES)}
+            self.marker["shape"] = {"field": marked, **nominal, "scale": markers, **hidden}
+        if self.dash:
+            dashes = {"range": list(DASHES)}
+            self.dashes["strokeDash"] = {"field": "dash", **nominal, "scale": dashes}
 
     @property
     def tooltip(self) -> Layer:
@@ -408,9 +418,9 @@ def line_chart(
     """Lines with markers over two axes of numbers.
 
     lines, points: whether they are drawn.  steps: a value holds until the next x.  diagonal: a
-    dashed line where x and y are equal.  options: see `ChartBuilder`.
+    dashed line where x and y are equal.  options: see `_ChartBuilder`.
     """
-    made = ChartBuilder((x, y), (), series, **options)
+    made = _ChartBuilder((x, y), (), series, **options)
     place = made.place(x, y)
     if diagonal:
         even = {"x": place["x"], "y": y.channel(field=_field(x.column))}
@@ -437,10 +447,10 @@ def dot_chart(
     """Dots in a row for each value of `row`: unlike bars they are true on a logarithmic axis too.
 
     x: several axes stand beside one another, with the same rows; an interval is that of the first.
-    options: see `ChartBuilder`.
+    options: see `_ChartBuilder`.
     """
     axes = [x] if isinstance(x, Axis) else list(x)
-    chosen = ChartBuilder(axes, row, series, **{"across": 1, **options})
+    chosen = _ChartBuilder(axes, row, series, **{"across": 1, **options})
     charts: list[Chart] = []
     for number, axis in enumerate(axes):
         made = replace(chosen) if not number else replace(chosen, rules=(), low="")
@@ -479,11 +489,11 @@ def bar_chart(
 ) -> Chart:
     """A horizontal bar for each value of `row`; with `parts` their numbers are stacked.
 
-    marks: column → title of numbers that stand as marks on the bars.  options: see `ChartBuilder`;
+    marks: column → title of numbers that stand as marks on the bars.  options: see `_ChartBuilder`;
     label is here a Vega expression, or the axis' column, of the text at the end of a bar.
     """
     x = replace(x, zero=True)
-    made = ChartBuilder([x], row, series, marks=marks, **{"across": 1, **options})
+    made = _ChartBuilder([x], row, series, marks=marks, **{"across": 1, **options})
     parts, low, high, label = made.parts, made.low, made.high, made.label
     place = {"y": _rows(), "x": x.channel(stack="zero" if parts else None)}
     order = {"order": {"field": "part order"}} if parts else {}
@@ -537,9 +547,9 @@ def roofline_chart(
     """Rows whose column `what` is "roof" as curves, the others as points, both axes logarithmic.
 
     roof: a Vega expression of what a row of a roof allows at `datum.at`, the arithmetic intensity.
-    options: see `ChartBuilder`.
+    options: see `_ChartBuilder`.
     """
-    made = ChartBuilder((x, y), ("what",), series, **{"across": 1, **options})
+    made = _ChartBuilder((x, y), ("what",), series, **{"across": 1, **options})
     least, most = (
         f"log(datum.{op} {factor}) / LN10"
         for op, factor in (("min", "/ 3"), ("max", "* 6"))
@@ -709,32 +719,40 @@ def _series_looks(
     the format, on whichever type, and the marker the type. No two series look alike.
     """
     found: dict[str, tuple[Look | None, str]] = {}
+    names = [name for _, name, _ in _parsed(columns)]
     for row in rows:
-        named = [name for _, name, _ in _parsed(columns)]
-        typed = next((name for name in named if str(row.get(name)) in looks), None)
-        variant = label_of({**row, typed: ""} if typed else row, columns)
-        found.setdefault(
-            label_of(row, columns), (looks[str(row[typed])] if typed else None, variant)
-        )
-    found.pop("", None)
-    types = Counter(of_type for of_type, _ in found.values() if of_type)
-    if not types:
+        series = label_of(row, columns)
+        if not series:
+            continue
+        typed = next((name for name in names if str(row.get(name)) in looks), None)
+        if typed is None:
+            found.setdefault(series, (None, series))
+        else:
+            variant = label_of({**row, typed: ""}, columns)
+            found.setdefault(series, (looks[str(row[typed])], variant))
+    typed_series = [(look, variant) for look, variant in found.values() if look]
+    if not typed_series:
         return [], []
-    variants = list(
-        dict.fromkeys(variant for of_type, variant in found.values() if of_type)
-    )
-    by_variant = sum(count > 1 for count in types.values()) * 2 > len(types)
+    of_types = Counter(look for look, _ in typed_series)
+    with_several = sum(count > 1 for count in of_types.values())
+    by_variant = with_several * 2 > len(of_types)
+    variants = list(dict.fromkeys(variant for _, variant in typed_series))
     drawn: list[Look] = []
-    for of_type, variant in found.values():
-        colour, marker = of_type or (GREY, SHAPES[0])
-        if by_variant and of_type:
+    for look, variant in found.values():
+        colour, marker = look or (GREY, SHAPES[0])
+        if by_variant and look:
             colour = COLOURS[variants.index(variant) % len(COLOURS)]
-        start = SHAPES.index(marker)
-        free = (Look(colour, shape) for shape in SHAPES[start:] + SHAPES[:start])
-        drawn.append(
-            next((made for made in free if made not in drawn), Look(colour, marker))
-        )
+        drawn.append(_unlike(drawn, colour, marker))
     return [each.colour for each in drawn], [each.marker for each in drawn]
+
+
+def _unlike(drawn: Sequence[Look], colour: str, marker: str) -> Look:
+    """A look of this colour that is not drawn yet, with this marker or the next free one."""
+    first = SHAPES.index(marker)
+    for shape in SHAPES[first:] + SHAPES[:first]:
+        if (look := Look(colour, shape)) not in drawn:
+            return look
+    return Look(colour, marker)
 
 
 def config() -> dict[str, Any]:

@@ -18,7 +18,8 @@ from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.formatting import change, format_point, natural_key
 from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.report.tables import as_text, spell_samples
+from hpml_plugins.report.points import spell_samples
+from hpml_plugins.report.tables import as_text
 from hpml_plugins.store import Index, of_node
 
 #: Machine, or "" where machines are compared; benchmark; point.
@@ -138,37 +139,35 @@ def compare(
     is a comparison of its own. order: see `store.commit_order`; a side that is a commit was asked
     for whatever line it is on.  variability: of these Records and of all others there are.
     """
-    everything, across = list(records), a.kind == b.kind == "machine"
-    old, new = (
-        _runs_by_point(
-            filter(side.has, everything),
-            {} if side.kind == "commit" else order,
-            across,
-            variability,
-        )
-        for side in (a, b)
-    )
-    first_old, first_new = (
-        {key: runs[0].record for key, runs in side.items()} for side in (old, new)
-    )
+    everything = list(records)
+    across = a.kind == b.kind == "machine"
+    on_line_of_a = {} if a.kind == "commit" else order
+    on_line_of_b = {} if b.kind == "commit" else order
+    old = _runs_by_point(filter(a.has, everything), on_line_of_a, across, variability)
+    new = _runs_by_point(filter(b.has, everything), on_line_of_b, across, variability)
+    first_old = {key: runs[0].record for key, runs in old.items()}
+    first_new = {key: runs[0].record for key, runs in new.items()}
     refused = set(_changed_versions(first_old, first_new))
-    common = sorted(
-        _newest_versions(old, new),
-        key=lambda key: (*key[:2], natural_key(format_point(first_old[key].params))),
-    )
+    names = {key: format_point(record.params) for key, record in first_old.items()}
+    common = _newest_versions(old, new)
     asked: list[Compared] = []
     pairs: list[tuple[Values, Values, str]] = []
-    for key in common:
+    for key in sorted(common, key=lambda key: (*key[:2], natural_key(names[key]))):
         sides = PointSides(old[key], new[key], common=across)
-        one, other = newest_run(sides.a).record, newest_run(sides.b).record
+        one = newest_run(sides.a).record
+        other = newest_run(sides.b).record
         confounders = tuple(differences(one, other))
         of_a, of_b = sides.settled
-        for name in (name for name in of_a if name in of_b):
+        for name in of_a:
+            if name not in of_b:
+                continue
             if reason := _contradiction(one.metrics[name], other.metrics[name]):
                 refused.add(RefusedComparison(key[1], name, reason))
                 continue
-            both_boosted = of_a[name].boosted and of_b[name].boosted
-            for regime in ("", BOOST) if both_boosted else ("",):
+            regimes = [""]
+            if of_a[name].boosted and of_b[name].boosted:
+                regimes.append(BOOST)
+            for regime in regimes:
                 values = sides.compared(name, regime, sides.settled)
                 pairs.append((*values, name))
                 asked.append(
@@ -186,8 +185,10 @@ def compare(
                         across=sides.across,
                     )
                 )
-    judged = zip(asked, compare_values(pairs), strict=True)
-    return [replace(each, difference=found) for each, found in judged], sorted(refused)
+    judged = []
+    for each, difference in zip(asked, compare_values(pairs), strict=True):
+        judged.append(replace(each, difference=difference))
+    return judged, sorted(refused)
 
 
 def describe_one_sided(a: Side, b: Side, records: Iterable[Record]) -> str:

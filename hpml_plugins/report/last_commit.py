@@ -21,41 +21,48 @@ def changes(
 
     records: all that are stored, for how far values move.  order: see `store.commit_order`.
     """
-    here = [each for each in records if each.machine == machine and each.commit in order]
-    at = order.get(commit, len(order))
-    of_commit = [
-        each for each in records if each.machine == machine and each.commit == commit
-    ]
-    points = {each.point for each in of_commit if each.status == "ok"}
-    before: dict[str, set[str]] = {}
-    for each in here:
-        if each.status == "ok" and each.point in points and order[each.commit] < at:
-            before.setdefault(each.commit, set()).add(each.point)
-    if not before:
+    here = [each for each in records if each.machine == machine]
+    of_commit = [each for each in here if each.commit == commit]
+    last = _last_before(of_commit, here, order)
+    if last is None:
         yield f"No earlier commit measured these points on {machine}: nothing to compare with."
         return
-    enough = max(map(len, before.values())) / 2
-    last = max(
-        (each for each in before if len(before[each]) >= enough),
-        key=lambda each: order[each],
-    )
-    sides = Side("commit", last), Side("commit", commit)
     asked = [each for each in here if each.commit == last] + of_commit
-    found, refused = compare(*sides, asked, order, Variability(records))
+    before, now = Side("commit", last), Side("commit", commit)
+    found, refused = compare(before, now, asked, order, Variability(records))
     yield f"Since {last[:8]}, the last commit measured here: {summarise(found)}."
     # one metric of each point: those of one timing change alike
     rows = {(row.benchmark, row.point): row for row in changed(found)[::-1]}
     different = list(rows.values())[::-1]
     for row in different[:MOST_CHANGES]:
-        ratio = row.difference.ratio
-        what = (
-            change(ratio, row.label)
-            if ratio
-            else row.difference.undirected.wording(row.unit)
-        )
-        yield f"  {row.difference.verdict} {f'{row.benchmark} {row.point}'.rstrip()}: {what}"
+        difference = row.difference
+        what = difference.undirected.wording(row.unit)
+        if difference.ratio:
+            what = change(difference.ratio, row.label)
+        name = f"{row.benchmark} {row.point}".rstrip()
+        yield f"  {difference.verdict} {name}: {what}"
     if refused:
         names = ", ".join(dict.fromkeys(each.benchmark for each in refused))
         yield f"  not compared, for their definitions changed: {names}"
     if different:
         yield f"  all of them: hpml compare {last[:8]} {commit[:8]} --machine {machine}"
+
+
+def _last_before(
+    of_commit: Sequence[Record], here: Sequence[Record], order: Mapping[str, int]
+) -> str | None:
+    """The last commit before that of these Records that measured enough of their points.
+
+    here: all Records of the machine.
+    """
+    measured = [each for each in of_commit if each.status == "ok"]
+    points = {each.point for each in measured}
+    at = order.get(measured[0].commit, len(order)) if measured else 0
+    before: dict[str, set[str]] = {}
+    for each in here:
+        is_before = order.get(each.commit, at) < at
+        if is_before and each.status == "ok" and each.point in points:
+            before.setdefault(each.commit, set()).add(each.point)
+    most = max(map(len, before.values()), default=0)
+    enough = [commit for commit, measured in before.items() if len(measured) >= most / 2]
+    return max(enough, key=lambda commit: order[commit], default=None)

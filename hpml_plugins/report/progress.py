@@ -14,11 +14,8 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
 from hpml_plugins.registry import TaskEntry
-from hpml_plugins.report.doubts import kind_of
-from hpml_plugins.report.headlines import headlines
-from hpml_plugins.report.point_lines import point_lines
+from hpml_plugins.report.points import describe_points, headlines, kind_of, point_lines
 from hpml_plugins.report.shares import Roof
-from hpml_plugins.report.tables import describe_points
 from hpml_plugins.run import Follower, Round, RoundTimes, Task, TimeLimit
 from hpml_plugins.terminal import one_line, say
 

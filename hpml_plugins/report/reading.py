@@ -421,60 +421,61 @@ def read_history(
     order = CommitOrder.of(revisions)
     known = read_declarations(declarations)
     metrics = _tracked_metrics(host, known, order)
-    benchmarks = {metric.benchmark.name: metric.benchmark for metric in metrics.values()}
-    directions = {
-        (metric.benchmark.name, metric.metric): metric.direction or None
-        for metric in metrics.values()
-    }
+    benchmarks: dict[str, TrackedBenchmark] = {}
+    directions = {}
+    for metric in metrics.values():
+        benchmarks[metric.benchmark.name] = metric.benchmark
+        directions[metric.benchmark.name, metric.metric] = metric.direction or None
     last: dict[str, Record] = {}
     references = References()
     for record, texts, file, offsets in _stored(results, known, on_damage):
         references.add(record)
         outcome = _outcome(record, order.get(record.commit, -1), file, offsets)
-        if file and (
-            record.machine not in last or record.started >= last[record.machine].started
-        ):
+        newest = last.get(record.machine, record)
+        if file and record.started >= newest.started:
             last[record.machine] = record
         benchmark = benchmarks.get(record.benchmark)
         if benchmark and record.version == benchmark.version:
             _declare_directions(outcome, benchmark, directions)
             _add(benchmark, texts, outcome, benchmark.in_order(record))
     fill_in_spreads(_points(benchmarks.values()), references)
-    published = {
-        outcome.commit
-        for benchmark in benchmarks.values()
-        for branch in benchmark.index.branches
-        for outcomes in benchmark.index.lines(branch).values()
-        for outcome in outcomes
-    }
-    commits = sorted((order[commit], commit) for commit in published)
-    names = dict.fromkeys(
-        machine for each in benchmarks.values() for _, machine in each.index
-    )
-    current = [
-        record for each in benchmarks.values() for _, record in each.current.values()
-    ]
-    on_line, outside = Counter[str](), Counter[str]()
+    published: set[str] = set()
+    current: dict[str, list[Record]] = {}
+    by_date, outside = Counter[str](), Counter[str]()
     for benchmark in benchmarks.values():
-        for place in benchmark.index:
-            on_line.update(each.commit for each in benchmark.index.on_line(place))
-            outside.update(each.commit for each in benchmark.index.outside(place))
+        index = benchmark.index
+        published |= _published_commits(index)
+        for place in index:
+            current.setdefault(place[1], [])
+            for each in index.on_line(place):
+                by_date[each.commit] += each.commit in order.by_date
+            outside.update(each.commit for each in index.outside(place))
+        for _, record in benchmark.current.values():
+            current[record.machine].append(record)
+    commits = sorted(published, key=lambda commit: (order[commit], commit))
     return History(
-        _machines(results, {**names, **last}, last),
-        [commit for _, commit in commits],
-        [dates.get(commit, 0.0) for _, commit in commits],
-        {revision: column for column, (revision, _) in enumerate(commits)},
+        _machines(results, {**current, **last}, last),
+        commits,
+        [dates.get(commit, 0.0) for commit in commits],
+        {order[commit]: column for column, commit in enumerate(commits)},
         metrics,
         last,
-        {name: Roof(each for each in current if each.machine == name) for name in names},
+        {name: Roof(records) for name, records in current.items()},
         [benchmarks[name] for name in sorted(benchmarks)],
         order,
         outside,
-        Counter(
-            {commit: count for commit, count in on_line.items() if commit in order.by_date}
-        ),
+        +by_date,
         references,
     )
+
+
+def _published_commits(index: Index[tuple[str, str], Outcome]) -> set[str]:
+    """The commits on the line of any branch."""
+    found = set()
+    for branch in index.branches:
+        for outcomes in index.lines(branch).values():
+            found |= {outcome.commit for outcome in outcomes}
+    return found
 
 
 def _add(

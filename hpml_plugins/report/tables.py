@@ -5,19 +5,15 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hpml_plugins.model.figure import Cell, Table, told_apart
-from hpml_plugins.model.formatting import estimate, format_point, quantity, unquoted
-from hpml_plugins.model.record import MetricSamples, Record
-from hpml_plugins.report.doubts import all_remarks, doubts
-from hpml_plugins.report.shares import Roof, shares
-from hpml_plugins.terminal import printable
+from hpml_plugins.model.formatting import quantity
+from hpml_plugins.terminal import align, printable
 
 if TYPE_CHECKING:
-    from hpml_plugins.analysis.measured import MeasuredValue
+    pass
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8
@@ -107,88 +103,6 @@ def _transpose(lines: Sequence[Sequence[str]], width: int) -> list[str]:
         found += [""] * bool(found) + part
         rows = rows[count:]
     return found
-
-
-def align(rows: Sequence[Sequence[str]], to_right: Sequence[bool] = ()) -> list[str]:
-    """The rows as lines with aligned columns. to_right: which columns stand to the right; by
-    default none."""
-    columns = []
-    sides = itertools.chain(to_right, itertools.repeat(False))
-    for cells, right in zip(zip(*rows, strict=True), sides, strict=False):
-        width = max(map(len, cells))
-        columns.append(
-            [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
-        )
-    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
-
-
-def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
-    """The points of one benchmark for a terminal: a row each, in as many tables as the width asks
-    for.
-
-    Parameters that all points share stand in a line before the tables. Behind the metrics stand the
-    shares of peak and roof where the work is declared.
-    """
-    cells = [
-        {
-            name: spell_samples(samples, samples.unit)
-            for name, samples in record.metrics.items()
-        }
-        | shares(record, roof)
-        for record in records
-    ]
-    metrics = list(dict.fromkeys(name for each in cells for name in each))
-    params = records[0].params if records else {}
-    varying = [
-        key for key in params if len({repr(record.params[key]) for record in records}) > 1
-    ]
-    if len(varying) < len(params):
-        yield printable(
-            format_point(
-                {key: value for key, value in params.items() if key not in varying}
-            )
-        )
-    shown = [dict.fromkeys(metrics, "–") | each for each in cells]
-    rows = [
-        {key: unquoted(repr(record.params[key])) for key in varying} for record in records
-    ]
-    whole = Table.of([row | each for row, each in zip(rows, shown, strict=True)])
-    while metrics:
-        for count in range(len(metrics), 0, -1):
-            table = as_text(whole.select(*varying, *metrics[:count])).rstrip("\n")
-            if max(map(len, table.splitlines())) <= width:
-                break
-        yield from table.splitlines()
-        metrics = metrics[count:]
-
-
-def describe_points(
-    records: Sequence[Record], width: int, roof: Roof, *, verbose: bool = False
-) -> Iterator[str]:
-    """The points of one benchmark for a terminal: measured ones as tables, the others and what is
-    doubtful by reason. verbose: with all warnings."""
-    yield from point_tables(
-        [record for record in records if record.status == "ok"], width, roof
-    )
-    # Below and not in a column: a reason is longer than all the numbers together.
-    by_remark: dict[tuple[str, str], list[str]] = {}
-    for record in records:
-        ended = [] if record.status == "ok" else [(record.status, record.reason)]
-        doubtful = all_remarks(record) if verbose else doubts(record)
-        for remark in [*ended, *(("warning", text) for text in doubtful)]:
-            by_remark.setdefault(remark, []).append(format_point(record.params))
-    for (kind, text), points in by_remark.items():
-        which = (
-            points[0]
-            if len(points) == 1 and points[0]
-            else f"{len(points)} of {len(records)} points"
-        )
-        yield printable(f"{kind}: {which}: {text}")
-
-
-def spell_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:
-    """The median of a metric with its interval, as `formatting.estimate` writes it."""
-    return f"{estimate(samples.estimate, unit)} {samples.regime}".rstrip()
 
 
 def _format(cell: Cell, unit: str) -> str:

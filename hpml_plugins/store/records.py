@@ -236,15 +236,11 @@ def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[R
             yield from read_file(path, on_damage)
 
 
-def past_rounds(
-    results: Path, machine: str | None = None, on_damage: OnDamage | None = None
-) -> list[Record]:
+def past_rounds(results: Path, machine: str | None = None) -> list[Record]:
     """The stored rounds of a machine, or of all, not joined, in the order in which they were
-    started."""
-    files = [
-        path
-        for path in record_files(results, on_damage)
-        if machine in (None, path.parent.parent.name)
-    ]
-    found = [each for path in files for _, each in decode_file(path, decode, on_damage)]
+    started. What cannot be read is left out."""
+    found: list[Record] = []
+    for path in record_files(results):
+        if machine in (None, path.parent.parent.name):
+            found += [record for _, record in decode_file(path, decode)]
     return sorted(found, key=lambda each: each.started)

@@ -15,9 +15,9 @@ import killing
 import pytest
 from asv_project import SQUARES, Project, of_eight_points
 from msgspec.structs import replace
+from records import a_record
 from support import assert_nothing_lost
 
-from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.store import append_record, read_file
 from hpml_plugins.suite.points import _stored
@@ -124,15 +124,7 @@ def test_a_retracted_point_has_no_value_and_is_measured_again(project: Project) 
 
 
 def test_behind_a_retracted_record_the_one_of_an_earlier_run_stands(tmp_path: Path) -> None:
-    right = Record(
-        benchmark="b",
-        plugin="p",
-        version="1",
-        params={},
-        status="ok",
-        run="first",
-        started=1.0,
-    )
+    right = a_record("b", run="first", started=1.0)
     wrong = replace(right, run="second", started=2.0)
     for record in (right, wrong, retract(wrong, "a fault of the timer")):
         append_record(tmp_path / "records.jsonl", record)

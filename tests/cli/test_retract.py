@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from records import a_record
+from support import call_hpml
 
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import Record
 from hpml_plugins.store import append_record, lock_machine, read_file, record_file
 
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
@@ -17,19 +20,20 @@ REASON = ("--reason", "the timer fell\n back")
 
 
 def record(size: int, commit: str, run: str, started: float, status: str = "ok") -> Record:
-    return Record(
-        benchmark="toy",
-        plugin="p",
-        version="1",
+    return a_record(
         params={"size": size, "fast": True},
-        status=status,  # type: ignore[arg-type]
-        metrics={"time": MetricSamples("s", "lower", [1.0])} if status == "ok" else {},
-        machine="m",
+        status=status,
+        metrics={"time": [1.0]} if status == "ok" else {},
         commit=commit,
         environment="env",
         run=run,
         started=started,
     )
+
+
+@pytest.fixture
+def hpml(tmp_path: Path) -> Hpml:
+    return functools.partial(call_hpml, tmp_path)
 
 
 @pytest.fixture

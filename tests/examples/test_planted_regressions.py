@@ -13,9 +13,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from records import a_record
 from support import ROOT, unavailable
 
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.store import append_record, read_records, record_file
 
 FOLDER = ROOT / "examples" / "planted_regressions"
@@ -75,12 +76,10 @@ def write_results(
             samples = [
                 each * (1 + share) for each in rounds for share in (-0.001, 0, 0.001)
             ]
-            record = Record(
-                benchmark="kernel_cpu",
+            record = a_record(
+                "kernel_cpu",
                 plugin="planted",
-                version="1",
                 params={"percent": percent},
-                status="ok",
                 metrics={
                     "time": MetricSamples(
                         "s", "lower", samples, {"timer": "perf_counter"}, rounds=[3, 3, 3]

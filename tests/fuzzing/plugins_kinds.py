@@ -402,8 +402,8 @@ def _read_measure(data: bytes, folder: Path) -> str:
     from hpml_plugins import Benchmark, Metric
     from hpml_plugins.measure import Context, point
     from hpml_plugins.model.serialization import decode, encode
+    from hpml_plugins.report.points import describe_points
     from hpml_plugins.report.shares import Roof
-    from hpml_plugins.report.tables import describe_points
 
     # `measure` that never ends is ended by the point's time limit, with what it filled meanwhile.
     if any(word in data for word in (b"count()", b"repeat(1", b"10**12")):

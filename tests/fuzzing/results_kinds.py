@@ -104,7 +104,7 @@ def _read_on_its_way(data: bytes, folder: Path) -> str:
     from hpml_plugins.cli.results import retract
     from hpml_plugins.model.serialization import decode
     from hpml_plugins.store import merge_results, project, read_records
-    from hpml_plugins.tools.pull.command import Import
+    from hpml_plugins.tools.pull.command import _Import
 
     good = _beside_good_ones(data, folder)[1]
     (folder / "results" / MACHINE / "machine.json").write_text(
@@ -114,7 +114,7 @@ def _read_on_its_way(data: bytes, folder: Path) -> str:
         shutil.rmtree(folder / place, ignore_errors=True)
     renamed = folder / "renamed"
     renamed.mkdir()
-    found = Import("lab", folder / "pulled", renamed)
+    found = _Import("lab", folder / "pulled", renamed)
     found.add(folder / "results")
     merge_results([renamed], folder / "pulled")
     # Again, beside a Record that is there: a merge that changes one says so, and the right ones

@@ -82,8 +82,9 @@ def _read_text(data: bytes, folder: Path) -> str:
     from hpml_plugins.model.figure import Table
     from hpml_plugins.model.finding import Finding
     from hpml_plugins.model.formatting import format_point
+    from hpml_plugins.report.points import describe_points
     from hpml_plugins.report.shares import Roof
-    from hpml_plugins.report.tables import as_csv, as_markdown, as_text, describe_points
+    from hpml_plugins.report.tables import as_csv, as_markdown, as_text
     from hpml_plugins.terminal import one_line, printable, printable_json, say, warn
 
     told = _text(data)

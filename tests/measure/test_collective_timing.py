@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from hpml_plugins.measure.gpu_timer import LONGEST_SLEEP, GpuTimer
-from hpml_plugins.measure.ranks.collective_timing import _COMBINE, CollectiveGpuTimer
+from hpml_plugins.measure.ranks.collective_timing import _COMBINE, _CollectiveGpuTimer
 
 
-def timer(over: Any, others: list[float], told: list[list[float]]) -> CollectiveGpuTimer:
+def timer(over: Any, others: list[float], told: list[list[float]]) -> _CollectiveGpuTimer:
     """Rank 0's timer, beside one other rank that answers so; what is told to all is put into
     `told`."""
-    made = object.__new__(CollectiveGpuTimer)
+    made = object.__new__(_CollectiveGpuTimer)
     made._combine, made.batch, made._sleep = _COMBINE[over], 8, 1e-4
     made._batches, made.launch = True, "hidden"
     made._rank = SimpleNamespace(  # type: ignore[assignment]

@@ -21,8 +21,8 @@ from hpml_plugins.measure.gpu_monitor import (
     MOST_ROWS,
     GpuMonitor,
     Reading,
-    Sampler,
     Telemetry,
+    _Sampler,
 )
 from hpml_plugins.model import Gpu
 from hpml_plugins.model.samples import Samples
@@ -137,7 +137,7 @@ def test_rows_carry_si_units_and_one_missing_answer_does_not_cost_the_others(
     nvml: Callable[..., None],
 ) -> None:
     nvml()
-    sampler = Sampler([CARD])
+    sampler = _Sampler([CARD])
     sampler.look()
     seen = sampler.finish()
     series = seen.series["gpu0"]
@@ -203,7 +203,7 @@ def test_a_long_run_keeps_its_series_small(
     nvml()
     now = [100.0]
     monkeypatch.setattr(clocks, "monotonic", lambda: now[0])
-    sampler = Sampler([CARD])
+    sampler = _Sampler([CARD])
     for _ in range(50_000):
         now[0] += 0.05
         sampler.look()
@@ -214,7 +214,7 @@ def test_a_long_run_keeps_its_series_small(
 
 def read_after(*times: float, card: Gpu = CARD) -> list[Reading | None]:
     """The telemetry of a card after each of these waits, s."""
-    sampler, telemetry = Sampler([card]), Telemetry(1)
+    sampler, telemetry = _Sampler([card]), Telemetry(1)
     readings = [telemetry.read()]
     for seconds in times:
         time.sleep(seconds)
@@ -270,7 +270,7 @@ def test_telemetry_says_when_the_energy_counter_moved_and_slow_facts_at_times(
     nvml: Callable[..., None],
 ) -> None:
     nvml(violations={})
-    sampler, telemetry = Sampler([CARD]), Telemetry(1)
+    sampler, telemetry = _Sampler([CARD]), Telemetry(1)
     card = sampler._cards[0]
     found = []
     for joules in (10.0, 10.0, 12.0):
@@ -301,7 +301,7 @@ def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
     nvml()
     now = [100.0]
     monkeypatch.setattr(clocks, "monotonic", lambda: now[0])
-    sampler = Sampler([CARD])
+    sampler = _Sampler([CARD])
     for look in range(5_000):
         sys.modules["pynvml"].answers["reasons"] = 0x40 if look == 7 else 0  # type: ignore[attr-defined]
         now[0] += 0.05
@@ -313,7 +313,7 @@ def test_throttling_seen_once_in_a_long_run_is_not_lost_when_its_row_is(
 
 def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) -> None:
     nvml(reasons=0x1 | 0x2)
-    sampler = Sampler([CARD])
+    sampler = _Sampler([CARD])
     sampler.look()
     seen = sampler.finish()
     assert (seen.throttled, seen.warnings) == ("", [])
@@ -321,7 +321,7 @@ def test_resting_and_chosen_clocks_are_no_throttling(nvml: Callable[..., None]) 
 
 def test_somebody_elses_process_on_the_card_is_named(nvml: Callable[..., None]) -> None:
     nvml(processes=[types.SimpleNamespace(pid=4711, usedGpuMemory=2**30)])
-    seen = Sampler([CARD]).finish()
+    seen = _Sampler([CARD]).finish()
     assert seen.warnings == [
         "process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"
     ]
@@ -332,9 +332,9 @@ def test_the_number_of_other_processes_is_left_out_where_the_card_does_not_tell(
     nvml: Callable[..., None],
 ) -> None:
     nvml()
-    assert Sampler([CARD]).finish().conditions == {"other_processes": 0.0}
+    assert _Sampler([CARD]).finish().conditions == {"other_processes": 0.0}
     nvml(processes=None)
-    assert Sampler([CARD]).finish().conditions == {}
+    assert _Sampler([CARD]).finish().conditions == {}
 
 
 def measure(bench: Bench) -> dict[str, Any]:
@@ -466,9 +466,9 @@ def test_a_card_that_has_left_the_node_since_it_was_asked_is_lost_and_one_withou
 ) -> None:
     nvml(not_found=("GPU-1", ""))
     assert (
-        "is lost: NVML says 'Not Found, though it was there" in Sampler([CARD]).seen.fault
+        "is lost: NVML says 'Not Found, though it was there" in _Sampler([CARD]).seen.fault
     )
-    nameless = Sampler([Gpu(name="NVIDIA H200")])
+    nameless = _Sampler([Gpu(name="NVIDIA H200")])
     assert nameless.seen.fault == ""
     assert nameless.seen.warnings == ["measured without watching the GPU: Not Found"]
 
@@ -499,7 +499,7 @@ def test_a_process_that_came_onto_the_card_meanwhile_is_named(
     nvml: Callable[..., None],
 ) -> None:
     nvml()
-    sampler = Sampler([CARD])
+    sampler = _Sampler([CARD])
     simulated: Any = sys.modules["pynvml"]
     simulated.answers["processes"] = [types.SimpleNamespace(pid=4712, usedGpuMemory=2**30)]
     seen = sampler.finish()

@@ -9,19 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from records import a_record
 
 from hpml_plugins import Bench, Node
 from hpml_plugins.analysis import MeasuredValue, Physics
 from hpml_plugins.analysis.physics import physics_of
 from hpml_plugins.measure import instructions
 from hpml_plugins.measure.instructions import (
-    Counter,
     Event,
-    NotCounted,
+    _Counter,
+    _NotCounted,
     count_events,
     explain,
 )
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import MetricSamples
 
 #: ns for which the process was running.
 TASK_CLOCK = Event(1, 1)
@@ -32,9 +33,9 @@ UNKNOWN = Event(999_999, 0)
 @pytest.fixture
 def bench(node: Node) -> Bench:
     try:
-        with Counter(TASK_CLOCK):
+        with _Counter(TASK_CLOCK):
             return Bench(node, {})
-    except NotCounted as reason:
+    except _NotCounted as reason:
         pytest.skip(str(reason))
 
 
@@ -74,7 +75,7 @@ def test_threads_count_that_were_there_before(
     bench: Bench, worker: tuple[threading.Event, threading.Event]
 ) -> None:
     begin, done = worker
-    with Counter(TASK_CLOCK) as counter:
+    with _Counter(TASK_CLOCK) as counter:
         before = counter.read()
         begin.set()
         done.wait()
@@ -82,7 +83,7 @@ def test_threads_count_that_were_there_before(
 
 
 def test_threads_count_that_start_later(bench: Bench) -> None:
-    with Counter(TASK_CLOCK) as counter:
+    with _Counter(TASK_CLOCK) as counter:
         before = counter.read()
         thread = threading.Thread(target=spin, args=(2_000_000,))
         thread.start()
@@ -96,10 +97,10 @@ def open_files() -> int:
 
 def test_no_file_stays_open(bench: Bench) -> None:
     opened = open_files()
-    with Counter(TASK_CLOCK):
+    with _Counter(TASK_CLOCK):
         assert open_files() > opened
-    with pytest.raises(NotCounted):
-        Counter(UNKNOWN)
+    with pytest.raises(_NotCounted):
+        _Counter(UNKNOWN)
     assert open_files() == opened
 
 
@@ -131,9 +132,9 @@ def test_an_event_that_had_no_turn_is_not_zero(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         instructions.os, "read", lambda *_: instructions.COUNT.pack(0, 1000, 0)
     )
-    counter = object.__new__(Counter)
+    counter = object.__new__(_Counter)
     counter._files = [0]
-    with pytest.raises(NotCounted, match="other programs use all counters"):
+    with pytest.raises(_NotCounted, match="other programs use all counters"):
         counter.read()
 
 
@@ -143,21 +144,15 @@ def test_an_event_that_had_half_of_the_turns_is_scaled(
     monkeypatch.setattr(
         instructions.os, "read", lambda *_: instructions.COUNT.pack(70, 1000, 500)
     )
-    counter = object.__new__(Counter)
+    counter = object.__new__(_Counter)
     counter._files = [0, 0]
     assert counter.read() == 280
 
 
 def test_instructions_are_a_class_of_their_own_and_never_busy() -> None:
     counted = MetricSamples("1", "lower", [5.0], {"source": "perf"})
-    record = Record(
-        benchmark="b",
-        plugin="p",
-        version="1",
-        params={},
-        status="ok",
-        metrics={"n": counted},
-        conditions={"cores": 2.0, "other_cpus": 2.0},
+    record = a_record(
+        "b", metrics={"n": counted}, conditions={"cores": 2.0, "other_cpus": 2.0}
     )
     assert physics_of(record, "n") is Physics.INSTRUCTIONS
     assert not MeasuredValue.of(record, "n").is_busy

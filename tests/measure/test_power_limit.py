@@ -15,7 +15,7 @@ import pytest
 from hpml_plugins import Bench
 from hpml_plugins.errors import Skipped
 from hpml_plugins.measure import gpu_monitor
-from hpml_plugins.measure.gpu_monitor import GpuMonitor, Sampler
+from hpml_plugins.measure.gpu_monitor import GpuMonitor, _Sampler
 from hpml_plugins.measure.telemetry import Telemetry
 from hpml_plugins.model import Gpu, Node
 
@@ -33,7 +33,7 @@ def nvmlDeviceSetPowerManagementLimit(handle, milliwatts):
 """
 
 
-class QuietSampler(Sampler):
+class QuietSampler(_Sampler):
     """Watches no card: only the limit matters here. users: of others on the card."""
 
     users = 0.0
@@ -54,7 +54,7 @@ def limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.write_text("700000")
     monkeypatch.setenv("LIMIT_FILE", str(file))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path.cwd()}")
-    monkeypatch.setattr(gpu_monitor, "Sampler", QuietSampler)
+    monkeypatch.setattr(gpu_monitor, "_Sampler", QuietSampler)
     return file
 
 

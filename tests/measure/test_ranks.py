@@ -166,13 +166,15 @@ def returns_what_does_not_pickle(rank: Rank) -> Any:
     return (lambda: None) if rank.index == 1 else None
 
 
+#: What torch says where a GPU has too little memory.
+TOO_LARGE = "CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 ..."
+
+
 def raises_out_of_memory(rank: Rank) -> None:
     import torch
 
     if rank.index == 1:
-        raise torch.OutOfMemoryError(
-            "CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1 ..."
-        )
+        raise torch.OutOfMemoryError(TOO_LARGE)
     rank.barrier()
 
 
@@ -206,9 +208,8 @@ def starts_ranks(rank: Rank) -> None:
         (
             raises_out_of_memory,
             (
-                "rank 1: OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 GiB. GPU 1"
-                ' ... (test_ranks.py:{line}: raise torch.OutOfMemoryError("CUDA out of memory.'
-                " Tried to allocate 200.00 …)"
+                f"rank 1: OutOfMemoryError: {TOO_LARGE}"
+                " (test_ranks.py:{line}: raise torch.OutOfMemoryError(TOO_LARGE))"
             ),
         ),
         (

@@ -12,8 +12,8 @@ from hpml_plugins import clocks
 from hpml_plugins.measure import SamplingPlan, regimes
 from hpml_plugins.measure.regimes import (
     PERIOD,
-    LoadGroup,
     Regulator,
+    _LoadGroup,
     is_settled,
     measure_regimes,
 )
@@ -127,8 +127,8 @@ def test_a_step_within_which_the_regulator_acts_has_no_boost(measured: Any) -> N
     assert samples.info["regime"] == "sustained"
 
 
-def group(end: float, seconds: float, power: float = 690.0) -> LoadGroup:
-    return LoadGroup(end, seconds, 1.5e9, power)
+def group(end: float, seconds: float, power: float = 690.0) -> _LoadGroup:
+    return _LoadGroup(end, seconds, 1.5e9, power)
 
 
 def test_settled_needs_two_periods_that_agree_in_rate_and_power() -> None:
@@ -139,7 +139,7 @@ def test_settled_needs_two_periods_that_agree_in_rate_and_power() -> None:
     assert not is_settled(falling, 0.0)
     heating = [group(0.1 * i, TIMED, 600.0 + 5 * i) for i in range(1, 31)]
     assert not is_settled(heating, 0.0)
-    untold = [LoadGroup(0.1 * i, TIMED, 0.0, 0.0) for i in range(1, 31)]
+    untold = [_LoadGroup(0.1 * i, TIMED, 0.0, 0.0) for i in range(1, 31)]
     assert is_settled(untold, 0.0)  # by its rate alone
 
 

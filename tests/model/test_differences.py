@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.model.differences import (
     Confounder,
@@ -32,12 +33,8 @@ NODE: dict[str, Any] = {
     "host_gpus": 2,
     "gpus": [CARD],
 }
-RECORD = Record(
-    benchmark="b",
-    plugin="p",
-    version="1",
-    params={},
-    status="ok",
+RECORD = a_record(
+    "b",
     machine="h200-x1",
     commit="a" * 40,
     metrics={"time": MetricSamples("s", "lower", [1.0, 2.0], {"timer": "cuda events"})},

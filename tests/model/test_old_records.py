@@ -173,3 +173,12 @@ def test_the_schema_knows_every_key_of_the_stored_records() -> None:
     assert len(keys["Record"]) > 20
     for name, found in keys.items():
         assert found <= known[name]["properties"].keys()
+
+
+def test_reading_and_writing_are_found_beside_the_record() -> None:
+    import hpml_plugins.model.record as record
+    from hpml_plugins.model import serialization
+
+    assert record.decode is serialization.decode and record.encode is serialization.encode
+    with pytest.raises(AttributeError, match="no attribute 'absent'"):
+        record.absent  # noqa: B018

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import combine, join_rounds, retract, schedule
@@ -40,7 +41,7 @@ def one(samples: list[float], boost: list[float] | None = None, **changes: Any) 
         {"timer": "cuda events", "batch": len(samples)},
         boost=boost or [],
     )
-    return Record(
+    return a_record(
         **{
             "benchmark": "b",
             "plugin": "p",
@@ -115,13 +116,54 @@ def test_a_record_says_how_many_of_its_rounds_were_sustained_unless_all_or_none_
 
 def test_texts_that_differ_between_rounds_are_joined() -> None:
     slow = one([1.0])
-    metric = replace(slow.metrics["time"], info={"timer": "perf_counter", "only": 1.0})
-    joined = combine([one([1.0]), replace(slow, metrics={"time": metric})])
-    assert joined.metrics["time"].info == {
-        "timer": "cuda events; perf_counter",
-        "batch": 1,
-        "only": 1.0,
-    }
+    metric = slow.metrics["time"]
+    told = {**metric.info, "cache": "cold", "only": 1.0}
+    cold = replace(slow, metrics={"time": replace(metric, info=told)})
+    hot = {**metric.info, "cache": "hot"}
+    warm = replace(slow, metrics={"time": replace(metric, info=hot)})
+    assert combine([warm, cold]).metrics["time"].info == {**told, "cache": "hot; cold"}
+
+
+WALL_CLOCK = {"timer": "perf_counter with device synchronisation", "launch": "visible"}
+
+
+def visible(samples: list[float]) -> Record:
+    """A round whose launches could not be hidden."""
+    record = one(samples)
+    (metric,) = record.metrics.values()
+    shown = MetricSamples(metric.unit, metric.direction, samples, WALL_CLOCK)
+    return replace(record, metrics={"time": shown})
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_round_that_was_timed_in_another_way_is_left_out_and_counted(place: int) -> None:
+    rounds = [one([180.0]), one([181.0])]
+    rounds.insert(place, visible([231.0]))
+    joined = combine([replace(each, planned_rounds=3) for each in rounds])
+    metric = joined.metrics["time"]
+    assert (metric.samples, metric.rounds, metric.unlike_rounds) == (
+        [180.0, 181.0],
+        [1, 1],
+        1,
+    )
+    assert not metric.launch_visible and metric.info["timer"] == "cuda events"
+    assert joined.is_complete and joined.measured_rounds == 3
+    assert joined.warnings == ["time: 1 of 3 rounds left out: not timed as the others were"]
+    assert decode(encode(joined)) == joined
+
+
+def test_of_two_ways_those_with_hidden_launches_stand_and_most_rounds_decide() -> None:
+    one_each = combine([visible([231.0]), one([180.0])]).metrics["time"]
+    assert (one_each.samples, one_each.launch_visible) == ([180.0], False)
+    most = combine([visible([231.0]), one([180.0]), visible([230.0])]).metrics["time"]
+    assert (most.samples, most.launch_visible) == ([231.0, 230.0], True)
+    assert combine([visible([1.0]), visible([2.0])]).metrics["time"].unlike_rounds == 0
+
+
+def test_rounds_that_are_joined_in_two_steps_are_joined_the_same() -> None:
+    rounds = [one([180.0]), visible([231.0]), one([181.0])]
+    in_steps = combine([combine(rounds[:2]), rounds[2]])
+    assert in_steps.metrics == combine(rounds).metrics
 
 
 def test_a_round_that_failed_makes_the_point_fail_and_says_which() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from records import a_record
+
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.serialization import encode, shorten
 
 
 def record_of(**metrics: MetricSamples) -> Record:
-    return Record(
-        benchmark="b", plugin="p", version="1", params={}, status="ok", metrics=metrics
-    )
+    return a_record("b", metrics=metrics)
 
 
 def test_samples_are_shortened_and_keep_their_regime_and_rounds() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from records import a_record
+
 from hpml_plugins import Record
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.model.work import DeclaredWork, Limit
+from hpml_plugins.report.points import point_tables
 from hpml_plugins.report.shares import Roof, describe_shares, shares
-from hpml_plugins.report.tables import point_tables
 
 H200 = {"gpus": [{"name": "NVIDIA H200"}, {"name": "NVIDIA H200"}]}
 
@@ -16,7 +18,7 @@ H200 = {"gpus": [{"name": "NVIDIA H200"}, {"name": "NVIDIA H200"}]}
 def record(work: DeclaredWork, seconds: float, **metrics: MetricSamples) -> Record:
     time = MetricSamples("s", "lower", [seconds])
     facts: dict[str, Any] = {"node": H200, "work": {"time": work}, "params": {"n": 1}}
-    return Record(
+    return a_record(
         benchmark="b",
         plugin="p",
         version="1",

@@ -19,7 +19,7 @@ from msgspec.structs import replace as with_facts
 from hpml_plugins import Bench, Benchmark, Metric, Node, Requires, find_gpu
 from hpml_plugins.asv.run import facets, prepare
 from hpml_plugins.measure import Context, measure_point
-from hpml_plugins.measure.gpu_monitor import Sampler
+from hpml_plugins.measure.gpu_monitor import _Sampler
 from hpml_plugins.measure.telemetry import Telemetry
 from hpml_plugins.model import Gpu
 from hpml_plugins.node import detect_node, machine_name, pin_devices, read_gpus
@@ -340,7 +340,7 @@ def test_watching_a_mig_device_tells_no_power_of_the_whole_card(
     assert card.throttled() == 1.0
     assert card.users() == []  # those of the other device are not on this one
 
-    sampler = Sampler([gpu])
+    sampler = _Sampler([gpu])
     telemetry = Telemetry(1)
     sampler.measure(telemetry)
     reading = telemetry.read()

@@ -15,11 +15,11 @@ import killing
 import pytest
 from asv_project import Project
 from msgspec.structs import replace
+from records import a_record
 from small_disk import READ_ONLY, SMALL, run_on
 from support import ROOT, assert_nothing_lost
 
 from hpml_plugins.errors import Unwritable
-from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.harness.publish import configure, make_history
 from hpml_plugins.store import append_record, read_file
 
@@ -166,7 +166,10 @@ def test_hpml_publish_leaves_the_results_alone_and_works_when_there_is_room(
 
 def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> None:
     into, kept, home = tmp_path / "into", tmp_path / "kept", tmp_path / "home"
-    words = ("hpml_plugins", "merge", str(ROOT / "results"), "--into", str(into))
+    source = tmp_path / "source"
+    for machine in ("h100-80gb-hbm3-x2", "h200-x2", "h200-x4"):
+        shutil.copytree(ROOT / "results" / machine, source / machine)
+    words = ("hpml_plugins", "merge", str(source), "--into", str(into))
     one_line(
         run_on(SMALL, into, tmp_path, home, *words, size=2 << 20, kept=kept),
         "cannot be written: No space left on device; free space or fix permissions",
@@ -184,7 +187,7 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
     killing.finish(killing.start(tmp_path, home, *words), home)
     whole = {
         line
-        for path in (ROOT / "results").glob("*/records/*.jsonl")
+        for path in source.glob("*/records/*.jsonl")
         for line in path.read_bytes().splitlines()
     }
     found = {
@@ -200,14 +203,7 @@ def test_hpml_merge_keeps_what_it_wrote_and_is_done_again(tmp_path: Path) -> Non
 
 def test_a_quota_in_the_middle_of_a_record_costs_that_record(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
-    record = Record(
-        benchmark="toy",
-        plugin="p",
-        version="1",
-        params={"size": 1},
-        status="ok",
-        reason="x" * 300,
-    )
+    record = a_record(params={"size": 1}, reason="x" * 300)
     append_record(path, record)
     whole = path.stat().st_size
     child = os.fork()

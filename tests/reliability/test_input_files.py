@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from records import a_record
 from support import ROOT
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.tta import recipes
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.site.gpu_types import PRICES_FILE, read_costs
@@ -95,9 +95,7 @@ def test_json_that_nests_without_end_is_named_and_left_out_of_a_merge(
     path = source / "m" / "records" / "01234567.jsonl"
     append_record(
         path,
-        Record(
-            benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m"
-        ),
+        a_record(),
     )
     whole = path.read_bytes()
     path.write_bytes(b'{"later":' + deep.encode() + b"," + whole[1:] + whole)
@@ -123,9 +121,7 @@ def test_nothing_is_written_through_a_link_in_results(
     tmp_path: Path, outside: Path
 ) -> None:
     before = contents(outside)
-    record = Record(
-        benchmark="toy", plugin="p", version="1", params={}, status="ok", machine="m"
-    )
+    record = a_record()
     results = tmp_path / "results"
     tried = 0
     for place in ("m", "m/records", "m/records/01234567.jsonl", "m/.lock"):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from records import a_record
-from support import ROOT, unavailable
+from support import ROOT, call_hpml, unavailable
 
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.errors import UsageError
@@ -30,7 +29,7 @@ from hpml_plugins.report.compare import (
     notes,
     summarise,
 )
-from hpml_plugins.report.tables import spell_samples
+from hpml_plugins.report.points import spell_samples
 from hpml_plugins.store import append_record, record_file
 
 OLD, NEW = "a" * 40, "b" * 40
@@ -386,10 +385,7 @@ def hpml(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "registry.yaml").write_text("version: 1\nplugins: []\n")
     for each in RECORDS:
         append_record(record_file(folder / "results", each.machine, each.commit), each)
-    command = [sys.executable, "-m", "hpml_plugins", *words]
-    return subprocess.run(
-        command, cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    return call_hpml(folder, *words)
 
 
 def test_the_command_spells_units_and_signs(tmp_path: Path) -> None:

@@ -12,10 +12,8 @@ from records import a_record
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.registry import Question, TaskEntry
-from hpml_plugins.report.doubts import doubts, kind_of
-from hpml_plugins.report.headlines import headlines
 from hpml_plugins.report.last_commit import changes
-from hpml_plugins.report.point_lines import point_lines
+from hpml_plugins.report.points import doubts, headlines, kind_of, point_lines
 from hpml_plugins.report.shares import Roof
 from hpml_plugins.report.tables import as_text
 

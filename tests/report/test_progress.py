@@ -13,9 +13,9 @@ from hpml_plugins.host import Declared
 from hpml_plugins.model.benchmark import Metric
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.registry import PluginSource
+from hpml_plugins.report.points import describe_points
 from hpml_plugins.report.progress import RunReport, describe_code_changes
 from hpml_plugins.report.shares import Roof
-from hpml_plugins.report.tables import describe_points
 from hpml_plugins.run import PastRound, RoundTimes, Task, TimeLimit, rounds_of
 from hpml_plugins.store import append_record, past_rounds, record_file
 

@@ -22,10 +22,11 @@ from hpml_plugins.model.formatting import format_point, spell_choice
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.charts import Axis, complete, dot_chart
 from hpml_plugins.report.compare import Side, as_lines, compare, summarise
+from hpml_plugins.report.points import describe_points
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.report.shares import Roof
 from hpml_plugins.report.site.page import run_command
-from hpml_plugins.report.tables import as_csv, as_markdown, as_text, describe_points
+from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 from hpml_plugins.store import append_record, record_file
 
 COMMIT = "a" * 40

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from records import a_record
 
 from hpml_plugins import clocks
 from hpml_plugins.host import Declared
@@ -58,12 +59,9 @@ def task(name: str, rounds: int = 3) -> Task:
 
 def record(name: str, seconds: float, rounds: int, status: str = "ok") -> Record:
     metrics = {"time": MetricSamples("s", "lower", [1.0])} if status == "ok" else {}
-    return Record(
-        benchmark=name,
-        plugin="p",
-        version="1",
-        params={},
-        status=status,  # type: ignore[arg-type]
+    return a_record(
+        name,
+        status=status,
         metrics=metrics,
         duration=seconds,
         run=RUN,

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from records import a_record
 from repositories import git, make_repository
 
-from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.store import (
     append_record,
     commit_order,
@@ -39,16 +39,10 @@ def results(tmp_path: Path) -> Path:
             date=f"@{hour * HOUR} +0000",
         )
     for commit, hour, seconds in ((in_order(tmp_path)[0], 2.5, 1.0), (LOST, 1.5, 2.0)):
-        record = Record(
-            benchmark="toy",
-            plugin="p",
-            version="1",
-            params={},
-            status="ok",
+        record = a_record(
             started=hour * HOUR,
             duration=1.0,
-            metrics={"time": MetricSamples("s", "lower", [seconds])},
-            machine="m",
+            metrics={"time": [seconds]},
             commit=commit,
             environment="env",
             run="r",

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.store import CommitOrder, Index
@@ -21,9 +22,7 @@ ORDER = CommitOrder(
     known=frozenset({OLD, NEW, TOPIC}),
 )
 PLACE = "a point on a machine"
-PLAIN = Record(
-    benchmark="b", plugin="p", version="1", params={}, status="ok", commit=NEW, started=5.0
-)
+PLAIN = a_record("b", commit=NEW, started=5.0)
 #: Each counts before all behind it.
 RANKED = [
     replace(PLAIN, started=6.0),

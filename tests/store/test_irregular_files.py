@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from asv import util
 from click.testing import CliRunner
+from records import a_record
 
 from hpml_plugins.asv import patches
 from hpml_plugins.cli.results import export, merge
 from hpml_plugins.errors import HpmlError, Unwritable, UsageError
-from hpml_plugins.model.record import Record
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.store import (
     append_record,
@@ -32,18 +32,10 @@ from hpml_plugins.store import (
 from hpml_plugins.store.history import result_files, stored_dates
 from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.jobs import JobOrder, find_jobs, write_file
-from hpml_plugins.tools.cluster.side_by_side import Queue, SideBySide
+from hpml_plugins.tools.cluster.side_by_side import SideBySide, _Queue
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
-RECORD = Record(
-    benchmark="toy",
-    plugin="p",
-    version="1",
-    params={},
-    status="ok",
-    machine="m",
-    commit=COMMIT,
-)
+RECORD = a_record(commit=COMMIT)
 FACTS = {"machine": "m", "version": 1}
 
 
@@ -190,7 +182,7 @@ def test_a_queue_of_a_job_gets_a_copy_without_them(results: Path, tmp_path: Path
     (results / "m" / f"{large:08}-env.json").unlink()
     job = SideBySide(str(tmp_path / "job"), "m", RunRequest(str(tmp_path), str(results)))
     (tmp_path / "job").mkdir()
-    queue = Queue(0, "", (COMMIT,))
+    queue = _Queue(0, "", (COMMIT,))
     job._prepare(queue)
     copied = [
         path for path in (tmp_path / "job" / queue.name).rglob("*") if not path.is_dir()

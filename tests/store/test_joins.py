@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from records import a_record
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.record import Record
@@ -150,15 +151,10 @@ def test_facts_of_a_machine_join_to_the_same_whatever_the_order(
 
 
 def record(number: int, started: float) -> Record:
-    return Record(
-        benchmark="toy",
-        plugin="p",
-        version="1",
+    return a_record(
         params={"n": number},
-        status="ok",
         started=started,
         run=f"r{number} {started}",
-        machine="m",
         commit="0" * 40,
         environment="env",
     )

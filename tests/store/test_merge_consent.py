@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.cli import group
 from hpml_plugins.errors import UsageError
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import DISPUTED, retract
 from hpml_plugins.store import append_record, merge_results, read_records, record_file
 
@@ -20,15 +21,10 @@ COMMIT = "a" * 40
 def record(
     size: int, seconds: float = 1.0, started: float = 1.7e9, run: str = "r1", **more: object
 ) -> Record:
-    found = Record(
-        benchmark="toy",
-        plugin="p",
-        version="1",
+    found = a_record(
         params={"size": size},
-        status="ok",
         started=started,
-        machine="m",
-        metrics={"time": MetricSamples("s", "lower", [seconds])},
+        metrics={"time": [seconds]},
         commit=COMMIT,
         environment="env",
         run=run,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from records import a_record
 from support import ROOT
 
-from hpml_plugins.model.record import Record
 from hpml_plugins.store import append_record, read_file
 
 KILOBYTE = 1024
@@ -18,24 +18,11 @@ def test_every_whole_record_is_read_wherever_the_last_kilobyte_ends(tmp_path: Pa
     source = next(iter(sorted((ROOT / "results").glob("cpu-*/records/*.jsonl"))))
     path = tmp_path / "records.jsonl"
     path.write_bytes(b"".join(source.read_bytes().splitlines(keepends=True)[:5]))
-    new = Record(
-        benchmark="toy",
-        plugin="p",
-        version="1",
-        params={"size": 1},
-        status="ok",
-        started=1.0,
-    )
+    new = a_record(params={"size": 1}, started=1.0)
     for number in range(12):
         append_record(
             path,
-            Record(
-                benchmark="toy",
-                plugin="p",
-                version="1",
-                params={"size": number},
-                status="ok",
-            ),
+            a_record(params={"size": number}),
         )
     whole = path.read_bytes()
     ends = [place + 1 for place, byte in enumerate(whole) if byte == 10]

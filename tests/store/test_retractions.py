@@ -10,9 +10,10 @@ from pathlib import Path
 
 from counts import count_missing
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.model.record import MetricSamples, Record
+from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.report.export import rows
 from hpml_plugins.store import (
@@ -29,16 +30,11 @@ REASON = "the timer fell back to the wall clock"
 
 
 def record(size: int, seconds: float, started: float, run: str = "r1") -> Record:
-    return Record(
-        benchmark="toy",
-        plugin="p",
-        version="1",
+    return a_record(
         params={"size": size},
-        status="ok",
         started=started,
         duration=1.0,
-        metrics={"time": MetricSamples("s", "lower", [seconds])},
-        machine="m",
+        metrics={"time": [seconds]},
         commit=COMMIT,
         environment="env",
         run=run,

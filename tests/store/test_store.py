@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec.structs import replace
+from records import a_record
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.record import MetricSamples, Record, Series
@@ -20,14 +21,7 @@ from hpml_plugins.store.records import collector_paused
 def record(number: int = 0) -> Record:
     metrics = {"time": MetricSamples("s", "lower", [0.1, 0.25], {"batch": 4})}
     params = {"size": number, "how": "ünï", "share": 0.5, "on": True}
-    return Record(
-        benchmark="toy",
-        plugin="p",
-        version="1",
-        params=params,
-        status="ok",
-        metrics=metrics,
-    )
+    return a_record(params=params, metrics=metrics)
 
 
 def test_a_record_survives_its_line_of_json() -> None:
@@ -65,12 +59,8 @@ def test_a_newer_writers_extra_fields_do_not_hinder_reading() -> None:
 
 
 def test_a_point_is_the_same_whatever_the_order_of_its_parameters() -> None:
-    other = Record(
-        benchmark="toy",
-        plugin="q",
-        version="1",
-        params=dict(reversed(record().params.items())),
-        status="failed",
+    other = a_record(
+        plugin="q", params=dict(reversed(record().params.items())), status="failed"
     )
     assert other.point == record().point
     assert record(1).point != record().point

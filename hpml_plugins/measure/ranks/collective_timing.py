@@ -57,7 +57,7 @@ def time_collective(
         return _by_wall_clock(
             rank, step, plan, over, timer="perf_counter", affinity=affinity(), **info
         )
-    timer = CollectiveGpuTimer(rank, step, cache, launch, over)
+    timer = _CollectiveGpuTimer(rank, step, cache, launch, over)
     timer.first_call()
     # Always as often, for the step may hold a collective; and on every rank, for all must agree.
     leaves_work = [timer.leaves_work() for _ in range(STREAM_CHECKS)]
@@ -112,7 +112,7 @@ def _by_wall_clock(
         )
 
 
-class CollectiveGpuTimer(GpuTimer):
+class _CollectiveGpuTimer(GpuTimer):
     """On rank 0 the timer of one process, whose every enqueueing is an order to all; the others
     carry orders out."""
 

@@ -23,7 +23,7 @@ import cloudpickle
 import psutil
 
 from hpml_plugins import clocks
-from hpml_plugins.errors import HpmlError, TimedOut, UsageError, describe
+from hpml_plugins.errors import Failure, HpmlError, UsageError, describe
 from hpml_plugins.isolation import describe_exit, describe_stack, end_with_parent
 from hpml_plugins.measure.ranks import launchers
 from hpml_plugins.measure.ranks.group import Backend, Launcher, RankGroup, RankResult
@@ -43,6 +43,12 @@ MARGIN, MARGIN_SHARE = 3.0, 0.25
 LONGEST = 600.0
 #: What mpirun says of a rank that died.
 _DIED = re.compile(r"rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL)
+
+
+class _TimedOut(HpmlError):
+    """The ranks took longer than they may."""
+
+    failure = Failure.TIMEOUT
 
 
 def run_ranks(
@@ -249,7 +255,7 @@ def _pickled(order: Order) -> bytes:
 def _wait(
     started: _Processes | _Program, group: RankGroup, session: Session, limit: float
 ) -> None:
-    """Until the ranks have ended, or one failed. Raises TimedOut when the time is up."""
+    """Until the ranks have ended, or one failed. Raises _TimedOut when the time is up."""
     shown = b""
     running = True
     while running:
@@ -259,7 +265,7 @@ def _wait(
                 session.progress(*json.loads(progress))
                 shown = progress
         if running and clocks.wall_clock() >= group.end:
-            raise TimedOut(f"ranks timed out after {limit:.3g} s: {_where(group)}")
+            raise _TimedOut(f"ranks timed out after {limit:.3g} s: {_where(group)}")
 
 
 def _no_result(index: int, output: str) -> HpmlError:

@@ -37,6 +37,21 @@ class CardReading(NamedTuple):
     others: int
 
 
+class Lottery(NamedTuple):
+    """How much it matters which card of a type one gets, in a class of values.
+
+    deviation: the standard deviation between cards, as a share.  slowest, fastest: against the mean
+    of the others.
+    """
+
+    hardware: str
+    component: str
+    cards: int
+    deviation: float
+    slowest: float
+    fastest: float
+
+
 class TypeCoverage(NamedTuple):
     """What the machines of a GPU type have.  counts: status → points."""
 
@@ -75,6 +90,27 @@ def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
         if len(values) >= ENOUGH
     ]
     return sorted(readings, key=lambda each: -abs(math.log(each.times)))
+
+
+def draw_lots(readings: Iterable[CardReading]) -> list[Lottery]:
+    """The lottery of each type and class of which ENOUGH cards have values, the types in order.
+
+    A card is compared with the mean of the n others, so that its distance from the mean of all is
+    n / (n + 1) of that.
+    """
+    found: dict[tuple[str, str], list[CardReading]] = {}
+    for each in readings:
+        found.setdefault((each.hardware, each.component), []).append(each)
+    lots = []
+    for (hardware, component), cards in sorted(found.items()):
+        if len(cards) >= ENOUGH:
+            times = [each.times for each in cards]
+            share = (len(cards) - 1) / len(cards)
+            deviation = share * statistics.stdev(map(math.log, times))
+            lots.append(
+                Lottery(hardware, component, len(cards), deviation, min(times), max(times))
+            )
+    return lots
 
 
 def cover_types(nodes: Sequence[NodeCoverage]) -> list[TypeCoverage]:

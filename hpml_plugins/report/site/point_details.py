@@ -19,6 +19,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import spell_card, unusual_conditions
 from hpml_plugins.model.record import STACK
 from hpml_plugins.report.charts import look
+from hpml_plugins.report.points import spell_samples
 from hpml_plugins.report.reading import (
     History,
     Machine,
@@ -37,7 +38,6 @@ from hpml_plugins.report.site.page import day, fill, graph_link, run_command
 from hpml_plugins.report.site.regressions import MeasuredSeries
 from hpml_plugins.report.site.task_table import TypeColumn, colour_class
 from hpml_plugins.report.site.tasks import TaskRow
-from hpml_plugins.report.tables import spell_samples
 from hpml_plugins.store import describe_outside
 
 #: Why values are drawn pale; other reasons are those of `why_not_judged`.

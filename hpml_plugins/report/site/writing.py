@@ -20,6 +20,7 @@ from hpml_plugins.report.site.compare_page import write_compare_page
 from hpml_plugins.report.site.components import (
     MOST_CARDS,
     cover_types,
+    draw_lots,
     fold_warnings,
     read_cards,
 )
@@ -129,6 +130,7 @@ def _write(
         project,
         commit_url,
     )
+    cards = read_cards(workloads)
     write_page(
         html_dir,
         "evidence.html",
@@ -137,7 +139,8 @@ def _write(
         gaps=gaps,
         enough_passes=nodes.ENOUGH_PASSES,
         evidence=find_evidence(history),
-        cards=read_cards(workloads),
+        cards=cards,
+        lots=draw_lots(cards),
         most_cards=MOST_CARDS,
         types=cover_types(found),
         warnings=fold_warnings(history),

@@ -3,8 +3,9 @@ judged by the others, with one round of what it measured."""
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -22,60 +23,71 @@ PLANTED: Mapping[str, tuple[Component, float]] = {
 }
 
 
+#: Of each type: card and round → what it measured.
+Visits = dict[tuple[str, int], list[Record]]
+
+
 def back_test(records: Iterable[Record]) -> Iterator[dict[str, str]]:
-    """A row of each type: how many cards pass and fail, and how many planted faults are found."""
+    """A row of each type: how many visits pass and fail, and how many planted faults are found."""
     used = list(usable(records))
     bands = make_bands(used)
-    by_card: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
-    for record in sorted(used, key=lambda each: each.started):
-        by_card[hardware_of(record), card_of(record)][record.point] = one_round(record)
+    visits = _visits(used)
     told = [
         each.hardware
         for each in bands.populations
         if any(band.component != "link" for band in each.bands)  # not of several cards
     ]
     for hardware in dict.fromkeys(told):
-        cards = {
-            card: list(points.values())
-            for (of_card, card), points in by_card.items()
-            if of_card == hardware
-        }
-        yield _row(hardware, cards, bands)
+        yield _row(hardware, visits[hardware], bands)
 
 
-def _row(hardware: str, cards: Mapping[str, list[Record]], bands: Bands) -> dict[str, str]:
-    found = [_judge(card, hardware, records, bands) for card, records in cards.items()]
-    count = {each.card: each.verdict for each in found}
-    row = {"type": hardware, "cards": str(len(found))}
+def _visits(used: Iterable[Record]) -> dict[str, Visits]:
+    """By type what each card measured in each round, of a point the newest; what has fewer rounds
+    is the same in the others."""
+    newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
+    for record in sorted(used, key=lambda each: each.started):
+        newest[hardware_of(record), card_of(record)][record.point] = record
+    visits: dict[str, Visits] = defaultdict(dict)
+    for (hardware, card), points in newest.items():
+        for number in range(max(each.measured_rounds for each in points.values())):
+            of_round = [one_round(each, number) for each in points.values()]
+            visits[hardware][card, number] = of_round
+    return visits
+
+
+def _row(hardware: str, visits: Visits, bands: Bands) -> dict[str, str]:
+    found = {
+        visit: _judge(visit[0], hardware, records, bands)
+        for visit, records in visits.items()
+    }
+    cards = {card for card, _ in visits}
+    row = {"type": hardware, "cards": str(len(cards)), "rounds": str(len(visits))}
     for verdict in ("fail", "pass", "cannot say"):
-        row[verdict] = str(sum(each == verdict for each in count.values()))
+        row[verdict] = str(sum(each.verdict == verdict for each in found.values()))
     for title, (component, factor) in PLANTED.items():
-        row[title] = _found(found, cards, bands, component, factor)
+        row[title] = _found(found, visits, bands, component, factor)
     return row
 
 
 def _found(
-    found: Iterable[CardVerdict],
-    cards: Mapping[str, list[Record]],
+    found: Mapping[tuple[str, int], CardVerdict],
+    visits: Visits,
     bands: Bands,
     component: Component,
     factor: float,
 ) -> str:
-    """`7 of 8`: of the cards that measured the component, and did not fail before."""
+    """`7 of 8`: of the visits that measured the component, and did not fail before."""
     results = []
-    for before in found:
-        slowed = {each.benchmark for each in before.values if each.component == component}
-        if not slowed or before.verdict == "fail":
-            continue
+    for visit, before in found.items():
         points = {
             (each.benchmark, str(each.params), each.metric): factor
             for each in before.values
             if each.component == component
         }
-        records = [_slowed(record, points) for record in cards[before.card]]
-        results.append(
-            _judge(before.card, before.hardware, records, bands).verdict == "fail"
-        )
+        if points and before.verdict != "fail":
+            records = [_slowed(record, points) for record in visits[visit]]
+            after = _judge(before.card, before.hardware, records, bands)
+            results.append(after.verdict == "fail")
     return f"{sum(results)} of {len(results)}" if results else "–"
 
 
@@ -83,22 +95,29 @@ def _judge(card: str, hardware: str, records: list[Record], bands: Bands) -> Car
     return judge_card(card, hardware, records, bands, ("pass", ""))
 
 
-def one_round(record: Record) -> Record:
-    """What the first round alone measured."""
-    metrics = {name: _first_round(metric) for name, metric in record.metrics.items()}
+def one_round(record: Record, number: int = 0) -> Record:
+    """What one round alone measured; the last one, where there are fewer."""
+    metrics = {name: _of_round(each, number) for name, each in record.metrics.items()}
     return msgspec.structs.replace(record, metrics=metrics)
 
 
-def _first_round(metric: MetricSamples) -> MetricSamples:
-    first = metric.rounds[0] if metric.rounds else len(metric.samples)
-    at_boost = metric.boost_rounds[0] if metric.boost_rounds else len(metric.boost)
+def _of_round(metric: MetricSamples, number: int) -> MetricSamples:
     return msgspec.structs.replace(
         metric,
-        samples=metric.samples[:first],
-        boost=metric.boost[:at_boost],
+        samples=_part(metric.samples, metric.rounds, number),
+        boost=_part(metric.boost, metric.boost_rounds, number),
         rounds=[],
         boost_rounds=[],
     )
+
+
+def _part(samples: list[float], rounds: Sequence[int], number: int) -> list[float]:
+    """The samples of a round.  rounds: how many each has; empty where there was one."""
+    if not rounds:
+        return samples
+    ends = list(itertools.accumulate(rounds))
+    last = min(number, len(rounds) - 1)
+    return samples[ends[last] - rounds[last] : ends[last]]
 
 
 def _slowed(record: Record, points: Mapping[tuple[str, str, str], float]) -> Record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +14,7 @@ import msgspec
 
 from hpml_plugins.cli import Settings, print_json
 from hpml_plugins.errors import Failure, UsageError
-from hpml_plugins.model import Table, counted
+from hpml_plugins.model import Record, Table, counted
 from hpml_plugins.report import as_text
 from hpml_plugins.store import append_record, read_records
 from hpml_plugins.terminal import say, warn
@@ -109,6 +109,7 @@ def command(
     for path in filter(None, (html, record)):
         path.parent.mkdir(parents=True, exist_ok=True)
     started = time.time()
+    warn("measuring the cards of this node, about a minute each; nothing is changed")
     measured = measure_node(bands, only or "")
     if record:
         for done in [*itertools.chain(*measured.cards.values()), *measured.between]:
@@ -126,11 +127,15 @@ def command(
 
 
 def _export(results: Path, path: Path) -> int:
-    from hpml_plugins.tools.accept.export import (
-        make_bands,
-    )  # needs SciPy, which a node need not have
+    _need_scipy()
+    from hpml_plugins.tools.accept.export import make_bands
 
-    bands = make_bands(read_records(results, warn))
+    bands = make_bands(_read(results))
+    if not bands.populations:
+        warn(
+            f"{results}: of no type of hardware enough cards were measured; nothing is written"
+        )
+        return STATUS["cannot say"]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(as_file(bands))
     for each in bands.populations:
@@ -143,9 +148,18 @@ def _back_test(results: Path) -> int:
     _need_scipy()
     from hpml_plugins.tools.accept.backtest import back_test
 
-    rows = list(back_test(read_records(results, warn)))
+    rows = list(back_test(_read(results)))
+    if not rows:
+        warn(f"{results}: of no type of hardware enough cards were measured")
+        return STATUS["cannot say"]
     say(*as_text(Table.of(rows)).splitlines())
     return 0
+
+
+def _read(results: Path) -> Iterator[Record]:
+    if not results.is_dir():
+        raise UsageError(f"{results}: no folder of results")
+    return read_records(results, warn)
 
 
 def _need_scipy() -> None:

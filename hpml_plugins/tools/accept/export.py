@@ -91,7 +91,7 @@ class Value(NamedTuple):
         }
 
 
-class TypeValues(NamedTuple):
+class _TypeValues(NamedTuple):
     """The values of one type and stack, with the levels that they are judged by.
 
     values: by their place in `levels`.
@@ -119,7 +119,7 @@ def usable(records: Iterable[Record]) -> Iterator[Record]:
             yield record
 
 
-def gather(records: Iterable[Record]) -> list[TypeValues]:
+def gather(records: Iterable[Record]) -> list[_TypeValues]:
     """The values of each type of hardware and stack, by the points of `hpml accept`."""
     found: dict[tuple[str, str], dict[tuple[str, str, str], Value]] = defaultdict(dict)
     stacks: dict[str, Words] = {}
@@ -136,7 +136,7 @@ def gather(records: Iterable[Record]) -> list[TypeValues]:
             value = values.setdefault(key, Value(record, name, key[2], {}))
             value.by_card.setdefault(card_of(record), []).append(reading)
     return [
-        TypeValues(
+        _TypeValues(
             hardware,
             stacks[spelled],
             list(values.values()),
@@ -177,10 +177,10 @@ def _outliers(values: Collection[Value]) -> set[str]:
     return {card for (_, card), found in apart.items() if statistics.median(found) > 1}
 
 
-class Estimator:
+class _Estimator:
     """The levels of all values of a type, by the variance components of all that were measured."""
 
-    def __init__(self, judged: Sequence[TypeValues]) -> None:
+    def __init__(self, judged: Sequence[_TypeValues]) -> None:
         self._lines: dict[int, int] = {}
         readings = []
         for each in judged:
@@ -254,7 +254,7 @@ def make_bands(records: Iterable[Record]) -> Bands:
     """The bands of all types of which enough cards were measured."""
     used = list(usable(records))
     judged = gather(used)
-    estimator = Estimator(judged)
+    estimator = _Estimator(judged)
     populations = []
     for each in judged:
         told = [
@@ -285,7 +285,7 @@ def make_bands(records: Iterable[Record]) -> Bands:
 
 
 def _band(
-    value: Value, judged: TypeValues, estimator: Estimator, count: int, seconds: float
+    value: Value, judged: _TypeValues, estimator: _Estimator, count: int, seconds: float
 ) -> Band | None:
     every = estimator.level(value, judged.outliers, count)
     if every is None:
@@ -323,7 +323,7 @@ def _durations(records: Iterable[Record], hardware: str) -> dict[str, float]:
     return {point: round(statistics.median(each), 2) for point, each in found.items()}
 
 
-def _digests(records: Iterable[Record], judged: TypeValues) -> Words:
+def _digests(records: Iterable[Record], judged: _TypeValues) -> Words:
     """Of each step of `bits` what most cards computed, where at least two agree and more than half
     do."""
     by_step: dict[str, dict[str, str]] = defaultdict(dict)

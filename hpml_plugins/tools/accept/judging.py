@@ -199,9 +199,14 @@ def judge_values(
             continue
         if population is None:
             reasons.append(why_none)
-        found = _by_bands(record, population, card) if population else []
-        values += found or _by_peak(record)
-    return values, list(dict.fromkeys(reasons))
+        values += (_by_bands(record, population, card) if population else []) + _by_peak(
+            record
+        )
+    known = {each.component for each in values if each.basis == "population"}
+    told = [
+        each for each in values if each.basis == "population" or each.component not in known
+    ]
+    return told, list(dict.fromkeys(reasons))
 
 
 def stack_of(records: Iterable[Record]) -> Words:
@@ -381,7 +386,7 @@ def judge_card(
         if others:
             reasons.append("other programs were on the GPU")
             advice.append(AGAIN)
-        if unsaid or reasons:
+        if unsaid or reasons or bits[0] != "pass":
             verdict, why = "cannot say", "; ".join([*reasons, *because][:3])
     advice += [ADVICE[each.component] for each in failing]
     return CardVerdict(
@@ -437,14 +442,11 @@ def judge_bits(
                 "fail",
                 f"other bits than its type computes: {', '.join(differing)}",
             )
+        elif unknown and len(digests) > 1:
+            what = f"cards differ in {', '.join(unknown)}, and none is known to be right"
+            found[card] = "cannot say", what
         elif unknown:
-            alike = len(digests) > 1
-            why = (
-                f"cards differ in {', '.join(unknown)}, and none is known to be right"
-                if alike
-                else "repeats agree; no digest of this type and stack is known"
-            )
-            found[card] = "cannot say", why
+            found[card] = "pass", "repeats agree; no digest of this type and stack is known"
         else:
             found[card] = "pass", ""
     return found

@@ -47,7 +47,7 @@ echo "$file: at home, in the project's folder: tar xzf ${{file##*/}}"
 """  # noqa: E501
 
 
-class Refused(Exception):
+class _Refused(Exception):
     """This node cannot use the bundle; the message says why and how to fix it."""
 
 
@@ -56,7 +56,7 @@ def check(manifest: dict[str, Any], node: dict[str, Any], python: str) -> None:
     message."""
     if manifest["abi"] != node["abi"]:
         fix = "name another with --python PATH"
-        raise Refused(
+        raise _Refused(
             f"made for {manifest['abi']}, and {python} is {node['abi']} (Python {node['python']});"
             f" {fix}"
         )
@@ -65,7 +65,7 @@ def check(manifest: dict[str, Any], node: dict[str, Any], python: str) -> None:
     ):
         here = f"{node['machine']} with {node['libc'] or 'another C library'}"
         fix = "make one with this node's own facts"
-        raise Refused(
+        raise _Refused(
             f"made for {manifest['machine']} with {manifest['libc']}, and this node is {here};"
             f" {fix}"
         )
@@ -75,7 +75,7 @@ def check(manifest: dict[str, Any], node: dict[str, Any], python: str) -> None:
             "name the Python that has it with --python PATH, or make a bundle with this node's own"
             " facts"
         )
-        raise Refused(f"{python} has no {', '.join(missing)}; {fix}")
+        raise _Refused(f"{python} has no {', '.join(missing)}; {fix}")
 
 
 def install(here: Path, manifest: dict[str, Any], python: str) -> Path:
@@ -115,7 +115,7 @@ def main() -> None:
     try:
         check(manifest, node, sys.executable)
         repository = install(here, manifest, sys.executable)
-    except Refused as error:
+    except _Refused as error:
         sys.exit(f"hpml-bundle: {error}")
     shutil.rmtree(here / "install")
     print(f"installed; measure with {given}/asv run")
@@ -134,7 +134,7 @@ def _numbers(libc: str) -> list[int]:
 def _git(*args: str) -> None:
     done = subprocess.run(["git", *args], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Refused(f"git {args[0]}: {' '.join(done.stderr.split())}")
+        raise _Refused(f"git {args[0]}: {' '.join(done.stderr.split())}")
 
 
 def _write_command(path: Path, text: str) -> None:

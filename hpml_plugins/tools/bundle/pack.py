@@ -22,19 +22,19 @@ _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Bundle:
+class _Bundle:
     """What was made. carried: what it brings, kept: what it needs of the node's own, name →
     version."""
 
     carried: Mapping[str, str]
     kept: Mapping[str, str]
-    history: PackedHistory
+    history: _PackedHistory
     warnings: tuple[str, ...]
 
 
 def make_bundle(
     root: Path, node: NodeFacts, file: Path, extra: Iterable[str] = ()
-) -> Bundle:
+) -> _Bundle:
     """Write the bundle of the project at `root` for this node. extra: requirements beyond the
     project's own.
 
@@ -82,7 +82,7 @@ def make_bundle(
             raise UsageError(f"cannot be written: {error.strerror}", str(file)) from None
         finally:
             partial.unlink(missing_ok=True)
-    return Bundle(carried, kept, history, request.warnings + history.warnings)
+    return _Bundle(carried, kept, history, request.warnings + history.warnings)
 
 
 def _write(file: Path, scratch: Path) -> None:
@@ -103,7 +103,7 @@ def _write(file: Path, scratch: Path) -> None:
 
 
 @dataclass(frozen=True)
-class PackedHistory:
+class _PackedHistory:
     """What was packed. commit: of the first branch."""
 
     branches: tuple[str, ...]
@@ -112,7 +112,7 @@ class PackedHistory:
     warnings: tuple[str, ...]
 
 
-def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
+def pack_history(root: Path, branches: list[str], file: Path) -> _PackedHistory:
     """Pack these branches ("" and HEAD: the one checked out) and the tags. Raises UsageError when
     one is not there."""
     where = str(root)
@@ -149,4 +149,4 @@ def pack_history(root: Path, branches: list[str], file: Path) -> PackedHistory:
             f"{names[0]} travels (asv.conf.json), not the commit that is checked out here"
         )
     commits = int(tell_git(root, "rev-list", "--count", commit))
-    return PackedHistory(names, commit, commits, tuple(warnings))
+    return _PackedHistory(names, commit, commits, tuple(warnings))

@@ -145,81 +145,70 @@ def request_packages(
     need are left out. extra: more requirements, which may name torch itself.
     Raises UsageError when the node's Python or torch is not one that the project runs with.
     """
-    path = root / "pyproject.toml"
-    table = _read_project(path)
-    project = table.get("project", {})
-    needed = (
-        _requirement(
-            f"python{project.get('requires-python', '>=3.11')}", str(path)
-        ).specifier
-        & LEAST_PYTHON
-    )
-    if not needed.contains(node.python, prereleases=True):
-        raise UsageError(f"the node has Python {node.python}; the project needs {needed}")
-    settings, extras = (
-        table.get("tool", {}).get("hpml", {}),
-        project.get("optional-dependencies", {}),
-    )
-    left_out = {canonicalize_name(name) for name in settings.get("not-on-nodes", ())}
-    benchmarks = [
-        text
-        for name in settings.get("extras-on-nodes", ())
-        for text in extras.get(name, ())
-    ]
-    # what builds its commits, and what hpml-plugins needs, which is carried too
-    if not is_own(root):
-        benchmarks += table.get("build-system", {}).get("requires", ())
-        benchmarks += [
-            f"{each.name}{each.specifier}" for each in own_requirements(ON_NODES)
-        ]
-    # the node environment builds each commit with pip, which a node's Python may lack
-    own = [
-        _requirement(text, str(path))
-        for text in (*project.get("dependencies", ()), *benchmarks, "pip")
-    ]
-    required = [(canonicalize_name(each.name), each) for each in own]
-    asked = [
-        (canonicalize_name(each.name), each)
-        for each in (_requirement(text, "--with") for text in extra)
-    ]
-    given = (
-        set()
-        if "torch" in dict(asked)
-        else {name for name in NODES_OWN if name not in dict(asked)}
-    )
+    where = str(root / "pyproject.toml")
+    table = _read_project(Path(where))
+    _check_python(table.get("project", {}), where, node)
+    settings = table.get("tool", {}).get("hpml", {})
+    required = [_named(text, where) for text in _required_texts(root, table)]
+    asked = [_named(text, "--with") for text in extra]
+    names_asked = {name for name, _ in asked}
+    given: set[str] = set()
+    if "torch" not in names_asked:
+        given = set(NODES_OWN) - names_asked
     if given:
         _check_torch(dict(required).get(canonicalize_name("torch")), node)
-    no_torchvision = "torchvision" in given and "torchvision" not in node.packages
-    # a package of unknown version is taken as it is
-    given |= {
-        name
-        for name, version in node.packages.items()
-        if not version and name not in dict(asked)
-    }
-    versions = {
-        name: str(Version(version))
-        for name, version in node.packages.items()
-        if _is_version(version)
-    }
+    warnings: list[str] = []
+    if "torchvision" in given and "torchvision" not in node.packages:
+        warnings.append(
+            "the node has no torchvision: benchmarks that need it are skipped there"
+        )
     pins, hashes = _pins(root / "constraints.txt")
-    preferred = {**pins, **versions}
+    preferred = dict(pins)
+    for name, version in node.packages.items():
+        if _is_version(version):
+            preferred[name] = str(Version(version))
+        elif not version and name not in names_asked:
+            given.add(name)  # a package of unknown version is taken as it is
+    left_out = {canonicalize_name(name) for name in settings.get("not-on-nodes", ())}
+    carried_by_none = given | (left_out - names_asked)
     return PackageRequest(
         requirements=tuple(
-            str(each)
-            for name, each in required + asked
-            if name not in given | (left_out - dict(asked).keys())
+            str(each) for name, each in required + asked if name not in carried_by_none
         ),
         preferred={
             name: version for name, version in preferred.items() if name not in given
         },
         given=tuple(sorted(given)),
-        warnings=(
-            ("the node has no torchvision: benchmarks that need it are skipped there",)
-            if no_torchvision
-            else ()
-        ),
+        warnings=tuple(warnings),
         hashes=hashes,
     )
+
+
+def _check_python(project: Mapping[str, Any], where: str, node: NodeFacts) -> None:
+    """Raise UsageError where the node's Python is not one that the project runs with."""
+    asked = _requirement(f"python{project.get('requires-python', '>=3.11')}", where)
+    needed = asked.specifier & LEAST_PYTHON
+    if not needed.contains(node.python, prereleases=True):
+        raise UsageError(f"the node has Python {node.python}; the project needs {needed}")
+
+
+def _required_texts(root: Path, table: Mapping[str, Any]) -> list[str]:
+    """The requirements of the project, of its extras for nodes, and of what builds its commits."""
+    project = table.get("project", {})
+    extras = project.get("optional-dependencies", {})
+    found = [*project.get("dependencies", ())]
+    for name in table.get("tool", {}).get("hpml", {}).get("extras-on-nodes", ()):
+        found += extras.get(name, ())
+    if not is_own(root):  # hpml-plugins is carried too
+        found += table.get("build-system", {}).get("requires", ())
+        found += [f"{each.name}{each.specifier}" for each in own_requirements(ON_NODES)]
+    # the node environment builds each commit with pip, which a node's Python may lack
+    return [*found, "pip"]
+
+
+def _named(text: str, where: str) -> tuple[str, Requirement]:
+    made = _requirement(text, where)
+    return canonicalize_name(made.name), made
 
 
 def is_own(root: Path) -> bool:

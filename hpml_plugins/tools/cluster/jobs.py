@@ -109,7 +109,7 @@ def read_file(
 
 
 @dataclass(frozen=True)
-class SlurmState:
+class _SlurmState:
     """What Slurm says of a job: state and reason in its own words, and the nodes."""
 
     state: str
@@ -145,7 +145,7 @@ def find_jobs(folder: Path, on_damage: Callable[[str], None] | None = None) -> l
     return [describe_job(path, order, answers.get(order.id)) for path, order in found]
 
 
-def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job:
+def describe_job(folder: Path, order: JobOrder, slurm: _SlurmState | None) -> Job:
     """A job from its order, its own report and Slurm's."""
     report = read_file(folder, JobState)
     state, reason = _state(order, report, slurm, folder)
@@ -162,7 +162,7 @@ def describe_job(folder: Path, order: JobOrder, slurm: SlurmState | None) -> Job
 
 
 def _state(
-    order: JobOrder, report: JobState | None, slurm: SlurmState | None, folder: Path
+    order: JobOrder, report: JobState | None, slurm: _SlurmState | None, folder: Path
 ) -> tuple[str, str]:
     """The state and its reason."""
     if not order.id:
@@ -202,7 +202,7 @@ def _state(
     return "failed" if report.phase == "stopped" else report.phase, report.reason
 
 
-def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
+def ask_slurm(ids: Sequence[str]) -> dict[str, _SlurmState]:
     """What Slurm says of these jobs: its accounting, where there is one, and squeue, which knows
     the latest. Jobs of which neither tells are NO_ANSWER where squeue does not answer."""
     if not ids:
@@ -213,11 +213,11 @@ def ask_slurm(ids: Sequence[str]) -> dict[str, SlurmState]:
     )
     queued = _run("squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%i|%T|%r|%N")
     if queued is None:
-        found = dict.fromkeys(ids, SlurmState(NO_ANSWER))
+        found = dict.fromkeys(ids, _SlurmState(NO_ANSWER))
     for line in [*(accounted or ()), *(queued or ())]:
         number, state, reason, nodes = f"{line}|||".split("|")[:4]
         # "CANCELLED by 0"
-        found[number] = SlurmState(
+        found[number] = _SlurmState(
             state.partition(" ")[0], "" if reason == "None" else reason, nodes
         )
     return found

@@ -32,7 +32,7 @@ INTERVAL = 0.2
 
 
 @dataclass(frozen=True)
-class Queue:
+class _Queue:
     """One `asv run` beside others. gpu: its CUDA_VISIBLE_DEVICES.  shard: of the benchmarks, of
     `shards`."""
 
@@ -57,17 +57,17 @@ class Queue:
         )
 
 
-def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[Queue]:
+def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[_Queue]:
     """A queue for each GPU: whole commits in turn where there are enough for all, else all commits
     and a part of the benchmarks each."""
     count = len(gpus)
     if len(commits) >= count:
         return [
-            Queue(index, gpu, tuple(commits[index::count]))
+            _Queue(index, gpu, tuple(commits[index::count]))
             for index, gpu in enumerate(gpus)
         ]
     return [
-        Queue(index, gpu, tuple(commits), index, count) for index, gpu in enumerate(gpus)
+        _Queue(index, gpu, tuple(commits), index, count) for index, gpu in enumerate(gpus)
     ]
 
 
@@ -131,7 +131,7 @@ class SideBySide(AsvRun):
                 self._merge(lock)
         return self._outcome(queues, statuses)
 
-    def _run_queues(self, queues: list[Queue], resume: bool) -> list[int]:
+    def _run_queues(self, queues: list[_Queue], resume: bool) -> list[int]:
         """Their exit statuses; prints their progress as asv does, for `hpml jobs`."""
         for queue in queues:
             self._start_queue(queue, resume)
@@ -155,7 +155,7 @@ class SideBySide(AsvRun):
                 )
         return [process.returncode for process in self._running]
 
-    def _start_queue(self, queue: Queue, resume: bool) -> None:
+    def _start_queue(self, queue: _Queue, resume: bool) -> None:
         variables = {
             "CUDA_VISIBLE_DEVICES": queue.gpu,
             SHARD_VARIABLE: f"{queue.shard}/{queue.shards}",
@@ -166,13 +166,13 @@ class SideBySide(AsvRun):
         with self._log(queue).open("wb") as log:
             self._start(command, variables, stdout=log, stderr=subprocess.STDOUT)
 
-    def _folder(self, queue: Queue) -> Path:
+    def _folder(self, queue: _Queue) -> Path:
         return Path(self.folder, queue.name)
 
-    def _log(self, queue: Queue) -> Path:
+    def _log(self, queue: _Queue) -> Path:
         return Path(self.folder, f"{queue.name}.log")
 
-    def _prepare(self, queue: Queue) -> None:
+    def _prepare(self, queue: _Queue) -> None:
         """Copy what the machine has measured, for `--skip-existing`."""
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
         source = Path(self.request.results, self.machine)
@@ -196,7 +196,7 @@ class SideBySide(AsvRun):
             if report is None or not report.skipped:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _outcome(self, queues: list[Queue], statuses: list[int]) -> tuple[int, str]:
+    def _outcome(self, queues: list[_Queue], statuses: list[int]) -> tuple[int, str]:
         if all(status in (0, SOME_FAILED) for status in statuses):
             return max(statuses), ""
         if all(status == -signal.SIGTERM for status in statuses):
@@ -210,7 +210,7 @@ class SideBySide(AsvRun):
         reasons.append(f"what it measured and the other {others} queues' results are kept")
         return 1, "; ".join(reasons)
 
-    def _why(self, queue: Queue) -> str:
+    def _why(self, queue: _Queue) -> str:
         """The last error that a queue printed, or where to look."""
         log = self._log(queue)
         errors = [line for line in tail(log, 50) if line.startswith("hpml: ")]

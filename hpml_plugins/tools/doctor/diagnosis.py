@@ -122,7 +122,7 @@ OLDEST_TORCH = "a CUDA 11 build of torch, 2.0 or older, the last with Kepler"
 SMALLEST_SHM = 2**30
 
 
-class TorchFacts(msgspec.Struct, frozen=True):
+class _TorchFacts(msgspec.Struct, frozen=True):
     """What torch reports. cuda: "" for a build without.  archs: `sm_90`, … it has code for.
 
     peers: whether every GPU reaches every other without the host; None where there is one or none.
@@ -167,7 +167,7 @@ def diagnose(registry: Path) -> Iterator[Finding]:
         yield _tool("nvcc", "CUDA's compiler")
     yield _tool("mpirun", "benchmarks over MPI")
     yield _machine_file(node)
-    torch = TorchFacts()
+    torch = _TorchFacts()
     first, *others = groups
     with ThreadPoolExecutor() as pool:
         running = [pool.submit(list, check_libraries(group)) for group in others]
@@ -339,7 +339,7 @@ def counters_refused() -> bool:
 
 def traps(
     node: Node,
-    torch: TorchFacts,
+    torch: _TorchFacts,
     users: Sequence[GpuUser] | None,
     shm: float,
     counters_refused: bool,
@@ -398,7 +398,7 @@ def traps(
         )
 
 
-def _torch_build(node: Node, torch: TorchFacts) -> Iterator[Finding]:
+def _torch_build(node: Node, torch: _TorchFacts) -> Iterator[Finding]:
     """Whether torch was built for CUDA, for one that the driver knows, and for these cards."""
     if torch.version and not torch.cuda:
         what = f"torch {torch.version} is built without CUDA, and this node has {node.gpu}"

@@ -44,7 +44,7 @@ def looks(most: int) -> list[int]:
     return sorted(found)
 
 
-class Mean(NamedTuple):
+class _Mean(NamedTuple):
     """The mean of the differences of pairs. half_width: of its 95 % interval over all looks.  p: of
     no difference."""
 
@@ -53,7 +53,7 @@ class Mean(NamedTuple):
     p: float
 
 
-def _mean_difference(differences: Sequence[float], number_of_looks: int) -> Mean:
+def _mean_difference(differences: Sequence[float], number_of_looks: int) -> _Mean:
     """By Student's t; the differences are symmetric around the true one, whatever the load.
 
     differences: at least two.
@@ -65,7 +65,7 @@ def _mean_difference(differences: Sequence[float], number_of_looks: int) -> Mean
     )  # 0 where it was counted
     quantile = student_quantile(1 - ERROR_RATE / 2 / number_of_looks, freedom)
     p = number_of_looks * p_value(mean, variance, freedom)
-    return Mean(mean, quantile * math.sqrt(variance), min(1.0, p))
+    return _Mean(mean, quantile * math.sqrt(variance), min(1.0, p))
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class GatedValue:
     base: float
     head: float
     budget: float
-    difference: Mean
+    difference: _Mean
     is_ratio: bool = True
     reason: str = ""
 

@@ -40,7 +40,7 @@ MACHINE = "machine.json"
 LIMIT = 600.0
 
 
-class Import:
+class _Import:
     """The results of a source as they are merged: every machine is `NAME.machine`. skipped: what
     was left out, a line each."""
 
@@ -196,7 +196,7 @@ def command(address: str, name: str, into: Path, dry_run: bool, limit: float) ->
     with tempfile.TemporaryDirectory(prefix="hpml-pull-") as scratch:
         renamed = Path(scratch, "renamed")
         renamed.mkdir()
-        found = Import(name, into, renamed)
+        found = _Import(name, into, renamed)
         with _limited_time(limit, address):
             found.add(fetch_results(address, Path(scratch), found.skipped.append))
         report = merge_results([renamed], into, dry_run=dry_run)

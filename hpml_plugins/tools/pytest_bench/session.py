@@ -56,7 +56,7 @@ PATIENCE = 60.0
 SLOW_DOWN = 0.2
 
 
-class ComparedMetric(NamedTuple):
+class _ComparedMetric(NamedTuple):
     """A metric against the history. line: for the summary.  is_judged: whether a slow-down of
     SLOW_DOWN would have been noticed.  is_worse: whether it is significantly worse."""
 
@@ -106,7 +106,7 @@ class BenchSession:
         """The Records of this machine."""
         return [each for each in read_records(self.results) if each.machine == self.machine]
 
-    def compare(self, record: Record) -> list[ComparedMetric]:
+    def compare(self, record: Record) -> list[_ComparedMetric]:
         """Each metric, against the current Record of the point."""
         same = [
             each
@@ -129,7 +129,7 @@ class BenchSession:
             else:
                 why = "; ".join(filter(None, ["nothing stored to compare with", left_out]))
                 line = f"{name} {quantity(metric.median, metric.unit)}, {why}"
-                found.append(ComparedMetric(line, is_judged=metric.direction is None))
+                found.append(_ComparedMetric(line, is_judged=metric.direction is None))
         return found
 
     def store(self, benchmark: Benchmark, rounds: Sequence[Record]) -> None:
@@ -285,7 +285,7 @@ class TestBench:
         return rounds
 
 
-def _against(name: str, unit: str, old: Values, new: Values, since: str) -> ComparedMetric:
+def _against(name: str, unit: str, old: Values, new: Values, since: str) -> _ComparedMetric:
     """A metric against what is stored.  since: the commit of that."""
     (difference,) = compare_values([(old, new, name)])
     has_verdict = new[name].direction is None or _is_judged(difference)
@@ -296,7 +296,7 @@ def _against(name: str, unit: str, old: Values, new: Values, since: str) -> Comp
     ratio = "" if difference.ratio is None else f", {difference.ratio:.3g} times"
     now, then = (quantity(values[name].value, unit) for values in (new, old))
     line = f"{name} {now}{ratio} {then} at {since}: {verdict}"
-    return ComparedMetric(line, has_verdict, difference.verdict == "WORSE")
+    return _ComparedMetric(line, has_verdict, difference.verdict == "WORSE")
 
 
 def _is_judged(difference: Difference) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from site_history import read
 
 from hpml_plugins.analysis.backtest import BackTest
 from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.report.site.components import CardReading, draw_lots
 from hpml_plugins.report.site.evidence import find_evidence
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.store import append_record, read_records, record_file
@@ -37,7 +40,13 @@ DECLARED = {
 
 
 #: What else is on the page.
-OTHER_PARTS: dict[str, Any] = {"cards": [], "most_cards": 0, "types": [], "warnings": []}
+OTHER_PARTS: dict[str, Any] = {
+    "cards": [],
+    "lots": [],
+    "most_cards": 0,
+    "types": [],
+    "warnings": [],
+}
 
 
 def measure(results: Path, cards: int) -> None:
@@ -99,3 +108,20 @@ def test_one_card_alone_tells_nothing_and_the_page_says_so(tmp_path: Path) -> No
     assert "no two cards of one type have measured the same point" in page_of(
         tmp_path / "results"
     )
+
+
+def test_the_lottery_of_a_type_is_the_deviation_between_its_cards() -> None:
+    levels = [-0.02, -0.01, 0.0, 0.01, 0.02]
+    readings = []
+    for card, level in enumerate(levels):
+        apart = level - statistics.fmean(each for each in levels if each != level)
+        readings.append(CardReading("H200", f"card {card}", "boost", math.exp(apart), 5, 4))
+    few = [CardReading("H100", "card", "boost", 1.1, 5, 1)] * 2
+    (lot,) = draw_lots([*readings, *few])
+    assert lot.deviation == pytest.approx(statistics.stdev(levels))
+    assert (lot.hardware, lot.component, lot.cards) == ("H200", "boost", 5)
+    assert math.log(lot.slowest) == pytest.approx(-0.025)
+    parts = {**OTHER_PARTS, "lots": [lot]}
+    page = fill("evidence.html", machines=[], gaps=[], evidence=[], project="p", **parts)
+    words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
+    assert "H200 boost 5 1.58 % 0.975× 1.025×" in words

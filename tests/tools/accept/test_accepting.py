@@ -17,7 +17,7 @@ from support import ROOT
 from hpml_plugins import Record
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import Failure, UsageError
-from hpml_plugins.model import Gpu, MetricSamples, Node
+from hpml_plugins.model import Gpu, MetricSamples, Node, Series
 from hpml_plugins.model.record import Timer
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.plugins.bits.bits import FLIP_VARIABLE
@@ -25,6 +25,7 @@ from hpml_plugins.plugins.reference.reference import REFERENCE_STEPS
 from hpml_plugins.store import read_records
 from hpml_plugins.tools.accept import command as accept_command
 from hpml_plugins.tools.accept import measuring
+from hpml_plugins.tools.accept.backtest import back_test
 from hpml_plugins.tools.accept.bands import (
     SHIPPED,
     Bands,
@@ -109,6 +110,26 @@ def test_a_sound_card_passes_and_a_slow_one_fails_for_its_component(bands: Bands
         assert verdict_on(record, bands, "GPU-new") == ("fail", component), slower
 
 
+def test_a_neighbour_that_disturbs_a_few_samples_shows_in_their_mean(bands: Bands) -> None:
+    record = reference("GPU-new")
+    copy = record.metrics["copy"]
+    disturbed = msgspec.structs.replace(
+        copy, samples=[*copy.samples[:-2], 1.3 * COPY, 1.3 * COPY]
+    )
+    assert disturbed.median == pytest.approx(copy.median, rel=1e-3)
+    beside = msgspec.structs.replace(
+        record,
+        metrics={**record.metrics, "copy": disturbed},
+        conditions={"other_processes": 1.0},
+    )
+    found = judge_card("GPU-new", H100, [beside], bands, SOUND)
+    assert (found.verdict, found.explained_by) == ("fail", "another program")
+    assert found.why.startswith("memory: reference copy is 1.06")
+    idle = msgspec.structs.replace(record, conditions={"other_processes": 1.0})
+    found = judge_card("GPU-new", H100, [idle], bands, SOUND)
+    assert (found.verdict, found.why) == ("cannot say", "other programs were on the GPU")
+
+
 def test_a_card_is_not_judged_by_itself() -> None:
     slow = reference("GPU-3", copy=1.04)
     others = [reference(card) for card in CARDS if card != "GPU-3"]
@@ -166,6 +187,14 @@ def test_a_halved_link_between_cards_fails_by_the_published_peak(bands: Bands) -
         assert found.verdict == ("fail" if verdict == "fail" else "pass")
 
 
+def test_a_card_whose_bits_are_in_doubt_does_not_pass(bands: Bands) -> None:
+    for verdict in ("pass", "cannot say", "fail"):
+        records = [reference("GPU-new")]
+        found = judge_card("GPU-new", H100, records, bands, (verdict, "differ"))
+        assert found.verdict == verdict
+        assert ("differ" in found.why) == (verdict != "pass")
+
+
 def test_another_stack_is_another_population(bands: Bands) -> None:
     record = msgspec.structs.replace(reference("GPU-new"), packages={"torch": "9.9"})
     found = judge_card("GPU-new", H100, [record], bands, SOUND)
@@ -196,9 +225,55 @@ def test_a_damaged_file_of_bands_is_refused(bands: Bands, tmp_path: Path) -> Non
         read_bands(tmp_path / "missing.json")
 
 
+def test_bands_of_nothing_are_not_written(tmp_path: Path) -> None:
+    target, empty = tmp_path / "bands.json", tmp_path / "results"
+    empty.mkdir()
+    runner, settings = CliRunner(), Settings(tmp_path / "registry.yaml")
+    for arguments in (["--export-bands", str(target)], ["--back-test"]):
+        done = runner.invoke(
+            accept_command.command,
+            [*arguments, "--results", str(empty)],
+            obj=settings,
+            standalone_mode=False,
+        )
+        assert (done.return_value, done.exception) == (3, None)
+        done = runner.invoke(
+            accept_command.command,
+            [*arguments, "--results", str(tmp_path / "none")],
+            obj=settings,
+            standalone_mode=False,
+        )
+        assert "no folder of results" in str(done.exception)
+    assert not target.exists()
+
+
 def test_no_uuid_stands_in_the_file(bands: Bands) -> None:
     assert b"GPU-" not in as_file(bands)
     assert b"GPU-" not in SHIPPED.read_bytes()
+
+
+def test_the_back_test_judges_each_round_of_each_card_by_the_others() -> None:
+    records = []
+    for card in CARDS:
+        record = reference(card)
+        slow = reference(card, copy=1.05).metrics["copy"].samples
+        copy = record.metrics["copy"]
+        second = slow if card == "GPU-2" else copy.samples  # its second round alone is slow
+        rounds = msgspec.structs.replace(
+            copy, samples=[*copy.samples, *second, *copy.samples], rounds=[9, 9, 9]
+        )
+        metrics = {**record.metrics, "copy": rounds}
+        records.append(msgspec.structs.replace(record, metrics=metrics, planned_rounds=3))
+    (row,) = back_test(records)
+    assert row["type"] == H100
+    assert [row[name] for name in ("cards", "rounds", "fail", "pass")] == [
+        "8",
+        "24",
+        "1",
+        "23",
+    ]
+    assert row["memory 5 % slower, found"] == "23 of 23"
+    assert row["link halved, found"] == "–"
 
 
 def test_the_shipped_bands_are_those_of_results() -> None:
@@ -222,6 +297,7 @@ def test_the_card_whose_bits_differ_is_named() -> None:
     assert three["1"][1] == "other bits than its type computes: product"
     two = judge_bits({"0": right, "1": wrong}, {})
     assert {verdict for verdict, _ in two.values()} == {"cannot say"}
+    assert judge_bits({"0": right}, {})["0"][0] == "pass"  # its repeats agree
     known = judge_bits({"1": wrong}, {"1": right})
     assert known["1"][0] == "fail"
 
@@ -249,7 +325,16 @@ def two_cards(*, slow: bool = False) -> Measured:
     gpus = tuple(Gpu(name=H100, uuid=each) for each in ("GPU-0", "GPU-1"))
     node = Node("Linux", "x86_64", "<b>CPU</b>", 8, 1e11, "3.12", gpus=gpus)
     second = reference("GPU-1", copy=1.05 if slow else 1.0)
-    return Measured(node, {"GPU-0": [reference("GPU-0")], "GPU-1": [second]})
+    cards = {"GPU-0": [reference("GPU-0"), bits("GPU-0")], "GPU-1": [second, bits("GPU-1")]}
+    return Measured(node, cards)
+
+
+def bits(card: str) -> Record:
+    """What every sound card computes."""
+    digests = Series.of({"step": ["product"], "sha256": ["a"]})
+    return a_record(
+        "bits", {"repeats": 20.0}, gpu=H100, card=card, series={"digests": digests}
+    )
 
 
 @pytest.fixture
@@ -290,7 +375,7 @@ def test_a_wrong_result_of_any_point_fails_the_card_that_computed_it(bands: Band
     measured = two_cards()
     for failure, verdict in ((Failure.CHECK, "fail"), (Failure.ERROR, "cannot say")):
         wrong = a_record("machine_memory", status="failed", reason="sum", failure=failure)
-        cards = {**two_cards().cards, "GPU-1": [reference("GPU-1"), wrong]}
+        cards = {**two_cards().cards, "GPU-1": [reference("GPU-1"), bits("GPU-1"), wrong]}
         measured = Measured(measured.node, cards)
         found = judge(measured, bands, 0.0)
         assert [each.verdict for each in found.cards] == ["pass", verdict]

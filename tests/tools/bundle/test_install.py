@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hpml_plugins.tools.bundle.install import Refused, check
+from hpml_plugins.tools.bundle.install import _Refused, check
 
 MANIFEST = {
     "abi": "cp312",
@@ -54,7 +54,7 @@ def test_a_newer_c_library_is_fine() -> None:
 def test_another_node_is_refused_with_the_difference(
     change: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(Refused, match=re.escape(message)):
+    with pytest.raises(_Refused, match=re.escape(message)):
         check(MANIFEST, {**NODE, **change}, "py")
 
 

@@ -13,8 +13,8 @@ from hpml_plugins.model.node import Gpu
 from hpml_plugins.tools.cluster import side_by_side
 from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.side_by_side import (
-    Queue,
     SideBySide,
+    _Queue,
     gpus_side_by_side,
     share_queues,
 )
@@ -24,12 +24,12 @@ def test_commits_are_shared_out_whole_where_there_are_enough_and_benchmarks_othe
     None
 ):
     assert share_queues(["c1", "c2", "c3"], ["GPU-a", "GPU-b"]) == [
-        Queue(0, "GPU-a", ("c1", "c3")),
-        Queue(1, "GPU-b", ("c2",)),
+        _Queue(0, "GPU-a", ("c1", "c3")),
+        _Queue(1, "GPU-b", ("c2",)),
     ]
     assert share_queues(["c1"], ["GPU-a", "GPU-b"]) == [
-        Queue(0, "GPU-a", ("c1",), 0, 2),
-        Queue(1, "GPU-b", ("c1",), 1, 2),
+        _Queue(0, "GPU-a", ("c1",), 0, 2),
+        _Queue(1, "GPU-b", ("c1",), 1, 2),
     ]
 
 

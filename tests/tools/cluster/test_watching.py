@@ -14,7 +14,7 @@ import pytest
 from hpml_plugins.tools.cluster.jobs import (
     JobOrder,
     JobState,
-    SlurmState,
+    _SlurmState,
     ask_slurm,
     describe_job,
     find_jobs,
@@ -29,25 +29,25 @@ FAILED = JobState("stopped", "n1", 1, "asv run ended with status 1; its log says
 
 #: (Slurm's word, the job's own) → (state, what the reason says)
 CASES = [
-    (SlurmState("PENDING", "Resources"), None, "pending", "Resources"),
-    (SlurmState("PENDING", "BeginTime"), RUNNING, "pending", "BeginTime, after 1 attempt"),
-    (SlurmState("RUNNING", "", "n1"), RUNNING, "running", ""),
-    (SlurmState("RUNNING", "", "n1"), None, "running", "starting or ending"),
-    (SlurmState("COMPLETED"), DONE, "done", ""),
+    (_SlurmState("PENDING", "Resources"), None, "pending", "Resources"),
+    (_SlurmState("PENDING", "BeginTime"), RUNNING, "pending", "BeginTime, after 1 attempt"),
+    (_SlurmState("RUNNING", "", "n1"), RUNNING, "running", ""),
+    (_SlurmState("RUNNING", "", "n1"), None, "running", "starting or ending"),
+    (_SlurmState("COMPLETED"), DONE, "done", ""),
     (
-        SlurmState("FAILED", "NonZeroExitCode"),
+        _SlurmState("FAILED", "NonZeroExitCode"),
         FAILED,
         "failed",
         "asv run ended with status 1",
     ),
-    (SlurmState("FAILED"), None, "failed", "Slurm says FAILED, and it never started asv"),
-    (SlurmState("OUT_OF_MEMORY"), RUNNING, "failed", "Slurm says OUT_OF_MEMORY"),
-    (SlurmState("NODE_FAIL"), RUNNING, "failed", "Slurm says NODE_FAIL"),
-    (SlurmState("TIMEOUT"), RUNNING, "failed", "Slurm says TIMEOUT"),
-    (SlurmState("CANCELLED"), RUNNING, "cancelled", "Slurm says CANCELLED"),
+    (_SlurmState("FAILED"), None, "failed", "Slurm says FAILED, and it never started asv"),
+    (_SlurmState("OUT_OF_MEMORY"), RUNNING, "failed", "Slurm says OUT_OF_MEMORY"),
+    (_SlurmState("NODE_FAIL"), RUNNING, "failed", "Slurm says NODE_FAIL"),
+    (_SlurmState("TIMEOUT"), RUNNING, "failed", "Slurm says TIMEOUT"),
+    (_SlurmState("CANCELLED"), RUNNING, "cancelled", "Slurm says CANCELLED"),
     (None, DONE, "done", ""),
-    (SlurmState("NO_ANSWER"), RUNNING, "unknown", "Slurm does not answer"),
-    (SlurmState("NO_ANSWER"), None, "unknown", "Slurm does not answer"),
+    (_SlurmState("NO_ANSWER"), RUNNING, "unknown", "Slurm does not answer"),
+    (_SlurmState("NO_ANSWER"), None, "unknown", "Slurm does not answer"),
     (None, RUNNING, "lost", "it ended on n1 without a report (killed, or the node died)"),
     (None, None, "lost", "Slurm no longer knows it, and it never started asv"),
 ]
@@ -55,7 +55,7 @@ CASES = [
 
 @pytest.mark.parametrize(("word", "told", "state", "reason"), CASES)
 def test_a_jobs_state_is_put_together_from_all_that_is_known(
-    word: SlurmState | None, told: JobState | None, state: str, reason: str, tmp_path: Path
+    word: _SlurmState | None, told: JobState | None, state: str, reason: str, tmp_path: Path
 ) -> None:
     if told:
         write_file(tmp_path, told)
@@ -127,6 +127,6 @@ def test_jobs_are_unknown_while_slurm_does_not_answer(
         )
         command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert ask_slurm(["7", "8"]) == dict.fromkeys(["7", "8"], SlurmState("NO_ANSWER"))
+    assert ask_slurm(["7", "8"]) == dict.fromkeys(["7", "8"], _SlurmState("NO_ANSWER"))
     (tmp_path / "squeue").write_text("#!/bin/sh\necho '7|RUNNING|None|n1'\n")
-    assert ask_slurm(["7", "8"]) == {"7": SlurmState("RUNNING", "", "n1")}
+    assert ask_slurm(["7", "8"]) == {"7": _SlurmState("RUNNING", "", "n1")}

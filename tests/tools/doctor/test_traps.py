@@ -12,7 +12,7 @@ from hpml_plugins.model import Gpu, Node
 from hpml_plugins.model.node import GpuHealth, GpuUser
 from hpml_plugins.tools.doctor.diagnosis import (
     OPTIONAL,
-    TorchFacts,
+    _TorchFacts,
     check_libraries,
     counters_refused,
     failed_library,
@@ -21,7 +21,7 @@ from hpml_plugins.tools.doctor.diagnosis import (
 )
 
 H200 = Gpu("NVIDIA H200", memory=141e9, capability="9.0")
-TORCH = TorchFacts("2.15.0", "13.2", ["sm_75", "sm_80", "sm_90", "sm_120"], peers=True)
+TORCH = _TorchFacts("2.15.0", "13.2", ["sm_75", "sm_80", "sm_90", "sm_120"], peers=True)
 
 
 def node(*gpus: Gpu, cuda: str = "13.2", driver: str = "580.1") -> Node:
@@ -30,7 +30,7 @@ def node(*gpus: Gpu, cuda: str = "13.2", driver: str = "580.1") -> Node:
 
 def found(
     machine: Node,
-    torch: TorchFacts = TORCH,
+    torch: _TorchFacts = TORCH,
     users: Any = (),
     shm: float = 2.0**33,
     health: Any = (),
@@ -46,12 +46,13 @@ def test_a_healthy_node_has_none() -> None:
 
 def test_a_node_without_gpu_has_none_of_these() -> None:
     assert (
-        found(Node("Linux", "x", "C", 2, 1.0, "3"), TorchFacts("2.15.0", ""), shm=1.0) == []
+        found(Node("Linux", "x", "C", 2, 1.0, "3"), _TorchFacts("2.15.0", ""), shm=1.0)
+        == []
     )
 
 
 def test_torch_without_cuda_beside_a_gpu() -> None:
-    (text,) = found(node(), TorchFacts("2.15.0", ""))
+    (text,) = found(node(), _TorchFacts("2.15.0", ""))
     assert (
         text
         == "broken torch build: torch 2.15.0 is built without CUDA, and this node has NVIDIA"
@@ -89,7 +90,7 @@ def test_a_card_too_old_for_the_build_names_one_that_has_it(
         " for 7.5"
     )
     assert fix in text
-    older = TorchFacts(
+    older = _TorchFacts(
         "2.14.0", "12.6", ["sm_37", "sm_50", "sm_60", "sm_70", "sm_90"], True
     )
     assert found(node(card), older) == []
@@ -102,7 +103,7 @@ def test_counters_for_root_only() -> None:
 
 
 def test_gpus_that_do_not_reach_each_other() -> None:
-    (text,) = found(node(H200, H200), TorchFacts("2.15.0", "13.2", ["sm_90"], peers=False))
+    (text,) = found(node(H200, H200), _TorchFacts("2.15.0", "13.2", ["sm_90"], peers=False))
     assert text.startswith("warning peer access: ")
 
 
@@ -130,7 +131,7 @@ def test_somebody_else_on_the_card_is_named_with_memory_and_utilisation() -> Non
 def test_this_machines_facts_can_be_asked() -> None:
     ((finding, facts),) = check_libraries(["torch"])
     assert finding.state == "ok"
-    torch = TorchFacts(**facts)
+    torch = _TorchFacts(**facts)
     assert finding.what.startswith(torch.version)
     assert all(arch.startswith(("sm_", "compute_")) for arch in torch.archs)
     assert shared_memory() > 0

@@ -15,7 +15,7 @@ from hpml_plugins.registry import Registry, read_registry
 from hpml_plugins.tools.gate.loosened import find_loosened, registry_of_base
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, plain_text
 from hpml_plugins.tools.gate.sides import Commits
-from hpml_plugins.tools.gate.verdicts import GatedValue, Mean
+from hpml_plugins.tools.gate.verdicts import GatedValue, _Mean
 
 ENTRY = (
     "{name: p, path: p.py, gate: {sort: 3, step: {time: 4}}, sampling: {budget: 2, rounds: 5},"
@@ -166,7 +166,7 @@ def test_a_cell_of_a_table_stays_one() -> None:
 
 
 def test_a_change_that_loosens_its_own_gate_has_not_passed() -> None:
-    within = GatedValue("b", "", "time", "s", 1.0, 1.0, 0.05, Mean(0.0, 0.01, 1.0))
+    within = GatedValue("b", "", "time", "s", 1.0, 1.0, 0.05, _Mean(0.0, 0.01, 1.0))
     result = GateResult(Commits("a" * 40, "b" * 40, False), NODE, "m", [within])
     assert result.headline.startswith("passed")
     result.loosened = ["plugin p: the timeout was 60.0, is 1.0"]

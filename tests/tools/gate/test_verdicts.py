@@ -30,8 +30,8 @@ from hpml_plugins.tools.gate.sides import Commits
 from hpml_plugins.tools.gate.verdicts import (
     GatedPoint,
     GatedValue,
-    Mean,
     Pair,
+    _Mean,
     judge,
     looks,
 )
@@ -244,7 +244,7 @@ def test_the_comment_shows_what_changed_and_text_of_the_code_as_text() -> None:
 
 @pytest.mark.parametrize("direction", ["lower", "higher"])
 def test_a_ratio_is_of_head_over_base_whichever_direction_is_better(direction: str) -> None:
-    slower = Mean(math.log(1.25), math.log(1.25), 0.0)
+    slower = _Mean(math.log(1.25), math.log(1.25), 0.0)
     base, head = (1.0, 1.25) if direction == "lower" else (1.25, 1.0)
     value = GatedValue("step", "", "m", "s", base, head, 0.05, slower)
     said = {
