@@ -61,3 +61,9 @@ def read_data(html_dir: Path, address: str) -> Any:
         return value
     assert call == "hpml.unpack"
     return json.loads(zlib.decompress(base64.b64decode(value), -zlib.MAX_WBITS))
+
+
+def asv_graphs(html_dir: Path, benchmark: str) -> tuple[list[Any], list[list[Any]]]:
+    """What asv's pages draw of a benchmark: its summary, and its graphs."""
+    merged = json.loads((html_dir / "graphs" / f"{benchmark}.json").read_text())
+    return merged.pop("summary"), list(merged.values())

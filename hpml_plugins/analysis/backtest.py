@@ -172,6 +172,7 @@ class BackTest:
         }
         places = [place_of[id(line[0])] for line in observed.lines]
         self._known: dict[frozenset[str], list[Spread]] = {}
+        self._known_adjusted: dict[frozenset[str], dict[int, Adjusted]] = {}
         self._repeated = _repeated_values(observed, places)
         for each in self._repeated:
             result = self.results.setdefault(each.physics, ClassResult(each.physics))
@@ -192,10 +193,13 @@ class BackTest:
         """How each line moves without the card's factor, as it is known without these cards."""
         if not self._references:
             return {}
-        left_out = self._observed.numbers_of(cards)
-        return adjusted_spreads(
-            self._observed, self._references, self._without(*cards), left_out
-        )
+        key = frozenset(cards)
+        if key not in self._known_adjusted:
+            left_out = self._observed.numbers_of(cards)
+            self._known_adjusted[key] = adjusted_spreads(
+                self._observed, self._references, self._without(*cards), left_out
+            )
+        return self._known_adjusted[key]
 
     def _leave_one_out(self, each: _Repeated, result: ClassResult) -> None:
         for card, value in each.cards.items():

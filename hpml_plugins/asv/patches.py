@@ -32,6 +32,7 @@ from hpml_plugins.asv.run import (
     add_reference,
     keep_shard,
     narrow,
+    newest_commits,
     plan,
     prepare,
     save_machines,
@@ -139,6 +140,8 @@ def _run_command(
             say(f"Page: {page.as_uri()}    (also served: asv preview --browser)")
             return status
         return original(cls, conf, args, **options)
+    if command == "Run" and args.range is None:
+        args.range = newest_commits(Path(conf.repo), conf.branches)
     prepared = prepare(
         conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False)
     )

@@ -28,6 +28,7 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
         cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: dict[str, int]
     ) -> None:
         """Called once by asv. Raises HpmlError where the site would not work offline."""
+        import gc
         import time
 
         from asv.console import log
@@ -39,7 +40,13 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
 
         started, worked = time.perf_counter(), time.process_time()
         order = repo.order if isinstance(repo, StoredHistory) else find_order(conf, repo)
-        problems = list(write_site(conf, repo, benchmarks, order.within(revisions)))
+        # The collector walks through all Records again and again, and finds nothing: of this
+        # repository's results it took 14 % of the CPU time, for 18 of 378 MiB.
+        gc.disable()
+        try:
+            problems = list(write_site(conf, repo, benchmarks, order.within(revisions)))
+        finally:
+            gc.enable()
         shown = problems if log.is_debug_enabled() else problems[:MOST_PROBLEMS]
         for problem in shown:
             log.warning(one_line(problem))

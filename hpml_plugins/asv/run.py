@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +49,7 @@ from hpml_plugins.store import (
     read_object_or_empty,
 )
 from hpml_plugins.store.files import read_object, spell_json
+from hpml_plugins.store.history import find_tip
 from hpml_plugins.store.projection import MACHINE
 from hpml_plugins.suite.points import (
     MACHINE_VARIABLE,
@@ -59,7 +60,7 @@ from hpml_plugins.suite.points import (
     declare,
 )
 from hpml_plugins.temporary import temporary_folder
-from hpml_plugins.terminal import say
+from hpml_plugins.terminal import say, warn
 
 #: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
@@ -366,6 +367,22 @@ def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
         known = read_object(file) if file.exists() else {}
         found = {**known, **machines, "version": MachineCollection.api_version}
         atomic_write(file, spell_json(found))
+
+
+def newest_commits(repository: Path, branches: Sequence[str | None]) -> list[str] | None:
+    """What `asv run` measures where no commits are asked for: of each branch the newest commit.
+
+    None where asv finds them itself. It ends at a branch that a clone of another one lacks; what
+    stands for that here is what does in comparisons and on pages.
+    """
+    named = [branch for branch in branches if branch]
+    tips = [find_tip(repository, branch) for branch in named]
+    if len(named) < len(branches) or named == [tip.name for tip in tips]:
+        return None
+    for tip in tips:
+        if tip.problem:
+            warn(tip.problem)
+    return list(dict.fromkeys(tip.commit for tip in tips if tip.commit)) or None
 
 
 def _reused_statuses(args: Any) -> list[str]:

@@ -135,16 +135,16 @@ def describe_points(
     # Below and not in a column: a reason is longer than all the numbers together.
     by_remark: dict[tuple[str, str], list[str]] = {}
     for record in records:
-        ended = [] if record.status == "ok" else [(record.status, record.reason)]
         doubtful = all_remarks(record) if verbose else doubts(record)
-        for remark in [*ended, *(("warning", text) for text in doubtful)]:
+        remarks: list[tuple[str, str]] = [("warning", text) for text in doubtful]
+        if record.status != "ok":
+            remarks.insert(0, (record.status, record.reason))
+        for remark in remarks:
             by_remark.setdefault(remark, []).append(format_point(record.params))
     for (kind, text), points in by_remark.items():
-        which = (
-            points[0]
-            if len(points) == 1 and points[0]
-            else f"{len(points)} of {len(records)} points"
-        )
+        which = f"{len(points)} of {len(records)} points"
+        if len(points) == 1 and points[0]:
+            which = points[0]
         yield printable(f"{kind}: {which}: {text}")
 
 
@@ -155,12 +155,16 @@ def spell_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:
 
 def doubts(record: Record) -> list[str]:
     """What a reader may doubt of a measured point, in a few words each."""
-    found = [f"only {record.missing_rounds}"] if record.missing_rounds else []
-    noise = [*_widest(record), *_rounds_differ(record)]
-    found += [f"noisy: {', '.join(noise)}"] if noise else []
+    found = []
+    if record.missing_rounds:
+        found.append(f"only {record.missing_rounds}")
+    if noise := [*_widest(record), *_rounds_differ(record)]:
+        found.append(f"noisy: {', '.join(noise)}")
     shown = [] if found else record.warnings[:MOST_WARNINGS]
-    more = len(record.warnings) - len(shown)
-    return [*found, *shown, *([f"{counted(more, 'warning')}: -v"] if more else [])]
+    found += shown
+    if more := len(record.warnings) - len(shown):
+        found.append(f"{counted(more, 'warning')}: -v")
+    return found
 
 
 def _widest(record: Record) -> list[str]:
@@ -186,12 +190,11 @@ def _relative_width(metric: MetricSamples) -> float:
 
 def _rounds_differ(record: Record) -> list[str]:
     """`rounds differ 3.00×`, where a timed metric's do."""
-    ratios = [
-        max(medians) / min(medians)
-        for metric in record.metrics.values()
-        if metric.timers and min(medians := metric.round_medians) > 0
-    ]
-    largest = max(ratios, default=1.0)
+    largest = 1.0
+    for metric in record.metrics.values():
+        medians = metric.round_medians if metric.timers else []
+        if medians and min(medians) > 0:
+            largest = max(largest, max(medians) / min(medians))
     return [f"rounds differ {times(largest)}×"] if largest > 1 + NOISY else []
 
 
@@ -229,16 +232,14 @@ def headlines(
     records: of this machine, joined or not; the newest of a point with its own packages counts.
     runs: those that are told of; a value of another one is said to be earlier.
     """
-    measured = [
-        each for each in join_rounds(records) if each.status == "ok" and not each.of_stack
-    ]
-    newest = {each.point: each for each in sorted(measured, key=lambda each: each.started)}
-    if not newest:
-        return []
+    joined = join_rounds(records)
+    measured = [each for each in joined if each.status == "ok" and not each.of_stack]
+    measured.sort(key=lambda each: each.started)
+    newest = {each.point: each for each in measured}
     on_gpu = any(each.gpus for each in newest.values())
     roof = Roof(measured)
     rows = []
-    for task in (each for section in tasks.values() for each in section):
+    for task in itertools.chain.from_iterable(tasks.values()):
         asked = task if on_gpu else task.on_cpu
         found = _answer(asked, newest.values()) if asked else None
         if asked is None or found is None:
@@ -247,8 +248,9 @@ def headlines(
         shown = record if task.regime == "settled" else _at_boost(record)
         samples = shown.metrics[metric]
         value = spell_samples(samples, samples.unit)
+        limit = describe_limit(shown, roof, metric)
         earlier = "" if record.run in runs else "earlier"
-        rows.append([asked.task, value, describe_limit(shown, roof, metric), earlier])
+        rows.append([asked.task, value, limit, earlier])
     return align(rows)
 
 

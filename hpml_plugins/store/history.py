@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from hpml_plugins.git import ask_git, tell_git
 from hpml_plugins.model.formatting import counted
@@ -176,13 +177,9 @@ def commit_order(
         return order_by_date(stored_dates(result_files(results)))
     lines, problems = [], []
     for branch in dict.fromkeys(branches or ("HEAD",)):
-        tip = _find_tip(repository, branch)
-        if not tip:
-            tip = _find_tip(repository, "HEAD")
-            problems.append(
-                f"the repository has no branch {branch!r}; used instead: what is checked out"
-            )
-        lines.append(Line(branch, frozenset(graph.line(tip))))
+        tip = find_tip(repository, branch)
+        lines.append(Line(branch, frozenset(graph.line(tip.commit))))
+        problems += [tip.problem] if tip.problem else []
     stored = stored_dates(result_files(results, known=graph.dates))
     dates = {**stored, **graph.dates}
     by_date = frozenset(stored.keys() - graph.dates.keys())
@@ -259,19 +256,28 @@ def read_graph(repository: Path) -> _Graph:
     return _Graph(parents, dates)
 
 
-def _find_tip(repository: Path, branch: str) -> str:
-    """The newest commit of a branch, else of the remote's; "" where neither has it."""
+class Tip(NamedTuple):
+    """The newest commit of a branch.  name: what git found it by.  problem: what stands for the
+    branch where there is none, in words."""
+
+    commit: str
+    name: str
+    problem: str = ""
+
+
+def find_tip(repository: Path, branch: str) -> Tip:
+    """Of a branch that the repository lacks that of the remote `origin`; where that lacks it too,
+    what is checked out."""
     for name in (branch, f"origin/{branch}"):
-        words = (
-            "rev-parse",
-            "--verify",
-            "--quiet",
-            "--end-of-options",
-            f"{name}^{{commit}}",
-        )
-        if found := ask_git(repository, *words):
-            return found
-    return ""
+        if commit := _commit_of(repository, name):
+            return Tip(commit, name)
+    problem = f"the repository has no branch {branch!r}; used instead: what is checked out"
+    return Tip(_commit_of(repository, "HEAD"), "HEAD", problem)
+
+
+def _commit_of(repository: Path, name: str) -> str:
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return ask_git(repository, *words)
 
 
 def result_files(results: Path, known: Iterable[str] = ()) -> list[Path]:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from asv.benchmarks import Benchmarks
+from repositories import commit_all, git, make_repository
 from support import TOY
 
 from hpml_plugins import Node
@@ -17,6 +18,7 @@ from hpml_plugins.asv.run import (
     chosen_shard,
     keep_shard,
     narrow,
+    newest_commits,
     shard,
     tasks_of,
 )
@@ -255,3 +257,30 @@ def test_asv_without_git_ends_in_one_line(
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "git is not installed" in line
+
+
+def test_of_a_branch_that_a_clone_lacks_the_remotes_newest_commit_is_measured(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    origin.mkdir()
+    (origin / "file").write_text("1")
+    make_repository(origin, "of main")
+    main = git(origin, "rev-parse", "HEAD")
+    git(origin, "checkout", "-qb", "feature")
+    (origin / "file").write_text("2")
+    feature = commit_all(origin, "of a feature")
+    git(tmp_path, "clone", "-q", "-b", "feature", str(origin), str(clone))
+    assert newest_commits(clone, ["main"]) == [main]
+    assert newest_commits(clone, ["feature", "main"]) == [feature, main]
+    assert capfd.readouterr().err == ""
+    git(clone, "remote", "remove", "origin")
+    assert newest_commits(clone, ["main"]) == [feature]
+    assert "no branch 'main'; used instead: what is checked out" in capfd.readouterr().err
+
+
+def test_asv_finds_the_commits_of_branches_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("1")
+    make_repository(tmp_path, "first")
+    assert newest_commits(tmp_path, ["main"]) is None
+    assert newest_commits(tmp_path, [None]) is None

@@ -38,6 +38,8 @@ EMPTY = "hpml_empty"
 #: And of the machines that have a graph of it.
 MACHINES = "hpml_machines"
 
+#: asv's folder of graphs, and its list of what a machine measured.
+GRAPHS, LIST = "graphs", "summary.json"
 _FLOT, _BOOTSTRAP = "js/jquery_flot/resources", "js/bootstrap/resources"
 #: A CDN's file, by its name without version and `.min` → the distribution that has it, and its path
 #: there. Matching by name survives new versions in asv's addresses.
@@ -83,8 +85,6 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     HpmlError naming the address that a page would still load from another host, the package that is
     missing, or what this asv does not have.
     """
-    from asv.graph import Graph
-
     written = next(
         (page for name in ("index.html", PAGE) if (page := html_dir / name).is_file()), None
     )
@@ -108,14 +108,52 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     written.write_text(text, encoding="utf-8")
     written.rename(html_dir / PAGE)
     for name, entry in declarations.items():
-        if not (html_dir / f"{Graph.get_file_path({'summary': ''}, name)}.json").exists():
+        if not _has_graph(html_dir, name):
             entry[EMPTY] = True
-    for summary in html_dir.glob("graphs/**/summary.json"):
+    merge_graphs(html_dir)
+    for summary in html_dir.glob(f"{GRAPHS}/**/{LIST}"):
         _drop_empty_rows(summary)
     # asv's list, which is empty: asv's page leads to ours
     (html_dir / "regressions.json").unlink(missing_ok=True)
     for page in html_dir.glob("*.html"):
         apply_policy(page)
+
+
+def _has_graph(html_dir: Path, benchmark: str) -> bool:
+    """Whether a benchmark has a summary, as asv wrote it or merged."""
+    from asv.graph import Graph
+
+    summary = html_dir / f"{Graph.get_file_path({'summary': ''}, benchmark)}.json"
+    return summary.exists() or (html_dir / GRAPHS / summary.name).exists()
+
+
+def merge_graphs(html_dir: Path) -> None:
+    """Put all graphs of a benchmark into one file, `graphs/NAME.json`: the folder that asv wrote
+    each to → its text. `static/asv_fixes.js` hands asv's pages the one they ask for.
+
+    asv writes a file for each benchmark and machine, of about 1 kB: 2,475 of this repository's,
+    which become 523. asv's lists of machines stay as they are.
+    """
+    folder = html_dir / GRAPHS
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("*/**/*.json")):
+        if path.name != LIST:
+            found.setdefault(path.name, []).append(path)
+    for name, paths in found.items():
+        pieces = []
+        for path in paths:
+            place = json.dumps(path.parent.relative_to(folder).as_posix())
+            pieces.append(f"{place}:{path.read_text(encoding='utf-8')}")
+            path.unlink()
+        (folder / name).write_text(f"{{{','.join(pieces)}}}", encoding="utf-8")
+    remove_empty_folders(folder)
+
+
+def remove_empty_folders(folder: Path) -> None:
+    """Remove the folders below one that have nothing in them."""
+    for path in sorted(folder.glob("**/"), reverse=True):
+        if path != folder and not any(path.iterdir()):
+            path.rmdir()
 
 
 def _drop_empty_rows(summary: Path) -> None:

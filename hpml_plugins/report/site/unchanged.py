@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from hpml_plugins.git import ask_git
+from hpml_plugins.report.site.asv_page import GRAPHS, remove_empty_folders
 from hpml_plugins.report.site.manifest import NAME as MANIFEST
 from hpml_plugins.report.site.manifest import Manifest, write_manifest
 from hpml_plugins.report.site.previous import previous_file, replaced_site, take_over
@@ -167,6 +168,7 @@ def take_over_pages(
         return None
     for address in (*published.files, *published.removed):
         (html_dir / address).unlink(missing_ok=True)
+    remove_empty_folders(html_dir / GRAPHS)
     for address in published.files:
         take_over(address, html_dir)
     for name, entry in published.entries.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from hpml_plugins.model import format_point
+from hpml_plugins.model import format_point, quantity
 from hpml_plugins.tools.accept.judging import Acceptance
 from hpml_plugins.tools.templates import fill_template
 
@@ -18,4 +18,5 @@ def as_page(found: Acceptance) -> str:
         found=found,
         day=f"{day:%Y-%m-%d %H:%M} UTC",
         spell=format_point,
+        quantity=quantity,
     )

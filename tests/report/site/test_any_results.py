@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from repositories import git
 from site_history import A100, BENCHMARKS, FLOP, FOREIGN, H200, NASTY, write_result
-from workload_pages import dots, read_point
+from workload_pages import asv_graphs, dots, read_point
 
 from hpml_plugins.asv import stored_history
 from hpml_plugins.store import history
@@ -82,11 +82,8 @@ def test_results_of_a_commit_that_the_repository_lacks_are_shown_by_date_and_sai
         ["1"],
     ]
     index = json.loads((project.html / "index.json").read_text())
-    graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
-    of_asv = [
-        index["revision_to_hash"][str(revision)]
-        for revision, *_ in json.loads(graph.read_text())
-    ]
+    graph, _ = asv_graphs(project.html, FOREIGN["name"])
+    of_asv = [index["revision_to_hash"][str(revision)] for revision, *_ in graph]
     assert of_asv == [first, MISSING, last]
 
 
@@ -116,10 +113,8 @@ def test_results_of_a_merged_commit_are_shown_where_it_was_up_to_date(
     assert commits_of(project.html) == [
         each[:8] for each in (first, last, *[merged] * shown)
     ]
-    graph = next((project.html / "graphs").glob(f"*/**/{FOREIGN['name']}.json"))
-    assert [value**2 for _, value in json.loads(graph.read_text())] == pytest.approx(
-        [2, 3, *[2.5] * shown]
-    )
+    graph, _ = asv_graphs(project.html, FOREIGN["name"])
+    assert [value**2 for _, value in graph] == pytest.approx([2, 3, *[2.5] * shown])
 
 
 def test_no_result_file_is_read_where_the_repository_has_every_commit(

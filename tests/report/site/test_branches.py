@@ -30,7 +30,7 @@ from branches import (
     unknown_to_the_repository,
     unmerged,
 )
-from workload_pages import read_point
+from workload_pages import asv_graphs, read_point
 
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.errors import HpmlError
@@ -356,12 +356,7 @@ def test_the_published_site_has_the_step_of_main(
     # else they are on the line of topic
     assert (text in (html / "changes.html").read_text()) == alone
     assert (text in point) == alone
-    graphs = (html / "graphs").glob("*/**/toy.track_time.json")
-    lengths = sorted(
-        len(json.loads(graph.read_text()))
-        for graph in graphs
-        if "summary" not in graph.parts
-    )
+    lengths = sorted(map(len, asv_graphs(html, "toy.track_time")[1]))
     assert lengths == ([9, 9] if alone else [3, 8, 9, 9])
 
 

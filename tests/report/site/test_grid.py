@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from browsing import served
-from site_history import H200, TIME
+from site_history import A100, H200, TIME
+from workload_pages import asv_graphs
 
 
 def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(
@@ -16,7 +17,7 @@ def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(
         project.add(H200, day, {TIME["name"]: [1e-3, 1e-2, 1e-1, 1.0]})
     project.publish()
     names = json.loads((project.html / "index.json").read_text())["benchmarks"]
-    summaries = [path.stem for path in (project.html / "graphs" / "summary").iterdir()]
+    summaries = [path.stem for path in (project.html / "graphs").glob("*.json")]
     assert summaries == [TIME["name"]] != list(names)
     with served(project.html, browser) as site:
         tab = site.open("asv.html")
@@ -39,4 +40,24 @@ def test_a_benchmark_of_one_commit_is_a_dot(project: Any, browser: Any) -> None:
             return pixels.some((value, i) => i % 4 === 2 && value > 100 && pixels[i - 2] < 100 && pixels[i + 1] > 0);
         }"""  # noqa: E501
         assert box.locator("canvas.flot-base").evaluate(blue)
+    assert not site.troubles
+
+
+def test_the_graphs_of_a_benchmark_are_one_file_and_asv_draws_those_that_it_has(
+    project: Any, browser: Any
+) -> None:
+    for machine in (H200, A100):
+        for day in range(3):
+            project.add(machine, day, {TIME["name"]: [1e-3, 1e-2, 1e-1, 1.0]})
+    for _ in range(2):  # the second takes the pages over
+        project.publish()
+        files = [path for path in (project.html / "graphs").rglob("*") if path.is_file()]
+        merged = [path for path in files if path.name != "summary.json"]
+        assert merged == [project.html / "graphs" / f"{TIME['name']}.json"]
+        assert len(asv_graphs(project.html, TIME["name"])[1]) == 2
+    with served(project.html, browser) as site:
+        tab = site.open(f"asv.html#{TIME['name']}")
+        tab.locator("#main-graph canvas.flot-base").wait_for()
+        tab.wait_for_load_state("networkidle")
+        assert tab.evaluate("$.plot && $('#main-graph').data('plot').getData().length") >= 2
     assert not site.troubles

@@ -128,7 +128,8 @@ def bands_of_this_cpu(node: Node) -> Bands:
 
 @pytest.mark.slow
 def test_on_slurm_the_slow_one_of_two_nodes_is_drained(tmp_path: Path) -> None:
-    """The node n2 is made slow: numba compiles without optimisation there."""
+    """The node n2 is made slow: numba does not compile there, which is
+    more than other processes on the CPUs explain."""
     sys.path.insert(0, str(ROOT / "tests" / "tools" / "cluster"))
     import toy_slurm
 
@@ -148,20 +149,16 @@ def test_on_slurm_the_slow_one_of_two_nodes_is_drained(tmp_path: Path) -> None:
         "HPML_ACCEPT_REPORTS": str(tmp_path),
     }
 
-    slow = {"NUMBA_OPT": "0", "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    slow = {"NUMBA_DISABLE_JIT": "1"}
 
     def verdict(node: str) -> str:
-        """What is said of a node; asked again while other processes use the CPUs."""
-        for _ in range(6):
-            env = {**common, **(slow if node == "n2" else {})}
-            command = ["srun", f"--nodelist={node}", str(SLURM)]
-            done = subprocess.run(
-                command, env=env, capture_output=True, text=True, check=True, timeout=120
-            )
-            found = msgspec.json.decode((tmp_path / f"{node}.json").read_bytes())
-            if "other processes used the CPUs" not in found["why"]:
-                break
+        env = {**common, **(slow if node == "n2" else {})}
+        command = ["srun", f"--nodelist={node}", str(SLURM)]
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, check=True, timeout=240
+        )
         assert f"hpml accept: {node}" in done.stdout
+        found = msgspec.json.decode((tmp_path / f"{node}.json").read_bytes())
         return str(found["verdict"])
 
     try:

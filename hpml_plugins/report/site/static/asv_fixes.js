@@ -138,6 +138,26 @@
         };
     }
 
+    /* --- The graphs of a benchmark are one file, graphs/NAME.json: the folder that asv asks in → the graph ------------- */
+
+    function from_merged(load) {
+        var newest = '', merged;
+        return function (url) {
+            var parts = url.split('/'), name = parts.pop();
+            if (name === 'summary.json') {  // asv's list of a machine
+                return load(url);
+            }
+            if (newest !== name || merged.state() === 'rejected') {
+                newest = name;
+                merged = load('graphs/' + name);
+            }
+            return merged.then(function (graphs) {
+                var graph = graphs[decodeURIComponent(parts.slice(1).join('/'))];
+                return graph || $.Deferred().reject().promise();
+            });
+        };
+    }
+
     /* --- A graph opens with the machines that have one, which the index names; asv asks for those of all -------------- */
 
     function with_machines(params) {
@@ -164,7 +184,7 @@
     });
 
     $(document).ready(function () {
-        $.asv.load_graph_data = without_empty($.asv.load_graph_data);
+        $.asv.load_graph_data = without_empty(from_merged($.asv.load_graph_data));
         var register = $.asv.register_page;
         $.asv.register_page = function (name, show) {
             if (name === 'regressions') {  // ours knows which way is better
