@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         hardware_of,
         mean_over_cards,
     )
-    from hpml_plugins.analysis.physics import Physics
+    from hpml_plugins.analysis.physics import Physics, compared_metrics
     from hpml_plugins.analysis.variability import Place, Variability, observe
     from hpml_plugins.analysis.variance import estimate_runs, p_value, student_quantile
     from hpml_plugins.analysis.verdicts import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NAMES = {
     ".cards": ("estimate_members",),
     ".measured": ("MeasuredValue", "Values", "card_of", "hardware_of", "mean_over_cards"),
-    ".physics": ("Physics",),
+    ".physics": ("Physics", "compared_metrics"),
     ".variability": ("Place", "Variability", "observe"),
     ".variance": ("estimate_runs", "p_value", "student_quantile"),
     ".verdicts": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hpml_plugins.analysis.physics import compared_metrics
+from hpml_plugins.analysis import compared_metrics
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import Declared
 from hpml_plugins.model import Record
