@@ -215,7 +215,7 @@ def publish(folder: Path) -> dict[str, float]:
     env = {**os.environ, "HOME": str(folder)}
     with (folder / "said.txt").open("w+") as said:
         child = subprocess.Popen(
-            [sys.executable, "-m", "asv", "publish"],
+            [sys.executable, "-m", "asv", "publish", "-v"],
             cwd=folder,
             env=env,
             stdout=said,
