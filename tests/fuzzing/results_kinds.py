@@ -250,6 +250,7 @@ def write_pages(
         evidence=find_evidence(history),
         cards=[],
         most_cards=9,
+        lots=[],
         types=cover_types(machines),
         warnings=fold_warnings(history),
         project=project,
