@@ -223,10 +223,10 @@ def write_pages(
     from workload_pages import write_points
 
     from hpml_plugins.report.reading import read_history
-    from hpml_plugins.report.site.components import cover_types, fold_warnings
-    from hpml_plugins.report.site.evidence import find_evidence
+    from hpml_plugins.report.site.components import fold_warnings
+    from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
     from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
-    from hpml_plugins.report.site.nodes import ENOUGH_PASSES, find_gaps, find_nodes
+    from hpml_plugins.report.site.nodes import find_gaps, find_nodes
     from hpml_plugins.report.site.page import write_page
 
     html = folder / "html"
@@ -241,20 +241,14 @@ def write_pages(
     write_gpu_types(matrix, judge(matrix), html, project)
     write_points(history, html)
     machines = find_nodes(history)
-    write_page(
-        html,
-        "evidence.html",
-        machines=machines,
-        gaps=find_gaps(history, machines),
-        enough_passes=ENOUGH_PASSES,
-        evidence=find_evidence(history),
-        cards=[],
-        most_cards=9,
-        lots=[],
-        types=cover_types(machines),
+    parts = fill_evidence(
+        project,
+        machines,
+        find_gaps(history, machines),
+        find_evidence(history),
         warnings=fold_warnings(history),
-        project=project,
     )
+    write_page(html, "evidence.html", **parts)
 
 
 def _as_asv(folder: Path) -> None:

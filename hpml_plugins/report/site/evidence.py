@@ -4,11 +4,18 @@ on the page of nodes."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from hpml_plugins.analysis.backtest import BackTest, ClassResult, MeasuredPoint
 from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.components import (
+    MOST_CARDS,
+    CardReading,
+    cover_types,
+    draw_lots,
+)
+from hpml_plugins.report.site.nodes import ENOUGH_PASSES, Gaps, NodeCoverage
 
 
 class ClassEvidence(NamedTuple):
@@ -28,6 +35,32 @@ class ClassEvidence(NamedTuple):
     called: float
     called_together: float
     smallest: float
+
+
+def fill_evidence(
+    project: str,
+    machines: Sequence[NodeCoverage] = (),
+    gaps: Sequence[Gaps] = (),
+    evidence: Sequence[ClassEvidence] = (),
+    cards: Sequence[CardReading] = (),
+    warnings: Sequence[tuple[str, int, int]] = (),
+) -> dict[str, Any]:
+    """What the template of the page of evidence is filled with, by name.
+
+    evidence: see `find_evidence`.  warnings: a kind's text, Records and machines that have it.
+    """
+    return {
+        "project": project,
+        "machines": machines,
+        "gaps": gaps,
+        "enough_passes": ENOUGH_PASSES,
+        "evidence": evidence,
+        "cards": cards,
+        "lots": draw_lots(cards),
+        "most_cards": MOST_CARDS,
+        "types": cover_types(machines),
+        "warnings": warnings,
+    }
 
 
 def find_evidence(history: History) -> list[ClassEvidence]:

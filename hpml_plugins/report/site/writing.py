@@ -17,15 +17,9 @@ from hpml_plugins.report.site.asv_page import PAGE, STATIC, finish_asv_page, nam
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes_page import write_changes
 from hpml_plugins.report.site.compare_page import write_compare_page
-from hpml_plugins.report.site.components import (
-    MOST_CARDS,
-    cover_types,
-    draw_lots,
-    fold_warnings,
-    read_cards,
-)
+from hpml_plugins.report.site.components import fold_warnings, read_cards
 from hpml_plugins.report.site.data_files import INDEX, write_data_files
-from hpml_plugins.report.site.evidence import find_evidence
+from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.manifest import write_manifest
 from hpml_plugins.report.site.page import PAGES, add_to_navigation, commit_links, write_page
@@ -130,21 +124,15 @@ def _write(
         project,
         commit_url,
     )
-    cards = read_cards(workloads)
-    write_page(
-        html_dir,
-        "evidence.html",
-        machines=found,
-        project=project,
-        gaps=gaps,
-        enough_passes=nodes.ENOUGH_PASSES,
-        evidence=find_evidence(history),
-        cards=cards,
-        lots=draw_lots(cards),
-        most_cards=MOST_CARDS,
-        types=cover_types(found),
-        warnings=fold_warnings(history),
+    parts = fill_evidence(
+        project,
+        found,
+        gaps,
+        find_evidence(history),
+        read_cards(workloads),
+        fold_warnings(history),
     )
+    write_page(html_dir, "evidence.html", **parts)
     for old, new in (("nodes", "evidence"), ("regressions", "changes")):
         write_page(
             html_dir,

@@ -7,7 +7,6 @@ import random
 import re
 import statistics
 from pathlib import Path
-from typing import Any
 
 import pytest
 from backtest import measured_points
@@ -17,7 +16,7 @@ from site_history import read
 from hpml_plugins.analysis.backtest import BackTest
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.report.site.components import CardReading, draw_lots
-from hpml_plugins.report.site.evidence import find_evidence
+from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.store import append_record, read_records, record_file
 
@@ -36,16 +35,6 @@ DECLARED = {
         "param_names": ["size"],
         "params": [["1", "2"]],
     }
-}
-
-
-#: What else is on the page.
-OTHER_PARTS: dict[str, Any] = {
-    "cards": [],
-    "lots": [],
-    "most_cards": 0,
-    "types": [],
-    "warnings": [],
 }
 
 
@@ -75,9 +64,7 @@ def measure(results: Path, cards: int) -> None:
 def page_of(results: Path) -> str:
     """The page, as words."""
     evidence = find_evidence(read(results, DECLARED, {COMMIT: 0.0}))
-    page = fill(
-        "evidence.html", machines=[], gaps=[], evidence=evidence, project="p", **OTHER_PARTS
-    )
+    page = fill("evidence.html", **fill_evidence("p", evidence=evidence))
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
@@ -117,11 +104,11 @@ def test_the_lottery_of_a_type_is_the_deviation_between_its_cards() -> None:
         apart = level - statistics.fmean(each for each in levels if each != level)
         readings.append(CardReading("H200", f"card {card}", "boost", math.exp(apart), 5, 4))
     few = [CardReading("H100", "card", "boost", 1.1, 5, 1)] * 2
-    (lot,) = draw_lots([*readings, *few])
+    readings += few
+    (lot,) = draw_lots(readings)
     assert lot.deviation == pytest.approx(statistics.stdev(levels))
     assert (lot.hardware, lot.component, lot.cards) == ("H200", "boost", 5)
     assert math.log(lot.slowest) == pytest.approx(-0.025)
-    parts = {**OTHER_PARTS, "lots": [lot]}
-    page = fill("evidence.html", machines=[], gaps=[], evidence=[], project="p", **parts)
+    page = fill("evidence.html", **fill_evidence("p", cards=readings))
     words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     assert "H200 boost 5 1.58 % 0.975× 1.025×" in words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from site_history import TIME, read
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import retract
+from hpml_plugins.report.site.evidence import fill_evidence
 from hpml_plugins.report.site.nodes import MOST_WARNINGS, Coverage, find_nodes
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.store import append_record, record_file
@@ -21,10 +21,6 @@ BENCHMARKS = {TIME["name"]: TIME}
 THROTTLED = "the GPU held its clocks down while this was measured: power cap"
 BUSY = "process 4711 held 1024 MiB of NVIDIA H200, 90% utilised, when the point began"
 LOST = "GPU 0 (NVIDIA H200) is lost: NVML says 'GPU is lost'"
-
-
-#: What else is on the page.
-OTHER_PARTS: dict[str, Any] = {"cards": [], "most_cards": 0, "types": [], "warnings": []}
 
 
 def record(
@@ -46,9 +42,7 @@ def covered(results: Path, *records: Record) -> tuple[Coverage, str]:
     for each in records:
         append_record(record_file(results, each.machine, each.commit), each)
     found = find_nodes(read(results, BENCHMARKS))
-    page = fill(
-        "evidence.html", machines=found, gaps=[], evidence=[], project="p", **OTHER_PARTS
-    )
+    page = fill("evidence.html", **fill_evidence("p", found))
     return found[0].coverage[0], " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
