@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         read_object,
         read_object_or_empty,
         results_folder,
+        walk_results,
     )
     from hpml_plugins.store.history import (
         CommitOrder,
@@ -66,6 +67,7 @@ _NAMES = {
         "read_object",
         "read_object_or_empty",
         "results_folder",
+        "walk_results",
     ),
     ".history": (
         "CommitOrder",

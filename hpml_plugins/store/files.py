@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +17,8 @@ from hpml_plugins.errors import HpmlError, UsageError, describe
 #: The file that makes a folder a project of asv.
 CONFIGURATION = "asv.conf.json"
 _PARTIAL = ".partial"
+#: How deep a results folder goes: `machine/records/commit.jsonl`.
+DEPTH = 3
 #: Takes what is left out of results, in words: a line that is no Record, a file that is no regular
 #: one.
 OnDamage = Callable[[str], None]
@@ -136,6 +138,30 @@ def machine_folders(results: Path, on_damage: OnDamage | None = None) -> list[Pa
         if path.is_symlink() and on_damage:
             on_damage(f"{path}: a symbolic link; ignored")
     return [path for path in found if not path.is_symlink()]
+
+
+def walk_results(folder: Path, on_damage: OnDamage, place: Path = Path()) -> Iterator[Path]:
+    """The files and links of a results folder that somebody else may have made, relative to it, by
+    name; hidden ones are left out.
+
+    `on_damage` is given each folder that cannot be listed, or that lies deeper than results do and
+    is not entered: others nest as deep as they like.
+    """
+    try:
+        entries = sorted(os.scandir(folder / place), key=lambda entry: entry.name)
+    except OSError as error:
+        on_damage(f"{folder / place}: cannot be listed: {error.strerror}; ignored")
+        return
+    for entry in entries:
+        inner = place / entry.name
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_dir(follow_symlinks=False):
+            yield inner
+        elif len(inner.parts) < DEPTH:
+            yield from walk_results(folder, on_damage, inner)
+        else:
+            on_damage(f"{folder / inner}: deeper than results are; ignored")
 
 
 def atomic_write(path: Path, data: bytes, *, durable: bool = True) -> None:

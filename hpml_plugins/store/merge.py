@@ -30,6 +30,7 @@ from hpml_plugins.store.files import (
     read_object,
     results_folder,
     spell_json,
+    walk_results,
 )
 from hpml_plugins.store.locks import Lock, lock_declarations, lock_machine
 from hpml_plugins.store.projection import COLUMNS, MACHINE, measured_here, project
@@ -133,13 +134,9 @@ class Merge:
         """The files of a results folder by machine, Records first; everything else is named and
         left alone."""
         found = []
-        places = [path.relative_to(source) for path in source.rglob("*")]
-        for place in sorted(places, key=_order):
+        for place in sorted(walk_results(source, self.skipped.append), key=_order):
             path = source / place
-            if (
-                any(part.startswith(".") for part in place.parts)
-                or place.suffix == ".damaged"
-            ):
+            if place.suffix == ".damaged":
                 continue
             if path.is_symlink():  # it may point at anything of this machine
                 self.skipped.append(f"{path}: a symbolic link; ignored")
@@ -150,7 +147,7 @@ class Merge:
                     self.skipped.append(f"{error}; ignored")
                 else:
                     found.append(place)
-            elif not path.is_dir():
+            else:
                 self.skipped.append(f"{path}: not a result; ignored")
         return found
 

@@ -332,7 +332,11 @@ OWN = {
         "folder.joinpath(*names)",  # path_in itself
         "path.with_name(f'.{name}{ending}')",
         "project / place",  # of the project's own asv.conf.json
+        "place / entry.name",  # what is found there, by walk_results
+        "folder / place",
+        "folder / inner",
     },
+    "tools/pull/command.py": {"source / place"},
     "store/merge.py": {
         "source / place",  # a file that was found there
         "target.with_name(f'{target.name}.damaged')",

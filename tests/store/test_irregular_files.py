@@ -23,6 +23,7 @@ from hpml_plugins.report.reading import read_history
 from hpml_plugins.store import (
     append_record,
     lock_machine,
+    merge_results,
     project,
     read_object,
     read_records,
@@ -134,6 +135,33 @@ def test_merge_names_them_and_merges_the_rest(results: Path) -> None:
         "machine.json",
         "01234567.jsonl",
     }
+
+
+def nest(folder: Path, levels: int) -> None:
+    """Folders in each other, deeper than a path can name."""
+    folder.mkdir()
+    held = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d" * 200, dir_fd=held)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=held)
+        os.close(held)
+        held = inner
+    os.close(held)
+
+
+@pytest.mark.parametrize("place", [".", "m", "m/records", "m/records/deep"])
+def test_folders_nested_beyond_what_a_path_names_are_named_and_the_rest_is_merged(
+    place: str, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "theirs"
+    append_record(record_file(theirs, "m", COMMIT), RECORD)
+    (theirs / "m" / "records" / "deep").mkdir()
+    nest(theirs / place / "nested", 40)
+    (theirs / place / "nested" / "note").write_text("")
+    report = merge_results([theirs], tmp_path / "into")
+    assert report.records == {"m": 1}
+    too_deep = [each for each in report.skipped if "deeper than results are" in each]
+    assert too_deep and max(map(len, report.skipped)) < 1000
 
 
 def test_what_lies_in_the_way_of_a_merge_is_put_aside_not_replaced(results: Path) -> None:

@@ -31,6 +31,7 @@ from hpml_plugins.store import (
     path_in,
     read_object,
     read_object_or_empty,
+    walk_results,
 )
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.pull.sources import PLACES, fetch_results
@@ -50,14 +51,10 @@ class _Import:
 
     def add(self, source: Path) -> None:
         """Copy a results folder, with the machines renamed."""
-        for path in sorted(source.rglob("*")):
-            place = path.relative_to(source)
-            if (
-                path.is_dir()
-                or not PLACES.fullmatch(place.as_posix())
-                or place.parts[0].startswith(".")
-            ):
+        for place in walk_results(source, self.skipped.append):
+            if not PLACES.fullmatch(place.as_posix()):
                 continue
+            path = source / place
             try:
                 if place.suffix == ".jsonl":
                     self._records(path, place)
