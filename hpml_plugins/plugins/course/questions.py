@@ -1,5 +1,5 @@
-"""Writes `questions.html`, and of each Markdown file of questions or results a page with the numbers
-and charts that it quotes."""
+"""Writes `questions.html`, and of each Markdown file of questions or results a page with the
+numbers and charts that it quotes."""
 
 from __future__ import annotations
 
