@@ -17,7 +17,14 @@ from support import in_a_child
 from hpml_plugins import Bench, Benchmark, HpmlError, Node, Record
 from hpml_plugins.errors import CheckFailed
 from hpml_plugins.measure import SamplingPlan
-from hpml_plugins.plugins.language_models import decoding, inference, llama, shapes
+from hpml_plugins.plugins.language_models import (
+    decoding,
+    inference,
+    llama,
+    parallel,
+    prefill,
+    shapes,
+)
 from hpml_plugins.plugins.language_models.shapes import GPT, LLAMA
 from hpml_plugins.testing import Context, measure_point
 
@@ -92,6 +99,13 @@ def test_a_card_that_is_too_small_is_named_before_anything_is_filled(
     node = msgspec.structs.replace(gpu_node, gpus=(small,))
     # 2 · (7,504,658,432 + 525,336,576 + 64 · 134,217,728) B are 33.2 GB
     assert decoding.fits(node, point) == "needs 39 GB of GPU memory; there are 24 GB"
+
+
+def test_a_card_without_a_format_is_named(gpu_node: Node) -> None:
+    old = msgspec.structs.replace(gpu_node.gpus[0], capability="8.0")
+    node = msgspec.structs.replace(gpu_node, gpus=(old,))
+    assert decoding.computes(node, {"format": "fp8"}) == "fp8 needs compute capability 8.9"
+    assert decoding.computes(node, {"format": "bfloat16"}) == ""
 
 
 # Inference
@@ -234,3 +248,29 @@ def test_the_compiled_graph_agrees_with_the_step(
     step = inference.DecodeStep(model, 1, seed=0)
     decoding.check_step(Bench(node, {}, plan=SHORT), step, format)
     decoding.compiled(Bench(node, {}, plan=SHORT), step)
+
+
+def test_prefill_is_measured_on_the_cpu(node: Node) -> None:
+    record = measured(prefill.PREFILL_CPU, node)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.work["time"].flop == shapes.prefill_flop(LLAMA["tiny"], 1, 128)
+    assert record.metrics["rate"].median == pytest.approx(
+        128 / record.metrics["time"].median, rel=0.1
+    )
+
+
+def test_ranks_that_share_the_layers_agree_with_one_alone(node: Node) -> None:
+    record = measured(parallel.PARALLEL_CPU, node)
+    assert (record.status, record.reason) == ("ok", "")
+    assert any(
+        "the ranks' logits differ from those of one alone" in c for c in record.checks
+    )
+    assert 0 < record.metrics["communication"].median < record.metrics["time"].median
+    assert record.metrics["speedup"].median == pytest.approx(
+        record.metrics["single"].median / record.metrics["time"].median, rel=0.1
+    )
+
+
+def test_more_ranks_than_heads_of_keys_are_refused(node: Node) -> None:
+    record = measured(parallel.PARALLEL_CPU, node, ranks=4)
+    assert record.reason.startswith("4 ranks cannot share 2 heads of keys")
