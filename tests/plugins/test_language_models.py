@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,8 @@ from hpml_plugins.plugins.language_models import (
     parallel,
     prefill,
     shapes,
+    text,
+    time_to_loss,
     training,
 )
 from hpml_plugins.plugins.language_models.shapes import GPT, LLAMA
@@ -416,3 +419,48 @@ def test_two_ranks_train_as_one_with_both_batches(way: str, node: Node) -> None:
     )
     record = measured(benchmark, node, way=way)
     assert record.metrics["error"].median < 1e-2, record.reason
+
+
+# Time to loss
+
+
+def test_the_text_is_the_standard_librarys(tmp_path: Path) -> None:
+    assert text.is_read(Path("json/decoder.py")) and text.is_read(
+        Path("pydoc_data/topics.py")
+    )
+    for name in ("site-packages/torch/nn.py", "test/test_json.py", "config-3.11/a.py"):
+        assert not text.is_read(Path(name)), name
+    for number in range(20):
+        (tmp_path / f"{number:02}.py").write_text(f"{number}")
+    found = text.read_text(tmp_path)
+    assert (found.files, found.validation) == (20, b"9\n19")
+    (tmp_path / "03.py").write_text("4")
+    assert text.read_text(tmp_path).digest != found.digest
+    with pytest.raises(HpmlError, match="has 0 of Python's sources; install all of them"):
+        text.read_text(tmp_path / "nowhere")
+
+
+def test_a_token_is_followed_by_the_next() -> None:
+    tokens = text.as_tokens(bytes(range(100)), "cpu")
+    given, wanted = text.chosen(tokens, torch.tensor([3, 90]), 5)
+    assert given.tolist() == [[3, 4, 5, 6, 7], [90, 91, 92, 93, 94]]
+    assert wanted.tolist() == [[4, 5, 6, 7, 8], [91, 92, 93, 94, 95]]
+
+
+def test_time_to_loss_is_measured_on_the_cpu(node: Node) -> None:
+    record = measured(time_to_loss.TIME_TO_LOSS_CPU, node, target=4.5, runs=2, batch=4)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.metrics["success"].median == 1
+    times = record.metrics["time"].samples
+    assert record.metrics["mean_time"].median == pytest.approx(sum(times) / 2)
+    assert len(record.series["text"].columns["digest"][0]) == 64
+    assert all(loss <= 4.5 for loss in record.metrics["loss"].samples)
+    curves = record.series["curves"].columns
+    assert curves["step"][0] == time_to_loss.EVERY
+
+
+def test_a_target_that_no_run_reaches_is_said(node: Node) -> None:
+    record = measured(
+        time_to_loss.TIME_TO_LOSS_CPU, node, target=0.1, runs=1, batch=4, steps=20
+    )
+    assert record.reason.startswith("none of 1 runs reached 0.1; the best has ")
