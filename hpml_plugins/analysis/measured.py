@@ -13,6 +13,7 @@ import msgspec
 
 from hpml_plugins.analysis.physics import Physics, physics_of, signature
 from hpml_plugins.analysis.variance import Spread, half_width
+from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.record import Estimate
 
 if TYPE_CHECKING:
@@ -263,8 +264,7 @@ def code_of(record: Record) -> str:
         for name, each in metrics.items()
         if each.direction is None and physics_of(record, name) is Physics.COUNTED
     ]
-    code = source.get("sha256") or record.commit
-    return f"{code} {source.get('package', '')} {record.environment} {problem}"
+    return f"{measuring_code(record)} {source.get('package', '')} {record.environment} {problem}"
 
 
 def card_of(record: Record) -> str:
