@@ -46,12 +46,13 @@ class TypeReference(NamedTuple):
 class Adjusted(NamedTuple):
     """How a value moves from card to card once the card's factor is taken out of it.
 
-    coefficient: β, see `hpml_plugins.analysis.reference`.  variance, freedom: of a run on any card,
-    and its degrees of freedom.  of_type: the mean reference of the type, signed as the value's own;
-    None for fewer than two cards.
+    coefficient: β, see `hpml_plugins.analysis.reference`.  of_coefficient: its variance.  variance,
+    freedom: of a run on any card, and its degrees of freedom.  of_type: the mean reference of the
+    type, signed as the value's own; None for fewer than two cards.
     """
 
     coefficient: float
+    of_coefficient: float
     variance: float
     freedom: float
     of_type: TypeReference | None
