@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from hpml_plugins.report.charts import dot_chart as dot_chart
     from hpml_plugins.report.charts import line_chart as line_chart
     from hpml_plugins.report.charts import roofline_chart as roofline_chart
+    from hpml_plugins.tools.frame import Frame as Frame
+    from hpml_plugins.tools.frame import load as load
     from hpml_plugins.workloads.complexity import ModelCount as ModelCount
     from hpml_plugins.workloads.complexity import Work as Work
     from hpml_plugins.workloads.complexity import build_model as build_model
@@ -77,6 +79,7 @@ _NAMES = {
         "line_chart",
         "roofline_chart",
     ),
+    ".tools.frame": ("Frame", "load"),
     ".workloads.complexity": ("ModelCount", "Work", "build_model", "count_model"),
     ".workloads.datasets": ("Arrays", "DataSet", "DataSource", "Split", "load_data"),
     ".workloads.ncu": ("Kernel", "count_kernels"),

@@ -211,7 +211,7 @@ def test_the_old_results_of_an_asv_user_show_beside_ours(tmp_path: Path) -> None
     first = mine.commit("theirs")
     mine.asv("machine", "--yes", "--machine", "old-machine")
     mine.asv("run", "--machine", "old-machine", "--set-commit-hash", first)
-    assert "asv run --machine old-machine" in mine.hpml("init").stdout
+    assert "filed under 'old-machine', as asv measured" in mine.hpml("init").stdout
     assert "old.track_size" in mine.hpml("list").stdout
     assert "old-machine" in mine.hpml("table", "old.track_size").stdout
     same = mine.hpml("compare", "old-machine", "old-machine", "--all").stdout

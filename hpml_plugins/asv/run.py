@@ -26,7 +26,7 @@ from hpml_plugins.model.benchmark import REFERENCE, Params
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import decode
-from hpml_plugins.node import detect_node, machine_name, pin_devices, unmet
+from hpml_plugins.node import detect_node, filed_under, pin_devices, unmet
 from hpml_plugins.registry import read_registry
 from hpml_plugins.registry.reader import EVERYTHING
 from hpml_plugins.report.progress import RunReport
@@ -147,8 +147,9 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
         node, os.environ
     ):  # here too: older commits measure without it
         log.warning(reordered)
-    args.machine = machine = getattr(args, "machine", None) or machine_name(node)
     results = Path(conf.results_dir)
+    named = getattr(args, "machine", None)
+    args.machine = machine = named or filed_under(node, results)
     folder = machine_folder(results, machine)
     lock = lock_machine(results, machine) if writes else None
     if lock:

@@ -24,7 +24,7 @@ from hpml_plugins.model.data_source import LoadableData, available_sources, use_
 from hpml_plugins.model.formatting import format_point, spell_choice
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import encode
-from hpml_plugins.node import data_used, detect_node, machine_name, unmet
+from hpml_plugins.node import data_used, detect_node, filed_under, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry, registry_with
 from hpml_plugins.report.points import describe_points
 from hpml_plugins.report.progress import RunReport
@@ -129,13 +129,13 @@ def command(
         (_as_asked(declared, rounds, precision, budget), params)
         for declared, params in chosen
     ]
-    machine = machine_name(node)
+    results = settings.results
+    machine = filed_under(node, results)
     for problem in host.offers.problems:
         warn(problem)
     if record:  # before anything is measured for nothing
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
-    results = settings.results
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
     past = past_rounds(results, machine)
     report = RunReport(times, past, limit, verbose=verbose)

@@ -10,6 +10,7 @@ from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
     from hpml_plugins.report.drawing import plain_cell
+    from hpml_plugins.report.export import record_rows
     from hpml_plugins.report.figures import Drawable, collect
     from hpml_plugins.report.points import spell_samples
     from hpml_plugins.report.progress import RunReport
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _LATER = {
     ".drawing": ("plain_cell",),
+    ".export": ("record_rows",),
     ".figures": ("Drawable", "collect"),
     ".points": ("spell_samples",),
     ".progress": ("RunReport",),

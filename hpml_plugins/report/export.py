@@ -34,7 +34,7 @@ _TEXT = (
 )
 
 
-def rows(record: Record) -> Iterator[dict[str, Any]]:
+def record_rows(record: Record) -> Iterator[dict[str, Any]]:
     """The rows of one Record; one without a metric where it was skipped or failed.
 
     low, high: the 95 % interval of the median.  params, packages, node: JSON objects.
@@ -98,7 +98,7 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
         "samples": pyarrow.list_(pyarrow.float64()),
         "warnings": pyarrow.list_(pyarrow.string()),
     }
-    found = [row for record in records for row in rows(record)]
+    found = [row for record in records for row in record_rows(record)]
     table = pyarrow.Table.from_pylist(found, schema=pyarrow.schema(list(columns.items())))
     try:
         with path.open("wb") as file:  # a name such as `a:b` would be an address to pyarrow

@@ -15,7 +15,7 @@ from records import a_record
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import retract
-from hpml_plugins.report.export import rows
+from hpml_plugins.report.export import record_rows
 from hpml_plugins.store import (
     append_record,
     current_records,
@@ -76,7 +76,7 @@ def test_nothing_shows_it_and_the_other_records_stand(tmp_path: Path) -> None:
     assert [
         (row["status"], row["reason"], row.get("median"))
         for each in found
-        for row in rows(each)
+        for row in record_rows(each)
     ] == [
         ("retracted", REASON, None),
         ("ok", "", 2.0),

@@ -34,10 +34,11 @@ from hpml_plugins.node import (
     CpuWatch,
     describe_load,
     detect_node,
-    machine_name,
+    filed_under,
     read_state,
 )
 from hpml_plugins.registry import DEFAULT_PATH, read_registry
+from hpml_plugins.store import results_folder
 
 #: library → (how to check it, how to fix it). The code sets `what`, and `facts` of torch; default:
 #: import it.
@@ -166,7 +167,7 @@ def diagnose(registry: Path) -> Iterator[Finding]:
         yield _tool("ncu", "Nsight Compute counts a kernel's operations and bytes")
         yield _tool("nvcc", "CUDA's compiler")
     yield _tool("mpirun", "benchmarks over MPI")
-    yield _machine_file(node)
+    yield _machine_file(node, results_folder(registry.resolve().parent))
     torch = _TorchFacts()
     first, *others = groups
     with ThreadPoolExecutor() as pool:
@@ -300,7 +301,7 @@ def _git(folder: Path) -> Finding:
     return found
 
 
-def _machine_file(node: Node) -> Finding:
+def _machine_file(node: Node, results: Path) -> Finding:
     home = Path("~/.asv-machine.json").expanduser().parent
     if not os.access(home, os.W_OK):
         return Finding(
@@ -310,8 +311,8 @@ def _machine_file(node: Node) -> Finding:
             "set HOME",
         )
     what = (
-        f"results of this node are filed under {machine_name(node)!r} (asv run --machine NAME"
-        " overrides this)"
+        f"results of this node are filed under {filed_under(node, results)!r}"
+        " (asv run --machine NAME overrides this)"
     )
     return Finding("machine", "ok", what)
 

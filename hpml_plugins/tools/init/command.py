@@ -21,11 +21,9 @@ from hpml_plugins.asv import PLUGIN, plugins_folder, read_configuration
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.git import ask_git
 from hpml_plugins.model import counted
-from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.node import detect_node, earlier_names, filed_under
 from hpml_plugins.store import (
     atomic_write,
-    machine_folders,
-    read_object_or_empty,
     results_folder,
 )
 from hpml_plugins.terminal import printable, say, warn
@@ -309,14 +307,6 @@ def _write_ci(writer: _Writer, top: Path, ci: str) -> None:
     writer.left += service.left
 
 
-def earlier_machines(results: Path) -> list[str]:
-    """The names under which asv filed results of this computer before: they are in
-    ~/.asv-machine.json and have results here."""
-    known = read_object_or_empty(Path("~/.asv-machine.json").expanduser())
-    found = (folder.name for folder in machine_folders(results))
-    return [name for name in found if name in known and name != machine_name(detect_node())]
-
-
 def _installs(folder: Path) -> str:
     """The words of pip that install the package's requirements, and what builds it; empty without a
     package."""
@@ -391,9 +381,14 @@ def command(ci: str | None) -> int:
         f"  hpml run {plugin:18}  # measures it now",
         f"  {'asv run':27}  # measures the newest commit; then asv publish",
     )
-    for name in earlier_machines(results_folder(folder)):
-        say(
-            f"  {f'asv run --machine {name}':27}  # instead: continues the history of {name}, which"
-            f" asv measured; without it results are of {machine_name(detect_node())}"
-        )
+    results = results_folder(folder)
+    taken = filed_under(detect_node(), results)
+    for name in earlier_names(results):
+        if name == taken:
+            say(f"results are filed under {name!r}, as asv measured here before")
+        else:
+            say(
+                f"  {f'asv run --machine {name}':27}  # instead: continues the history of {name},"
+                f" which asv measured; without it results are of {taken}"
+            )
     return 0

@@ -29,7 +29,7 @@ from hpml_plugins.model import (
     combine,
     quantity,
 )
-from hpml_plugins.node import detect_node, machine_name
+from hpml_plugins.node import detect_node, filed_under
 from hpml_plugins.registry import PluginEntry
 from hpml_plugins.run import Follower, measure_rounds
 from hpml_plugins.store import (
@@ -93,7 +93,7 @@ class BenchSession:
     @cached_property
     def machine(self) -> str:
         """The name of its results."""
-        return machine_name(self.node)
+        return filed_under(self.node, self.results)
 
     @cached_property
     def commit(self) -> str:

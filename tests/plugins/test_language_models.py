@@ -1,0 +1,276 @@
+"""The plugin `language_models`: formulas by hand, the decoder against itself and float32, its
+benchmarks in small on the CPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from support import in_a_child
+
+from hpml_plugins import Bench, Benchmark, HpmlError, Node, Record
+from hpml_plugins.errors import CheckFailed
+from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.plugins.language_models import (
+    decoding,
+    inference,
+    llama,
+    parallel,
+    prefill,
+    shapes,
+)
+from hpml_plugins.plugins.language_models.shapes import GPT, LLAMA
+from hpml_plugins.testing import Context, measure_point
+
+SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
+#: Deep enough that the errors of formats add up.
+DEEP = replace(LLAMA["tiny"], layers=8, hidden=256, intermediate=512, heads=8)
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+def measured(benchmark: Benchmark, node: Node, **point: Any) -> Record:
+    (first, *_) = benchmark.points()
+    return measure_point(benchmark, {**first, **point}, Context(node, plan=SHORT))
+
+
+def test_importing_language_models_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, hpml_plugins.plugins.language_models;"
+        " print(*{'torch', 'triton', 'numpy', 'yaml'} & set(sys.modules))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "\n"
+
+
+# Formulas
+
+
+def test_work_of_inference_by_hand() -> None:
+    shape = LLAMA["llama-3-8b"]
+    # (4096 + 2048) · 4096 + 4096 · 4096 + 3 · 4096 · 14336
+    layer = 25_165_824 + 16_777_216 + 176_160_768
+    multiplied = 32 * layer + 128256 * 4096
+    assert shapes.multiplied_weights(shape) == multiplied == 7_504_658_432
+    assert shapes.cache_numbers(shape, 1, 2048) == 134_217_728
+    assert (
+        shapes.decode_bytes(shape, 64, 2048, "bfloat16")
+        == 2 * multiplied + 64 * 268_435_456
+    )
+    assert shapes.decode_bytes(shape, 1, 2048, "int8") == multiplied + 268_435_456
+    assert shapes.decode_flop(shape, 1, 2048) == 2 * multiplied + 4 * 32 * 4096 * 2048
+    assert shapes.prefill_flop(shape, 1, 8192) == (
+        2 * (32 * layer * 8192 + 128256 * 4096) + 2 * 32 * 4096 * 8192 * 8193
+    )
+
+
+def test_work_of_training_by_hand() -> None:
+    shape = GPT["gpt2-124m"]
+    assert shapes.trained_parameters(shape) == 124_475_904
+    assert (
+        shapes.training_flop_per_token(shape, 1024)
+        == 6 * 123_689_472 + 12 * 12 * 768 * 1024
+    )
+    assert 0.95e9 < shapes.trained_parameters(GPT["gpt-1b"]) < 1.05e9
+
+
+def test_an_unknown_model_or_format_names_the_known_ones(node: Node) -> None:
+    with pytest.raises(HpmlError, match="no model 'gpt-5'; use one of llama-3-8b, tiny"):
+        shapes.find_shape("gpt-5", LLAMA)
+    with pytest.raises(HpmlError, match="no format 'int2'; use one of float32, bfloat16"):
+        decoding.measure(
+            Bench(node, {}, plan=SHORT), model="tiny", batch=1, context=4, format="int2"
+        )
+
+
+def test_a_card_that_is_too_small_is_named_before_anything_is_filled(
+    gpu_node: Node,
+) -> None:
+    point = {"model": "llama-3-8b", "batch": 64, "context": 2048, "format": "bfloat16"}
+    assert decoding.fits(gpu_node, point) == ""
+    small = msgspec.structs.replace(gpu_node.gpus[0], memory=24e9)
+    node = msgspec.structs.replace(gpu_node, gpus=(small,))
+    # 2 · (7,504,658,432 + 525,336,576 + 64 · 134,217,728) B are 33.2 GB
+    assert decoding.fits(node, point) == "needs 39 GB of GPU memory; there are 24 GB"
+
+
+def test_a_card_without_a_format_is_named(gpu_node: Node) -> None:
+    old = msgspec.structs.replace(gpu_node.gpus[0], capability="8.0")
+    node = msgspec.structs.replace(gpu_node, gpus=(old,))
+    assert decoding.computes(node, {"format": "fp8"}) == "fp8 needs compute capability 8.9"
+    assert decoding.computes(node, {"format": "bfloat16"}) == ""
+
+
+# Inference
+
+
+@pytest.mark.parametrize(
+    ("format", "cache", "change"),
+    [
+        ("float32", 1e-5, 0.0),
+        ("bfloat16", 2e-2, 0.0),
+        ("int8", 2e-2, 2e-2),
+        ("fp8", 2e-2, 6e-2),
+        ("fp8_products", 6e-2, 8e-2),
+    ],
+)
+def test_a_step_with_the_cache_is_a_pass_over_all_tokens(
+    format: str, cache: float, change: float
+) -> None:
+    model = llama.Llama(DEEP, 96, format, "cpu", seed=0)
+    step = inference.DecodeStep(model, 3, seed=0)
+    original = step.whole()
+    model.quantize(format)
+    step.read_prompt()
+    whole, (logits, tokens) = step.whole(), step()
+    assert inference.relative_error(logits[0], whole) <= cache
+    assert inference.relative_error(whole, original) <= change
+    assert torch.equal(tokens, logits.argmax(-1))
+    assert torch.equal(step()[0], logits)  # a call leaves the cache as it found it
+
+
+def test_a_layer_is_written_out_in_float64() -> None:
+    shape = LLAMA["tiny"]
+    model = llama.Llama(shape, 20, "float32", "cpu", seed=0)
+    block, x = model.blocks[0].double(), torch.randn(1, 20, 64, dtype=torch.float64)
+    model.cos, model.sin, model.dtype = (
+        model.cos.double(),
+        model.sin.double(),
+        torch.float64,
+    )
+    place = model.place(torch.zeros(1, dtype=torch.long), model.places[None])
+    found = block(x, model.caches(1)[0], place)
+
+    def normalised(values: Any) -> Any:
+        return values / (values.pow(2).mean(-1, keepdim=True) + llama.EPSILON).sqrt()
+
+    # 2 key heads with 2 query heads each, 16 numbers per head
+    qkv = (normalised(x[0]) @ block.qkv.weight.T).view(20, 2, 4, 16)
+    angles = torch.arange(20)[:, None] * llama.ROTARY_BASE ** -(
+        torch.arange(8, dtype=torch.float64) / 8
+    )
+    turn = torch.polar(torch.ones_like(angles), angles)
+    mixed = []
+    for key_head in range(2):
+        *queries, key, value = qkv[:, key_head].unbind(1)
+        for query in queries:
+            turned = [
+                torch.view_as_real(torch.complex(each[:, :8], each[:, 8:]) * turn)
+                for each in (query, key)
+            ]
+            q, k = (each.transpose(1, 2).reshape(20, 16) for each in turned)
+            scores = (q @ k.T / 4).masked_fill(torch.ones(20, 20).triu(1) > 0, -torch.inf)
+            mixed.append(scores.softmax(-1) @ value)
+    after = x[0] + torch.cat(mixed, 1) @ block.out.weight.T
+    gate, up = (normalised(after) @ each.weight.T for each in (block.gate, block.up))
+    wanted = after + (gate * gate.sigmoid() * up) @ block.down.weight.T
+    # cosine and sine were rounded to float32
+    assert inference.relative_error(found[0], wanted) < 1e-6
+
+
+def test_a_masked_step_sees_its_own_tokens_alone() -> None:
+    model = llama.Llama(DEEP, 64, "float32", "cpu", seed=0)
+    text = torch.randint(256, (2, 40))
+    caches = model.caches(2)
+    for cache in caches:
+        cache.keys.fill_(7.0)  # of sequences that used these rows before
+        cache.values.fill_(7.0)
+    lengths = (20, 40)
+    for row, length in enumerate(lengths):
+        model.prompt(text[row : row + 1, : length - 1], caches, row)
+    last = torch.tensor([[text[row, length - 1]] for row, length in enumerate(lengths)])
+    positions = torch.tensor(lengths)[:, None] - 1
+    logits, _ = model(last, caches, model.place(torch.arange(2), positions, masked=True))
+    for row, length in enumerate(lengths):
+        whole = model.prompt(text[row : row + 1, :length], model.caches(1))[0][0]
+        assert inference.relative_error(logits[row], whole) < 1e-5
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    """What was compiled before must not serve here."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("format", ["bfloat16", "int8", "fp8_products"])
+@in_a_child
+def test_all_layers_share_one_compilation(format: str, fresh_compiler: None) -> None:
+    from torch._dynamo.utils import counters
+
+    model = llama.Llama(DEEP, 64, format, "cpu", seed=0)
+    step = inference.DecodeStep(model, 2, seed=0)
+    model.quantize(format)
+    wanted = step()[0].clone()
+    counters.clear()
+    model.compile_parts({}, "aot_eager")
+    assert inference.relative_error(step()[0], wanted) < 2e-2
+    assert (
+        counters["stats"]["unique_graphs"] == 2
+    )  # a layer, and the last norm with the head
+    assert not counters["graph_break"]
+
+
+@pytest.mark.parametrize("format", ["float32", "int8"])
+def test_decoding_is_measured_on_the_cpu_in(format: str, node: Node) -> None:
+    record = measured(decoding.DECODE_CPU, node, format=format)
+    assert (record.status, record.reason) == ("ok", "")
+    assert set(record.metrics) >= {"time", "rate", "bandwidth"}
+    assert ("error" in record.metrics) == (format == "int8")
+    assert record.work["time"].bytes == shapes.decode_bytes(LLAMA["tiny"], 4, 128, format)
+    assert record.metrics["rate"].median == pytest.approx(
+        4 / record.metrics["time"].median, rel=0.1
+    )
+
+
+def test_a_wrong_cache_fails(node: Node) -> None:
+    model = llama.Llama(LLAMA["tiny"], 20, "float32", "cpu", seed=0)
+    step = inference.DecodeStep(model, 2, seed=0)
+    step.read_prompt = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(CheckFailed, match="logits with the cache differ"):
+        decoding.check_step(Bench(node, {}, plan=SHORT), step, "float32")
+
+
+@needs_gpu
+@pytest.mark.parametrize("format", ["bfloat16", "fp8", "int8"])
+def test_the_compiled_graph_agrees_with_the_step(
+    format: str, fresh_compiler: None, node: Node
+) -> None:
+    model = llama.Llama(DEEP, 64, format, "cuda", seed=0)
+    step = inference.DecodeStep(model, 1, seed=0)
+    decoding.check_step(Bench(node, {}, plan=SHORT), step, format)
+    decoding.compiled(Bench(node, {}, plan=SHORT), step)
+
+
+def test_prefill_is_measured_on_the_cpu(node: Node) -> None:
+    record = measured(prefill.PREFILL_CPU, node)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.work["time"].flop == shapes.prefill_flop(LLAMA["tiny"], 1, 128)
+    assert record.metrics["rate"].median == pytest.approx(
+        128 / record.metrics["time"].median, rel=0.1
+    )
+
+
+def test_ranks_that_share_the_layers_agree_with_one_alone(node: Node) -> None:
+    record = measured(parallel.PARALLEL_CPU, node)
+    assert (record.status, record.reason) == ("ok", "")
+    assert any(
+        "the ranks' logits differ from those of one alone" in c for c in record.checks
+    )
+    assert 0 < record.metrics["communication"].median < record.metrics["time"].median
+    assert record.metrics["speedup"].median == pytest.approx(
+        record.metrics["single"].median / record.metrics["time"].median, rel=0.1
+    )
+
+
+def test_more_ranks_than_heads_of_keys_are_refused(node: Node) -> None:
+    record = measured(parallel.PARALLEL_CPU, node, ranks=4)
+    assert record.reason.startswith("4 ranks cannot share 2 heads of keys")
