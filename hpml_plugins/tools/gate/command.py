@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shlex
 from argparse import Namespace
 from collections import Counter
@@ -16,7 +15,7 @@ import click
 
 from hpml_plugins.asv import prepare, read_configuration
 from hpml_plugins.cli import Settings
-from hpml_plugins.errors import UsageError
+from hpml_plugins.errors import UsageError, regular_expression
 from hpml_plugins.model import counted, format_point
 from hpml_plugins.node import describe_load
 from hpml_plugins.registry import EVERYTHING
@@ -125,12 +124,7 @@ def command(
     if page and urlsplit(page).scheme not in ("http", "https"):
         raise UsageError(f"--page {page!r} is not a web address")
     for pattern in bench:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise UsageError(
-                f"--bench {pattern!r} is not a regular expression: {error}"
-            ) from None
+        regular_expression(pattern, "--bench")
     markdown, record = _prepare_file(markdown), _prepare_file(record)
     os.chdir(settings.registry.resolve().parent)
     if profile:
