@@ -169,6 +169,16 @@ def needs_extra(extra: str) -> Iterator[None]:
         ) from None
 
 
+def regular_expression(text: str, option: str) -> re.Pattern[str]:
+    """The pattern that an option holds. Raises UsageError for what is none."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(
+            f"{option} {text!r} is not a regular expression: {error}"
+        ) from None
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """`did you mean …?` with the nearest name, or the first of the known ones."""
     import difflib  # only errors need it

@@ -1,5 +1,6 @@
-"""Make the quoted numbers of README.md and docs/ anew from results/, the schemas of Records and of
-`hpml accept --json`, and the bands that ship with it: `make docs`. `--check` writes nothing.
+"""Make the quoted numbers of README.md, docs/ and benchmarks/pages/ anew from results/, the schemas
+of Records and of `hpml accept --json`, and the bands that ship with it: `make docs`. `--check`
+writes nothing.
 
 See `hpml_plugins.plugins.course.quotes` for how a text quotes a number. Here there is one more kind
 of quote, `backtest NAME`: the table that trying a statistic on the Records gives.
@@ -16,6 +17,7 @@ from pathlib import Path
 import backtest_levels
 import measurement_tables
 from accept_runs import accept_runs
+from alike_code import alike_code
 from backtest import coverage_table, measured_points, verdict_table
 
 from hpml_plugins.analysis.backtest import BackTest
@@ -23,9 +25,11 @@ from hpml_plugins.analysis.reference import References
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.host import make_host
+from hpml_plugins.model.alike_code import ALIKE
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.course.origins import trace
+from hpml_plugins.plugins.course.questions import FOLDER
 from hpml_plugins.plugins.course.quotes import Quotable, Quote, fill
 from hpml_plugins.registry import json_schema, read_registry
 from hpml_plugins.report.drawing import draw_all
@@ -62,13 +66,19 @@ def quotable(root: Path, results: Path) -> Quotable:
     return Quotable(history, drawables)
 
 
+def texts_of(root: Path) -> list[Path]:
+    """The Markdown files that may quote numbers."""
+    folders = (root / "docs", root / FOLDER)
+    return [
+        root / "README.md",
+        *sorted(each for at in folders for each in at.rglob("*.md")),
+    ]
+
+
 def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
     """Each Markdown file with its text and what that should be. Raises HpmlError for a quote of
     what is not there."""
-    texts = {
-        path: path.read_text(encoding="utf-8")
-        for path in (root / "README.md", *sorted(root.glob("docs/**/*.md")))
-    }
+    texts = {path: path.read_text(encoding="utf-8") for path in texts_of(root)}
     quoting = {path: text for path, text in texts.items() if "<!--= " in text}
     known = quotable(root, results) if quoting else None
 
@@ -96,6 +106,12 @@ def bands(results: Path) -> tuple[Path, str, str]:
     """The bands that `hpml accept` ships with, their text, and what that should be."""
     old = SHIPPED.read_text(encoding="utf-8") if SHIPPED.exists() else ""
     return SHIPPED, old, as_file(make_bands(read_records(results))).decode()
+
+
+def codes(root: Path) -> tuple[Path, str, str]:
+    """Which states of plugins measure alike: the file, its text, and what that should be."""
+    old = ALIKE.read_text(encoding="utf-8")
+    return ALIKE, old, alike_code(root, read_records(root / "results"))
 
 
 @functools.cache
@@ -136,7 +152,8 @@ def main() -> int:
     """Write the files that differ; with --check exit status 1 instead."""
     check = "--check" in sys.argv[1:]
     try:
-        files = [*schemas(ROOT), bands(ROOT / "results"), *filled(ROOT, ROOT / "results")]
+        files = [*schemas(ROOT), bands(ROOT / "results"), codes(ROOT)]
+        files += filled(ROOT, ROOT / "results")
         stale = [(path, new) for path, old, new in files if new != old]
     except HpmlError as error:
         print(error, file=sys.stderr)

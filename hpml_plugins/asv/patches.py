@@ -22,8 +22,10 @@ import asv
 from asv import benchmarks, runner, util
 from asv.commands import Command
 from asv.console import log
+from asv.repo import NoSuchNameError
 from asv.util import ProcessError
 
+from hpml_plugins.asv.arguments import refuse_unknown
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.asv.driver import Driver
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
@@ -40,7 +42,7 @@ from hpml_plugins.asv.run import (
 )
 from hpml_plugins.asv.staging import staged_site
 from hpml_plugins.asv.stored_history import show_missing_commits
-from hpml_plugins.errors import HpmlError, describe, unwritable
+from hpml_plugins.errors import HpmlError, UsageError, describe, unwritable
 from hpml_plugins.git import NOT_INSTALLED, GitRefused, why_git_refuses
 from hpml_plugins.store import (
     Locked,
@@ -89,18 +91,21 @@ class _Replaced:
 
 
 def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -> Any:
-    """What happens around each command."""
+    """What happens around each command. An error ends it in one line and exit status 2; asv's
+    `--verbose` shows the traceback."""
     escape_unencodable()
     try:
+        refuse_unknown(conf, args)
         return _run_command(original, cls, conf, args, options)
-    except (HpmlError, OSError, ProcessError) as error:
-        refused = _one_line_of(error, Path(conf.repo))
-        if refused is None:
-            raise
+    except Exception as error:
         log.flush()
-        warn(refused)
+        refused = _one_line_of(error, Path(conf.repo))
+        if refused is None and log.is_debug_enabled():
+            raise
+        text = str(refused or f"{describe(error)}; asv --verbose shows the traceback")
+        warn(text)
         if file := os.environ.get(REFUSAL_VARIABLE):
-            atomic_write(Path(file), str(refused).encode())
+            atomic_write(Path(file), text.encode())
         sys.exit(LOCKED if isinstance(error, Locked) else 2)
 
 
@@ -108,6 +113,12 @@ def _one_line_of(error: Exception, repository: Path) -> HpmlError | None:
     """What a command says instead of a traceback; None for what has no words of ours."""
     if isinstance(error, HpmlError):
         return error
+    if isinstance(error, util.UserError):
+        return UsageError(str(error))
+    if isinstance(error, NoSuchNameError):
+        return UsageError(f"'{error}' is no branch, tag or commit of the repository")
+    if not isinstance(error, OSError | ProcessError):
+        return None
     refused = unwritable(error) if isinstance(error, OSError) else None
     here = repository if repository.is_dir() else Path()
     why = why_git_refuses(here) if shutil.which("git") else NOT_INSTALLED

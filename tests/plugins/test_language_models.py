@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,10 +16,23 @@ import pytest
 import torch
 from support import in_a_child
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Node, Record
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record
 from hpml_plugins.errors import CheckFailed
 from hpml_plugins.measure import SamplingPlan
-from hpml_plugins.plugins.language_models import decoding, inference, llama, shapes
+from hpml_plugins.plugins.language_models import (
+    decoding,
+    gpt,
+    inference,
+    llama,
+    parallel,
+    prefill,
+    server,
+    serving,
+    shapes,
+    text,
+    time_to_loss,
+    training,
+)
 from hpml_plugins.plugins.language_models.shapes import GPT, LLAMA
 from hpml_plugins.testing import Context, measure_point
 
@@ -92,6 +107,13 @@ def test_a_card_that_is_too_small_is_named_before_anything_is_filled(
     node = msgspec.structs.replace(gpu_node, gpus=(small,))
     # 2 · (7,504,658,432 + 525,336,576 + 64 · 134,217,728) B are 33.2 GB
     assert decoding.fits(node, point) == "needs 39 GB of GPU memory; there are 24 GB"
+
+
+def test_a_card_without_a_format_is_named(gpu_node: Node) -> None:
+    old = msgspec.structs.replace(gpu_node.gpus[0], capability="8.0")
+    node = msgspec.structs.replace(gpu_node, gpus=(old,))
+    assert decoding.computes(node, {"format": "fp8"}) == "fp8 needs compute capability 8.9"
+    assert decoding.computes(node, {"format": "bfloat16"}) == ""
 
 
 # Inference
@@ -234,3 +256,318 @@ def test_the_compiled_graph_agrees_with_the_step(
     step = inference.DecodeStep(model, 1, seed=0)
     decoding.check_step(Bench(node, {}, plan=SHORT), step, format)
     decoding.compiled(Bench(node, {}, plan=SHORT), step)
+
+
+def test_prefill_is_measured_on_the_cpu(node: Node) -> None:
+    record = measured(prefill.PREFILL_CPU, node)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.work["time"].flop == shapes.prefill_flop(LLAMA["tiny"], 1, 128)
+    assert record.metrics["rate"].median == pytest.approx(
+        128 / record.metrics["time"].median, rel=0.1
+    )
+
+
+def test_ranks_that_share_the_layers_agree_with_one_alone(node: Node) -> None:
+    record = measured(parallel.PARALLEL_CPU, node)
+    assert (record.status, record.reason) == ("ok", "")
+    assert any(
+        "the ranks' logits differ from those of one alone" in c for c in record.checks
+    )
+    assert 0 < record.metrics["communication"].median < record.metrics["time"].median
+    assert record.metrics["speedup"].median == pytest.approx(
+        record.metrics["single"].median / record.metrics["time"].median, rel=0.1
+    )
+
+
+def test_more_ranks_than_heads_of_keys_are_refused(node: Node) -> None:
+    record = measured(parallel.PARALLEL_CPU, node, ranks=4)
+    assert record.reason.startswith("4 ranks cannot share 2 heads of keys")
+
+
+# Training
+
+
+def test_the_model_has_as_many_parameters_as_the_formula() -> None:
+    for name, shape in GPT.items():
+        with torch.device("meta"):
+            model = gpt.Gpt(shape, checkpointing=False, dtype=torch.float32)
+        held = sum(each.numel() for each in model.parameters())
+        assert held == shapes.trained_parameters(shape), name
+
+
+def test_the_chunked_loss_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpt, "CHUNK", 10)
+    x, weight = (
+        torch.randn(32, 8, dtype=torch.double),
+        torch.randn(50, 8, dtype=torch.double),
+    )
+    targets = torch.randint(50, (32,))
+    pairs = []
+    for loss_of in (
+        gpt.ChunkedLoss.apply,
+        lambda x, weight, targets: torch.nn.functional.cross_entropy(x @ weight.T, targets),
+    ):
+        leaves = [each.clone().requires_grad_() for each in (x, weight)]
+        loss = loss_of(*leaves, targets)
+        (3 * loss).backward()
+        pairs.append((loss.detach(), *(leaf.grad for leaf in leaves)))
+    for found, wanted in zip(*pairs, strict=True):
+        assert inference.relative_error(found, wanted) < 1e-6
+
+
+def losses(shape: Any, dtype: Any, steps: int, **options: Any) -> list[float]:
+    """Of training on one text from the same weights."""
+    torch.manual_seed(0)
+    model = gpt.Gpt(shape, checkpointing=options.get("checkpointing", False), dtype=dtype)
+    trainer = gpt.Trainer(model)
+    if backend := options.get("backend"):
+        trainer.compile_whole(backend)
+    text = gpt.random_text(shape, 4, 32, "cpu", seed=0)
+    found = []
+    for _ in range(steps):
+        trainer.step(*text)
+        found.append(float(trainer.loss))
+    return found
+
+
+def test_the_loss_in_bfloat16_falls_as_in_float32() -> None:
+    exact, found = (
+        losses(GPT["tiny"], each, 60) for each in (torch.float32, torch.bfloat16)
+    )
+    assert exact[-1] < 0.9 * exact[0]
+    assert found == pytest.approx(exact, rel=5e-3)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@in_a_child
+def test_the_whole_model_is_one_graph(checkpointing: bool, fresh_compiler: None) -> None:
+    from torch._dynamo.utils import counters
+
+    options = {"checkpointing": checkpointing, "backend": "aot_eager"}
+    counters.clear()
+    found = losses(GPT["tiny"], torch.bfloat16, 4, **options)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+    assert found == pytest.approx(losses(GPT["tiny"], torch.bfloat16, 4), rel=1e-3)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_training_is_measured_on_the_cpu(checkpointing: bool, node: Node) -> None:
+    record = measured(training.TRAINING_CPU, node, checkpointing=checkpointing)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.work["time"].flop == 256 * shapes.training_flop_per_token(GPT["tiny"], 64)
+    assert "the first loss is not that of a float32 model" in record.checks
+
+
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def test_ranks_train_together(way: str, node: Node) -> None:
+    record = measured(training.RANKS_CPU, node, way=way)
+    assert (record.status, record.reason) == ("ok", "")
+    step, alone = record.metrics["time"].median, record.metrics["single"].median
+    assert record.metrics["share"].median == pytest.approx(1 - alone / step, abs=0.05)
+    assert record.metrics["rate"].median == pytest.approx(512 / step, rel=0.1)
+    assert "the loss on one batch does not fall: the model does not train" in record.checks
+
+
+@pytest.mark.parametrize("fault", ["loss", "learning"])
+def test_a_wrong_training_step_fails(
+    fault: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = gpt.Trainer(gpt.made(GPT["tiny"], False, "cpu", seed=0))
+    if fault == "loss":
+        monkeypatch.setattr(trainer, "_loss", lambda *text: 1.1 * trainer.model(*text))
+    else:
+        trainer.optimizer.param_groups[0]["lr"] = 0.0
+    message = {"loss": "not that of a float32 model", "learning": "does not fall"}[fault]
+    text = gpt.random_text(GPT["tiny"], 4, 64, "cpu", seed=0)
+    with pytest.raises(CheckFailed, match=message):
+        training.trained(Bench(node, {}, plan=SHORT), trainer, trainer.model, text)
+
+
+def trained_weights(rank: Rank, way: str) -> Any:
+    """The embedding after three steps of both ranks, and that of one alone with both texts."""
+    job = training.Job(GPT["tiny"], 4, 64, False, way)
+    model, text = training.prepared(rank, job)
+    trainer = gpt.Trainer(training.WAYS[way](rank, model))
+    both = [training.prepared(fake, job)[1] for fake in of_both(rank)]
+    alone = gpt.Trainer(training.prepared(rank, job)[0])
+    for _ in range(3):
+        trainer.step(*text)
+        alone.step(*(torch.cat(parts) for parts in zip(*both, strict=True)))
+    found = model.embedding.weight.detach()
+    found = found.full_tensor() if way == "fsdp" else found
+    start = training.prepared(rank, job)[0].embedding.weight
+    wanted = alone.model.embedding.weight
+    return inference.relative_error(found - start, wanted - start)
+
+
+def of_both(rank: Rank) -> list[Any]:
+    """What `prepared` asks a rank, for each of two."""
+    asked = {"device": rank.device, "bench": rank.bench, "backend": rank.backend}
+    return [SimpleNamespace(index=index, **asked) for index in range(2)]
+
+
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def test_two_ranks_train_as_one_with_both_batches(way: str, node: Node) -> None:
+    def measure(bench: Bench, *, way: str) -> Any:
+        return {"error": max(bench.ranks(trained_weights, 2, way))}
+
+    benchmark = Benchmark(
+        "both_batches",
+        measure,
+        [Metric("error", "1", "lower")],
+        {"way": ["ddp", "fsdp"]},
+        description="How far two ranks' weights are from one's.",
+    )
+    record = measured(benchmark, node, way=way)
+    assert record.metrics["error"].median < 1e-2, record.reason
+
+
+# Time to loss
+
+
+def test_the_text_is_the_standard_librarys(tmp_path: Path) -> None:
+    assert text.is_read(Path("json/decoder.py")) and text.is_read(
+        Path("pydoc_data/topics.py")
+    )
+    for name in ("site-packages/torch/nn.py", "test/test_json.py", "config-3.11/a.py"):
+        assert not text.is_read(Path(name)), name
+    for number in range(20):
+        (tmp_path / f"{number:02}.py").write_text(f"{number}")
+    found = text.read_text(tmp_path)
+    assert (found.files, found.validation) == (20, b"9\n19")
+    (tmp_path / "03.py").write_text("4")
+    assert text.read_text(tmp_path).digest != found.digest
+    with pytest.raises(HpmlError, match="has 0 of Python's sources; install all of them"):
+        text.read_text(tmp_path / "nowhere")
+
+
+def test_a_token_is_followed_by_the_next() -> None:
+    tokens = text.as_tokens(bytes(range(100)), "cpu")
+    given, wanted = text.chosen(tokens, torch.tensor([3, 90]), 5)
+    assert given.tolist() == [[3, 4, 5, 6, 7], [90, 91, 92, 93, 94]]
+    assert wanted.tolist() == [[4, 5, 6, 7, 8], [91, 92, 93, 94, 95]]
+
+
+def test_time_to_loss_is_measured_on_the_cpu(node: Node) -> None:
+    record = measured(time_to_loss.TIME_TO_LOSS_CPU, node, target=4.5, runs=2, batch=4)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.metrics["success"].median == 1
+    times = record.metrics["time"].samples
+    assert record.metrics["mean_time"].median == pytest.approx(sum(times) / 2)
+    assert len(record.series["text"].columns["digest"][0]) == 64
+    assert all(loss <= 4.5 for loss in record.metrics["loss"].samples)
+    curves = record.series["curves"].columns
+    assert curves["step"][0] == time_to_loss.EVERY
+
+
+def test_a_target_that_no_run_reaches_is_said(node: Node) -> None:
+    record = measured(
+        time_to_loss.TIME_TO_LOSS_CPU, node, target=0.1, runs=1, batch=4, steps=20
+    )
+    assert record.reason.startswith("none of 1 runs reached 0.1; the best has ")
+
+
+# Serving
+
+
+class SlowEngine:
+    """Reads a prompt in 3 s and decodes in 1 s, by a clock of its own."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots, self.now = slots, 0.0
+        self.log: list[str] = []
+
+    def start(self, number: int, slot: int) -> int:
+        self.now += 3
+        self.log.append(f"read {number}")
+        return 100
+
+    def step(self) -> list[int]:
+        self.now += 1
+        self.log.append("step")
+        return list(range(self.slots))
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_requests_are_answered_in_turn_and_timed() -> None:
+    engine = SlowEngine(slots=2)
+    requests = [
+        server.Request(arrival, wanted) for arrival, wanted in ((1, 3), (1, 2), (2, 2))
+    ]
+    took = server.serve(engine, requests, clock=lambda: engine.now, sleep=engine.sleep)
+    # the third waits for the slot that the second leaves at 8
+    assert engine.log == ["read 0", "read 1", "step", "read 2", "step"]
+    assert [request.times for request in requests] == [[4, 8, 12], [7, 8], [11, 12]]
+    assert [request.gaps() for request in requests] == [[4, 4], [1], [1]]
+    assert requests[0].tokens == [100, 1, 1] and took == 12
+
+
+def test_arrivals_are_seeded_and_as_many_as_asked() -> None:
+    found = server.arrivals(10, 100, 20, seed=1)
+    assert found == server.arrivals(10, 100, 20, seed=1)
+    assert found != server.arrivals(10, 100, 20, seed=2)
+    assert 900 < len(found) < 1100
+    assert {request.wanted for request in found} == set(range(10, 31))
+    assert len(server.arrivals(0.001, 0.5, 20, seed=1)) == 1
+
+
+def test_percentiles_by_hand() -> None:
+    values = [float(value) for value in range(200, 0, -1)]
+    assert server.percentile(values, 0.5) == 100
+    assert server.percentile(values, 0.99) == 198
+    assert server.percentile([3.0], 0.99) == 3.0
+    with pytest.raises(ValueError, match="no values"):
+        server.percentile([], 0.5)
+
+
+def test_metrics_of_serving_by_hand() -> None:
+    requests = [
+        server.Request(1.0, 3, [2.0, 3.0, 5.0], [1, 2, 3]),
+        server.Request(2.0, 2, [5.0, 6.0], [1, 2]),
+    ]
+    assert serving.metrics_of(requests, took=10.0, energy=100.0) == {
+        "first_token": 1.0,
+        "first_token_p99": 3.0,
+        "output_token": 1.0,
+        "output_token_p99": 2.0,
+        "rate": 0.5,
+        "energy": 20.0,
+    }
+
+
+def test_every_slot_answers_as_a_sequence_alone() -> None:
+    decoder = llama.Llama(DEEP, 32, "float32", "cpu", seed=0)
+    prompts = torch.randint(256, (5, 10))
+    engine = serving.LlamaEngine(decoder, 2, prompts)
+    requests = [server.Request(0.0, wanted) for wanted in (4, 9, 5, 2, 7)]
+    server.serve(engine, requests)
+    for prompt, request in zip(prompts, requests, strict=True):
+        text = prompt[None]
+        for token in request.tokens:
+            assert token == int(decoder.prompt(text, decoder.caches(1))[1])
+            text = torch.cat([text, torch.tensor([[token]])], 1)
+        assert len(request.tokens) == request.wanted
+
+
+def test_serving_is_measured_on_the_cpu(node: Node) -> None:
+    record = measured(serving.SERVING_CPU, node, arrival=10.0, seconds=0.5)
+    assert (record.status, record.reason) == ("ok", "")
+    median = {name: each.median for name, each in record.metrics.items()}
+    assert 0 < median["first_token"] <= median["first_token_p99"]
+    assert 0 < median["output_token"] <= median["output_token_p99"]
+    assert record.series["requests"].columns["first"][0] > 0
+
+
+def test_a_wrong_token_fails(node: Node) -> None:
+    decoder = llama.Llama(LLAMA["tiny"], 32, "float32", "cpu", seed=0)
+    prompts = torch.randint(256, (1, 10))
+    requests = [server.Request(0.0, 4)]
+    server.serve(serving.LlamaEngine(decoder, 2, prompts), requests)
+    bench = Bench(node, {}, plan=SHORT)
+    serving.check_tokens(bench, decoder, requests, prompts)
+    requests[0].tokens[-1] = (requests[0].tokens[-1] + 1) % 256
+    with pytest.raises(CheckFailed, match="deviations below the likeliest"):
+        serving.check_tokens(bench, decoder, requests, prompts)

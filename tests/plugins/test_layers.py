@@ -174,14 +174,22 @@ def test_putting_vgg16_in_order_changes_places_and_nothing_else() -> None:
     assert [type(layer) for layer in network.features] == [type(layer) for layer in before]
 
 
+LARGE = "training with a batch of this size needs 8 cores"
+
+
 @pytest.mark.parametrize(
-    ("cores", "side", "reason"),
-    [(2, 32, ""), (2, 224, "a batch of this size needs 16 cores"), (16, 224, "")],
+    ("cores", "mode", "side", "reason"),
+    [
+        (2, "training", 32, ""),
+        (2, "forward", 224, ""),
+        (2, "training", 224, LARGE),
+        (8, "training", 224, ""),
+    ],
 )
-def test_the_course_s_batch_needs_sixteen_cores(
-    node: Node, cores: int, side: int, reason: str
+def test_training_with_the_course_s_batch_needs_eight_cores(
+    node: Node, cores: int, mode: str, side: int, reason: str
 ) -> None:
-    point = {"mode": "forward", "inplace": False, "batch": 128, "side": side}
+    point = {"mode": mode, "inplace": False, "batch": 128, "side": side}
     assert unmet(SWAP_CPU, point, replace(node, num_cpu=cores)) == [reason] * bool(reason)
 
 
@@ -256,6 +264,7 @@ def test_what_the_swap_saves_is_drawn_from_its_speedup() -> None:
         ]
     )
     assert table.columns["speedup"] == [1.6, 0.8]
+    assert table.columns["ratio"] == [1.5, 1.5]  # 3 s over 2 s
     assert (table.columns["speedup_low"], table.columns["speedup_high"]) == (
         [1.25, None],
         [2.0, None],

@@ -133,6 +133,17 @@ def fits(node: Node, point: Mapping[str, Any]) -> str:
     return f"needs {needed / 1e9:.0f} GB of GPU memory; there are {smallest / 1e9:.0f} GB"
 
 
+def computes(node: Node, point: Mapping[str, Any]) -> str:
+    """Why a GPU of this node lacks the point's format; "" where it has it."""
+    needed = CAPABILITIES.get(str(point["format"]), (0, 0))
+    for gpu in node.gpus:
+        if gpu.capability and tuple(map(int, gpu.capability.split("."))) < needed:
+            return f"{point['format']} needs compute capability {needed[0]}.{needed[1]}"
+    return ""
+
+
+#: The least compute capability of each format.
+CAPABILITIES = {"bfloat16": (8, 0), "int8": (8, 0), "fp8": (8, 9), "fp8_products": (8, 9)}
 METRICS = (
     Metric("time", "s", "lower", "of one step, in which each sequence gets a token"),
     Metric("rate", "1/s", "higher", "tokens of all sequences over time"),
@@ -150,7 +161,7 @@ DECODE = Benchmark(
         "context": (2048,),
         "format": ("bfloat16", "fp8", "int8"),
     },
-    requires=Requires(gpus=1, modules=("torch", "triton"), also=(fits,)),
+    requires=Requires(gpus=1, modules=("torch", "triton"), also=(computes, fits)),
     timeout=300,
     description=(
         "One compiled decode step of a decoder of Llama 3 8B's shape with random weights, one CUDA"

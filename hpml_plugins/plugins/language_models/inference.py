@@ -34,7 +34,8 @@ def captured(step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
             step()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # other threads, such as NCCL's watchdog, may call CUDA meanwhile
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         written = step()
     return graph.replay, written
 

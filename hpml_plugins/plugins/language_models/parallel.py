@@ -1,0 +1,227 @@
+"""The benchmarks `lm_decode_parallel` and `lm_decode_parallel_cpu`: a decode step whose layers are
+shared by several ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Rank, Requires, Samples
+from hpml_plugins.plugins.language_models.decoding import (
+    BUDGET,
+    CACHE_TOLERANCE,
+    COMPILED_TOLERANCE,
+    compiled,
+    computes,
+    fits,
+)
+from hpml_plugins.plugins.language_models.shapes import (
+    LLAMA,
+    Shape,
+    decode_bytes,
+    decode_flop,
+    find_shape,
+)
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.language_models.inference import DecodeStep
+    from hpml_plugins.plugins.language_models.llama import Llama
+
+
+def measure(
+    bench: Bench, *, model: str, batch: int, context: int, format: str, ranks: int
+) -> Mapping[str, Any]:
+    """Time a decode step as `lm_decode` does, on one rank alone and on all of them.
+
+    Tensor parallelism by torch's DTensor: a rank has some heads, their keys and values, and a part
+    of the feed-forward block; each layer adds up two times what the ranks have. Source: Shoeybi et
+    al., Megatron-LM, arXiv 1909.08053, section 3.
+    """
+    shape = find_shape(model, LLAMA)
+    if shape.kv_heads % ranks:
+        raise HpmlError(f"{ranks} ranks cannot share {shape.kv_heads} heads of keys")
+    found: Mapping[str, Any] = bench.ranks(on_rank, ranks, shape, batch, context, format)[0]
+    bench.work(
+        flop=decode_flop(shape, batch, context),
+        bytes=decode_bytes(shape, batch, context, format),
+    )
+    return found
+
+
+def on_rank(
+    rank: Rank, shape: Shape, batch: int, context: int, format: str
+) -> Mapping[str, Any] | None:
+    """The step of all ranks, its additions alone, and the step of rank 0 alone."""
+    time, communication = together(rank, shape, batch, context, format)
+    if rank.backend == "nccl":
+        release_memory()
+    single = alone(rank, shape, batch, context, format) if rank.index == 0 else None
+    rank.barrier()
+    if single is None:
+        return None
+    return {
+        "time": time,
+        "rate": batch / time,
+        "single": single,
+        "speedup": single.median / time,
+        "communication": communication,
+        "share": communication.median / time.median,
+    }
+
+
+def together(
+    rank: Rank, shape: Shape, batch: int, context: int, format: str
+) -> tuple[Samples, Samples]:
+    """The time of a step that all ranks share, and that of its additions alone."""
+    from hpml_plugins.plugins.language_models import inference, llama
+
+    rank.bench.progress("filling weights and cache", 0.0)
+    decoder = llama.Llama(shape, context, format, rank.device, rank.bench.seed)
+    step = inference.DecodeStep(decoder, batch, rank.bench.seed)
+    step.read_prompt()
+    whole, wanted = step.whole(), step()[0].clone()
+    share_layers(decoder, rank)
+    keep_heads(step, rank)
+    check_shared(rank.bench, step, whole, wanted, format)
+    rank.bench.progress("all together", 0.2)
+    time = rank.time(ready(rank.bench, step), budget=BUDGET)
+    x = decoder.embedding(step.last)
+    additions = addition(x, shape.layers)
+    return time, rank.time(additions, budget=BUDGET / 2, name="additions alone")
+
+
+def alone(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> Samples:
+    """The time of the step on this rank, without the others."""
+    from hpml_plugins.plugins.language_models import inference, llama
+
+    rank.bench.progress("one alone", 0.6)
+    decoder = llama.Llama(shape, context, format, rank.device, rank.bench.seed)
+    step = inference.DecodeStep(decoder, batch, rank.bench.seed)
+    return rank.bench.time(ready(rank.bench, step), budget=BUDGET, name="one alone")
+
+
+def release_memory() -> None:
+    """Give back what the shared step has left in torch's cache, and what was compiled for it."""
+    import gc
+
+    import torch
+
+    torch._dynamo.reset()
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def ready(bench: Bench, step: DecodeStep) -> Callable[[], object]:
+    """The step as it is timed: on a GPU compiled, one CUDA graph."""
+    return compiled(bench, step) if bench.device == "cuda" else step
+
+
+def share_layers(decoder: Llama, rank: Rank) -> None:
+    """Keep this rank's part of every matrix. All ranks have drawn the same weights, so none are
+    sent."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    mesh = init_device_mesh(rank.device.partition(":")[0], (rank.count,))
+    plan = {
+        **dict.fromkeys(("qkv", "gate", "up"), ColwiseParallel()),
+        **dict.fromkeys(("out", "down"), RowwiseParallel()),
+    }
+    for block in decoder.blocks:
+        parallelize_module(block, mesh, plan, src_data_rank=None)
+    head = {"head": ColwiseParallel(output_layouts=Replicate())}
+    parallelize_module(decoder.ends, mesh, head, src_data_rank=None)
+    decoder.ranks = rank.count
+
+
+def keep_heads(step: DecodeStep, rank: Rank) -> None:
+    """Keep the keys and values of this rank's heads."""
+    for layer, cache in enumerate(step.caches):
+        parts = (each.chunk(rank.count, 2)[rank.index] for each in (cache.keys, cache.values))
+        step.caches[layer] = type(cache)(*(part.contiguous() for part in parts))
+
+
+def check_shared(bench: Bench, step: DecodeStep, whole: Any, wanted: Any, format: str) -> None:
+    """Hold the ranks' logits against those of a rank alone.
+
+    whole: of the first sequence, by a pass over all of its tokens.  wanted: of all sequences.
+    """
+    from hpml_plugins.plugins.language_models.inference import relative_error
+
+    found = bench.result(step()[0])
+    difference = relative_error(found, wanted)
+    bench.check(
+        difference <= COMPILED_TOLERANCE,
+        f"the ranks' logits differ from those of one alone by {difference:.1e}",
+    )
+    difference = relative_error(found[0], whole)
+    bench.check(
+        difference <= CACHE_TOLERANCE[format],
+        f"logits with the cache differ from those of the whole text by {difference:.1e}",
+    )
+
+
+def addition(x: Any, layers: int) -> Callable[[], object]:
+    """What a step adds up: two all-reduces of x in each layer; on a GPU as one CUDA graph."""
+    from torch import distributed as dist
+
+    from hpml_plugins.plugins.language_models.inference import captured
+
+    def step() -> None:
+        for _ in range(2 * layers):
+            dist.all_reduce(x)
+
+    return captured(step)[0] if x.is_cuda else step
+
+
+PARALLEL = Benchmark(
+    "lm_decode_parallel",
+    measure,
+    metrics=(
+        Metric("time", "s", "lower", "of one step, in which each sequence gets a token"),
+        Metric("rate", "1/s", "higher", "tokens of all sequences over time"),
+        Metric("single", "s", "lower", "of the same step on one GPU"),
+        Metric("speedup", "1", "higher", "single over time"),
+        Metric("communication", "s", "lower", "of a step's all-reduces, without anything else"),
+        Metric("share", "1", "lower", "communication over time"),
+    ),
+    grid={
+        "model": ("llama-3-8b",),
+        "batch": (1, 64),
+        "context": (2048,),
+        "format": ("bfloat16",),
+        "ranks": (2, 4, 8),
+    },
+    requires=Requires(gpus="ranks", modules=("torch", "triton"), also=(computes, fits)),
+    timeout=400,
+    description=(
+        "One decode step of a decoder of Llama 3 8B's shape, shared by several GPUs: tensor"
+        " parallelism by DTensor, compiled, one CUDA graph."
+    ),
+    terms={
+        "batch": "sequences",
+        "context": "tokens in the cache of each sequence",
+        "format": "of the matrices",
+        "ranks": "GPUs",
+    },
+)
+PARALLEL_CPU = replace(
+    PARALLEL,
+    name="lm_decode_parallel_cpu",
+    grid={
+        "model": ("tiny",),
+        "batch": (2,),
+        "context": (64,),
+        "format": ("float32",),
+        "ranks": (2,),
+    },
+    requires=Requires(modules=("torch",)),
+    timeout=120,
+    description="One decode step of a tiny decoder in processes on the CPU, over gloo.",
+)
