@@ -1,5 +1,6 @@
-"""Make the quoted numbers of README.md and docs/ anew from results/, the schemas of Records and of
-`hpml accept --json`, and the bands that ship with it: `make docs`. `--check` writes nothing.
+"""Make the quoted numbers of README.md, docs/ and benchmarks/pages/ anew from results/, the schemas
+of Records and of `hpml accept --json`, and the bands that ship with it: `make docs`. `--check`
+writes nothing.
 
 See `hpml_plugins.plugins.course.quotes` for how a text quotes a number. Here there is one more kind
 of quote, `backtest NAME`: the table that trying a statistic on the Records gives.
@@ -26,6 +27,7 @@ from hpml_plugins.host import make_host
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.course.origins import trace
+from hpml_plugins.plugins.course.questions import FOLDER
 from hpml_plugins.plugins.course.quotes import Quotable, Quote, fill
 from hpml_plugins.registry import json_schema, read_registry
 from hpml_plugins.report.drawing import draw_all
@@ -62,13 +64,19 @@ def quotable(root: Path, results: Path) -> Quotable:
     return Quotable(history, drawables)
 
 
+def texts_of(root: Path) -> list[Path]:
+    """The Markdown files that may quote numbers."""
+    folders = (root / "docs", root / FOLDER)
+    return [
+        root / "README.md",
+        *sorted(each for at in folders for each in at.rglob("*.md")),
+    ]
+
+
 def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
     """Each Markdown file with its text and what that should be. Raises HpmlError for a quote of
     what is not there."""
-    texts = {
-        path: path.read_text(encoding="utf-8")
-        for path in (root / "README.md", *sorted(root.glob("docs/**/*.md")))
-    }
+    texts = {path: path.read_text(encoding="utf-8") for path in texts_of(root)}
     quoting = {path: text for path, text in texts.items() if "<!--= " in text}
     known = quotable(root, results) if quoting else None
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,16 +15,18 @@ import pytest
 import torch
 from support import in_a_child
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Node, Record
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record
 from hpml_plugins.errors import CheckFailed
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.plugins.language_models import (
     decoding,
+    gpt,
     inference,
     llama,
     parallel,
     prefill,
     shapes,
+    training,
 )
 from hpml_plugins.plugins.language_models.shapes import GPT, LLAMA
 from hpml_plugins.testing import Context, measure_point
@@ -274,3 +277,142 @@ def test_ranks_that_share_the_layers_agree_with_one_alone(node: Node) -> None:
 def test_more_ranks_than_heads_of_keys_are_refused(node: Node) -> None:
     record = measured(parallel.PARALLEL_CPU, node, ranks=4)
     assert record.reason.startswith("4 ranks cannot share 2 heads of keys")
+
+
+# Training
+
+
+def test_the_model_has_as_many_parameters_as_the_formula() -> None:
+    for name, shape in GPT.items():
+        with torch.device("meta"):
+            model = gpt.Gpt(shape, checkpointing=False, dtype=torch.float32)
+        held = sum(each.numel() for each in model.parameters())
+        assert held == shapes.trained_parameters(shape), name
+
+
+def test_the_chunked_loss_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpt, "CHUNK", 10)
+    x, weight = (
+        torch.randn(32, 8, dtype=torch.double),
+        torch.randn(50, 8, dtype=torch.double),
+    )
+    targets = torch.randint(50, (32,))
+    pairs = []
+    for loss_of in (
+        gpt.ChunkedLoss.apply,
+        lambda x, weight, targets: torch.nn.functional.cross_entropy(x @ weight.T, targets),
+    ):
+        leaves = [each.clone().requires_grad_() for each in (x, weight)]
+        loss = loss_of(*leaves, targets)
+        (3 * loss).backward()
+        pairs.append((loss.detach(), *(leaf.grad for leaf in leaves)))
+    for found, wanted in zip(*pairs, strict=True):
+        assert inference.relative_error(found, wanted) < 1e-6
+
+
+def losses(shape: Any, dtype: Any, steps: int, **options: Any) -> list[float]:
+    """Of training on one text from the same weights."""
+    torch.manual_seed(0)
+    model = gpt.Gpt(shape, checkpointing=options.get("checkpointing", False), dtype=dtype)
+    trainer = gpt.Trainer(model)
+    if backend := options.get("backend"):
+        trainer.compile_whole(backend)
+    text = gpt.random_text(shape, 4, 32, "cpu", seed=0)
+    found = []
+    for _ in range(steps):
+        trainer.step(*text)
+        found.append(float(trainer.loss))
+    return found
+
+
+def test_the_loss_in_bfloat16_falls_as_in_float32() -> None:
+    exact, found = (
+        losses(GPT["tiny"], each, 60) for each in (torch.float32, torch.bfloat16)
+    )
+    assert exact[-1] < 0.9 * exact[0]
+    assert found == pytest.approx(exact, rel=5e-3)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@in_a_child
+def test_the_whole_model_is_one_graph(checkpointing: bool, fresh_compiler: None) -> None:
+    from torch._dynamo.utils import counters
+
+    options = {"checkpointing": checkpointing, "backend": "aot_eager"}
+    counters.clear()
+    found = losses(GPT["tiny"], torch.bfloat16, 4, **options)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+    assert found == pytest.approx(losses(GPT["tiny"], torch.bfloat16, 4), rel=1e-3)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_training_is_measured_on_the_cpu(checkpointing: bool, node: Node) -> None:
+    record = measured(training.TRAINING_CPU, node, checkpointing=checkpointing)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.work["time"].flop == 256 * shapes.training_flop_per_token(GPT["tiny"], 64)
+    assert "the first loss is not that of a float32 model" in record.checks
+
+
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def test_ranks_train_together(way: str, node: Node) -> None:
+    record = measured(training.RANKS_CPU, node, way=way)
+    assert (record.status, record.reason) == ("ok", "")
+    step, alone = record.metrics["time"].median, record.metrics["single"].median
+    assert record.metrics["share"].median == pytest.approx(1 - alone / step, abs=0.05)
+    assert record.metrics["rate"].median == pytest.approx(512 / step, rel=0.1)
+    assert "the loss on one batch does not fall: the model does not train" in record.checks
+
+
+@pytest.mark.parametrize("fault", ["loss", "learning"])
+def test_a_wrong_training_step_fails(
+    fault: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = gpt.Trainer(gpt.made(GPT["tiny"], False, "cpu", seed=0))
+    if fault == "loss":
+        monkeypatch.setattr(trainer, "_loss", lambda *text: 1.1 * trainer.model(*text))
+    else:
+        trainer.optimizer.param_groups[0]["lr"] = 0.0
+    message = {"loss": "not that of a float32 model", "learning": "does not fall"}[fault]
+    text = gpt.random_text(GPT["tiny"], 4, 64, "cpu", seed=0)
+    with pytest.raises(CheckFailed, match=message):
+        training.trained(Bench(node, {}, plan=SHORT), trainer, trainer.model, text)
+
+
+def trained_weights(rank: Rank, way: str) -> Any:
+    """The embedding after three steps of both ranks, and that of one alone with both texts."""
+    job = training.Job(GPT["tiny"], 4, 64, False, way)
+    model, text = training.prepared(rank, job)
+    trainer = gpt.Trainer(training.WAYS[way](rank, model))
+    both = [training.prepared(fake, job)[1] for fake in of_both(rank)]
+    alone = gpt.Trainer(training.prepared(rank, job)[0])
+    for _ in range(3):
+        trainer.step(*text)
+        alone.step(*(torch.cat(parts) for parts in zip(*both, strict=True)))
+    found = model.embedding.weight.detach()
+    found = found.full_tensor() if way == "fsdp" else found
+    start = training.prepared(rank, job)[0].embedding.weight
+    wanted = alone.model.embedding.weight
+    return inference.relative_error(found - start, wanted - start)
+
+
+def of_both(rank: Rank) -> list[Any]:
+    """What `prepared` asks a rank, for each of two."""
+    asked = {"device": rank.device, "bench": rank.bench, "backend": rank.backend}
+    return [SimpleNamespace(index=index, **asked) for index in range(2)]
+
+
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def test_two_ranks_train_as_one_with_both_batches(way: str, node: Node) -> None:
+    def measure(bench: Bench, *, way: str) -> Any:
+        return {"error": max(bench.ranks(trained_weights, 2, way))}
+
+    benchmark = Benchmark(
+        "both_batches",
+        measure,
+        [Metric("error", "1", "lower")],
+        {"way": ["ddp", "fsdp"]},
+        description="How far two ranks' weights are from one's.",
+    )
+    record = measured(benchmark, node, way=way)
+    assert record.metrics["error"].median < 1e-2, record.reason

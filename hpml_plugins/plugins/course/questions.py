@@ -1,5 +1,5 @@
-"""Writes `questions.html`, and of each Markdown file of questions a page with the numbers and
-charts that it quotes."""
+"""Writes `questions.html`, and of each Markdown file of questions or results a page with the
+numbers and charts that it quotes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ with needs_extra("publish"):
     from markdown_it.token import Token
 
 #: The Markdown files, below the project's folder.
-FOLDER = Path("docs/questions")
+FOLDER = Path("benchmarks/pages")
+#: A link of these files to another one of them, or to a document: what it leads to on the site.
+_MARKDOWN_LINK = re.compile(r"^(?P<docs>\.\./\.\./docs/)?(?P<stem>[\w/-]+)\.md(?P<anchor>#.*)?$")
 #: Stands in Markdown where a chart goes: the name of the figure.
 _CHART = re.compile(r"<p>chart-of:([\w.-]+)</p>")
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -94,6 +96,8 @@ def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[Qu
             # the policy allows no inline style
             if cell.attrs.pop("style", None) == "text-align:right":
                 cell.attrSet("class", "number")
+            for child in cell.children or ():
+                _lead_on_the_site(child)
         if tokens and tokens[0].tag == "h1":  # the template has the title
             del tokens[:3]
         body = _CHART.sub(lambda match: _chart(site, *shown[match[1]]), _fold(tokens))
@@ -104,6 +108,14 @@ def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[Qu
         written.append(page)
     site.write(_template("questions"), "questions.html", written=written)
     return written
+
+
+def _lead_on_the_site(token: Token) -> None:
+    """Make a link to a Markdown file one to the page that is made of it."""
+    found = _MARKDOWN_LINK.match(str(token.attrs.get("href", "")))
+    if found:
+        prefix = "docs/" if found["docs"] else "questions-"
+        token.attrSet("href", f"{prefix}{found['stem']}.html{found['anchor'] or ''}")
 
 
 def _fold(tokens: Sequence[Token]) -> str:

@@ -6,9 +6,16 @@ from hpml_plugins import Benchmark, hookimpl
 from hpml_plugins.plugins.language_models.decoding import DECODE, DECODE_CPU
 from hpml_plugins.plugins.language_models.parallel import PARALLEL, PARALLEL_CPU
 from hpml_plugins.plugins.language_models.prefill import PREFILL, PREFILL_CPU
+from hpml_plugins.plugins.language_models.training import (
+    RANKS,
+    RANKS_CPU,
+    TRAINING,
+    TRAINING_CPU,
+)
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """On GPUs, and tiny models on the CPU."""
-    return [DECODE, PREFILL, PARALLEL, DECODE_CPU, PREFILL_CPU, PARALLEL_CPU]
+    on_gpus = [TRAINING, DECODE, PREFILL, RANKS, PARALLEL]
+    return [*on_gpus, TRAINING_CPU, DECODE_CPU, PREFILL_CPU, RANKS_CPU, PARALLEL_CPU]

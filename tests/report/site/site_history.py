@@ -358,8 +358,8 @@ def _a_plugin_that_draws(folder: Path, commit: str) -> None:
         "  - {name: course, module: hpml_plugins.plugins.course}\n"
     )
     (folder / "toy.py").write_text(DRAWN)
-    (folder / "docs" / "questions").mkdir(parents=True)
-    (folder / "docs" / "questions" / "000.md").write_text(QUESTIONS)
+    (folder / "benchmarks" / "pages").mkdir(parents=True)
+    (folder / "benchmarks" / "pages" / "000.md").write_text(QUESTIONS)
     for size, seconds, warnings in ((10, 2e-6, []), (1000, 3.5e-5, WARNINGS)):
         record = a_record(
             metrics={"time": seconds},

@@ -1,0 +1,199 @@
+"""A GPT-2-shaped decoder, its loss in chunks, and its training step. Imports torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.attention import sdpa_kernel
+from torch.nn.functional import cross_entropy, gelu, linear, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+from hpml_plugins.plugins.language_models.llama import BACKENDS
+from hpml_plugins.plugins.language_models.shapes import Shape
+
+#: Standard deviation of the weights, as in GPT-2.
+DEVIATION = 0.02
+#: GPT-3's of 125 M parameters: Brown et al., arXiv 2005.14165, table 2.1 and appendix B.
+LEARNING_RATE, BETAS, WEIGHT_DECAY = 6e-4, (0.9, 0.95), 0.1
+#: Tokens whose logits exist at a time.
+CHUNK = 8192
+#: Sequences of the float32 reference at a time.
+FEW = 4
+
+
+class ChunkedLoss(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped to mypy here
+    """Mean cross-entropy of x Wᵀ, whose logits exist for CHUNK tokens at a time. The forward pass
+    computes the gradients, as it has the logits; backward scales them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, targets: Any) -> Any:
+        """x: (tokens, width).  weight: (vocabulary, width), of x's dtype.  targets: (tokens,)."""
+        total = torch.zeros((), device=x.device)
+        of_x, of_weight = [], torch.zeros(weight.shape, device=x.device)
+        for rows, wanted in zip(x.split(CHUNK), targets.split(CHUNK), strict=True):
+            logits = (rows @ weight.t()).float()
+            log_sum = logits.logsumexp(1, keepdim=True)
+            right = logits.gather(1, wanted[:, None])
+            total = total + (log_sum - right).sum()
+            is_right = torch.arange(len(weight), device=x.device) == wanted[:, None]
+            change = ((logits - log_sum).exp() - is_right.float()) / len(x)
+            change = change.to(x.dtype)
+            of_x.append(change @ weight)
+            of_weight = of_weight + (change.t() @ rows).float()
+        ctx.save_for_backward(torch.cat(of_x), of_weight.to(weight.dtype))
+        return total / len(x)
+
+    @staticmethod
+    def backward(ctx: Any, scale: Any) -> tuple[Any, Any, None]:
+        """The gradients of x and the weight."""
+        of_x, of_weight = ctx.saved_tensors
+        return of_x * scale.to(of_x.dtype), of_weight * scale.to(of_weight.dtype), None
+
+
+class Layer(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
+    """Causal attention and a feed-forward block, each behind a LayerNorm, added to what came in."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        width, inner = shape.hidden, shape.intermediate
+        self.head_dim = shape.head_dim
+        self.norm_attention = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm_feed_forward = nn.LayerNorm(width)
+        self.up = nn.Linear(width, inner)
+        self.down = nn.Linear(inner, width)
+
+    def forward(self, x: Any) -> Any:
+        """x: (batch, length, width). Returns the same, in the same dtype."""
+        heads = self.qkv(self.norm_attention(x)).unflatten(2, (3, -1, self.head_dim))
+        q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        inner = gelu(self.up(self.norm_feed_forward(x)), approximate="tanh")
+        return x + self.down(inner)
+
+
+class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
+    """The model; its loss is what it returns.
+
+    dtype: of the products and of what flows between the layers; weights are float32.
+    """
+
+    def __init__(self, shape: Shape, *, checkpointing: bool, dtype: Any) -> None:
+        super().__init__()
+        self.checkpointing, self.dtype = checkpointing, dtype
+        self.embedding = nn.Embedding(shape.vocabulary, shape.hidden)
+        self.positions = nn.Embedding(shape.positions, shape.hidden)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.hidden)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                adds_up = name.endswith(("out.weight", "down.weight"))
+                share = math.sqrt(2 * shape.layers) if adds_up else 1.0
+                nn.init.normal_(parameter, std=DEVIATION / share)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def hidden(self, tokens: Any) -> Any:
+        """What the head multiplies, (batch, length, width)."""
+        x = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
+        x = x.to(self.dtype)
+        for layer in self.layers:
+            if self.checkpointing:
+                x = checkpoint(layer, x, use_reentrant=False, preserve_rng_state=False)
+            else:
+                x = layer(x)
+        return self.norm(x).to(self.dtype)
+
+    def forward(self, tokens: Any, targets: Any) -> Any:
+        """The mean loss of all tokens.  tokens, targets: (batch, length)."""
+        with self.precision(), sdpa_kernel(BACKENDS, set_priority=True):
+            x = self.hidden(tokens).flatten(0, 1)
+            weight = self.embedding.weight.to(self.dtype)
+            return ChunkedLoss.apply(x, weight, targets.flatten())
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Products in `dtype`."""
+        device = self.norm.weight.device.type
+        enabled = self.dtype != torch.float32
+        found: AbstractContextManager[Any] = torch.autocast(device, self.dtype, enabled=enabled)
+        return found
+
+    def reference_loss(self, tokens: Any, targets: Any) -> float:
+        """The mean loss in float32, by torch's cross-entropy, some sequences at a time."""
+        dtype, self.dtype = self.dtype, torch.float32
+        total = 0.0
+        with torch.no_grad():
+            for some, wanted in zip(tokens.split(FEW), targets.split(FEW), strict=True):
+                logits = linear(self.hidden(some), self.embedding.weight)
+                loss = cross_entropy(logits.flatten(0, 1), wanted.flatten())
+                total += len(some) * float(loss)
+        self.dtype = dtype
+        return total / len(tokens)
+
+    def compile_layers(self, backend: str = "inductor") -> None:
+        """Compile one layer, which all share: what DDP and FSDP can wrap."""
+        compile_in_this_process()
+        for layer in self.layers:
+            layer.compile(dynamic=False, backend=backend)
+
+
+def compile_in_this_process() -> None:
+    """No pool of compiling processes, which takes seconds to start."""
+    import torch._inductor.config
+
+    torch._inductor.config.compile_threads = 1
+
+
+class Trainer:
+    """Trains by fused AdamW.
+
+    model: a Gpt, or what wraps one.  loss: of the last step.
+    """
+
+    def __init__(self, model: Any, *, learning_rate: float = LEARNING_RATE) -> None:
+        self.model = model
+        self._loss: Callable[..., Any] = model
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=learning_rate,
+            betas=BETAS,
+            weight_decay=WEIGHT_DECAY,
+            fused=True,
+        )
+        self.loss: Any = None
+
+    def compile_whole(self, backend: str = "inductor") -> None:
+        """Compile the model with its loss as one function."""
+        compile_in_this_process()
+        self._loss = torch.compile(self.model, dynamic=False, backend=backend)
+
+    def step(self, tokens: Any, targets: Any) -> None:
+        """Forward, backward, update."""
+        loss = self._loss(tokens, targets)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss = loss.detach()
+
+
+def made(shape: Shape, checkpointing: bool, device: str, seed: int) -> Gpt:
+    """The model with random weights: products in bfloat16 on a GPU, in float32 on a CPU."""
+    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
+    torch.manual_seed(seed)
+    with torch.device(device):
+        return Gpt(shape, checkpointing=checkpointing, dtype=dtype)
+
+
+def random_text(shape: Shape, batch: int, length: int, device: str, seed: int) -> tuple[Any, Any]:
+    """Tokens and the tokens that follow them, (batch, length) each."""
+    generator = torch.Generator(device).manual_seed(seed)
+    size = (batch, length + 1)
+    text = torch.randint(shape.vocabulary, size, generator=generator, device=device)
+    return text[:, :-1].contiguous(), text[:, 1:].contiguous()
