@@ -133,7 +133,7 @@ def phases(records: Sequence[Record]) -> Table:
         found = dict(zip(series.columns["phase"], series.numbers("time"), strict=True))
         return {
             **_device(record),
-            "gradients": WAYS[record.params["way"]],
+            "gradients": WAYS[str(record.params["way"])],
             "batch_time": record.median("batch"),
             **{n: found.get(n, 0.0) for n in names},
         }

@@ -21,7 +21,7 @@ from hpml_plugins.plugins.mlp.tiles import ITEM, Dtype
 Product = Literal["own", "torch"]
 #: How gradients are added up over the ranks, and what each way is.
 Way = Literal["mpi", "mpi_pinned", "cuda_mpi", "nccl", "gloo"]
-WAYS: dict[Way, str] = {
+WAYS: dict[str, str] = {
     "mpi": "MPI through pageable host memory",
     "mpi_pinned": "MPI through pinned host memory",
     "cuda_mpi": "MPI on GPU pointers",
