@@ -17,6 +17,7 @@ from pathlib import Path
 import backtest_levels
 import measurement_tables
 from accept_runs import accept_runs
+from alike_code import alike_code
 from backtest import coverage_table, measured_points, verdict_table
 
 from hpml_plugins.analysis.backtest import BackTest
@@ -24,6 +25,7 @@ from hpml_plugins.analysis.reference import References
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.errors import HpmlError, nearest
 from hpml_plugins.host import make_host
+from hpml_plugins.model.alike_code import ALIKE
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.course.origins import trace
@@ -106,6 +108,12 @@ def bands(results: Path) -> tuple[Path, str, str]:
     return SHIPPED, old, as_file(make_bands(read_records(results))).decode()
 
 
+def codes(root: Path) -> tuple[Path, str, str]:
+    """Which states of plugins measure alike: the file, its text, and what that should be."""
+    old = ALIKE.read_text(encoding="utf-8")
+    return ALIKE, old, alike_code(root, read_records(root / "results"))
+
+
 @functools.cache
 def _back_tested(results: Path) -> dict[str, str]:
     """The tables by their names, as Markdown."""
@@ -144,7 +152,8 @@ def main() -> int:
     """Write the files that differ; with --check exit status 1 instead."""
     check = "--check" in sys.argv[1:]
     try:
-        files = [*schemas(ROOT), bands(ROOT / "results"), *filled(ROOT, ROOT / "results")]
+        files = [*schemas(ROOT), bands(ROOT / "results"), codes(ROOT)]
+        files += filled(ROOT, ROOT / "results")
         stale = [(path, new) for path, old, new in files if new != old]
     except HpmlError as error:
         print(error, file=sys.stderr)

@@ -13,6 +13,7 @@ import msgspec
 
 from hpml_plugins.analysis.physics import Physics, physics_of, signature
 from hpml_plugins.analysis.variance import Spread, half_width
+from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.record import Estimate
 
 if TYPE_CHECKING:
@@ -45,12 +46,13 @@ class TypeReference(NamedTuple):
 class Adjusted(NamedTuple):
     """How a value moves from card to card once the card's factor is taken out of it.
 
-    coefficient: β, see `hpml_plugins.analysis.reference`.  variance, freedom: of a run on any card,
-    and its degrees of freedom.  of_type: the mean reference of the type, signed as the value's own;
-    None for fewer than two cards.
+    coefficient: β, see `hpml_plugins.analysis.reference`.  of_coefficient: its variance.  variance,
+    freedom: of a run on any card, and its degrees of freedom.  of_type: the mean reference of the
+    type, signed as the value's own; None for fewer than two cards.
     """
 
     coefficient: float
+    of_coefficient: float
     variance: float
     freedom: float
     of_type: TypeReference | None
@@ -263,8 +265,7 @@ def code_of(record: Record) -> str:
         for name, each in metrics.items()
         if each.direction is None and physics_of(record, name) is Physics.COUNTED
     ]
-    code = source.get("sha256") or record.commit
-    return f"{code} {source.get('package', '')} {record.environment} {problem}"
+    return f"{measuring_code(record)} {source.get('package', '')} {record.environment} {problem}"
 
 
 def card_of(record: Record) -> str:

@@ -10,7 +10,8 @@ so that neither the codes nor the types matter:
 
 with β shrunk to what is sure of it and limited to 0 to 1: no card's factor counts more than in
 full, none against itself. A class is adjusted only where that narrows its intervals: where the
-pooled variance of what is left, which has lost a degree of freedom, is smaller.
+pooled variance of what is left, which has lost a degree of freedom, is smaller. What is not sure of
+β widens the interval of a comparison by its error times how far the references of the sides differ.
 """
 
 from __future__ import annotations
@@ -149,14 +150,15 @@ class Pair(NamedTuple):
     reference: float
 
 
-class _Coefficient(NamedTuple):
+class Coefficient(NamedTuple):
     """β of a class. cards: how many told it.  before, after: the pooled variance without and with
-    it."""
+    it.  variance: of β itself."""
 
     value: float
     cards: int
     before: float
     after: float
+    variance: float
 
     @property
     def narrows(self) -> bool:
@@ -164,7 +166,7 @@ class _Coefficient(NamedTuple):
         return self.value > 0 and self.after < self.before
 
 
-def fit_coefficient(pairs: Sequence[Pair]) -> _Coefficient | None:
+def fit_coefficient(pairs: Sequence[Pair]) -> Coefficient | None:
     """β by least squares within the groups, shrunk and limited; None where too few cards tell.
 
     The standard error counts cards, not values: the values of one card share its factor.
@@ -197,9 +199,10 @@ def fit_coefficient(pairs: Sequence[Pair]) -> _Coefficient | None:
     )
     believed = min(1.0, max(0.0, slope - SHRINKAGE * error))
     left = y - believed * x
-    return _Coefficient(
+    return Coefficient(
         believed,
         len(cards),
         float(y @ y) / freedom,
         float(left @ left) / max(1, freedom - 1),
+        error**2,
     )

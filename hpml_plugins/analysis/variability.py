@@ -22,7 +22,7 @@ from hpml_plugins.analysis.measured import (
 )
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics, compared_metrics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
-from hpml_plugins.analysis.reference import Pair, References, fit_coefficient
+from hpml_plugins.analysis.reference import Coefficient, Pair, References, fit_coefficient
 from hpml_plugins.analysis.variance import (
     Estimated,
     Observations,
@@ -135,22 +135,26 @@ def adjusted_spreads(
         [math.nan if each.reference is None else each.reference for each in recent]
     )
     told = np.isfinite(known) & ~np.isin(cards.card, list(without))
-    coefficients = _fit_coefficients(cards, known, told)
-    adjusted = told & np.isfinite(coefficients)
+    fitted = _fit_coefficients(cards, known, told)
+    slopes = np.full(len(known), math.nan)
+    for pool, found in fitted.items():
+        slopes[cards.pool == pool] = found.value
+    adjusted = told & np.isfinite(slopes)
     if not adjusted.any():
         return {}
-    members = estimate_members(cards.chosen(adjusted, cards.value - coefficients * known))
+    members = estimate_members(cards.chosen(adjusted, cards.value - slopes * known))
     of_type = functools.cache(references.of_type)
     made: dict[int, Adjusted] = {}
     first = 0
     for number, (line, spread) in enumerate(zip(observed.lines, spreads, strict=True)):
-        coefficient, member = float(coefficients[first]), int(cards.member[first])
+        coefficient, member = fitted.get(int(cards.pool[first])), int(cards.member[first])
         first += len(line[-RECENT:])
         is_known = member < len(members.known) and members.known[member]
-        if math.isnan(coefficient) or not is_known:
+        if coefficient is None or not is_known:
             continue
         made[number] = Adjusted(
-            coefficient,
+            coefficient.value,
+            coefficient.variance,
             _without_factor(spread, float(members.variance[member])),
             float(members.freedom[member]),
             _signed_type(line[0], of_type(line[0].hardware, line[0].physics)),
@@ -158,15 +162,16 @@ def adjusted_spreads(
     return made
 
 
-def _fit_coefficients(cards: CardObservations, references: _Array, told: _Array) -> _Array:
-    """β of each observation's class, NaN where there is none or it narrows no interval.  told:
-    which observations tell it."""
-    found = np.full(len(references), math.nan)
-    for pool in np.unique(cards.pool[told]):
-        inside = cards.pool == pool
-        coefficient = fit_coefficient(_card_pairs(cards, references, told & inside))
+def _fit_coefficients(
+    cards: CardObservations, references: _Array, told: _Array
+) -> dict[int, Coefficient]:
+    """β of each pool whose intervals it narrows.  told: which observations tell it."""
+    found: dict[int, Coefficient] = {}
+    for pool in np.unique(cards.pool[told]).tolist():
+        inside = told & (cards.pool == pool)
+        coefficient = fit_coefficient(_card_pairs(cards, references, inside))
         if coefficient and coefficient.narrows:
-            found[inside] = coefficient.value
+            found[pool] = coefficient
     return found
 
 

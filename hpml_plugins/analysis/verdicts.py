@@ -267,33 +267,41 @@ def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared |
 
     Of two sides on one type the references are compared directly. Of two types each side's is
     compared with the mean over its type, which has an error of its own (the regression estimator of
-    double sampling; Cochran, Sampling Techniques, 3rd ed. (1977), section 12.6).
+    double sampling; Cochran, Sampling Techniques, 3rd ed. (1977), section 12.6). The error of β
+    counts as far as the references differ.
     """
-    if a.adjusted is None or b.adjusted is None or a.physics is not b.physics:
+    if a.physics is not b.physics:
         return None
-    ratio, variance = plain.ratio, 0.0
-    for side, sign in ((a, -1.0), (b, 1.0)):
-        adjusted = side.adjusted
-        references = [
-            level.reference for level in side.cards if level.reference is not None
-        ]
-        if adjusted is None or len(references) < len(side.cards):
+    factors = _mean_reference(a), _mean_reference(b)
+    if factors[0] is None or factors[1] is None or not (a.adjusted and b.adjusted):
+        return None
+    variance = a.adjusted.variance / len(a.cards) + b.adjusted.variance / len(b.cards)
+    freedom = min(a.adjusted.freedom, b.adjusted.freedom)
+    if a.hardware == b.hardware:
+        apart = factors[1] - factors[0]
+        ratio = plain.ratio - a.adjusted.coefficient * apart
+        variance += a.adjusted.of_coefficient * apart**2
+        return _Compared(ratio, variance, freedom, plain.cards, adjusted=True)
+    ratio = plain.ratio
+    for adjusted, factor, sign in (
+        (a.adjusted, factors[0], -1),
+        (b.adjusted, factors[1], 1),
+    ):
+        if adjusted.of_type is None:
             return None
-        factor = sum(references) / len(references)
-        if a.hardware != b.hardware:
-            if adjusted.of_type is None:
-                return None
-            factor -= adjusted.of_type.mean
-            variance += adjusted.coefficient**2 * adjusted.of_type.variance
-        ratio -= sign * adjusted.coefficient * factor
-        variance += adjusted.variance / len(references)
-    return _Compared(
-        ratio,
-        variance,
-        min(a.adjusted.freedom, b.adjusted.freedom),
-        plain.cards,
-        adjusted=True,
-    )
+        apart = factor - adjusted.of_type.mean
+        ratio -= sign * adjusted.coefficient * apart
+        variance += adjusted.of_coefficient * apart**2
+        variance += adjusted.coefficient**2 * adjusted.of_type.variance
+    return _Compared(ratio, variance, freedom, plain.cards, adjusted=True)
+
+
+def _mean_reference(side: MeasuredValue) -> float | None:
+    """None where a card has no reference."""
+    references = [each.reference for each in side.cards if each.reference is not None]
+    if not references or len(references) < len(side.cards):
+        return None
+    return sum(references) / len(references)
 
 
 def _slowed_by_others(a: MeasuredValue, b: MeasuredValue, quiet: _Compared) -> _Compared:

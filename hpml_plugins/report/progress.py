@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hpml_plugins import clocks
 from hpml_plugins.model import formatting
+from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
 from hpml_plugins.registry import TaskEntry
@@ -229,7 +230,7 @@ class RunReport(Follower):
             if (
                 id(record) in of_this_run
                 and same
-                and before.source["sha256"] != record.source["sha256"]
+                and measuring_code(before) != measuring_code(record)
             ):
                 changed.setdefault(record.plugin, {})[record.benchmark] = before.commit
         return describe_code_changes(changed)

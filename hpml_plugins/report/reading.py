@@ -25,6 +25,7 @@ from hpml_plugins.analysis.physics import compared_metrics
 from hpml_plugins.analysis.reference import References
 from hpml_plugins.analysis.variability import Place, fill_in_spreads, with_intervals
 from hpml_plugins.host import Host
+from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.formatting import format_point_texts, unquoted
 from hpml_plugins.model.record import Record, Status
 from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
@@ -558,7 +559,7 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.remarks))
     code, stack = (
-        sys.intern(record.source.get("sha256", "")),
+        sys.intern(measuring_code(record)) if record.source.get("sha256") else "",
         sys.intern(record.environment),
     )
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets

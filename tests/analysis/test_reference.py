@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -153,6 +153,27 @@ def test_the_factors_of_two_cards_of_a_type_are_taken_out(name: str) -> None:
         and adjusted.high is not None
         and adjusted.low < 1 < adjusted.high
     )
+
+
+def test_the_further_two_references_differ_the_less_certain_is_what_is_left() -> None:
+    made = measured(6, referenced=True, own=0.004)
+    cards = sorted(products(made, "h200"), key=factor_of(made))
+    ranked = [factor_of(made)(card) for card in cards]
+    near = min(range(1, len(cards)), key=lambda rank: ranked[rank] - ranked[rank - 1])
+    beside = compare(made, [cards[near - 1]], [cards[near]], "time")
+    apart = compare(made, [cards[0]], [cards[-1]], "time")
+    assert beside.adjusted and apart.adjusted
+    assert half_width(apart) > 1.02 * half_width(beside)
+
+
+def factor_of(made: Sequence[Record]) -> Callable[[Record], float]:
+    """The logarithm of the reference of a Record's card."""
+    of_card = {
+        each.run: visit.logarithms[Physics.BOOST]
+        for each in made
+        if (visit := visit_of(each))
+    }
+    return lambda record: of_card[record.run]
 
 
 def test_two_types_are_compared_by_what_their_cards_have_in_common() -> None:

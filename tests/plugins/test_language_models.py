@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,11 @@ from hpml_plugins.plugins.language_models import (
     llama,
     parallel,
     prefill,
+    server,
+    serving,
     shapes,
+    text,
+    time_to_loss,
     training,
 )
 from hpml_plugins.plugins.language_models.shapes import GPT, LLAMA
@@ -416,3 +421,153 @@ def test_two_ranks_train_as_one_with_both_batches(way: str, node: Node) -> None:
     )
     record = measured(benchmark, node, way=way)
     assert record.metrics["error"].median < 1e-2, record.reason
+
+
+# Time to loss
+
+
+def test_the_text_is_the_standard_librarys(tmp_path: Path) -> None:
+    assert text.is_read(Path("json/decoder.py")) and text.is_read(
+        Path("pydoc_data/topics.py")
+    )
+    for name in ("site-packages/torch/nn.py", "test/test_json.py", "config-3.11/a.py"):
+        assert not text.is_read(Path(name)), name
+    for number in range(20):
+        (tmp_path / f"{number:02}.py").write_text(f"{number}")
+    found = text.read_text(tmp_path)
+    assert (found.files, found.validation) == (20, b"9\n19")
+    (tmp_path / "03.py").write_text("4")
+    assert text.read_text(tmp_path).digest != found.digest
+    with pytest.raises(HpmlError, match="has 0 of Python's sources; install all of them"):
+        text.read_text(tmp_path / "nowhere")
+
+
+def test_a_token_is_followed_by_the_next() -> None:
+    tokens = text.as_tokens(bytes(range(100)), "cpu")
+    given, wanted = text.chosen(tokens, torch.tensor([3, 90]), 5)
+    assert given.tolist() == [[3, 4, 5, 6, 7], [90, 91, 92, 93, 94]]
+    assert wanted.tolist() == [[4, 5, 6, 7, 8], [91, 92, 93, 94, 95]]
+
+
+def test_time_to_loss_is_measured_on_the_cpu(node: Node) -> None:
+    record = measured(time_to_loss.TIME_TO_LOSS_CPU, node, target=4.5, runs=2, batch=4)
+    assert (record.status, record.reason) == ("ok", "")
+    assert record.metrics["success"].median == 1
+    times = record.metrics["time"].samples
+    assert record.metrics["mean_time"].median == pytest.approx(sum(times) / 2)
+    assert len(record.series["text"].columns["digest"][0]) == 64
+    assert all(loss <= 4.5 for loss in record.metrics["loss"].samples)
+    curves = record.series["curves"].columns
+    assert curves["step"][0] == time_to_loss.EVERY
+
+
+def test_a_target_that_no_run_reaches_is_said(node: Node) -> None:
+    record = measured(
+        time_to_loss.TIME_TO_LOSS_CPU, node, target=0.1, runs=1, batch=4, steps=20
+    )
+    assert record.reason.startswith("none of 1 runs reached 0.1; the best has ")
+
+
+# Serving
+
+
+class SlowEngine:
+    """Reads a prompt in 3 s and decodes in 1 s, by a clock of its own."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots, self.now = slots, 0.0
+        self.log: list[str] = []
+
+    def start(self, number: int, slot: int) -> int:
+        self.now += 3
+        self.log.append(f"read {number}")
+        return 100
+
+    def step(self) -> list[int]:
+        self.now += 1
+        self.log.append("step")
+        return list(range(self.slots))
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_requests_are_answered_in_turn_and_timed() -> None:
+    engine = SlowEngine(slots=2)
+    requests = [
+        server.Request(arrival, wanted) for arrival, wanted in ((1, 3), (1, 2), (2, 2))
+    ]
+    took = server.serve(engine, requests, clock=lambda: engine.now, sleep=engine.sleep)
+    # the third waits for the slot that the second leaves at 8
+    assert engine.log == ["read 0", "read 1", "step", "read 2", "step"]
+    assert [request.times for request in requests] == [[4, 8, 12], [7, 8], [11, 12]]
+    assert [request.gaps() for request in requests] == [[4, 4], [1], [1]]
+    assert requests[0].tokens == [100, 1, 1] and took == 12
+
+
+def test_arrivals_are_seeded_and_as_many_as_asked() -> None:
+    found = server.arrivals(10, 100, 20, seed=1)
+    assert found == server.arrivals(10, 100, 20, seed=1)
+    assert found != server.arrivals(10, 100, 20, seed=2)
+    assert 900 < len(found) < 1100
+    assert {request.wanted for request in found} == set(range(10, 31))
+    assert len(server.arrivals(0.001, 0.5, 20, seed=1)) == 1
+
+
+def test_percentiles_by_hand() -> None:
+    values = [float(value) for value in range(200, 0, -1)]
+    assert server.percentile(values, 0.5) == 100
+    assert server.percentile(values, 0.99) == 198
+    assert server.percentile([3.0], 0.99) == 3.0
+    with pytest.raises(ValueError, match="no values"):
+        server.percentile([], 0.5)
+
+
+def test_metrics_of_serving_by_hand() -> None:
+    requests = [
+        server.Request(1.0, 3, [2.0, 3.0, 5.0], [1, 2, 3]),
+        server.Request(2.0, 2, [5.0, 6.0], [1, 2]),
+    ]
+    assert serving.metrics_of(requests, took=10.0, energy=100.0) == {
+        "first_token": 1.0,
+        "first_token_p99": 3.0,
+        "output_token": 1.0,
+        "output_token_p99": 2.0,
+        "rate": 0.5,
+        "energy": 20.0,
+    }
+
+
+def test_every_slot_answers_as_a_sequence_alone() -> None:
+    decoder = llama.Llama(DEEP, 32, "float32", "cpu", seed=0)
+    prompts = torch.randint(256, (5, 10))
+    engine = serving.LlamaEngine(decoder, 2, prompts)
+    requests = [server.Request(0.0, wanted) for wanted in (4, 9, 5, 2, 7)]
+    server.serve(engine, requests)
+    for prompt, request in zip(prompts, requests, strict=True):
+        text = prompt[None]
+        for token in request.tokens:
+            assert token == int(decoder.prompt(text, decoder.caches(1))[1])
+            text = torch.cat([text, torch.tensor([[token]])], 1)
+        assert len(request.tokens) == request.wanted
+
+
+def test_serving_is_measured_on_the_cpu(node: Node) -> None:
+    record = measured(serving.SERVING_CPU, node, arrival=10.0, seconds=0.5)
+    assert (record.status, record.reason) == ("ok", "")
+    median = {name: each.median for name, each in record.metrics.items()}
+    assert 0 < median["first_token"] <= median["first_token_p99"]
+    assert 0 < median["output_token"] <= median["output_token_p99"]
+    assert record.series["requests"].columns["first"][0] > 0
+
+
+def test_a_wrong_token_fails(node: Node) -> None:
+    decoder = llama.Llama(LLAMA["tiny"], 32, "float32", "cpu", seed=0)
+    prompts = torch.randint(256, (1, 10))
+    requests = [server.Request(0.0, 4)]
+    server.serve(serving.LlamaEngine(decoder, 2, prompts), requests)
+    bench = Bench(node, {}, plan=SHORT)
+    serving.check_tokens(bench, decoder, requests, prompts)
+    requests[0].tokens[-1] = (requests[0].tokens[-1] + 1) % 256
+    with pytest.raises(CheckFailed, match="deviations below the likeliest"):
+        serving.check_tokens(bench, decoder, requests, prompts)

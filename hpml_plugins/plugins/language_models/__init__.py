@@ -6,6 +6,8 @@ from hpml_plugins import Benchmark, hookimpl
 from hpml_plugins.plugins.language_models.decoding import DECODE, DECODE_CPU
 from hpml_plugins.plugins.language_models.parallel import PARALLEL, PARALLEL_CPU
 from hpml_plugins.plugins.language_models.prefill import PREFILL, PREFILL_CPU
+from hpml_plugins.plugins.language_models.serving import SERVING, SERVING_CPU
+from hpml_plugins.plugins.language_models.time_to_loss import TIME_TO_LOSS, TIME_TO_LOSS_CPU
 from hpml_plugins.plugins.language_models.training import (
     RANKS,
     RANKS_CPU,
@@ -17,5 +19,6 @@ from hpml_plugins.plugins.language_models.training import (
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """On GPUs, and tiny models on the CPU."""
-    on_gpus = [TRAINING, DECODE, PREFILL, RANKS, PARALLEL]
-    return [*on_gpus, TRAINING_CPU, DECODE_CPU, PREFILL_CPU, RANKS_CPU, PARALLEL_CPU]
+    on_gpus = [TRAINING, DECODE, PREFILL, RANKS, PARALLEL, SERVING, TIME_TO_LOSS]
+    small = [TRAINING_CPU, DECODE_CPU, PREFILL_CPU, RANKS_CPU, PARALLEL_CPU, SERVING_CPU]
+    return [*on_gpus, *small, TIME_TO_LOSS_CPU]

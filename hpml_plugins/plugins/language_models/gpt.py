@@ -92,13 +92,19 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         self.positions = nn.Embedding(shape.positions, shape.hidden)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.hidden)
+        self.initialise()
+
+    def initialise(self) -> None:
+        """Draw the weights as GPT-2 does: those that add to the residual stream are smaller."""
         for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
-                adds_up = name.endswith(("out.weight", "down.weight"))
-                share = math.sqrt(2 * shape.layers) if adds_up else 1.0
-                nn.init.normal_(parameter, std=DEVIATION / share)
-            elif name.endswith("bias"):
+            if name.endswith("bias"):
                 nn.init.zeros_(parameter)
+            elif parameter.dim() == 1:
+                nn.init.ones_(parameter)
+            else:
+                adds_up = name.endswith(("out.weight", "down.weight"))
+                share = math.sqrt(2 * len(self.layers)) if adds_up else 1.0
+                nn.init.normal_(parameter, std=DEVIATION / share)
 
     def hidden(self, tokens: Any) -> Any:
         """What the head multiplies, (batch, length, width)."""
@@ -173,6 +179,10 @@ class Trainer:
         """Compile the model with its loss as one function."""
         compile_in_this_process()
         self._loss = torch.compile(self.model, dynamic=False, backend=backend)
+
+    def evaluate(self, tokens: Any, targets: Any) -> Any:
+        """The mean loss."""
+        return self._loss(tokens, targets)
 
     def step(self, tokens: Any, targets: Any) -> None:
         """Forward, backward, update."""

@@ -90,7 +90,7 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     )
     if written is None:
         raise HpmlError("asv has not written index.html; run `asv publish`", str(html_dir))
-    shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    copy_static(html_dir)
     text = localize(written.read_text(encoding="utf-8"), html_dir)
     if FIXES not in text:
         ours = [(label, page) for label, _, page in navigation()]
@@ -117,6 +117,14 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     (html_dir / "regressions.json").unlink(missing_ok=True)
     for page in html_dir.glob("*.html"):
         apply_policy(page)
+
+
+def copy_static(html_dir: Path) -> None:
+    """Write the scripts and styles of our pages; that of the first page begins with the reader of
+    data, so that it asks for one."""
+    shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    parts = [(STATIC / name).read_bytes() for name in ("data.js", "compare.js")]
+    (html_dir / "compare.js").write_bytes(b"".join(parts))
 
 
 def _has_graph(html_dir: Path, benchmark: str) -> bool:

@@ -54,10 +54,12 @@ class Budgets:
             if record.metrics[name].direction
         }
 
-    def refuse_unknown(self, benchmarks: Iterable[Declared]) -> None:
+    def refuse_unknown(
+        self, benchmarks: Iterable[Declared], asvs: Iterable[str] = ()
+    ) -> None:
         """Raise UsageError for an option whose name is neither one of these benchmarks nor a metric
-        of one."""
-        known: list[str] = []
+        of one. asvs: names of asv's own benchmarks."""
+        known = list(asvs)
         for benchmark in benchmarks:
             metrics = [f"{benchmark.name}.{metric.name}" for metric in benchmark.metrics]
             known += [benchmark.name, *metrics]

@@ -20,7 +20,7 @@ from hpml_plugins.model import counted, format_point
 from hpml_plugins.node import describe_load
 from hpml_plugins.registry import EVERYTHING
 from hpml_plugins.run import TimeLimit, parse_limit
-from hpml_plugins.store import Lock, append_record
+from hpml_plugins.store import Lock, append_record, foreign_declarations
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.gate.budgets import Budgets
@@ -139,7 +139,8 @@ def command(
     chosen = os.environ.get(PROFILE_VARIABLE) or EVERYTHING
     loosened = find_loosened(of_base, registry, chosen) if of_base else []
     allowed = Budgets(budgets, registry.enabled)
-    allowed.refuse_unknown(prepared.host.benchmarks())
+    asvs = foreign_declarations(Path(conf.results_dir))
+    allowed.refuse_unknown(prepared.host.benchmarks(), asvs)
     try:
         with (
             Lock(Path(conf.env_dir, "gate.lock")),
@@ -264,7 +265,7 @@ def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
         elif base.status != "ok":
             not_judged[f"base {base.status}: {base.reason}"] += 1
         elif head.status == "failed":
-            point = f"{task.declared.benchmark} {format_point(task.params)}"
+            point = f"{task.declared.benchmark} {format_point(task.params)}".rstrip()
             result.broken.append(f"{point}: {head.reason}")
         else:
             not_judged[f"head {head.status}: {head.reason}"] += 1

@@ -15,11 +15,21 @@ from typing import Any
 
 import msgspec
 
-from hpml_plugins.asv import AsvTask, Prepared, narrow, run_point, take_record, tasks_of
+from hpml_plugins.asv import (
+    AsvTask,
+    OwnCaches,
+    Prepared,
+    narrow,
+    own_tasks,
+    run_own,
+    run_point,
+    take_record,
+    tasks_of,
+)
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.git import tell_git
 from hpml_plugins.isolation import end_leftovers
-from hpml_plugins.model import Record, counted
+from hpml_plugins.model import Record
 from hpml_plugins.report import RunReport
 from hpml_plugins.run import CAUTION, TimeLimit, rounds_of
 from hpml_plugins.terminal import warn
@@ -112,16 +122,17 @@ class Sides:
         self._conf = conf
         self._environments = environments
         self._spawners: dict[int, Any] = {}
+        self._caches = (OwnCaches(), OwnCaches())
 
     def measure(self, side: int, task: AsvTask, timeout: float) -> Record | None:
         """Measure one round; None where the commit gives no Record within `timeout`, s."""
-        key = task.declared.key(task.params)
         if side not in self._spawners:
             self._spawners[side] = self._start(side)
-        output = run_point(
-            self._spawners[side], task, timeout=max(timeout, 1.0)
-        ).output.strip()
-        record = take_record(self.prepared.scratch, key)
+        spawner, timeout = self._spawners[side], max(timeout, 1.0)
+        if "benchmark" not in task.entry:  # asv's own
+            return run_own(spawner, task, timeout, self._caches[side])
+        output = run_point(spawner, task, timeout=timeout).output.strip()
+        record = take_record(self.prepared.scratch, task.declared.key(task.params))
         if record is None and output:
             warn(f"{SIDES[side]}: {output.splitlines()[-1]}")
         return record
@@ -141,6 +152,12 @@ class Sides:
             spawner.interrupt()  # or it would print what its server said
             spawner.close()
         self._spawners.clear()
+
+    def remove(self) -> None:
+        """End the processes, and remove what they share."""
+        self.close()
+        for each in self._caches:
+            each.remove()
 
 
 @contextmanager
@@ -171,6 +188,11 @@ def build_sides(
             environment = next(iter(get_environments(own, None)), None)
             if environment is None:
                 raise HpmlError("no environment of asv.conf.json can be made on this node")
+            if not environment.can_install_project():
+                raise HpmlError(
+                    f"environment_type {environment.tool_name!r} of asv.conf.json builds no"
+                    ' commits, and would compare this Python with itself; "node" builds them'
+                )
             environment.create()
             environment.install_project(own, repository, commit)
             environments.append(environment)
@@ -197,12 +219,9 @@ def build_sides(
         ) from None
     except UserError as error:
         raise HpmlError(describe(error)) from None
-    if asvs := [name for name, entry in found.items() if "benchmark" not in entry]:
-        warn(
-            f"{counted(len(asvs), 'benchmark')} of asv's own not gated; asv compare judges them"
-        )
     narrow(found, prepared.suite.benchmarks)
     prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
+    prepared.tasks += own_tasks(found, conf.default_benchmark_timeout)
     if not prepared.tasks:
         raise UsageError(
             "no benchmark is selected; hpml list shows the benchmarks and what this node skips"
@@ -211,7 +230,7 @@ def build_sides(
     try:
         yield sides
     finally:
-        sides.close()
+        sides.remove()
 
 
 #: A point's rounds of both sides, in the order of time.

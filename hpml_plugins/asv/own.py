@@ -1,0 +1,131 @@
+"""Benchmarks of asv's own (`time_`, `peakmem_`, `track_`) beside ours: a round of a point of one as
+a Record."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from asv.runner import Spawner, run_benchmark
+
+from hpml_plugins.asv.run import AsvTask
+from hpml_plugins.host import Declared
+from hpml_plugins.model.record import MetricSamples, Record, Status
+from hpml_plugins.registry import PluginSource
+from hpml_plugins.store.asv_results import METRIC
+from hpml_plugins.store.declarations import Declaration, read_declarations, value_of
+from hpml_plugins.terminal import one_line
+
+#: asv's benchmarks choose their number of samples; a round of ours is one process of theirs.
+_ONE_PROCESS = {"rounds": 1}
+
+
+def own_tasks(benchmarks: Any, timeout: float) -> list[AsvTask]:
+    """The points of asv's own benchmarks that asv has selected. benchmarks: as asv discovered
+    them.  timeout: of a benchmark that does not say, s."""
+    tasks = []
+    for name, each in read_declarations(benchmarks).items():
+        if each.is_ours:
+            continue
+        seconds = each.timeout or timeout
+        declared = _declared(name, each, seconds)
+        entry = {**benchmarks[name], "timeout": seconds}
+        active = benchmarks.benchmark_selection.get(name)
+        for number, params in enumerate(declared.points()):
+            if active is None or number in active:
+                tasks.append(AsvTask(entry, number, declared, params))
+    return tasks
+
+
+def _declared(name: str, declaration: Declaration, timeout: float) -> Declared:
+    grids = zip(declaration.param_names, declaration.params, strict=True)
+    grid = {parameter: list(map(value_of, texts)) for parameter, texts in grids}
+    source = PluginSource("asv")
+    return Declared(source, name, declaration.version, grid, timeout, [], needs_gpu=False)
+
+
+class SetupFailed(Exception):
+    """`setup_cache` of a benchmark fails, with what it printed."""
+
+
+class OwnCaches:
+    """What `setup_cache` of benchmarks made, for the processes of one commit."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, str] = {}
+
+    def folder(self, spawner: Spawner, entry: Mapping[str, Any]) -> str | None:
+        """The folder in which a benchmark's processes run; None where any does. Raises
+        SetupFailed."""
+        key = entry.get("setup_cache_key")
+        if key is None:
+            return None
+        if key not in self._folders:
+            timeout = entry.get("setup_cache_timeout") or entry["timeout"]
+            made, printed = spawner.create_setup_cache(entry["name"], timeout, "{}")
+            if made is None:
+                raise SetupFailed(f"setup_cache failed: {_last_line(printed)}")
+            self._folders[key] = made
+        return self._folders[key]
+
+    def remove(self) -> None:
+        """Remove the folders."""
+        for folder in self._folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
+        self._folders.clear()
+
+
+def run_own(spawner: Spawner, task: AsvTask, timeout: float, caches: OwnCaches) -> Record:
+    """Measure a round of a point in one process. timeout: s, where that is shorter than the
+    benchmark's own."""
+    entry = {**task.entry, "timeout": min(task.entry["timeout"], timeout)}
+    status, reason, samples = _measure(spawner, entry, task.number, caches)
+    metrics = {}
+    if samples:
+        symbol = read_declarations({entry["name"]: entry})[entry["name"]].symbol
+        # whatever the unit, asv takes less for better
+        metrics[METRIC] = MetricSamples(symbol, "lower", samples)
+    return Record(
+        benchmark=task.declared.benchmark,
+        plugin=task.declared.plugin.name,
+        version=task.declared.version,
+        params=dict(task.params),
+        status=status,
+        reason=reason,
+        metrics=metrics,
+        started=time.time(),
+    )
+
+
+def _measure(
+    spawner: Spawner, entry: dict[str, Any], number: int, caches: OwnCaches
+) -> tuple[Status, str, list[float]]:
+    """The status of a round, the reason where it gave no number, and its samples."""
+    try:
+        folder = caches.folder(spawner, entry)
+    except SetupFailed as error:
+        return "failed", str(error), []
+    found = run_benchmark(
+        entry,
+        spawner,
+        profile=False,
+        selected_idx=[number],
+        extra_params=_ONE_PROCESS,
+        cwd=folder,
+    )
+    samples = found.samples[number] or [found.result[number]]
+    if found.errcode:
+        return "failed", _last_line(found.stderr) or f"exit status {found.errcode}", []
+    if not all(isinstance(each, int | float) for each in samples):
+        return "failed", "it did not return a number", []
+    if not all(map(math.isfinite, samples)):
+        return "skipped", "asv skips it, or it returned no finite number", []
+    return "ok", "", list(map(float, samples))
+
+
+def _last_line(printed: str | None) -> str:
+    lines = (printed or "").strip().splitlines()
+    return one_line(lines[-1]) if lines else ""

@@ -1,0 +1,41 @@
+"""Which states of a built-in plugin's files measure a benchmark alike.
+
+A Record names the digest of all files of its plugin. Values are repetitions where that is equal, so
+that a new legend, or a benchmark that was added beside, would part the cards of a type.
+alike_code.json has, by benchmark, groups of digests whose files differ in comments, in layout, in
+charts or in modules that the benchmark does not use. `tests/alike_code.py` finds them in the
+history of this repository (`make docs`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hpml_plugins.model.record import Record
+
+ALIKE = Path(__file__).with_name("alike_code.json")
+#: Characters of a digest that tell it from all others.
+SHORT = 16
+
+
+def measuring_code(record: Record) -> str:
+    """A name for the code of the plugin, equal where it measures alike; the commit where the Record
+    tells no digest."""
+    if not (digest := record.source.get("sha256", "")[:SHORT]):
+        return record.commit
+    return _first_alike().get((record.benchmark, digest), digest)
+
+
+@functools.cache
+def _first_alike() -> dict[tuple[str, str], str]:
+    groups: dict[str, list[list[str]]] = json.loads(ALIKE.read_text(encoding="utf-8"))
+    return {
+        (benchmark, digest): group[0]
+        for benchmark, found in groups.items()
+        for group in found
+        for digest in group
+    }

@@ -1,0 +1,108 @@
+"""Requests over time, and the loop that answers them by continuous batching. The model is behind
+`Engine`."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+#: The longest wait for the next request, s: progress is shown between.
+LONGEST_WAIT = 0.5
+
+
+@dataclass
+class Request:
+    """arrival: s from the start.  wanted: tokens that it asks for.  times: s from the start, at
+    which each was there.  tokens: these."""
+
+    arrival: float
+    wanted: int
+    times: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+    def gaps(self) -> list[float]:
+        """s between its tokens."""
+        return [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
+
+
+class Engine(Protocol):
+    """What computes tokens in `slots` rows of a cache."""
+
+    slots: int
+
+    def start(self, number: int, slot: int) -> int:
+        """Read the prompt of request `number` into a slot; its first token."""
+
+    def step(self) -> list[int]:
+        """One more token in every slot, whether a request has it or not."""
+
+
+def arrivals(rate: float, seconds: float, tokens: int, seed: int) -> list[Request]:
+    """Requests whose distances in time are exponential, so many per second, at least one; each asks
+    for half to three halves of `tokens`."""
+    generator = random.Random(seed)
+    now = 0.0
+    found: list[Request] = []
+    while now < seconds or not found:
+        wanted = generator.randint(max(2, tokens // 2), max(2, tokens * 3 // 2))
+        found.append(Request(now, wanted))
+        now += generator.expovariate(rate)
+    return found
+
+
+def serve(
+    engine: Engine,
+    requests: Sequence[Request],
+    progress: Callable[[int], None] = lambda done: None,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> float:
+    """Answer all requests; s that it took.
+
+    Who has arrived is read into a free slot, first come, first served, before the next step; a step
+    gives all slots a token. progress: called with the number of requests that are done.
+    """
+    coming = deque(enumerate(requests))
+    running: dict[int, Request] = {}
+    free = list(range(engine.slots))
+    started = clock()
+    while coming or running:
+        now = clock() - started
+        if coming and free and coming[0][1].arrival <= now:
+            number, request = coming.popleft()
+            slot = free.pop()
+            token = engine.start(number, slot)
+            _take(request, token, clock() - started)
+            running[slot] = request
+        elif running:
+            tokens = engine.step()
+            now = clock() - started
+            for slot, request in list(running.items()):
+                _take(request, tokens[slot], now)
+                if len(request.tokens) == request.wanted:
+                    free.append(slot)
+                    del running[slot]
+            progress(len(requests) - len(coming) - len(running))
+        else:
+            sleep(min(LONGEST_WAIT, coming[0][1].arrival - now))
+    return clock() - started
+
+
+def _take(request: Request, token: int, now: float) -> None:
+    request.tokens.append(token)
+    request.times.append(now)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The least value that at least this share of the values does not exceed (nearest rank).
+
+    Raises ValueError for no values.
+    """
+    if not values:
+        raise ValueError("no values have no percentile")
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

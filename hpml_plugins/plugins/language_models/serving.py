@@ -1,0 +1,248 @@
+"""The benchmarks `lm_serving` and `lm_serving_cpu`: latencies of requests that arrive at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hpml_plugins import Bench, Benchmark, Metric, Requires
+from hpml_plugins.plugins.language_models.decoding import computes, fits
+from hpml_plugins.plugins.language_models.server import Request, arrivals, percentile, serve
+from hpml_plugins.plugins.language_models.shapes import LLAMA, check_format, find_shape
+
+if TYPE_CHECKING:
+    from hpml_plugins import Node
+    from hpml_plugins.plugins.language_models.llama import Llama
+
+#: Requests whose last token is computed again.
+CHECKED = 3
+#: How far the logit of a token may be below the largest, in deviations of the logits: the
+#: likeliest tokens may be as likely as each other.
+SLACK = 0.3
+
+
+class LlamaEngine:
+    """The decoder in `slots` rows of a cache.
+
+    All prompts have one length. On a GPU reading a prompt and a step are compiled, and a CUDA graph
+    each.  prompts: (requests, length).
+    """
+
+    def __init__(self, decoder: Llama, slots: int, prompts: Any) -> None:
+        import torch
+
+        device = prompts.device
+        self.slots, self.decoder, self.prompts = slots, decoder, prompts
+        self.caches = decoder.caches(slots)
+        self.rows = torch.arange(slots, device=device)
+        self.last = torch.zeros(slots, 1, dtype=torch.long, device=device)
+        self.positions = torch.zeros_like(self.last)
+        self.row = torch.zeros(1, dtype=torch.long, device=device)
+        self.prompt = prompts[:1].clone()
+        self._read, self._decode = self._read_prompt, self._decode_all
+        self.following, self.first = self._decode_all(), self._read_prompt()
+
+    def capture(self) -> None:
+        """Compile and capture both."""
+        from hpml_plugins.plugins.language_models.inference import captured, compile_options
+
+        self.decoder.compile_parts(compile_options(self.slots))
+        self._read, self.first = captured(self._read_prompt)
+        self._decode, self.following = captured(self._decode_all)
+
+    def _read_prompt(self) -> Any:
+        positions = self.decoder.places[: self.prompt.shape[1]][None]
+        place = self.decoder.place(self.row, positions)
+        return self.decoder(self.prompt, self.caches, place)[1]
+
+    def _decode_all(self) -> Any:
+        place = self.decoder.place(self.rows, self.positions, masked=True)
+        tokens = self.decoder(self.last, self.caches, place)[1]
+        self.last.copy_(tokens[:, None])
+        # a slot without a request stays at the last place
+        self.positions.add_(1).clamp_(max=self.decoder.context - 1)
+        return tokens
+
+    def start(self, number: int, slot: int) -> int:
+        """Read the prompt of request `number` into a slot; its first token."""
+        self.prompt.copy_(self.prompts[number : number + 1])
+        self.row.fill_(slot)
+        self.first = self._or_written(self._read(), self.first)
+        self.last[slot] = self.first[0]
+        self.positions[slot] = self.prompt.shape[1]
+        return int(self.first[0])
+
+    def step(self) -> list[int]:
+        """One more token in every slot."""
+        self.following = self._or_written(self._decode(), self.following)
+        return [int(token) for token in self.following.tolist()]
+
+    @staticmethod
+    def _or_written(returned: Any, written: Any) -> Any:
+        """A replayed graph returns nothing: it writes."""
+        return written if returned is None else returned
+
+
+def measure(
+    bench: Bench,
+    *,
+    model: str,
+    format: str,
+    arrival: float,
+    prompt: int,
+    output: int,
+    slots: int,
+    seconds: float,
+) -> Mapping[str, Any]:
+    """Answer requests that arrive at random by continuous batching: latencies and rate.
+
+    A prompt is read as soon as a slot is free, before the next step of all slots; the tokens are
+    read back after each step. Weights and prompts are random, arrivals and lengths seeded.
+
+    arrival: requests per second on average.  prompt: tokens of each.  output: tokens that a request
+    asks for on average.  slots: sequences that are decoded at a time.  seconds: in which requests
+    arrive.
+    """
+    check_format(format)
+    shape = find_shape(model, LLAMA)
+
+    import torch
+
+    from hpml_plugins.plugins.language_models import llama
+
+    bench.progress("filling weights", 0.0)
+    requests = arrivals(arrival, seconds, output, bench.seed)
+    decoder = llama.Llama(shape, context_of(prompt, output), format, bench.device, bench.seed)
+    decoder.quantize(format)
+    size = (len(requests), prompt)
+    prompts = torch.randint(shape.vocabulary, size, device=bench.device)
+    engine = LlamaEngine(decoder, slots, prompts)
+    if bench.device == "cuda":
+        bench.progress("compiling and capturing", 0.1)
+        engine.capture()
+
+    def progress(done: int) -> None:
+        text = f"{done} of {len(requests)} requests"
+        bench.progress(text, 0.3 + 0.7 * done / len(requests))
+
+    with bench.meter() as meter:
+        took = serve(engine, requests, progress)
+    check_tokens(bench, decoder, requests, prompts)
+    attach(bench, requests)
+    return metrics_of(requests, took, meter.energy)
+
+
+def context_of(prompt: int, output: int) -> int:
+    """The most tokens that a request can have."""
+    return prompt + output * 3 // 2 + 1
+
+
+def check_tokens(bench: Bench, decoder: Llama, requests: Sequence[Request], prompts: Any) -> None:
+    """Hold the last tokens of some requests against passes over their whole text, uncompiled."""
+    import torch
+
+    for request in requests:
+        bench.check(len(request.tokens) == request.wanted, "a request got as much as it asked for")
+    step = max(1, len(requests) // CHECKED)
+    for number in range(0, len(requests), step):
+        *before, last = requests[number].tokens
+        given = torch.tensor(before, device=prompts.device)
+        text = torch.cat([prompts[number], given])[None]
+        with torch.compiler.set_stance("force_eager"):
+            logits = decoder.prompt(text, decoder.caches(1))[0][0].float()
+        token = bench.result(torch.tensor(float(last)))
+        possible = bool(token.isfinite()) and 0 <= int(token) < len(logits)
+        bench.check(possible, "a token is one of the vocabulary")
+        below = float((logits.max() - logits[int(token)]) / logits.std())
+        bench.check(
+            below <= SLACK, f"a token's logit is {below:.2g} deviations below the likeliest one's"
+        )
+
+
+def attach(bench: Bench, requests: Sequence[Request]) -> None:
+    """The series of all requests."""
+    columns = {
+        "arrival": [request.arrival for request in requests],
+        "first": [request.times[0] - request.arrival for request in requests],
+        "end": [request.times[-1] for request in requests],
+        "tokens": [float(request.wanted) for request in requests],
+    }
+    bench.series("requests", columns, dict.fromkeys(("arrival", "first", "end"), "s"))
+
+
+def metrics_of(
+    requests: Sequence[Request], took: float, energy: float | None
+) -> dict[str, float | None]:
+    """What the answers come to.  took: s.  energy: J of all."""
+    firsts = [request.times[0] - request.arrival for request in requests]
+    gaps = [gap for request in requests for gap in request.gaps()]
+    tokens = sum(request.wanted for request in requests)
+    return {
+        "first_token": percentile(firsts, 0.5),
+        "first_token_p99": percentile(firsts, 0.99),
+        "output_token": percentile(gaps, 0.5),
+        "output_token_p99": percentile(gaps, 0.99),
+        "rate": tokens / took,
+        "energy": energy / tokens if energy is not None else None,
+    }
+
+
+def fits_slots(node: Node, point: Mapping[str, Any]) -> str:
+    """Why weights and cache of all slots do not fit into a GPU of this node; "" where they do."""
+    context = context_of(int(point["prompt"]), int(point["output"]))
+    return fits(node, {**point, "batch": point["slots"], "context": context})
+
+
+SERVING = Benchmark(
+    "lm_serving",
+    measure,
+    metrics=(
+        Metric("first_token", "s", "lower", "from a request's arrival to its first token, median"),
+        Metric("first_token_p99", "s", "lower", "the same, 99th percentile"),
+        Metric("output_token", "s", "lower", "between two tokens of a request, median"),
+        Metric("output_token_p99", "s", "lower", "the same, 99th percentile"),
+        Metric("rate", "1/s", "higher", "tokens of all answers over time"),
+        Metric("energy", "J", "lower", "of a token of an answer: the whole card, idle part too"),
+    ),
+    grid={
+        "model": ("llama-3-8b",),
+        "format": ("bfloat16", "fp8"),
+        "arrival": (4.0, 12.0, 20.0),
+        "prompt": (512,),
+        "output": (128,),
+        "slots": (64,),
+        "seconds": (30.0,),
+    },
+    requires=Requires(gpus=1, modules=("torch", "triton"), also=(computes, fits_slots)),
+    timeout=400,
+    rounds=1,
+    description=(
+        "Requests that arrive at random, answered by continuous batching with a decoder of Llama 3"
+        " 8B's shape, on one GPU."
+    ),
+    terms={
+        "format": "of the matrices",
+        "arrival": "requests per second on average",
+        "prompt": "tokens of a request's prompt",
+        "output": "tokens that a request asks for on average",
+        "slots": "sequences that are decoded at a time",
+        "seconds": "in which requests arrive",
+    },
+)
+SERVING_CPU = replace(
+    SERVING,
+    name="lm_serving_cpu",
+    grid={
+        "model": ("tiny",),
+        "format": ("float32",),
+        "arrival": (5.0, 20.0),
+        "prompt": (16,),
+        "output": (8,),
+        "slots": (4,),
+        "seconds": (2.0,),
+    },
+    requires=Requires(modules=("torch",)),
+    timeout=120,
+    description="The same with a tiny decoder on the CPU.",
+)

@@ -1,0 +1,105 @@
+"""The gate judges benchmarks of asv's own: `time_`, `peakmem_` and `track_`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from own_repository import OwnRepository
+
+from hpml_plugins.errors import UsageError
+from hpml_plugins.tools.gate.budgets import Budgets
+
+THEIRS = """
+    import theirs
+
+
+    class Work:
+        params = [[1, 2], ["a", "b"]]
+        param_names = ["times", "letter"]
+
+        def setup_cache(self):
+            return {"a": 3, "b": 4}
+
+        def setup(self, cache, times, letter):
+            if (times, letter) == (2, "b"):
+                raise NotImplementedError
+
+        def track_steps(self, cache, times, letter):
+            return theirs.STEPS * times * cache[letter]
+
+
+    def time_work():
+        theirs.work()
+
+
+    def peakmem_work():
+        return [0] * theirs.STEPS
+
+
+    def track_broken():
+        return 1 // theirs.FINE
+
+
+    def track_text():
+        return "text"
+
+
+    track_text.unit = "words"
+"""
+CODE = """
+    import time
+
+    STEPS, FINE = {steps}, {fine}
+
+
+    def work():
+        end = time.perf_counter() + STEPS / 1e3
+        while time.perf_counter() < end:
+            pass
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> OwnRepository:
+    """An asv user's repository after `hpml init`."""
+    found = OwnRepository.make(tmp_path)
+    setup = "from setuptools import setup\nsetup(name='theirs', version='1', packages=['theirs'])\n"
+    found.write("setup.py", setup)
+    found.write("theirs/__init__.py", CODE.format(steps=1, fine=1))
+    found.commit("theirs")
+    found.hpml("init")
+    found.write("benchmarks/old.py", THEIRS)
+    found.commit("hpml init")
+    return found
+
+
+@pytest.mark.slow
+def test_they_are_judged_beside_ours(mine: OwnRepository) -> None:
+    mine.write("theirs/__init__.py", CODE.format(steps=2, fine=0))
+    done = mine.hpml("gate", "main", "--rounds", "3", "--bench", "old", status=1)
+    said = " ".join(done.stdout.split())
+    assert "old.Work.track_steps times=1, letter=a value 3.000 6.000 2.00× (+100 %)" in said
+    assert "letter=b value 4 8.000" in said
+    assert "old.time_work value" in said and "refused" in said
+    assert "old.peakmem_work" not in said  # within its budget
+    assert "Broken: old.track_broken: ZeroDivisionError" in said
+    assert "Not compared: asv skips it, or it returned no finite number (1 point)" in said
+    assert "Not judged: base failed: it did not return a number (1 point)" in said
+
+
+def test_what_builds_no_commits_is_refused(mine: OwnRepository) -> None:
+    configuration = mine.path / "asv.conf.json"
+    text = configuration.read_text()
+    configuration.write_text(text.replace('"node"', '"existing"'))
+    mine.commit("existing")
+    mine.write("theirs/__init__.py", CODE.format(steps=2, fine=0))
+    said = mine.hpml("gate", "main", status=2).stderr
+    assert "environment_type 'existing' of asv.conf.json builds no commits" in said
+
+
+def test_a_budget_may_name_one() -> None:
+    budgets = Budgets(["old.time_work=50"])
+    budgets.refuse_unknown([], ["old.time_work"])
+    with pytest.raises(UsageError, match=r"no benchmark or metric 'old.time_work'"):
+        budgets.refuse_unknown([])
