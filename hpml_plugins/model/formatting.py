@@ -115,8 +115,7 @@ def bounded_times(ratio: float, *, up: bool) -> str:
 
 
 def change(ratio: float, what: str = "") -> str:
-    """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only form of one in
-    commands.
+    """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only form of one.
 
     what: the quantity, or the name of its metric; "" where it stands beside.
     """

@@ -159,7 +159,7 @@ def show_verdict(row: TaskRow, found: Difference, reach: float) -> dict[str, Any
     return {
         "kind": kind,
         "words": words,
-        "ratio": "" if found.times is None else f"{formatting.times(found.times)}×",
+        "ratio": "" if found.times is None else formatting.change(found.times),
         "wording": wording,
         "interval": interval,
         "ends": [place(end) for end in interval] if interval else [],

@@ -341,7 +341,7 @@ def test_the_published_site_has_the_step_of_main(
     assert done.returncode == 0, done.stderr
     html = made.folder / "html"
     titles = re.findall(r"<title[^>]*>([^<]*)<", (html / "regressions.xml").read_text())
-    assert sum("30 % higher" in title and "branch" not in title for title in titles) == len(
+    assert sum("(+30 %)" in title and "branch" not in title for title in titles) == len(
         MACHINES
     )
     point = read_point(html, "toy", "time")

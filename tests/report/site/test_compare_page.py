@@ -223,7 +223,7 @@ def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is
         (TIME["name"], "n=1000, mode=plain", "node1", ""),
         "worse",
     )
-    assert (found.change.first, found.change.wording) == (5, "50 % higher")
+    assert (found.change.first, found.change.wording) == (5, "1.50× (+50 %)")
     assert find_suspected(history, {found.series.place}) == ([], {})
 
 
