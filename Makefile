@@ -88,7 +88,7 @@ sbom: $(STAMP)
 
 # What is committed, the same bytes wherever it is built.
 dist: $(STAMP)
-	@$(BIN)/python .ci/dist
+	@$(BIN)/python .ci/dist.py
 	$(BIN)/uv tool run --quiet twine check --strict dist/*
 	$(BIN)/uv tool run --quiet check-wheel-contents dist/*.whl
 

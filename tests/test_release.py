@@ -31,7 +31,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for number, mask in enumerate((0o022, 0o077)):
         folder = tmp_path_factory.mktemp(f"dist{number}")
         subprocess.run(
-            [sys.executable, str(ROOT / ".ci/dist"), str(folder)],
+            [sys.executable, str(ROOT / ".ci/dist.py"), str(folder)],
             check=True,
             capture_output=True,
             cwd=folder,

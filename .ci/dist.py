@@ -23,7 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def build(target: Path) -> list[Path]:
     """Build both; returns their paths."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct").decode().strip()
+    epoch = (
+        os.environ.get("SOURCE_DATE_EPOCH")
+        or git("log", "-1", "--format=%ct").decode().strip()
+    )
     os.umask(0o022)
     with tempfile.TemporaryDirectory(prefix="hpml-dist-") as scratch:
         source, built = Path(scratch, "source"), Path(scratch, "built")
@@ -31,8 +34,18 @@ def build(target: Path) -> list[Path]:
             archive.extractall(source, filter="data")
         env = {**os.environ, "SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0"}
         env.pop("PYTHONPATH", None)
-        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(built), str(source)]
-        done = subprocess.run(command, env=env, cwd=scratch, capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--outdir",
+            str(built),
+            str(source),
+        ]
+        done = subprocess.run(
+            command, env=env, cwd=scratch, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             sys.exit(f"dist: the build failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         target.mkdir(parents=True, exist_ok=True)
@@ -53,7 +66,13 @@ def normalise(sdist: Path, epoch: int) -> None:
     content = io.BytesIO()
     with tarfile.open(sdist) as before, tarfile.open(fileobj=content, mode="w") as after:
         for member in sorted(before.getmembers(), key=lambda each: each.name):
-            member.mtime, member.uid, member.gid, member.uname, member.gname = epoch, 0, 0, "", ""
+            member.mtime, member.uid, member.gid, member.uname, member.gname = (
+                epoch,
+                0,
+                0,
+                "",
+                "",
+            )
             member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
             member.pax_headers = {}
             after.addfile(member, before.extractfile(member) if member.isfile() else None)
