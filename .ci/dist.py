@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""dist [FOLDER]: the wheel and the source distribution of HEAD, the same bytes wherever it is built.
+"""dist.py [FOLDER]: wheel and source distribution of HEAD, the same bytes wherever they are built.
 
 Built is what is committed, without the network, with the setuptools of this Python. Times are that
 of the commit (SOURCE_DATE_EPOCH overrides it); owners and permissions are plain. FOLDER: default
