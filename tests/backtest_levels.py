@@ -13,7 +13,8 @@ found where its range holds the commit. Without a planted one, every change that
 is false.
 
 As on the page, a p-value is corrected for all series of the site: here by multiplying it by their
-number, which is stricter than the page is. `docs/measurement.md` quotes the table: `make docs`.
+number, which is stricter than the page is. `make docs` writes the table into
+benchmarks/pages/measuring.md.
 """
 
 from __future__ import annotations

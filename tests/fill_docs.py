@@ -29,7 +29,7 @@ from hpml_plugins.model.alike_code import ALIKE
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.plugins.course.origins import trace
-from hpml_plugins.plugins.course.questions import FOLDER
+from hpml_plugins.plugins.course.questions import BACK_TEST, FOLDER
 from hpml_plugins.plugins.course.quotes import Quotable, Quote, fill
 from hpml_plugins.registry import json_schema, read_registry
 from hpml_plugins.report.drawing import draw_all
@@ -41,8 +41,7 @@ from hpml_plugins.tools.accept.bands import SHIPPED, as_file
 from hpml_plugins.tools.accept.export import make_bands
 from hpml_plugins.tools.accept.judging import Acceptance
 
-#: The kind of quote that stands for a table of the back-test, and these tables.
-BACK_TEST = "backtest"
+#: The tables of the back-test, each by the name in its quote.
 BACK_TEST_TABLES = {"coverage": coverage_table, "verdicts": verdict_table}
 #: Files of schemas in docs/, and what each is of.
 SCHEMAS = {"record": Record, "accept": Acceptance}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # get-tools.sh PYTHON [ask|yes|no]: fetch what tests need and Python packages do not provide: Slurm, Open MPI, Fashion-MNIST and
-# Chromium as Debian packages, installed system-wide, and axe-core into .tools/. System-wide packages are named first; on
+# Chromium as Debian packages, installed system-wide, and axe-core and TypeScript into .tools/. System-wide packages are named first; on
 # a terminal the script asks (`yes` does not ask, `no` installs none). The tests of what is missing are skipped, and
 # named here.
 set -u
@@ -67,6 +67,13 @@ if [ ! -e "$axe" ]; then
         tar -xzf axe-core-*.tgz package/axe.min.js && mv package/axe.min.js . && rmdir package && rm axe-core-*.tgz)
 fi
 [ -e "$axe" ] || echo "NO AXE-CORE: the accessibility tests will be skipped. They need npm, and its registry, once"
+
+if [ ! -e .tools/typescript/lib/tsc.js ]; then
+    echo "fetching TypeScript, which checks the types of the site's scripts (npm registry)"
+    mkdir -p .tools/typescript && (cd .tools/typescript && npm pack --silent typescript@5.9.3 >/dev/null 2>&1 &&
+        tar -xzf typescript-*.tgz --strip-components=1 package/lib && rm typescript-*.tgz)
+fi
+[ -e .tools/typescript/lib/tsc.js ] || echo "NO TYPESCRIPT: the types of the site's scripts are not checked. That needs npm, and its registry, once"
 
 have_browser && exit 0
 if [ "$wanted" != no ]; then

@@ -1,4 +1,4 @@
-"""The tables of docs/measurement.md, as Markdown, from the Records in results/.
+"""The tables of benchmarks/pages/measuring.md, as Markdown, from the Records in results/.
 
     python tests/measurement_tables.py repeats     how often equal code is called different python
     tests/measurement_tables.py power       how often a known slow-down is found (harness_slowdown)

@@ -8,6 +8,8 @@ import counts
 import pytest
 from support import ROOT
 
+from hpml_plugins.plugins.course.questions import FOLDER
+
 
 def test_asv_has_every_metric_value_of_the_records() -> None:
     missing, total = counts.count_missing(ROOT / "results")
@@ -18,12 +20,16 @@ def test_public_classes_of_core_and_tools_have_names_of_their_own() -> None:
     assert counts.classes_of_one_name(counts.core_and_tools()) == {}
 
 
+#: These documents name files of a reader's own, or of other packages.
+NAME_OTHER_FILES = {"docs/your-repository.md", "benchmarks/pages/quantization.md"}
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / FOLDER).glob("*.md"))]
+
+
 @pytest.mark.parametrize(
-    "page",
-    ["architecture.md", "reliability.md", "measurement.md", "plugins.md", "cluster.md"],
+    "page", sorted({str(path.relative_to(ROOT)) for path in PAGES} - NAME_OTHER_FILES)
 )
 def test_paths_that_the_docs_name_exist(page: str) -> None:
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = (ROOT / page).read_text(encoding="utf-8")
     for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|js|yaml|md))`", text):
         found = [ROOT / name, ROOT / "tests" / name, ROOT / "hpml_plugins" / name]
-        assert any(path.exists() for path in found), f"docs/{page}: {name}"
+        assert any(path.exists() for path in found), name

@@ -1,4 +1,4 @@
-"""The tables of docs/measurement.md from made Records, whose spread is known."""
+"""The tables of benchmarks/pages/measuring.md from made Records, whose spread is known."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from own_repository import PLUGIN, OwnRepository, build_wheel, dependencies, install_wheel
 from support import link_packages, unavailable
+from workload_pages import read_points
 
 from hpml_plugins.model.record import Record
 from hpml_plugins.store import Lock, read_records
@@ -224,7 +225,7 @@ def test_the_old_results_of_an_asv_user_show_beside_ours(tmp_path: Path) -> None
     html = mine.path / ".asv" / "html"
     index = json.loads((html / "index.json").read_text())["benchmarks"]
     assert {"old.track_size", "import_time.track_time"} <= index.keys()
-    rows = (html / "gpus" / "rows.js").read_text()
+    rows = read_points(html)
     assert "old.track_size" in rows and "import_time.track_time" in rows
     summary = json.loads((html / "summary.json").read_text())
     assert (

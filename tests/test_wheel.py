@@ -65,6 +65,7 @@ def test_what_it_says_of_itself_fits_a_public_index(wheel: Path) -> None:
         "benchmarks",
         "cluster",
         "export",
+        "mcp",
         "mpi",
         "pandas",
         "polars",

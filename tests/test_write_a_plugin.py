@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from asv_project import Project, make_project
 from support import ROOT
+from workload_pages import read_points
 
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.registry import read_registry
@@ -116,9 +117,7 @@ def test_the_four_commands_lead_from_nothing_to_a_row_on_the_page(
         done = project.run(sys.executable, "-m", modules[command], *args)
         assert done.returncode == 0, done.stdout + done.stderr
     html = project.path / "html"
-    assert "cols=4096" in (html / "gpus.html").read_text().replace(" ", "").replace(
-        "<span>", ""
-    )
+    assert "cols=4096" in read_points(html)
     assert "path benchmarks/hpml/row_sum.py" in (html / "workload-row_sum.html").read_text()
     assert (
         json.loads((project.path / "results" / "benchmarks.json").read_text())[

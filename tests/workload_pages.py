@@ -14,7 +14,7 @@ from typing import Any
 from markupsafe import escape
 
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.gpu_types import Costs, build
+from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.report.site.page import point_anchor, workload_address
 from hpml_plugins.report.site.regressions import MeasuredSeries
 from hpml_plugins.report.site.task_table import cards_of_machines
@@ -49,6 +49,11 @@ def dots(fragment: str, over: str = "commit") -> list[str]:
     """The titles of the marks of a point's charts over commits, dates or stacks."""
     box = fragment.partition(f'class="wide over-{over}"')[2].partition("</div>")[0]
     return list(map(html_text.unescape, re.findall("<title>([^<]*)</title>", box)))
+
+
+def read_points(html_dir: Path) -> str:
+    """The rows of all points, which the first page shows when a reader filters."""
+    return "".join(row for _, row in read_data(html_dir, "compare/points.js"))
 
 
 def read_data(html_dir: Path, address: str) -> Any:

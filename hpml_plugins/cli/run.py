@@ -223,7 +223,16 @@ def _find(
     load = functools.partial(make_host, unmet=unmet, profile=profile)
     if not name.endswith(".py"):
         host = load(read_registry(settings.registry))
-        return host, host.find(name)
+        try:
+            return host, host.find(name)
+        except UsageError:
+            file = _unregistered(name, settings.registry.parent)
+            if file is None:
+                raise
+            where = settings.registry.name
+            raise UsageError(
+                f"{where} has no {name!r}; to run the file: hpml run {file}"
+            ) from None
     registry, entry = registry_with(Path(name), settings.registry)
     host = load(registry)
     found = host.of_plugin(entry.name)
@@ -236,6 +245,17 @@ def _find(
         host = replace(host, offers=merge([host.offers, offers]))
         found = host.of_plugin(entry.name)
     return host, found
+
+
+def _unregistered(name: str, project: Path) -> Path | None:
+    """The file of a plugin of this name that the registry lacks: here, or where `hpml new` puts
+    it."""
+    if "/" in name:
+        return None
+    from hpml_plugins.asv.configuration import plugins_folder
+
+    files = [Path(f"{name}.py"), plugins_folder(project) / f"{name}.py"]
+    return next((file for file in files if file.is_file()), None)
 
 
 def _may_name_data(benchmark: Declared) -> bool:

@@ -10,7 +10,6 @@ import msgspec
 
 from hpml_plugins.model.benchmark import Benchmark, Metric, Params, Value, points_of
 from hpml_plugins.model.record import point_key
-from hpml_plugins.model.units import unit
 from hpml_plugins.registry import EVERYTHING, PluginEntry, PluginSource, is_one_of
 
 if TYPE_CHECKING:
@@ -103,27 +102,20 @@ class Declared(msgspec.Struct, frozen=True):
 
     def entries(self) -> Iterator[Declaration]:
         """What asv is told of it: an entry for each metric."""
-        from hpml_plugins.store.declarations import (
-            ASV_UNITS,
-            Declaration,
-            asv_name,
-        )  # of asv alone
+        from hpml_plugins.store.declarations import declare_metric  # of asv alone
 
         source = f"# plugin {self.plugin.name}\n# {self.description}"
         for metric in self.metrics:
-            yield Declaration(
-                name=asv_name(self.benchmark, metric.name),
+            yield declare_metric(
+                self.benchmark,
+                metric.name,
+                metric.unit,
+                metric.direction,
                 version=self.version,
                 param_names=list(self.grid),
                 params=[list(map(repr, values)) for values in self.grid.values()],
-                unit=ASV_UNITS.get(metric.unit, str(unit(metric.unit))),
-                type="track",
                 code=source.rstrip("# "),
                 plugin=self.plugin.name,
-                benchmark=self.benchmark,
-                metric=metric.name,
-                si_unit=metric.unit,
-                direction=metric.direction or "none",
                 timeout=self.timeout,
             )
 

@@ -4,8 +4,8 @@ sustained.
 The power regulator of a data-centre card averages power over about a second and lowers the clocks
 until the average is at the limit. A step that needs more power runs at the highest clocks for some
 tens of milliseconds, then below the settled rate, and then oscillates around it with the
-regulator's period. Samples from the first two seconds mix these phases; docs/measurement.md shows
-the traces. Such a step is therefore measured twice:
+regulator's period. Samples from the first two seconds mix these phases, which the traces in
+benchmarks/pages/measuring.md show. Such a step is therefore measured twice:
 
 - `sustained`: under continuous load until clocks, power and rate are stationary. The samples cover
   one period of the regulator, so the phase at which they start does not matter.

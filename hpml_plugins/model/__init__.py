@@ -30,6 +30,7 @@ from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser, Node
 from hpml_plugins.model.record import Estimate, MetricSamples, Record, Series, Status
 from hpml_plugins.model.rounds import combine
 from hpml_plugins.model.samples import Samples
+from hpml_plugins.model.units import UNITS
 
 if TYPE_CHECKING:
     from hpml_plugins.model.figure import Cell, Figure, Row, Table

@@ -97,7 +97,6 @@ def _rounded_up(percent: float) -> str:
 
 def times(ratio: float) -> str:
     """A ratio as text: at most four digits, `1.04`."""
-    # static/gpus.js repeats this; tests/report/site/test_browser.py holds the two together.
     if ratio < 0.0001:
         return "<0.0001"
     return f"{ratio:.{_decimals_of_ratio(ratio)}f}"
@@ -116,8 +115,7 @@ def bounded_times(ratio: float, *, up: bool) -> str:
 
 
 def change(ratio: float, what: str = "") -> str:
-    """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only form of one in
-    commands.
+    """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only form of one.
 
     what: the quantity, or the name of its metric; "" where it stands beside.
     """

@@ -12,7 +12,7 @@ from hpml_plugins.lazy import import_lazily
 if TYPE_CHECKING:
     from hpml_plugins.model.serialization import decode
     from hpml_plugins.store.asv_results import foreign_declarations, read_foreign
-    from hpml_plugins.store.declarations import DECLARATIONS, asv_name
+    from hpml_plugins.store.declarations import DECLARATIONS, asv_name, declare_metric
     from hpml_plugins.store.files import (
         MAX_FILE,
         OnDamage,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "hpml_plugins.model.serialization": ("decode",),
     ".asv_results": ("foreign_declarations", "read_foreign"),
-    ".declarations": ("DECLARATIONS", "asv_name"),
+    ".declarations": ("DECLARATIONS", "asv_name", "declare_metric"),
     ".files": (
         "MAX_FILE",
         "OnDamage",

@@ -109,7 +109,7 @@ def import_results(
 
     benchmarks: by asv's names. A file or a row that is not of asv's shape is passed over:
     asv names it when it reads the same folder. `MetricSamples.interval` is asv's own, of 99 %,
-    where it gave one.
+    where it gave one. The samples are asv's, where it recorded them; else its value is the one.
     """
     foreign = {name: each for name, each in benchmarks.items() if not each.is_ours}
     if not foreign:
@@ -159,9 +159,12 @@ def _points(
     if len(values) != math.prod(map(len, grid)) or len(names) != len(grid):
         return
     version = row.get("version")
-    lows, highs = (row.get(f"stats_ci_99_{end}") or [None] * len(values) for end in "ab")
-    for point, value, low, high in zip(
-        itertools.product(*grid), values, lows, highs, strict=True
+    lows, highs, recorded = (
+        row.get(column) or [None] * len(values)
+        for column in ("stats_ci_99_a", "stats_ci_99_b", "samples")
+    )
+    for point, value, low, high, kept in zip(
+        itertools.product(*grid), values, lows, highs, recorded, strict=True
     ):
         status: Status = (
             "failed" if value is None else "ok" if _is_measurement(value) else "skipped"
@@ -169,6 +172,8 @@ def _points(
         bounded = _is_measurement(low) and _is_measurement(high)
         interval = (float(low), float(high)) if bounded else None
         samples = [float(value)] if status == "ok" else []
+        if samples and kept and all(map(_is_measurement, kept)):
+            samples = [*map(float, kept)]  # of `asv run --record-samples`
         measured = (
             {
                 METRIC: MetricSamples(

@@ -14,6 +14,7 @@ import msgspec
 
 from hpml_plugins.model.benchmark import Direction, Value
 from hpml_plugins.model.checking import MOST_NAME
+from hpml_plugins.model.units import unit
 
 #: Points of one benchmark at most: a grid of a few lines can unfold to any number.
 MAX_POINTS = 10**6
@@ -86,6 +87,22 @@ class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
 def asv_name(benchmark: str, metric: str) -> str:
     """asv's name of a metric of a benchmark."""
     return f"{benchmark}.track_{metric}"
+
+
+def declare_metric(
+    benchmark: str, metric: str, symbol: str, direction: str | None, **facts: Any
+) -> Declaration:
+    """The entry of a metric of a benchmark of ours.  symbol: of its unit.  facts: other fields."""
+    return Declaration(
+        name=asv_name(benchmark, metric),
+        unit=ASV_UNITS.get(symbol, str(unit(symbol))),
+        type="track",
+        benchmark=benchmark,
+        metric=metric,
+        si_unit=symbol,
+        direction=direction or "none",
+        **facts,
+    )
 
 
 def read_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:

@@ -216,7 +216,7 @@ def test_show_compare_and_publish_work_as_they_are(ran: Project) -> None:
     ), compared
     done = ran.asv("publish")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (ran.path / "html" / "gpus.html").exists()
+    assert (ran.path / "html" / "index.html").exists()
 
 
 def test_a_quick_run_keeps_what_a_full_one_found(ran: Project) -> None:

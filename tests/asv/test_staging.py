@@ -195,7 +195,7 @@ def test_no_file_of_a_site_has_text_that_is_turned(project: Path) -> None:
     assert not any(each in said for each in TURNING)
     seen = 0
     for name, content in contents(project / "html").items():
-        if name.endswith((".json", ".html", ".xml", ".svg", ".csv", "rows.js", "0.js")):
+        if name.endswith((".json", ".html", ".xml", ".svg", ".csv", "points.js", "0.js")):
             shown = content.decode()
             escaped = re.search(r"\\u(061c|200[ef]|202[a-e]|206[6-9])", shown)
             assert not escaped, name

@@ -353,6 +353,15 @@ def test_wrong_words_end_in_one_line_and_status_2(
     assert done.stdout == ""
 
 
+@pytest.mark.usefixtures("toy")
+def test_a_file_that_the_registry_lacks_is_suggested(hpml: Hpml, write: Write) -> None:
+    write("other.py", TOY)
+    done = hpml("run", "other")
+    said = "registry.yaml has no 'other'; to run the file: hpml run other.py"
+    assert (done.returncode, done.stderr) == (2, f"hpml: {said}\n")
+    assert hpml("run", "other.py", "-p", "size=10").returncode == 0
+
+
 def test_machine_records_the_node_for_asv_under_a_stable_name(
     hpml: Hpml, tmp_path: Path
 ) -> None:

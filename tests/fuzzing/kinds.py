@@ -4,6 +4,7 @@ own files."""
 from __future__ import annotations
 
 from fuzzing import (
+    imports_kinds,
     inputs_kinds,
     places_kinds,
     plugins_kinds,
@@ -13,6 +14,7 @@ from fuzzing import (
 )
 
 _ALL = (
+    imports_kinds,
     settings_kinds,
     results_kinds,
     inputs_kinds,

@@ -225,7 +225,6 @@ def write_pages(
     from hpml_plugins.report.reading import read_history
     from hpml_plugins.report.site.components import fold_warnings
     from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
-    from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
     from hpml_plugins.report.site.nodes import find_gaps, find_nodes
     from hpml_plugins.report.site.page import write_page
 
@@ -237,8 +236,6 @@ def write_pages(
     }
     history = read_history(results, None, declared, commits, {}, str)
     history.current()
-    matrix = build(history, Costs({}))
-    write_gpu_types(matrix, judge(matrix), html, project)
     write_points(history, html)
     machines = find_nodes(history)
     parts = fill_evidence(

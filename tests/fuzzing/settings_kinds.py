@@ -157,7 +157,7 @@ def _prices() -> Sequence[bytes]:
 
 
 def _read_prices(data: bytes, folder: Path) -> str:
-    from hpml_plugins.report.site.gpu_types import PRICES_FILE, read_costs
+    from hpml_plugins.report.site.matrix import PRICES_FILE, read_costs
 
     (folder / PRICES_FILE).write_bytes(data)
     costs = read_costs(folder)

@@ -75,7 +75,7 @@ def test_nothing_that_compares_or_measures_reads_them() -> None:
         for path in (ROOT / "hpml_plugins/report/site/templates").iterdir()
         if "reported" in path.read_text().replace("reported_by", "")
     }
-    assert callers == {"gpus.html", "reported.html"}
+    assert callers == {"evidence.html", "reported.html"}
 
 
 def test_plugins_do_not_find_them_among_the_published_figures() -> None:

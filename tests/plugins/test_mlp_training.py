@@ -14,7 +14,7 @@ from support import unavailable
 from hpml_plugins import Bench, Node, Rank, Record
 from hpml_plugins.measure import SamplingPlan, why_no_mpi
 from hpml_plugins.plugins.mlp import hpml_benchmarks, learning, model, reference
-from hpml_plugins.plugins.mlp.formulas import ORDER, PRODUCTS, Job
+from hpml_plugins.plugins.mlp.formulas import ORDER, PRODUCTS, WAYS, Job
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
@@ -396,3 +396,23 @@ def test_a_job_travels_to_ranks_that_mpirun_starts() -> None:
     job = Job(512, 3000, 2, "float32", "own", "mpi")
     assert pickle.loads(pickle.dumps(job)) == job
     assert (job.launcher, replace(job, way="nccl").launcher) == ("mpi", "torch")
+
+
+def test_ways_of_mpi_are_started_by_mpirun_and_those_through_the_host_are_known() -> None:
+    job = Job(512, 3000, 2)
+    by_mpi = [way for way in WAYS if replace(job, way=way).launcher == "mpi"]
+    assert by_mpi == ["mpi", "mpi_pinned", "cuda_mpi"]
+    through_host = [way for way in WAYS if replace(job, way=way).through_host]
+    assert through_host == ["mpi", "mpi_pinned", "gloo"]
+    assert all("host" in WAYS[way] for way in through_host)
+
+
+def test_pinned_memory_without_a_gpu_skips_the_point(node: Node) -> None:
+    if reason := why_no_mpi():
+        unavailable(reason)
+    params = {"hidden": 128, "batch": 800, "dtype": "float32", "product": "torch"}
+    record = measured("mlp_phases_cpu", node, ranks=2, way="mpi_pinned", **params)
+    assert (record.status, record.reason) == (
+        "skipped",
+        "pinned memory is for copies to and from GPUs; this point has none",
+    )

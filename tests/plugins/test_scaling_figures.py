@@ -66,6 +66,8 @@ DDP = record(
         "exposed": [0.001],
         "idle": [0.0],
         "subtracted": [0.001],
+        "apart": [0.0105],
+        "together": [0.0112],
         "bus_bandwidth": [2e9],
         "ceiling": [4e9],
         "utilization": [0.5],
@@ -150,9 +152,24 @@ def test_table_2_is_seconds_of_an_epoch() -> None:
     assert row["computation"] == pytest.approx(0.45)
     assert row["communication"] == pytest.approx(0.1)
     assert row["exposed"] == pytest.approx(0.05)
+    assert row["overlapped"] == pytest.approx(0.05)
     assert row["subtracted"] == pytest.approx(0.05)
+    # In turns: 10.5 ms without exchange and 11.2 ms with it, of 50 steps.
+    assert row["compute"] == pytest.approx(0.525)
+    assert row["exchange"] == pytest.approx(0.035)
+    assert row["parts"] == pytest.approx(0.56)
     # The reductions took 3 ms on one rank and 1 ms on that which came last: 2 ms less 1 ms.
     assert row["waiting"] == pytest.approx(0.05)
+
+
+def test_records_without_turns_have_a_profile_alone() -> None:
+    profile = DDP.series["profile"]
+    kept = {name: values for name, values in profile.columns.items() if name != "apart"}
+    series = {**DDP.series, "profile": msgspec.structs.replace(profile, columns=kept)}
+    del kept["together"]
+    older, newer = rows("table2", msgspec.structs.replace(DDP, series=series), DDP)
+    assert older["compute"] is older["exchange"] is older["parts"] is None
+    assert (older["computation"], newer["exchange"]) == pytest.approx((0.45, 0.035))
 
 
 def test_table_3_has_the_ceiling_and_the_exercise_s_own_arithmetic_beside_it() -> None:
@@ -160,6 +177,7 @@ def test_table_3_has_the_ceiling_and_the_exercise_s_own_arithmetic_beside_it() -
     assert (row["bus_bandwidth"], row["ceiling"], row["utilization"]) == (2e9, 4e9, 0.5)
     assert row["by_subtraction"] == pytest.approx(4e9)  # 2 · 1 / 2 · 4 MB in 1 ms
     assert row["last_rank"] == pytest.approx(4e9)
+    assert row["reducing"] == pytest.approx(2)  # of 1 ms, 2 ms: the rest of them overlapped
 
 
 def test_dataparallel_has_no_ranks_that_wait() -> None:

@@ -21,6 +21,7 @@ from hpml_plugins.plugins.scaling.jobs import (
     results,
     ring_bandwidth,
     single_metrics,
+    warn_if_apart,
 )
 from hpml_plugins.plugins.scaling.large_batch import learning_rate, statistics_drift
 from hpml_plugins.plugins.scaling.profiling import (
@@ -248,7 +249,11 @@ def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
         bench,
         Job(CIFAR, 125, "float32", 4),
         time=Samples.of([0.012] * 5, "s", steps=10, batch=1),
-        single=Samples.of([0.010] * 7, "s"),
+        turns={
+            "apart": Samples.of([0.0105] * 5, "s"),
+            "together": Samples.of([0.012] * 5, "s"),
+            "single": Samples.of([0.010] * 5, "s"),
+        },
         activity=activity(
             computation=0.009,
             communication=0.003,
@@ -287,7 +292,9 @@ def test_the_metrics_of_a_point_by_hand(node: Node) -> None:
         == {*PROFILE_UNITS, "scatter"}
     )
     assert columns["single"] == 0.010
+    assert (columns["together"], columns["apart"]) == (0.012, 0.0105)
     assert columns["subtracted"] == pytest.approx(0.002)
+    assert not bench.collected.warnings
     assert columns["idle"] == pytest.approx(0.003)
     assert columns["utilization"] == pytest.approx(0.05)
 
@@ -296,14 +303,27 @@ def test_what_is_lost_in_strong_scaling_is_against_a_shared_out_step(node: Node)
     bench = Bench(node, {})
     one = Samples.of([0.010], "s")
     time = Samples.of([0.004], "s", steps=1000)
+    together = Samples.of([0.0036, 0.0044, 0.004], "s")
+    turns = {"single": Samples.of([0.009, 0.011, 0.010], "s"), "together": together}
     found = results(
-        bench, Job(CIFAR, 500, "float32", 4, "strong"), time, one, activity(), 1, one
+        bench, Job(CIFAR, 500, "float32", 4, "strong"), time, turns, activity(), 1, one
     )
     assert profile_of(bench)["subtracted"] == pytest.approx(0.0015)  # 4 − 10 / 4 ms
     assert found["bus_bandwidth"] == 0.0
     # The same images in 4 ms instead of 10: 2.5 times, of 4.
     assert found["speedup"].median == pytest.approx(2.5)
     assert found["efficiency"].median == pytest.approx(0.625)
+
+
+def test_an_epoch_that_is_not_the_sum_of_its_parts_is_warned_of(node: Node) -> None:
+    bench = Bench(node, {})
+    time, turn = Samples.of([0.010], "s"), Samples.of([0.0107], "s")
+    warn_if_apart(bench, time, Samples.of([0.0104], "s"))
+    assert not bench.collected.warnings
+    warn_if_apart(bench, time, turn)
+    assert bench.collected.warnings == [
+        "steps in turns with one GPU's take +7% of those timed for themselves"
+    ]
 
 
 def test_an_epoch_measured_whole_is_called_so() -> None:

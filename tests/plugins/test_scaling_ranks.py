@@ -17,6 +17,8 @@ from hpml_plugins.plugins.scaling import ddp, hpml_benchmarks, loading
 from hpml_plugins.plugins.scaling.jobs import SMALL, Job
 from hpml_plugins.testing import Context, import_before_fork, measure_point
 
+#: Turns of each kind of step (`training.TURNS`, which imports torch).
+TURNS = 4
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 
@@ -71,6 +73,43 @@ def test_ddp_over_gloo_is_checked_timed_and_profiled(
     assert record.series["ranks"].columns["rank"] == list(range(ranks))
     assert record.metrics["step"].info["data"] == "synthetic-8, on the device"
     assert record.metrics["step"].info["over_ranks"] == "max"
+
+
+def test_the_parts_of_a_step_are_of_windows_that_took_turns(node: Node) -> None:
+    record = measured(
+        "scaling_ddp_cpu", node, ranks=2, batch=32, dtype="float32", scaling="weak"
+    )
+    profile = {name: column[0] for name, column in record.series["profile"].columns.items()}
+    assert 0 < profile["apart"] < 2 * profile["together"]
+    speedup = record.metrics["speedup"]
+    assert len(speedup.samples) == speedup.info["turns"] == TURNS
+    wanted = 2 * profile["single"] / profile["together"]
+    assert median(record, "speedup") == pytest.approx(wanted, rel=0.5)
+
+
+def test_all_kinds_take_turns_and_a_step_before_each_does_not_count() -> None:
+    from hpml_plugins.plugins.scaling.training import time_in_turns
+
+    class Counting:
+        def __init__(self, kind: str) -> None:
+            self.kind = kind
+
+        def step(self) -> None:
+            called.append((self.kind, 0))
+
+        def steps(self, count: int) -> None:
+            called.append((self.kind, count))
+
+    called: list[tuple[str, int]] = []
+    trainers: Any = {"apart": Counting("apart"), "together": Counting("together")}
+    found = time_in_turns(trainers, {"apart": 3, "single": 2, "together": 5})
+    assert [len(samples) for samples in found.values()] == [
+        TURNS
+    ] * 3  # others run "single"
+    apart, together = (
+        [(kind, 0), *[(kind, count)] * 3] for kind, count in (("apart", 3), ("together", 5))
+    )
+    assert called == [*apart, *together, *together, *apart] * (TURNS // 2)
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])

@@ -16,7 +16,7 @@ from support import ROOT
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.plugins.tta import recipes
 from hpml_plugins.registry import read_registry
-from hpml_plugins.report.site.gpu_types import PRICES_FILE, read_costs
+from hpml_plugins.report.site.matrix import PRICES_FILE, read_costs
 from hpml_plugins.store import (
     append_record,
     lock_machine,

@@ -23,6 +23,8 @@ with needs_extra("publish"):
 
 #: The Markdown files, below the project's folder.
 FOLDER = Path("benchmarks/pages")
+#: The kind of quote whose text `make docs` writes from more than the Records of a site.
+BACK_TEST = "backtest"
 #: A link of these files to another one of them, or to a document: what it leads to on the site.
 _MARKDOWN_LINK = re.compile(r"^(?P<docs>\.\./\.\./docs/)?(?P<stem>[\w/-]+)\.md(?P<anchor>#.*)?$")
 #: Stands in Markdown where a chart goes: the name of the figure.
@@ -75,6 +77,8 @@ def write_questions(folder: Path, site: Site, provenance: Provenance) -> list[Qu
     quotable = Quotable(site.history, [each.drawable for _, each in shown.values()], provenance)
 
     def text(quote: Quote) -> str:
+        if quote.kind == BACK_TEST:
+            return quote.text
         try:
             return _linked(quote, quotable, shown)
         except HpmlError as error:
@@ -194,7 +198,7 @@ def _name_headings(tokens: Sequence[Token]) -> list[tuple[str, str, str]]:
     for opening, content in itertools.pairwise(tokens):
         if opening.type == "heading_open":
             text = "".join(child.content for child in content.children or ())
-            anchor = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+            anchor = re.sub(r"[^a-z0-9]+", "-", text.lower().replace("'", "")).strip("-")
             opening.attrSet("id", anchor)
             found.append((opening.tag, text, anchor))
     return found

@@ -69,12 +69,13 @@ class _NotMeasured(HpmlError):
 @dataclass(frozen=True)
 class Quote:
     """One quote. kind: see the module.  options: the words KEY=VALUE after the name.  where: file
-    and line."""
+    and line.  text: what stands there now."""
 
     kind: str
     name: str
     options: Mapping[str, str]
     where: str
+    text: str = ""
 
     @classmethod
     def parse(cls, words: str, where: str) -> Quote:
@@ -360,7 +361,7 @@ def fill(markdown: str, name: str, text: Callable[[Quote], str], *, keep: bool =
 
     def replaced(match: re.Match[str]) -> str:
         where = f"{name}:{markdown.count(chr(10), 0, match.start()) + 1}"
-        made = text(Quote.parse(match["words"], where))
+        made = text(replace(Quote.parse(match["words"], where), text=match["text"]))
         return f"<!--= {match['words']} -->{made}<!--/-->" if keep else made
 
     return _QUOTE.sub(replaced, markdown)

@@ -7,14 +7,14 @@ from hpml_plugins import Benchmark, hookimpl
 from hpml_plugins.plugins.harness.command import LIST, PLAN, STARTUP
 from hpml_plugins.plugins.harness.energy import ENERGY
 from hpml_plugins.plugins.harness.overhead import ASV, FIRST_KERNEL, POINT
-from hpml_plugins.plugins.harness.publish import GPU_PAGE, PUBLISH
+from hpml_plugins.plugins.harness.publish import PAGE, PUBLISH
 from hpml_plugins.plugins.harness.repeatability import SPREAD, WATCHER
 from hpml_plugins.plugins.harness.timing import FIDELITY, GPU_TIMER, SLOWDOWN, TIMER
 
 
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
-    """The command, overhead, resolution, fidelity, spread, cost of watcher and publishing, a page,
+    """The command, overhead, resolution, fidelity, spread, cost of watcher and publishing, pages,
     known slow-downs."""
     return [
         LIST,
@@ -31,5 +31,5 @@ def hpml_benchmarks() -> list[Benchmark]:
         PUBLISH,
         SLOWDOWN,
         ENERGY,
-        GPU_PAGE,
+        PAGE,
     ]

@@ -1,5 +1,5 @@
-"""The benchmarks `harness_publish` and `harness_gpu_page`: a history published by asv, and a page
-of it in Chromium."""
+"""The benchmarks `harness_publish` and `harness_page`: a history published by asv, and its pages in
+Chromium."""
 
 from __future__ import annotations
 
@@ -34,43 +34,31 @@ CARDS = (
 )
 #: Samples of each point, as shares of its value.
 SHARES = (-0.01, -0.006, -0.002, 0.0, 0.002, 0.006, 0.01)
-#: Commits, machines (each another GPU type or count), benchmarks and points of the page of GPU
-#: types.
-LARGE_PAGE = 2, 60, 400, 4
-#: Run in the page before its own scripts: notes when rows are first there.
+#: Commits, machines (each another GPU type or count), benchmarks and points of the site whose pages
+#: are opened.
+LARGE_SITE = 2, 60, 400, 4
+#: Page → what is there once a reader can use it.
+PAGES = {
+    "index.html": "#switches:not([hidden])",
+    "index.html#filter=made07": "#all tr.row",
+    "changes.html": "main",
+    "workloads.html": "#controls:not([hidden])",
+    "workload-made00.html": "tr.row th a[aria-expanded]",
+    "evidence.html": "main",
+}
+#: How often each is opened, and how much slower than this machine its reader's is.
+OPENED, SLOWER = 5, 4
+#: Run in the page before its own scripts: notes when it is loaded, its element is there, and what
+#: was asked is painted.
 _WATCH = """
-new MutationObserver(() => {
-    if (!window.rowsAt && document.querySelector('#matrix tr.row')) {
-        requestAnimationFrame(() => setTimeout(() => { window.rowsAt = window.rowsAt || performance.now(); }));
-    }
-}).observe(document, {childList: true, subtree: true});
-"""  # noqa: E501
-#: Changes a field, and measures until the rows that follow from it are painted, ms. `done`: when
-#: they are there.
-_CHANGE = """([id, value, type, done]) => new Promise(resolve => {
-    const started = performance.now(), field = document.getElementById(id), ready = new Function('return ' + done);
-    field.value = value;
-    field.dispatchEvent(new Event(type, {bubbles: true}));
-    const look = () => ready() ? setTimeout(() => resolve(performance.now() - started)) : requestAnimationFrame(look);
-    requestAnimationFrame(look);
-})"""  # noqa: E501
-#: Chooses every GPU type, then scrolls down and right in steps; the longest time until a step is
-#: painted, ms.
-_SCROLL = """async () => {
-    const data = await hpml.read('gpus/rows.js'), box = document.getElementById('box');
-    const painted = () => new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
-    location.hash = new URLSearchParams(data.columns.map(([label]) => ['type', label]));
-    while (document.querySelectorAll('#matrix thead th').length <= data.columns.length) { await painted(); }
-    const times = [];
-    for (let step = 0; step < 20; step++) {
-        const started = performance.now();
-        box.scrollBy(step % 2 ? 400 : 0, step % 2 ? 0 : 800);
-        await painted();
-        times.push(performance.now() - started);
-    }
-    return Math.max(...times);
-}"""  # noqa: E501
-_POINTS = "document.getElementById('count').textContent"
+window.addEventListener('load', () => {
+    const look = () => requestAnimationFrame(() => setTimeout(() => {
+        if (document.querySelector(SELECTOR)) window.usableAt = performance.now();
+        else look();
+    }));
+    look();
+});
+"""
 
 
 def measure(bench: Bench, *, commits: int) -> dict[str, float]:
@@ -242,67 +230,53 @@ def _records(
         )
 
 
-def measure_gpu_page(bench: Bench) -> dict[str, float]:
-    """Publish 60 GPU types × 400 benchmarks × 4 points and open the page of GPU types."""
+def measure_pages(bench: Bench, *, page: str) -> dict[str, Any]:
+    """Publish 60 GPU types × 400 benchmarks × 4 points and open a page of them."""
     with tempfile.TemporaryDirectory(prefix="hpml-page-") as folder:
         project = Path(folder)
         bench.progress("making the history", 0.05)
-        make_history(project, *LARGE_PAGE)
+        make_history(project, *LARGE_SITE)
         configure(project)
         bench.progress("publishing", 0.2)
         publish(project, "asv.conf.json")
         bench.progress("opening the page", 0.9)
-        return measure_page(project / "html" / "gpus.html")
+        return open_page(project / "html", page)
 
 
-def measure_page(page: Path) -> dict[str, float]:
-    """First paint, first rows, filter, another base and scrolling, s, and bytes read at first, in
-    Chromium."""
+def open_page(html_dir: Path, page: str) -> dict[str, Any]:
+    """Time until a page is usable, s, of each of OPENED times; bytes and requests until then, its
+    icon included."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         system = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=system, args=["--no-sandbox"])
         try:
-            tab = browser.new_page(viewport={"width": 1440, "height": 900})
-            asked: list[str] = []
-            tab.on("request", lambda request: asked.append(request.url))
-            tab.add_init_script(_WATCH)
-            tab.goto(page.as_uri())
-            tab.wait_for_function("() => window.rowsAt")
-            files = [Path(url.removeprefix("file://")) for url in asked]  # before more is asked for
-            return {
-                **_timed(tab),
-                "bytes": float(sum(file.stat().st_size for file in files if file.is_file())),
-            }
+            opened = [_open(browser, html_dir, page) for _ in range(OPENED)]
         finally:
             browser.close()
-
-
-def _timed(tab: Any) -> dict[str, float]:
-    first_paint = tab.evaluate(
-        "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-    )
-    rows_at = tab.evaluate("window.rowsAt")
-    before = tab.evaluate(_POINTS)
-    filtered = tab.evaluate(_CHANGE, ["filter", "made07", "input", f"{_POINTS} !== '{before}'"])
-    tab.evaluate(_CHANGE, ["filter", "", "input", f"{_POINTS} === '{before}'"])
-    label = tab.evaluate(
-        "[...document.querySelectorAll('#base option')].find(each => !each.selected).textContent"
-    )
-    head = "document.querySelector('#matrix thead th.base')?.textContent"
-    shown = f"{head}.startsWith(document.getElementById('base').value)"
-    based = tab.evaluate(
-        _CHANGE, ["base", label, "change", f"{shown} && document.querySelector('#matrix .ratio')"]
-    )
-    found = {
-        "first_paint": first_paint,
-        "interactive": rows_at,
-        "filter": filtered,
-        "other_base": based,
+    return {
+        "usable": [seconds for seconds, _ in opened],
+        "bytes": float(sum(file.stat().st_size for file in opened[0][1])),
+        "requests": float(len(opened[0][1])),
     }
-    found["scroll"] = tab.evaluate(_SCROLL)
-    return {name: milliseconds / 1000 for name, milliseconds in found.items()}
+
+
+def _open(browser: Any, html_dir: Path, page: str) -> tuple[float, set[Path]]:
+    """Time until it is usable, s, and the files that it asked for."""
+    path, _, fragment = page.partition("#")
+    address = (html_dir / path).as_uri() + (f"#{fragment}" if fragment else "")
+    with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
+        tab = context.new_page()
+        asked: list[str] = []
+        tab.on("request", lambda request: asked.append(request.url))
+        context.new_cdp_session(tab).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
+        tab.add_init_script(_WATCH.replace("SELECTOR", json.dumps(PAGES[page])))
+        tab.goto(address)
+        seconds = tab.wait_for_function("() => window.usableAt").json_value() / 1000
+        files = {Path(url.partition("#")[0].removeprefix("file://")) for url in asked}
+        icon = html_dir / "swallow.ico"
+        return seconds, {file for file in files | {icon} if file.is_file()}
 
 
 PUBLISH = Benchmark(
@@ -328,48 +302,24 @@ PUBLISH = Benchmark(
     ),
     rounds=1,
 )
-GPU_PAGE = Benchmark(
-    "harness_gpu_page",
-    measure_gpu_page,
+PAGE = Benchmark(
+    "harness_page",
+    measure_pages,
     [
         Metric(
-            "interactive",
+            "usable",
             "s",
             "lower",
-            "from opening the page until its rows are painted; the target is 2 s",
+            "from opening the page until a reader can use it, on a CPU 4 times as slow",
         ),
-        Metric(
-            "first_paint",
-            "s",
-            "lower",
-            "from opening the page until text is painted; the target is 0.5 s",
-        ),
-        Metric(
-            "filter",
-            "s",
-            "lower",
-            "from a filter typed until its rows are painted; the target is 0.2 s",
-        ),
-        Metric(
-            "other_base",
-            "s",
-            "lower",
-            "from a base chosen until its ratios are painted; the target is 0.2 s",
-        ),
-        Metric(
-            "scroll",
-            "s",
-            "lower",
-            "longest of 20 scroll steps with every GPU type chosen; the target is 0.2 s",
-        ),
-        Metric(
-            "bytes", "B", "lower", "of all files read until the rows are there; the target is 1 MB"
-        ),
+        Metric("bytes", "B", "lower", "of all files read until then, from the disk"),
+        Metric("requests", "1", "lower", "how many files these are"),
     ],
+    grid={"page": list(PAGES)},
     requires=Requires(modules=("asv", "playwright"), tools=("git",)),
     timeout=1800,
     description=(
-        "The page of GPU types over 60 GPU types × 400 benchmarks × 4 points, in headless Chromium."
+        "Pages of a site of 60 GPU types × 400 benchmarks × 4 points, in headless Chromium."
     ),
     rounds=1,
 )

@@ -25,6 +25,7 @@ from hpml_plugins.plugins.mlp.formulas import (
     ORDER,
     RATE_UNITS,
     STEP,
+    WAYS,
     Job,
 )
 
@@ -122,7 +123,8 @@ def _with_change(table: Table) -> Table:
 def phases(records: Sequence[Record]) -> Table:
     """A phase is device time, without launch overhead; ranks are synchronised before gradients are
     reduced. The mark is the whole batch as it runs; launching (in the table): host time to launch
-    the computation. Last row: the coursework's own.
+    the computation; gradients: what adds them up, and in which memory. Last row: the coursework's
+    own.
     """
     names = (*ORDER, LAUNCHING)
 
@@ -131,6 +133,7 @@ def phases(records: Sequence[Record]) -> Table:
         found = dict(zip(series.columns["phase"], series.numbers("time"), strict=True))
         return {
             **_device(record),
+            "gradients": WAYS[str(record.params["way"])],
             "batch_time": record.median("batch"),
             **{n: found.get(n, 0.0) for n in names},
         }
@@ -140,10 +143,13 @@ def phases(records: Sequence[Record]) -> Table:
     )
     point = ("machine", "device", "ranks", "way", "product")
     ours = table.select(
-        *point, "hidden", "batch", "dtype", "batch_time", *names, "explained"
+        *point, "hidden", "batch", "dtype", "gradients", "batch_time", *names, "explained"
     ).sorted(*point)
     return _with_published(
-        ours, {**PUBLISHED_PHASES, "batch_time": "iteration_time"}, **PUBLISHED_SIZE
+        ours,
+        {**PUBLISHED_PHASES, "batch_time": "iteration_time"},
+        **PUBLISHED_SIZE,
+        gradients=WAYS["mpi"],
     )
 
 

@@ -1,5 +1,5 @@
-"""Ways to reduce a vector over the ranks, in place: MPI, MPI that takes GPU memory, NCCL, gloo.
-Imports torch."""
+"""Ways to reduce a vector over the ranks, in place: MPI through pageable or pinned host memory, MPI
+that takes GPU memory, NCCL, gloo. Imports torch."""
 
 from __future__ import annotations
 
@@ -114,8 +114,7 @@ def make_exchange(rank: Rank, job: Job, like: Any, phases: Phases) -> InPlace:
     """The exchange of the job's way for vectors like this one. Skips the point where the library
     cannot.
 
-    "mpi" and "cuda_mpi" need ranks that mpirun started. All ranks must make theirs in the same
-    order.
+    The ways of MPI need ranks that mpirun started. All ranks must make theirs in the same order.
     """
     if job.way in ("nccl", "gloo"):
         if job.way == "nccl" and rank.backend != "nccl":
@@ -130,6 +129,8 @@ def make_exchange(rank: Rank, job: Job, like: Any, phases: Phases) -> InPlace:
     else:
         from mpi4py import MPI
 
+        if job.way == "mpi_pinned" and not like.is_cuda:
+            rank.bench.skip("pinned memory is for copies to and from GPUs; this point has none")
         if job.way == "cuda_mpi" and (reason := why_not_cuda_aware(MPI, like)):
             rank.bench.skip(reason)
 
@@ -149,9 +150,9 @@ def make_exchange(rank: Rank, job: Job, like: Any, phases: Phases) -> InPlace:
         reduce_now(vector)
         return lambda: None
 
-    return OverHost(
-        reduce_now, reduce_at_once if job.waiting else reduce_later, phases, like, pinned=job.pinned
-    )
+    later = reduce_at_once if job.waiting else reduce_later
+    pinned = job.pinned or job.way == "mpi_pinned"
+    return OverHost(reduce_now, later, phases, like, pinned=pinned)
 
 
 def why_not_cuda_aware(mpi: Any, like: Any) -> str:

@@ -19,12 +19,17 @@ from hpml_plugins import HpmlError
 from hpml_plugins.plugins.mlp.tiles import ITEM, Dtype
 
 Product = Literal["own", "torch"]
-Way = Literal["mpi", "cuda_mpi", "nccl", "gloo"]
+#: How gradients are added up over the ranks, and what each way is.
+Way = Literal["mpi", "mpi_pinned", "cuda_mpi", "nccl", "gloo"]
+WAYS: dict[str, str] = {
+    "mpi": "MPI through pageable host memory",
+    "mpi_pinned": "MPI through pinned host memory",
+    "cuda_mpi": "MPI on GPU pointers",
+    "nccl": "NCCL on GPU pointers",
+    "gloo": "gloo through pageable host memory",
+}
 TERMS = {
-    "way=mpi": "gradients reduced by MPI through the host, as the coursework does",
-    "way=cuda_mpi": "gradients reduced by MPI in GPU memory",
-    "way=nccl": "gradients reduced by NCCL",
-    "way=gloo": "gradients reduced by gloo through the host",
+    **{f"way={way}": f"gradients reduced by {what}" for way, what in WAYS.items()},
     "product=own": "matrix products by this plugin's tiled kernel",
     "product=torch": "matrix products by torch",
 }
@@ -88,12 +93,12 @@ class Job:
     @property
     def through_host(self) -> bool:
         """Whether gradients are reduced in the host's memory."""
-        return self.way in ("mpi", "gloo")
+        return self.way in ("mpi", "mpi_pinned", "gloo")
 
     @property
     def launcher(self) -> Literal["torch", "mpi"]:
         """What starts the ranks."""
-        return "mpi" if self.way in ("mpi", "cuda_mpi") else "torch"
+        return "mpi" if "mpi" in self.way else "torch"
 
     @property
     def parameters(self) -> int:

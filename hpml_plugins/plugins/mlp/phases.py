@@ -150,7 +150,7 @@ PHASES = Benchmark(
     ),
     {
         "ranks": (1, 2, 4, 8),
-        "way": ("mpi", "cuda_mpi", "nccl", "gloo"),
+        "way": tuple(formulas.WAYS),
         "hidden": (512,),
         "batch": (3000, 12000),
         "dtype": ("float32", "float64"),
@@ -161,7 +161,7 @@ PHASES = Benchmark(
     terms=TERMS,
     description=(
         "A batch of data-parallel training on GPUs, whole and phase by phase, gradients added up in"
-        " four ways."
+        " five ways."
     ),
 )
 PHASES_CPU = on_cpu(

@@ -81,9 +81,10 @@ def _ring(record: Record, seconds: float) -> float | None:
 
 def table1(records: Sequence[Record]) -> Table:
     """weak: batch per GPU; strong: total batch. single: step on one GPU running the same code,
-    timed in the same point; speed-up and efficiency are relative to it. efficiency_low,
-    efficiency_high: 95 % interval. copy, loading: of an epoch's images, from host memory and by a
-    DataLoader, each alone (scaling_loading); the step includes neither.
+    timed in turns with the step on all (in older Records right before it); speed-up and efficiency
+    are relative to it. efficiency_low, efficiency_high: 95 % interval. copy, loading: of an epoch's
+    images, from host memory and by a DataLoader, each alone (scaling_loading); the step includes
+    neither.
     """
     ratios = ("speedup", "efficiency", "efficiency_low", "efficiency_high")
     return with_data(records).select(*POINT, "single", "step", "epoch", *ratios, *DATA)
@@ -134,33 +135,57 @@ def loading(records: Sequence[Record]) -> Table:
 
 
 def table2(records: Sequence[Record]) -> Table:
-    """From a profile, mean over GPUs. exposed: communication during which nothing was computed;
-    idle: neither. profiled: computation, exposed and idle, an epoch of profiled steps, which take
-    longer than those of the epoch. subtracted: the step minus a perfectly scaled one, times the
-    number of steps, as in the coursework. waiting (part of communication): how much longer a rank's
-    reductions took than those of the last rank to arrive. copy, loading: as in table 1.
+    """compute: steps that exchange nothing, on all GPUs at once (DataParallel: one GPU's, perfectly
+    shared out); exchange: what steps that do take longer. Both are of one run, in which the two
+    take turns; their sum is `parts`. epoch: of steps timed for themselves. The rest is from a
+    profile, mean over GPUs, whose steps take longer. overlapped: communication while something was
+    computed; exposed: while nothing was; idle: neither; profiled: computation, exposed and idle.
+    subtracted: the step minus a perfectly scaled one, as in the coursework. waiting (part of
+    communication): how much longer a rank's reductions took than those of the last rank to arrive.
+    copy, loading: as in table 1.
     """
     columns = ("computation", "communication", "exposed", "idle", "subtracted", "waiting")
 
     def of_epoch(row: Row) -> Row:
         steps = row["epoch"] / row["step"]
-        found = {name: None if row[name] is None else steps * row[name] for name in columns}
-        parts = [found[name] for name in ("computation", "exposed", "idle")]
-        return {**found, "profiled": None if None in parts else sum(parts)}
 
-    units = {"profiled": "s"}
+        def times_steps(seconds: float | None) -> float | None:
+            return None if seconds is None else steps * seconds
+
+        compute, parts = (times_steps(row.get(name)) for name in ("apart", "together"))
+        found: Row = {name: times_steps(row[name]) for name in columns}
+        found |= {"compute": compute, "parts": parts}
+        found["exchange"] = _difference(parts, compute)
+        found["overlapped"] = _difference(found["communication"], found["exposed"])
+        profiled = [found[name] for name in ("computation", "exposed", "idle")]
+        return {**found, "profiled": None if None in profiled else sum(profiled)}
+
+    in_turns = ("compute", "exchange", "parts")
+    units = dict.fromkeys((*in_turns, "overlapped", "profiled"), "s")
     table = with_data(records).extended(of_epoch, units)
-    return table.select(*POINT, *columns, "profiled", "epoch", *DATA)
+    profile = (*columns[:2], "overlapped", *columns[2:], "profiled")
+    return table.select(*POINT, *in_turns, "epoch", *profile, *DATA)
+
+
+def _difference(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
 
 
 def table3(records: Sequence[Record]) -> Table:
     """Ring all-reduce: 2 (n − 1) / n · S divided by the time of the reductions in the profile,
     including waiting for other ranks. ceiling: a single all-reduce of the same size without
     concurrent work; last_rank: over the reductions of the last rank to arrive; by_subtraction: over
-    step − single.
+    step − single. reducing: the share of step − single in which gradients were reduced, which is
+    by_subtraction / bus_bandwidth; the rest of it is copying the model, and the host.
     """
     bandwidths = ("bus_bandwidth", "ceiling", "last_rank", "by_subtraction")
-    return points(records).select(*POINT, *bandwidths, "utilization")
+
+    def reducing(row: Row) -> Row:
+        subtracted, profiled = row["by_subtraction"], row["bus_bandwidth"]
+        return {"reducing": subtracted / profiled if subtracted and profiled else None}
+
+    table = points(records).extended(reducing, {"reducing": "1"})
+    return table.select(*POINT, *bandwidths, "utilization", "reducing")
 
 
 def speedups(records: Sequence[Record]) -> Table:

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpml_plugins import Bench, Benchmark, Rank, Samples
 from hpml_plugins.plugins.scaling import jobs
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.scaling import training
 
 
 def measure_ddp(
@@ -44,8 +47,8 @@ def measure_job(bench: Bench, job: jobs.Job, nodes: int = 1) -> jobs.Result:
 
 
 def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
-    """Time the step on rank 0 alone, then on all; profile it; time an all-reduce of its gradients'
-    size.
+    """Time the step on all ranks, and in turns with rank 0 alone; profile it; time an all-reduce of
+    its gradients' size.
 
     Rank 0 attaches the series and returns the metrics.
     """
@@ -58,11 +61,8 @@ def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
     # the default one is not captured
     stream = torch.cuda.stream(torch.cuda.Stream()) if job.graph else nullcontext()
     with training.skip_if_out_of_memory(rank.bench, job.batch), stream:
-        rank.bench.progress("one alone", 0.1)
-        single = rank.share(training.train_alone(rank.bench, job)[0] if rank.index == 0 else None)
-        training.free_memory()
-        rank.bench.progress("all together", 0.4)
-        time, activity, use, parameters = _train_together(rank, job)
+        rank.bench.progress("all together", 0.1)
+        time, turns, activity, use, parameters = _train_together(rank, job)
         training.free_memory()
         flat = torch.zeros(parameters, device=rank.device)
         reduction = rank.time(lambda: dist.all_reduce(flat), budget=0.3, name="all-reduce alone")
@@ -78,15 +78,15 @@ def on_rank(rank: Rank, job: jobs.Job) -> jobs.Result | None:
         "ranks", columns, {**dict.fromkeys(columns, "1"), **dict.fromkeys(times, "s")}
     )
     return jobs.results(
-        rank.bench, job, time, single, profiling.mean_activity(activities), parameters, reduction
+        rank.bench, job, time, turns, profiling.mean_activity(activities), parameters, reduction
     )
 
 
 def _train_together(
     rank: Rank, job: jobs.Job
-) -> tuple[Samples, dict[str, float], dict[str, float], int]:
-    """The time of a step of all ranks, this rank's part in it, its use of the GPU, and the number
-    of parameters."""
+) -> tuple[Samples, dict[str, Samples], dict[str, float], dict[str, float], int]:
+    """The time of a step of all ranks, those of the steps that took turns, this rank's part in a
+    step, its use of the GPU, and the number of parameters."""
     from torch import distributed as dist
 
     from hpml_plugins.plugins.scaling import profiling, training
@@ -110,6 +110,8 @@ def _train_together(
 
     trainer = training.Trainer(parallel, batches, job.workload.lr)
     time = training.time_steps(bench, trainer, job, "step", rank)
+    bench.progress("in turns with one alone", 0.4)
+    turns = _take_turns(rank, job, trainer, time)
     bench.progress("profiling", 0.8)
     name = f"{job.workload.model}-batch{job.share}-{job.dtype}-rank{rank.index}of{rank.count}"
     if rank.backend == "nccl":
@@ -126,7 +128,32 @@ def _train_together(
     bench.check(activity["reduction"] > 0, "the profile holds the reduction of the gradients")
     check_same_everywhere(rank, parallel)
     trainer.drop_graph()
-    return time, activity, use, parameters
+    return time, turns, activity, use, parameters
+
+
+def _take_turns(
+    rank: Rank, job: jobs.Job, trainer: training.Trainer, time: Samples
+) -> dict[str, Samples]:
+    """Steps on rank 0 alone, on all ranks without an exchange, and on all together, s.
+
+    Without an exchange each rank trains a model of its own: what it computes is the same.
+    """
+    from hpml_plugins.plugins.scaling import training
+
+    apart = training.make_single(rank.bench, job, job.share)
+    counts = {"apart": training.prepare(rank.bench, apart, job)}
+    trainers = {"apart": apart, "together": trainer}
+    if rank.index == 0:
+        shared = job.share == job.batch
+        single = apart if shared else training.make_single(rank.bench, job, job.batch)
+        counts["single"] = counts["apart"] if shared else training.prepare(rank.bench, single, job)
+        trainers["single"] = single
+    counts = rank.share(counts)
+    counts["together"] = int(time.info["window"])
+    turns = training.time_in_turns(trainers, counts, rank)
+    for each in {id(each): each for each in trainers.values() if each is not trainer}.values():
+        each.drop_graph()
+    return turns
 
 
 def wrapped(rank: Rank, module: Any, *, lean: bool = False) -> Any:

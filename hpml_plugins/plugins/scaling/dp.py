@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from hpml_plugins import Bench, Benchmark, Samples
+from hpml_plugins import Bench, Benchmark
 from hpml_plugins.plugins.scaling import jobs
+
+if TYPE_CHECKING:
+    from hpml_plugins.plugins.scaling import training
 
 #: What a step does on the host, in order; the first four are DataParallel's own parts of the
 #: forward pass.
@@ -17,7 +21,7 @@ DP_UNITS = {
 
 
 def measure_job(bench: Bench, job: jobs.Job) -> jobs.Result:
-    """Train on one GPU, then on all, and make metrics of both."""
+    """Train on all GPUs, in turns with one alone, and make metrics of both."""
     import torch
     from torch.cuda import nccl
 
@@ -28,27 +32,31 @@ def measure_job(bench: Bench, job: jobs.Job) -> jobs.Result:
     torch.backends.cudnn.benchmark = False
     with training.skip_if_out_of_memory(bench, job.share * job.ranks):
         bench.progress("one alone", 0.1)
-        single, trainer = training.train_alone(bench, job)
+        single = training.make_single(bench, job, job.batch)
+        window = training.prepare(bench, single, job)
         name = f"{job.workload.model}-batch{job.batch}-{job.dtype}-one"
-        events = profiling.profiled(trainer.step, name, gpus=[0], host=True)
+        events = profiling.profiled(single.step, name, gpus=[0], host=True)
         alone = profiling.host_ranges(events, ("forward", "backward"))
-        del trainer, events
-        training.free_memory()
-        bench.progress("all together", 0.4)
-        time, activity, parts, parameters = _train_together(bench, job)
+        del events
+        bench.progress("all together", 0.3)
+        trainer, parameters = _make_parallel(bench, job)
+        time = training.time_steps(bench, trainer, job, "step")
+        bench.progress("in turns with one alone", 0.6)
+        both = {"single": single, "together": trainer}
+        counts = {"single": window, "together": int(time.info["window"])}
+        turns = training.time_in_turns(both, counts)
+        activity, parts = _profile(bench, job, trainer)
+        del single, trainer, both
         training.free_memory()
         flat = [torch.zeros(parameters, device=f"cuda:{gpu}") for gpu in range(job.ranks)]
         reduction = bench.time(lambda: nccl.all_reduce(flat), budget=0.3, name="all-reduce alone")
     parts |= {f"single_{name}": seconds for name, seconds in alone.items()}
-    return jobs.results(bench, job, time, single, activity, parameters, reduction, **parts)
+    return jobs.results(bench, job, time, turns, activity, parameters, reduction, **parts)
 
 
-def _train_together(
-    bench: Bench, job: jobs.Job
-) -> tuple[Samples, dict[str, float], dict[str, float], int]:
-    """The time of a step on all GPUs, their mean part in it, the host's time in its parts, and the
-    parameters."""
-    from hpml_plugins.plugins.scaling import profiling, training
+def _make_parallel(bench: Bench, job: jobs.Job) -> tuple[training.Trainer, int]:
+    """What trains on all GPUs, whose gradient is checked, and the number of parameters."""
+    from hpml_plugins.plugins.scaling import training
 
     gpus = list(range(job.ranks))
     module = training.make_module(job.workload, job.dtype, bench.device, bench.seed)
@@ -65,10 +73,16 @@ def _train_together(
     bench.check(
         close, f"DataParallel's gradient is the mean of its chunks' own (off by {error:.1e})"
     )
-    parameters = int(mean.numel())
-    del found, mean
+    return trainer, int(mean.numel())
 
-    time = training.time_steps(bench, trainer, job, "step")
+
+def _profile(
+    bench: Bench, job: jobs.Job, trainer: training.Trainer
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The GPUs' mean part in a step, s, and the host's time in its parts, s."""
+    from hpml_plugins.plugins.scaling import profiling
+
+    gpus = list(range(job.ranks))
     bench.progress("profiling", 0.8)
     name = f"{job.workload.model}-batch{job.share}-{job.dtype}-dp{job.ranks}"
     events = profiling.profiled(trainer.step, name, gpus=gpus, host=True)
@@ -76,7 +90,7 @@ def _train_together(
     bench.check(len(of_gpus) == job.ranks, "the profile holds the kernels of every GPU")
     activity = profiling.mean_activity(of_gpus.values())
     bench.check(activity["communication"] > 0, "the profile holds the communication")
-    return time, activity, profiling.host_ranges(events, PARTS), parameters
+    return activity, profiling.host_ranges(events, PARTS)
 
 
 DP = Benchmark(

@@ -4,7 +4,7 @@ gives."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from hpml_plugins import Bench, HpmlError, Metric, Requires, Samples
@@ -14,6 +14,8 @@ Dtype = Literal["float32", "bf16"]
 Scaling = Literal["weak", "strong"]
 Result = Mapping[str, Samples | float]
 DTYPES: tuple[Dtype, ...] = ("float32", "bf16")
+#: How far, as a share, an epoch's parts may be from the epoch.
+CLOSE = 0.05
 FLOAT32 = 4  # B: gradients are float32 under autocast too
 GPUS = (2, 4, 8)
 #: torch's optimizers and DDP import torch._dynamo at their first use, which takes seconds on every
@@ -132,6 +134,8 @@ METRICS = (
 #: metric.
 PROFILE_UNITS = {
     "single": "s",
+    "together": "s",
+    "apart": "s",
     "subtracted": "s",
     "idle": "s",
     "collective_share": "1",
@@ -146,6 +150,15 @@ def ring_bandwidth(nbytes: float, seconds: Any, ranks: int) -> Any:
     Raises HpmlError for fewer than two ranks.
     """
     return bus_factor("all_reduce", ranks) * nbytes / seconds
+
+
+def warn_if_apart(bench: Bench, time: Samples, together: Samples) -> None:
+    """Warn where the steps that took turns are not as long as those timed for themselves."""
+    difference = together.median / time.median - 1
+    if abs(difference) > CLOSE:
+        bench.warn(
+            f"steps in turns with one GPU's take {difference:+.0%} of those timed for themselves"
+        )
 
 
 def collective_share(activity: Mapping[str, float]) -> float:
@@ -173,7 +186,7 @@ def results(
     bench: Bench,
     job: Job,
     time: Samples,
-    single: Samples,
+    turns: Mapping[str, Samples],
     activity: Mapping[str, float],
     parameters: int,
     reduction: Samples,
@@ -181,26 +194,29 @@ def results(
 ) -> dict[str, Any]:
     """All of METRICS. Attaches the series `profile`, of one row.
 
-    time, single: seconds a step on all ranks, and of the same code on one alone.  activity: of a
-    profiled step, mean over ranks.  parameters: of the model.  reduction: seconds of an all-reduce
-    of that many float32.  more: further columns of the series, s.
+    time: s of a step on all ranks.  turns: s of steps that took turns: `single` on one rank alone,
+    `together` on all, and `apart`, where it was measured, on all ranks at once without exchanging
+    anything.  activity: of a profiled step, mean over ranks.  parameters: of the model.  reduction:
+    s of an all-reduce of that many float32.  more: further columns of the series, s.
     subtracted: the step minus a perfectly scaled one, communication as the coursework calculates
     it.
     """
     nbytes = FLOAT32 * parameters
-    # Cut to equal length: they were taken one after the other, so any pairing is as good.
-    count = min(len(single), len(time))
-    alone, together = (replace(each, values=each.values[:count]) for each in (single, time))
+    single, together = turns["single"], turns["together"]
     # How many times the work of a step on one GPU a step on all does.
     work = job.ranks if job.scaling == "weak" else 1
-    speedup = alone / together * work
+    speedup = single / together * work
+    scaled = single * (work / job.ranks)
+    warn_if_apart(bench, time, together)
     achieved = (
         ring_bandwidth(nbytes, activity["reduction"], job.ranks) if activity["reduction"] else 0.0
     )
     ceiling = ring_bandwidth(nbytes, reduction.note(parameters=parameters), job.ranks)
     profile = {
         "single": single.median,
-        "subtracted": time.median - single.median * work / job.ranks,
+        "together": together.median,
+        "apart": turns.get("apart", scaled).median,
+        "subtracted": (together - scaled).median,
         "idle": activity["idle"],
         "collective_share": collective_share(activity),
         "utilization": achieved / ceiling.median,

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import gc
 import math
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
@@ -25,6 +26,9 @@ STEPS_BEFORE_CAPTURE = 12
 #: training loop. On a CPU nobody runs ahead.
 WINDOW = {"cuda": 0.1, "cpu": 0.02}
 LONGEST_WINDOW = 200
+#: Turns of each kind of step where several kinds take turns, and windows of a turn, of which the
+#: median counts: one that another program interrupts does not.
+TURNS, WINDOWS = 4, 3
 SMALL_WIDTH = 16  # channels
 #: How far two gradients or steps of the same batch may be apart, as a share of their length:
 #: cuDNN's fastest algorithms are not the same twice. A gradient that lacks the other ranks' part,
@@ -152,6 +156,11 @@ class Trainer:
         self.graph.replay()
         self.loss = self.captured_loss
 
+    def steps(self, count: int) -> None:
+        """So many steps."""
+        for _ in range(count):
+            self.step()
+
     def train_on(self, images: Any, labels: Any) -> None:
         """One step on this batch, launched kernel by kernel."""
         self.optimizer.zero_grad(set_to_none=True)
@@ -218,12 +227,16 @@ def layout(device: Any) -> Any:
     return torch.channels_last if str(device).startswith("cuda") else torch.contiguous_format
 
 
-def train_alone(bench: Bench, job: Job) -> tuple[Samples, Trainer]:
-    """Time steps on one device, this bench's or rank's own. A rank may call it without the
-    others."""
+def make_single(bench: Bench, job: Job, batch: int) -> Trainer:
+    """What trains on one device, this bench's or rank's own, on batches of this size."""
     module = make_module(job.workload, job.dtype, bench.device, bench.seed)
-    batches = make_batches(job.workload, job.batch, bench.device, bench.seed)
-    trainer = Trainer(module, batches, job.workload.lr)
+    batches = make_batches(job.workload, batch, bench.device, bench.seed)
+    return Trainer(module, batches, job.workload.lr)
+
+
+def train_alone(bench: Bench, job: Job) -> tuple[Samples, Trainer]:
+    """Time steps on one device, this bench's or rank's own."""
+    trainer = make_single(bench, job, job.batch)
     samples = time_steps(bench, trainer, job, "single")
     trainer.drop_graph()
     return samples, trainer
@@ -236,29 +249,64 @@ def time_steps(
 
     rank: of all ranks, which then time the slowest.
     """
+    count = prepare(bench, trainer, job)
+    if rank:
+        count = rank.share(count)
+        samples = rank.time(lambda: trainer.steps(count), launch="visible", over="max", name=name)
+    else:
+        samples = bench.time(lambda: trainer.steps(count), launch="visible", name=name)
+    bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
+    return (samples / count).note(steps=count * float(samples.info["batch"]), window=count)
+
+
+def prepare(bench: Bench, trainer: Trainer, job: Job) -> int:
+    """Capture and check the graph, if the job has one, and warm up; returns the steps of a
+    window."""
     if job.graph:
         trainer.capture()
         same = trainer.replay_error() < TOLERANCE[job.dtype]
         bench.check(same, "a replayed step changes the state as a launched one does")
-
-    def steps(count: int) -> None:
-        for _ in range(count):
-            trainer.step()
-
-    steps(3)
+    trainer.steps(3)
     synchronize()
     started = time.perf_counter()
-    steps(2)
+    trainer.steps(2)
     synchronize()
     seconds = (time.perf_counter() - started) / 2
-    count = max(1, min(LONGEST_WINDOW, math.ceil(WINDOW[bench.device.partition(":")[0]] / seconds)))
-    if rank:
-        count = rank.share(count)
-        samples = rank.time(lambda: steps(count), launch="visible", over="max", name=name)
-    else:
-        samples = bench.time(lambda: steps(count), launch="visible", name=name)
-    bench.check(bool(torch.isfinite(trainer.loss)), "the loss is finite")
-    return (samples / count).note(steps=count * float(samples.info["batch"]))
+    window = WINDOW[bench.device.partition(":")[0]]
+    return max(1, min(LONGEST_WINDOW, math.ceil(window / seconds)))
+
+
+def time_in_turns(
+    trainers: Mapping[str, Trainer], counts: Mapping[str, int], rank: Rank | None = None
+) -> dict[str, Samples]:
+    """The time of a step of each kind, s, one sample a turn.
+
+    The load of the host, and the card's clocks, change within seconds: what is compared is measured
+    side by side. A step before each turn does not count.  trainers: kind → what trains it.  counts:
+    kind → steps of a window.  rank: of all ranks, which begin each window together and then time
+    the slowest; a kind that this rank lacks, others alone run.
+    """
+
+    def window(kind: str) -> float:
+        synchronize()
+        if rank:
+            rank.barrier()
+        started = time.perf_counter()
+        if kind in trainers:
+            trainers[kind].steps(counts[kind])
+        synchronize()
+        seconds = time.perf_counter() - started
+        if rank:
+            seconds = max(each[0] for each in rank.gather_numbers([seconds]))
+        return seconds / counts[kind]
+
+    taken: dict[str, list[float]] = {kind: [] for kind in counts}
+    for turn in range(TURNS):
+        for kind in list(counts)[:: 1 if turn % 2 == 0 else -1]:
+            if kind in trainers:
+                trainers[kind].step()
+            taken[kind].append(statistics.median(window(kind) for _ in range(WINDOWS)))
+    return {kind: Samples.of(values, "s", turns=TURNS) for kind, values in taken.items()}
 
 
 def gradient(module: nn.Module, images: Any, labels: Any, seed: int) -> Any:

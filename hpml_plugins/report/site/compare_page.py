@@ -2,7 +2,7 @@
 its share of the published peak, and the ratio to a base with its bound.
 
 Its script reads `compare/verdicts-N.js` when a reader chooses another base, and `compare/row-N.js`,
-the cards and Records behind a row, when he opens one.
+the cards and Records behind a row, when he opens one. Its rows of all points: see `all_points`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 from hpml_plugins.model import formatting
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import answers
+from hpml_plugins.report.site.all_points import write_points
 from hpml_plugins.report.site.card_strips import draw, find_strips
-from hpml_plugins.report.site.gpu_types import Matrix
+from hpml_plugins.report.site.matrix import Matrix
 from hpml_plugins.report.site.nodes import Gaps
 from hpml_plugins.report.site.page import (
     day,
@@ -38,7 +39,7 @@ from hpml_plugins.report.site.task_table import (
 )
 from hpml_plugins.report.site.tasks import TaskRow, describe, judge_rows
 
-#: Columns of the table; further types are on the page of all points.
+#: Columns of the table; the rows of all points name further types.
 MOST_TYPES = 6
 #: The folder of what the page's script reads.
 FOLDER = "compare"
@@ -48,13 +49,14 @@ def write_compare_page(
     history: History,
     matrix: Matrix,
     rows: Sequence[TaskRow],
+    points: Sequence[TaskRow],
     shifts: Mapping[str, Sequence[Shift]],
     judged: Sequence[Judged],
     gaps: Sequence[Gaps],
     html_dir: Path,
     project: str,
 ) -> None:
-    """Write the page and the data of its script.  rows: see `find_rows`."""
+    """Write the page and the data of its script.  rows: see `find_rows`.  points: all of them."""
     columns = _columns(rows, matrix, history)
     numbers = [column.number for column in columns]
     rows = within(rows, numbers)
@@ -92,6 +94,8 @@ def write_compare_page(
     }
     for each, of_base in fragments.items():
         write_data(html_dir, f"{FOLDER}/verdicts-{each}.js", of_base)
+    shown_count = next((each.count for each in columns if each.number == base), 0)
+    write_points(points, columns, names, shown_count, html_dir, FOLDER)
     for number, row in enumerate(rows):
         if row.cells:
             write_data(html_dir, f"{FOLDER}/row-{number}.js", _drawer(row, columns))
@@ -109,6 +113,7 @@ def write_compare_page(
         answers=found,
         columns=columns,
         base=base,
+        shown_count=shown_count,
         sections=sections,
         cells=[
             {number: show_cell(row, cell) for number, cell in row.cells.items()}
@@ -117,7 +122,7 @@ def write_compare_page(
         fragments=fragments.get(base, {}),
         describe=describe,
         reach=formatting.times(reach),
-        points=sum(len(group.rows) for group in matrix.groups),
+        points=len(points),
         types=len(matrix.columns),
         hidden=[each for each in names if each not in {column.label for column in columns}],
         commits=len(history.commits),
@@ -130,7 +135,7 @@ def write_compare_page(
 
 def _columns(rows: Sequence[TaskRow], matrix: Matrix, history: History) -> list[TypeColumn]:
     """The types that have a value in some row: GPUs where there are any, those with most rows
-    first, the base of the matrix before others with as many."""
+    first."""
     counts = {
         number: sum(number in row.cells for row in rows)
         for number in range(len(matrix.columns))
@@ -144,7 +149,7 @@ def _columns(rows: Sequence[TaskRow], matrix: Matrix, history: History) -> list[
         for number, count in counts.items()
         if count and matrix.columns[number].hardware.kind == kind
     ]
-    fitting.sort(key=lambda number: (-counts[number], number not in matrix.chosen, number))
+    fitting.sort(key=lambda number: (-counts[number], number))
     chosen = sorted(fitting[:MOST_TYPES])
     cards = cards_of_machines(history)
     return [type_column(number, matrix, cards) for number in chosen]

@@ -23,6 +23,7 @@ from markupsafe import Markup
 
 from hpml_plugins.model.formatting import estimate, shown_unit, spell_choice, times
 from hpml_plugins.model.validation import hide_homes
+from hpml_plugins.published import SPELLINGS
 from hpml_plugins.report.reading import TrackedBenchmark
 from hpml_plugins.report.site.reported import reported
 from hpml_plugins.report.tables import formatted, numeric
@@ -41,6 +42,19 @@ OURS = f"{POLICY}; style-src 'self'"
 
 #: Data of a script that are longer are deflated, B.
 LEAST_PACKED = 4096
+
+#: Word → another spelling of it, for every search and filter.
+SYNONYMS = {
+    **SPELLINGS,
+    "gemm": "matmul",
+    "allreduce": "all-reduce",
+    "joule": "energy",
+    "joules": "energy",
+    "speed": "rate",
+    "throughput": "rate",
+    "latency": "time",
+    "int4": "4-bit",
+}
 
 #: (label, words that a search finds it by, address)
 NavigationEntry = tuple[str, str, str]
@@ -139,6 +153,7 @@ def _templates() -> Environment:
     )
     made.globals |= {
         "policy": Markup(OURS),
+        "synonyms": SYNONYMS,
         **{each.__name__: each for each in functions},
     }
     return made

@@ -107,13 +107,10 @@ class Change:
 
     @property
     def wording(self) -> str:
-        """`12 % higher`, `20 % lower`, `higher` where there is no share."""
-        word = "higher" if self.after > self.before else "lower"
-        return (
-            f"{abs(self.after / self.before - 1) * 100:.3g} % {word}"
-            if self.before > 0
-            else word
-        )
+        """`1.12× (+12 %)`; `higher` or `lower` where there is no ratio."""
+        if self.before > 0:
+            return formatting.change(self.after / self.before)
+        return "higher" if self.after > self.before else "lower"
 
     @property
     def size(self) -> float:
@@ -717,8 +714,8 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
 
 
 def describe_steps(change: Change, history: History) -> str:
-    """How a change came, where it is not one step: `in 2 steps: 10 % higher at 1a2b3c4d, 5 % higher
-    at 5e6f7a8b`."""
+    """How a change came, where it is not one step: `in 2 steps: 1.10× (+10 %) at 1a2b3c4d, 1.05×
+    (+5.0 %) at 5e6f7a8b`."""
     if change.drifts:
         return "a steady drift"
     if not change.steps:

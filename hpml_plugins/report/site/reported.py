@@ -1,5 +1,5 @@
-"""What others report of GPU types, a list of its own on `gpus.html`. Nothing of ours is compared
-with it."""
+"""What others report of GPU types, a list of its own on `evidence.html`. Nothing of ours is
+compared with it."""
 
 from __future__ import annotations
 

@@ -10,28 +10,21 @@ from urllib.parse import quote
 import msgspec
 
 from hpml_plugins.model.site_page import SearchEntry
-from hpml_plugins.published import SPELLINGS
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.gpu_types import Matrix
+from hpml_plugins.report.site.matrix import Matrix
 from hpml_plugins.report.site.nodes import NodeCoverage
-from hpml_plugins.report.site.page import navigation, point_link, write_data, write_page
+from hpml_plugins.report.site.page import (
+    SYNONYMS,
+    navigation,
+    point_link,
+    write_data,
+    write_page,
+)
 from hpml_plugins.report.site.plugin_pages import PluginPage
 from hpml_plugins.report.site.tasks import TaskRow
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
 LARGEST = 450_000
-#: Word → another spelling of it.
-SYNONYMS = {
-    **SPELLINGS,
-    "gemm": "matmul",
-    "allreduce": "all-reduce",
-    "joule": "energy",
-    "joules": "energy",
-    "speed": "rate",
-    "throughput": "rate",
-    "latency": "time",
-    "int4": "4-bit",
-}
 
 
 def write_search(
@@ -116,7 +109,7 @@ def _entries(
             "GPU type",
             label,
             " ".join(column.machines),
-            f"gpus.html#base={quote(label, safe='')}",
+            f"index.html#base={quote(label, safe='')}",
         )
     for node in nodes:
         facts = " ".join(

@@ -15,7 +15,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.published import find_gpu
 from hpml_plugins.report.charts import COLOURS, look
 from hpml_plugins.report.reading import Hardware, History
-from hpml_plugins.report.site.gpu_types import Matrix
+from hpml_plugins.report.site.matrix import Matrix
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.report.site.tasks import TaskCell, TaskRow, texts
 
@@ -159,7 +159,7 @@ def show_verdict(row: TaskRow, found: Difference, reach: float) -> dict[str, Any
     return {
         "kind": kind,
         "words": words,
-        "ratio": "" if found.times is None else f"{formatting.times(found.times)}×",
+        "ratio": "" if found.times is None else formatting.change(found.times),
         "wording": wording,
         "interval": interval,
         "ends": [place(end) for end in interval] if interval else [],

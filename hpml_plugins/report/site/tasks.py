@@ -20,7 +20,7 @@ from hpml_plugins.model.formatting import format_point
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History, TrackedMetric
 from hpml_plugins.report.shares import share_of_peak
-from hpml_plugins.report.site.gpu_types import (
+from hpml_plugins.report.site.matrix import (
     HEADLINE_UNITS,
     Cell,
     Column,
@@ -132,7 +132,7 @@ def _task_row(
     cells = {
         number: _task_cell(metric, row.point, cell, column, regime, history)
         for number, (cell, column) in enumerate(zip(row.cells, matrix.columns, strict=True))
-        if cell.value and metric.metric in cell.values
+        if cell.number and metric.metric in cell.values
     }
     return TaskRow(section, task, metric, row.point, regime, cells, row)
 
@@ -158,7 +158,7 @@ def _task_cell(
     shares = (share_of_peak(record, metric.metric, number.value) for record in records)
     share = next((each for each in shares if each is not None), None)
     # no sensor is as fast as a burst
-    watts = 0.0 if number is settled.boosted else float(cell.watts or 0)
+    watts = 0.0 if number is settled.boosted else cell.watts
     return TaskCell(number, share, watts, runs)
 
 
@@ -229,11 +229,16 @@ def _reach(row: TaskRow) -> tuple[int, float]:
 def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, Difference]:
     """Number of a row → the verdict on a column against the base, corrected for all these rows.
 
-    Both are compared at the newest code that both measured, in the regime of the row.
+    Both are compared at the newest code that both measured, in the regime of the row. A metric
+    without a direction has no verdict.
     """
     pairs, numbers = [], []
     for number, row in enumerate(rows):
-        if row.source is None or base not in row.cells or other not in row.cells:
+        if (
+            row.source is None
+            or not row.metric.direction
+            or not {base, other} <= row.cells.keys()
+        ):
             continue
         one, another = row.source.cells[base], row.source.cells[other]
         sides = PointSides(one.runs, another.runs, common=True)

@@ -19,7 +19,7 @@ from hpml_plugins.analysis.verdicts import Difference
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site import sweep
 from hpml_plugins.report.site.answers import answer_of_workload
-from hpml_plugins.report.site.gpu_types import Matrix
+from hpml_plugins.report.site.matrix import Matrix
 from hpml_plugins.report.site.page import (
     point_anchor,
     point_link,

@@ -12,7 +12,7 @@ from hpml_plugins.model.site_page import SitePage
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
-from hpml_plugins.report.site import gpu_types, nodes, regressions
+from hpml_plugins.report.site import nodes, regressions
 from hpml_plugins.report.site.asv_page import PAGE, STATIC, finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes_page import write_changes
@@ -22,6 +22,7 @@ from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
 from hpml_plugins.report.site.manifest import write_manifest
+from hpml_plugins.report.site.matrix import build, read_costs
 from hpml_plugins.report.site.page import PAGES, add_to_navigation, commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import (
     LIBRARY,
@@ -45,9 +46,15 @@ EXPECTED = (
     *(address for _, _, address in PAGES),
     PAGE,
     *("search.html", "search-index.js", "summary.json", "badge.svg", "regressions.xml"),
-    *("gpus.html", "gpus/rows.js", "history.html", "nodes.html", "regressions.html"),
+    *("compare/points.js", "gpus.html", "history.html", "nodes.html", "regressions.html"),
     *(INDEX, LIBRARY),
     *(path.name for path in STATIC.iterdir() if path.is_file()),
+)
+#: Earlier pages: name, title, and the page that has what stood there.
+MOVED = (
+    ("nodes", "Nodes", "evidence"),
+    ("regressions", "Regressions", "changes"),
+    ("gpus", "GPU types", "index"),
 )
 
 
@@ -98,8 +105,7 @@ def _write(
     )
     problems += find_code_changes(history)
     name_machines(history, declarations)
-    matrix = gpu_types.build(history, gpu_types.read_costs(Path()))
-    gpu_types.write_gpu_types(matrix, gpu_types.judge(matrix), html_dir, project)
+    matrix = build(history, read_costs(Path()))
     series = regressions.find_changes(history)
     found, commit_url = nodes.find_nodes(history), commit_links(str(conf.show_commit_url))
     gaps = nodes.find_gaps(history, found)
@@ -133,15 +139,10 @@ def _write(
         fold_warnings(history),
     )
     write_page(html_dir, "evidence.html", **parts)
-    for old, new in (("nodes", "evidence"), ("regressions", "changes")):
+    for old, title, new in MOVED:
+        address, to = f"{old}.html", f"{new}.html"
         write_page(
-            html_dir,
-            "moved.html",
-            f"{old}.html",
-            project=project,
-            title=old.capitalize(),
-            to=f"{new}.html",
-            links=(),
+            html_dir, "moved.html", address, project=project, title=title, to=to, links=()
         )
     site = Site(history, pages, html_dir, project, problems)
     write_search(
@@ -149,7 +150,10 @@ def _write(
     )
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
     judged = regressions.count_judged(history, series)
-    write_compare_page(history, matrix, rows, shifts, judged, gaps, html_dir, project)
+    points = [row for workload in workloads for row in workload.rows]
+    write_compare_page(
+        history, matrix, rows, points, shifts, judged, gaps, html_dir, project
+    )
     write_summary(history, html_dir, project, judged)
     of_workloads = [each.address for each in workloads]
     write_manifest(html_dir, [*EXPECTED, *of_workloads, *site.written], declarations.keys())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from site_history import BENCHMARKS, FLOP, FOREIGN, H200, NAN, NASTY, TIME, benchmark
-from workload_pages import read_point
+from workload_pages import read_point, read_points
 
 NAMES = (
     "<script>alert(1)</script>",
@@ -51,7 +51,7 @@ def test_half_written_and_foreign_files_are_named_and_the_rest_is_published(
         "other",
     ):
         assert name in said, said
-    assert "8.200 GFLOP" in (project.html / "gpus.html").read_text()
+    assert "8.200 GFLOP" in read_points(project.html)
 
 
 def test_a_benchmark_whose_name_no_file_can_have_is_left_out(project: Any) -> None:
@@ -66,14 +66,14 @@ def test_a_benchmark_whose_name_no_file_can_have_is_left_out(project: Any) -> No
     )
     said = project.publish()
     assert said.count("is no declaration of a benchmark; left out") == 2
-    assert "8.200 GFLOP" in (project.html / "gpus.html").read_text()
+    assert "8.200 GFLOP" in read_points(project.html)
 
 
 def test_infinities_and_nan_are_no_numbers(project: Any) -> None:
     project.add(H200, 0, {FOREIGN["name"]: [0.25, float("inf")]})
     project.add({**H200, "machine": "other"}, 0, {FOREIGN["name"]: [NAN, float("-inf")]})
     project.publish()
-    page = (project.html / "gpus.html").read_text()
+    page = read_points(project.html)
     assert "0.2500 points" in page
     assert page.count('class="row"') == 1  # of two points: the other has no number
     shown = read_point(project.html, FOREIGN["name"], "value", f"path={NASTY}")
@@ -91,7 +91,7 @@ def test_a_result_file_of_ours_is_never_read_back(project: Any) -> None:
     )
     written.write_text(written.read_text().replace("8200000000", "7100000000"))
     project.publish()
-    page = (project.html / "gpus.html").read_text()
+    page = read_points(project.html)
     assert "8.200 GFLOP" in page and "7.1" not in page
 
 
@@ -111,9 +111,9 @@ def test_an_unknown_commit_a_machine_without_gpu_and_a_removed_benchmark_are_sur
     )
     said = project.publish()
     assert "ffffffff" in said
-    page = (project.html / "gpus.html").read_text()
-    assert ">1 GFLOP<" in page and ">2 GFLOP<" in page and ">5 GFLOP<" not in page
-    assert ">unknown<" in page
+    page = read_points(project.html)
+    assert "NVIDIA H200 ×1: 1 GFLOP<" in page and "unknown: 2 GFLOP<" in page
+    assert "5 GFLOP" not in page
     assert "gone" not in page
 
 
@@ -156,5 +156,5 @@ def test_wild_names_are_text_and_no_file_leaves_the_folder(project: Any) -> None
     } | {path.name for path in after if project.results in path.parents}
     for page in project.html.glob("*.html"):
         assert "<script>alert" not in page.read_text(), page
-    assert "&lt;script&gt;alert(1)" in (project.html / "gpus.html").read_text()
-    assert FOREIGN["name"] not in (project.html / "gpus.html").read_text()
+    assert "&lt;script&gt;alert(1)" in read_points(project.html)
+    assert FOREIGN["name"] not in read_points(project.html)

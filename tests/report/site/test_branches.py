@@ -37,8 +37,8 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.plugins.course.quotes import Quotable, Quote
 from hpml_plugins.report.compare import Side, compare
 from hpml_plugins.report.reading import History, TrackedMetric, read_history
-from hpml_plugins.report.site import gpu_types
 from hpml_plugins.report.site.badge import write_summary
+from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.report.site.regressions import find_changes, find_shifts
 from hpml_plugins.store import (
     CommitOrder,
@@ -159,8 +159,9 @@ def test_two_equal_machines_compare_as_equal(made: Project) -> None:
 
 def test_gpu_types_show_the_value_of_main(made: Project) -> None:
     _, history, _ = read(made)
-    (group,) = gpu_types.build(history, gpu_types.Costs({})).groups
-    assert [cell.value for row in group.rows for cell in row.cells] == [f"{SLOW:.7g}"]
+    (group,) = build(history, Costs({})).groups
+    ((cell,),) = [row.cells for row in group.rows]
+    assert cell.number and cell.number.value == pytest.approx(SLOW)
 
 
 def test_the_badge_counts_the_last_two_commits_of_main(
@@ -340,7 +341,7 @@ def test_the_published_site_has_the_step_of_main(
     assert done.returncode == 0, done.stderr
     html = made.folder / "html"
     titles = re.findall(r"<title[^>]*>([^<]*)<", (html / "regressions.xml").read_text())
-    assert sum("30 % higher" in title and "branch" not in title for title in titles) == len(
+    assert sum("(+30 %)" in title and "branch" not in title for title in titles) == len(
         MACHINES
     )
     point = read_point(html, "toy", "time")

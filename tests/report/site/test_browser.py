@@ -3,10 +3,8 @@ promise."""
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -18,19 +16,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from browsing import Site, read_data, served
-from site_history import RETRACTED, WARNINGS, WILD, read
+from browsing import Site, served
+from markupsafe import Markup
+from site_history import RETRACTED, WARNINGS, WILD
 from support import ROOT, unavailable
 
-from hpml_plugins.model import formatting as display
-from hpml_plugins.plugins.harness.publish import GPU_PAGE, make_history
-from hpml_plugins.report.site.asv_page import STATIC
-from hpml_plugins.report.site.gpu_types import Costs, build, judge, write_gpu_types
+from hpml_plugins.report.site.page import fill_text
 
 NASTY = "<script>alert(1)</script>"
 OURS = (
     "index.html",
-    "gpus.html",
     "changes.html",
     "workloads.html",
     "workload-toy.html",
@@ -55,26 +50,8 @@ def site(published: Path, browser: Any) -> Iterator[Site]:
     assert not made.troubles
 
 
-#: The page with all columns, metrics and rows.
-EVERYTHING = "gpus.html#" + urlencode(
-    [
-        ("all", "yes"),
-        ("open", "vector_add"),
-        ("type", "NVIDIA H200 ×1"),
-        ("type", "no GPU (Xeon W)"),
-        ("type", "unknown"),
-    ]
-)
-
-
-def cell(tab: Any, group: str, point: str, column: str) -> Any:
-    """The cell of gpus.html in the group with this title, the row of this point and the column of
-    this GPU type."""
-    row = tab.locator(f'#matrix tr.row[data-metric="{group}"]')
-    row = row.filter(has=tab.get_by_role("rowheader", name=point, exact=True))
-    place = heads(tab).index(column) - 1
-    row.wait_for()
-    return row.locator("td").nth(place)
+#: The first page with all points.
+EVERYTHING = "index.html#filter=&count=all"
 
 
 def test_asv_s_pages_open_without_another_host_or_a_failed_request(site: Site) -> None:
@@ -158,6 +135,35 @@ def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> 
         )
         link.click()
         assert commit in records()
+
+
+def test_what_is_far_away_or_folded_is_built_when_a_reader_comes_to_it(
+    published: Path, browser: Any, tmp_path: Path
+) -> None:
+    html = tmp_path / "html"
+    shutil.copytree(published, html)
+    page = html / "workload-toy.html"
+    text, chart = (
+        page.read_text(),
+        r'(<div role="img" aria-label="Time against size.*?>)(<svg.*?</svg>)',
+    )
+    text = re.sub(chart, r"\1<noscript>\2</noscript>", text, count=1, flags=re.DOTALL)
+    before = '<div style="height: 9000px"></div><section class="figure" id="toy.over_size"'
+    text = text.replace('<section class="figure" id="toy.over_size"', before)
+    page.write_text(text.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'"))
+    tab = browser.new_page()
+    tab.goto(page.as_uri())
+    drawn = tab.locator("#toy-over_size [role=img] svg")
+    assert drawn.count() == 0
+    tab.locator("#toy-over_size").scroll_into_view_if_needed()
+    drawn.locator("text", has_text="size").first.wait_for()
+    tab.close()
+
+
+def test_a_large_chart_is_text_until_it_is_built() -> None:
+    page = "{% from 'macros.html' import late %}{{ late(drawn, false) }} {{ late(drawn, true) }}"
+    found = fill_text(page, "x.html", drawn=Markup("<svg></svg>"))
+    assert found == "<svg></svg> <noscript><svg></svg></noscript>"
 
 
 def explored(site: Site) -> Any:
@@ -244,10 +250,8 @@ def test_charts_are_drawn_in_the_ink_of_the_page(
 
 
 def test_a_cell_leads_to_its_point_and_on_to_asv_s_graph_of_it(site: Site) -> None:
-    tab = site.open("gpus.html#open=vector_add")
-    cell(tab, "vector_add · time", "n=1000000, mode=fast", "NVIDIA H200 ×1").get_by_role(
-        "link"
-    ).click()
+    tab = site.open("index.html#filter=vector_add+time+n%3D1000000+fast")
+    tab.locator('#all tr.row td[data-label="NVIDIA H200 ×1"] a').click()
     tab.wait_for_url("**/workload-vector_add.html#time?n=1000000&mode=fast")
     drawer = tab.locator("tr.drawer")
     drawer.locator(".history .marker").first.wait_for()
@@ -296,141 +300,136 @@ def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
     # 1 point of FLOP and 1 of FOREIGN; 4 of vector_add skipped; 1 of FOREIGN failed; 2 of toy never
     # run
     total = (
-        tab.get_by_role("region", name="Nodes", exact=True)
+        tab.get_by_role("group", name="Nodes", exact=True)
         .locator("tr")
         .filter(has=tab.get_by_role("rowheader", name="laptop"))
     )
     assert total.locator("td.number").all_inner_texts() == ["1", "2", "4", "1", "2"]
 
 
-def test_columns_and_rows_can_be_filtered_and_sorted_and_the_address_remembers(
-    site: Site,
-) -> None:
-    tab = site.open("gpus.html")
-    tab.get_by_label("Plugin").select_option("fvcore")
-    assert tab.locator("tr.row").count() == 1
-    tab.locator("#picker summary").click()
-    tab.locator("#picker").get_by_label("NVIDIA H200 ×1").uncheck()
-    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "per USD"]
-    tab.reload()
-    tab.locator("tr.row").wait_for()
-    assert (tab.locator("tr.row").count(), heads(tab)[1:]) == (
-        1,
-        ["NVIDIA A100 ×2", "per USD"],
+def points(tab: Any) -> list[str]:
+    """The rows of all points that the first page shows."""
+    tab.locator("#all:not([hidden])").wait_for(state="attached")
+    found = tab.locator("#all tr.row").all_inner_texts()
+    return [" ".join(each.split()) for each in found]
+
+
+def test_a_filter_knows_other_spellings_and_stays_in_the_address(site: Site) -> None:
+    tab = site.open("index.html#filter=latency+1000000")
+    assert tab.locator("#filter").input_value() == "latency 1000000"
+    assert tab.locator("#count").inner_text() == "2 of 13 points"
+    fast, plain = sorted(points(tab))
+    assert fast.startswith("vector_add · time n=1000000, mode=fast · less is better")
+    assert "6.000 ms" in fast and "4.500 ms" in plain
+    tab.get_by_label("Filter").fill("xeon")
+    tab.locator("#count", has_text="2 of 13").wait_for()
+    assert tab.url.endswith("#count=all&filter=xeon")
+    assert any("no GPU (Xeon W): 8.200 GFLOP" in each for each in points(tab))
+    tab.get_by_label("Filter").fill("")
+    tab.wait_for_url("**/index.html#count=all")
+    assert not tab.locator("#all").is_visible()
+    tab.get_by_role("link", name="Show all 13 points").click()
+    assert len(points(tab)) == 13
+
+
+def test_float16_is_no_bfloat16(site: Site) -> None:
+    tab = site.open("workloads.html")
+    found = tab.evaluate(
+        """names => {
+            const synonyms = {fp16: 'float16', half: 'float16', bf16: 'bfloat16'};
+            const words = ['fp16', 'bf16', 'half', 'bfloat16'];
+            return names.map(name => words.filter(word => hpml.matcher(word, synonyms)(name)));
+        }""",
+        ["dtype=bfloat16", "dtype=float16", "dtype=bf16"],
     )
-    site.open("gpus.html#group=vector_add")
-    tab.get_by_role("button", name="NVIDIA H200 ×1", exact=True).click()
-    assert "sort=NVIDIA" in tab.url
-    assert tab.locator("th[aria-sort=descending]").inner_text().startswith("NVIDIA H200")
-    assert tab.locator("#matrix .mean", has_text="1.33×").count() == 1
+    assert found == [["bf16", "bfloat16"], ["fp16", "half"], ["bf16", "bfloat16"]]
 
 
-def test_first_only_the_rows_that_both_types_share_and_one_metric_a_benchmark(
-    site: Site,
-) -> None:
-    tab = site.open("gpus.html")
-    assert heads(tab)[1:] == [
-        "NVIDIA A100 ×2",
-        "per USD",
-        "NVIDIA H200 ×1",
-        "per USD",
-        "per watt",
-    ]
-    titles = tab.locator("#matrix tr.group th > a")
-    assert titles.all_inner_texts() == [
-        "foreign.track_score",
-        "resnet50 · flop",
-        "vector_add · bandwidth",
-    ]
-    assert tab.locator("#count").inner_text() == "7 of 13 points"
-    button = tab.get_by_role(
-        "button", name="4 more rows: other metrics and points of vector_add"
-    )
-    button.focus()
-    tab.keyboard.press("Enter")
-    tab.wait_for_url("**#open=vector_add")
-    heads(tab)
-    assert titles.all_inner_texts()[2:] == ["vector_add · bandwidth", "vector_add · time"]
-    assert tab.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
-    tab.keyboard.press("Enter")
-    heads(tab)
-    assert len(titles.all_inner_texts()) == 3
-    # What only one machine has
-    tab.get_by_label("all rows").check()
-    assert "toy · time" not in titles.all_inner_texts()  # none of the two has it
-    tab.locator("#picker summary").click()
-    tab.locator("#picker").get_by_label("unknown").check()
-    tab.locator("#matrix tr.group", has_text="toy · time").wait_for()
-    tab.get_by_label("all rows").uncheck()
-    assert "share none that match" in tab.locator("#count").inner_text()
-
-
-def test_an_address_of_one_gpu_type_shows_it_beside_that_with_most_in_common(
-    site: Site,
-) -> None:
+def test_an_address_of_the_page_of_gpu_types_leads_to_the_first_page(site: Site) -> None:
+    chosen = {"base": "NVIDIA H200 ×1", "filter": "fast", "plugin": "numba_cuda"}
+    tab = site.open(f"gpus.html#{urlencode(chosen)}")
+    tab.wait_for_url("**/index.html#**")
+    assert tab.locator("#tasks th.base").inner_text().startswith("NVIDIA H200 ×1")
+    assert len(points(tab)) == 4
+    assert all("mode=fast" in each for each in points(tab))
+    site.tab.goto("about:blank")
     tab = site.open(f"gpus.html#{urlencode({'base': 'no GPU (Xeon W)'})}")
-    assert tab.locator("#matrix th.base").inner_text().startswith("no GPU (Xeon W)")
-    assert "NVIDIA A100 ×2" in heads(tab)
-    assert (
-        tab.locator("#matrix tr.group").count() == 2
-    )  # flop, and a score that is no failure
+    assert tab.locator("#filter").input_value() == "no GPU (Xeon W)"
+    assert len(points(tab)) == 2
 
 
-def heads(tab: Any) -> list[str]:
-    tab.locator(
-        "#box:not([aria-busy])"
-    ).wait_for()  # what was chosen last is loaded and shown
-    return [
-        text.split("\n")[0].strip()
-        for text in tab.locator("#matrix thead th:visible").all_inner_texts()
-    ]
+def test_all_points_have_ratios_failures_and_names_as_text(site: Site) -> None:
+    tab = site.open("index.html#filter=vector_add+n%3D1000,+plain&count=all")
+    tab.locator("#all .verdict", has_text="faster").first.wait_for()
+    rows = points(tab)
+    assert len(rows) == 2
+    # the A100 takes 2 times as long as the H200 at its first commit, which is now 1.5 times slower
+    assert all("1.33× ▲ faster at least 1." in each for each in rows)
+    tab.get_by_label("Compared with").select_option("NVIDIA H200 ×1")
+    tab.locator("#all .verdict", has_text="slower").first.wait_for()
+    assert all("0.75× ▼ slower at most 0." in each for each in points(tab))
+    tab.get_by_label("Per joule").check()
+    assert all("no power measured" in each for each in points(tab))
+    tab.get_by_label("Per USD").check()
+    assert "720.0 PB per USD" in " ".join(points(tab))
+    tab.get_by_label("Speed").check()
+    tab.get_by_label("Filter").fill("foreign")
+    tab.locator("#count", has_text="2 of 13").wait_for()
+    assert any(f"path={NASTY}" in each for each in points(tab))
 
 
-def test_columns_per_price_stand_beside_their_gpu_type_and_are_of_times_and_rates_alone(
-    site: Site,
+def test_all_points_that_cannot_be_loaded_are_named(
+    published: Path, browser: Any, tmp_path: Path
 ) -> None:
-    tab = site.open(EVERYTHING)
-    # Nobody publishes the power of a card called "NVIDIA A100", and no GPU has no price.
-    assert heads(tab)[1:] == [
-        "NVIDIA A100 ×2",
-        "per USD",
-        "NVIDIA H200 ×1",
-        "per USD",
-        "per watt",
-        "no GPU (Xeon W)",
-        "unknown",
-    ]
-    row = cell(tab, "vector_add · time", "n=1000, mode=plain", "NVIDIA H200 ×1").locator(
-        ".."
+    html = tmp_path / "html"
+    shutil.copytree(published, html)
+    (html / "compare" / "points.js").unlink()
+    tab = browser.new_page()
+    tab.goto(f"{(html / 'index.html').as_uri()}#filter=time")
+    tab.get_by_role("alert").wait_for()
+    assert tab.get_by_role("alert").inner_text() == "compare/points.js could not be loaded."
+    tab.close()
+
+
+def test_many_points_are_made_some_at_a_time(published: Path, browser: Any) -> None:
+    tab = browser.new_page()
+    tab.goto((published / "index.html").as_uri())
+    tab.evaluate(
+        """async () => {
+            const rows = await hpml.read('compare/points.js');
+            rows.push(...Array.from({length: 240}, () => rows[0]));
+        }"""
     )
-    # H200: 15 µs at 4 USD/h; A100 ×2, the base: 20 µs at 2 × 1 USD/h. 1.33 times as fast at twice
-    # the price.
-    price = row.locator("td.price")
-    assert price.nth(0).inner_text().split("\n") == ["11.11 nUSD", "base"]
-    assert price.nth(1).inner_text().split("\n") == ["16.67 nUSD", "0.67×"]
-    # 15 µs × 700 W, which the vendor published; the base has no watts, so there is no ratio
-    assert row.locator("td.watts").inner_text() == "10.50 mJ published"
-    rate = cell(
-        tab, "vector_add · bandwidth", "n=1000, mode=plain", "NVIDIA H200 ×1"
-    ).locator("..")
-    # 1.2e10 / 1.5e-5 B/s × 3600 s/h / 4 USD/h
-    assert rate.locator("td.price").nth(1).inner_text().split("\n") == [
-        "720.0 PB/USD",
-        "0.67×",
-    ]
-    flop = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1").locator("..")
-    assert flop.locator("td.price").all_inner_texts() == ["", ""]
+    tab.get_by_role("link", name="Show all 13 points").click()
+    tab.locator("#all tr.row").first.wait_for()
+    rows, more = tab.locator("#all tr.row"), tab.get_by_role("button", name="Show more")
+    assert (rows.count(), more.is_visible()) == (100, True)
+    more.click()
+    more.click()
+    assert (rows.count(), more.is_visible()) == (253, False)
+    tab.close()
+
+
+def test_the_harness_opens_a_page(published: Path) -> None:
+    command = (
+        "import json, pathlib; from hpml_plugins.plugins.harness.publish import open_page; "
+        f"print(json.dumps(open_page(pathlib.Path({str(published)!r}), 'index.html')))"
+    )
+    found = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", command], capture_output=True, text=True, check=True
+        ).stdout
+    )
+    assert found["requests"] == 4
+    assert 10_000 < found["bytes"] < 60_000
+    assert len(found["usable"]) == 5 and all(0 < each < 60 for each in found["usable"])
 
 
 def test_a_metric_without_a_direction_is_ranked_nowhere(site: Site) -> None:
-    tab = site.open("gpus.html")
-    shown = cell(tab, "resnet50 · flop", "one point", "NVIDIA H200 ×1")
-    group = tab.locator("#matrix tr.group").filter(has_text="resnet50 · flop")
-    assert "8.200 GFLOP" in shown.inner_text()
-    assert "not ranked" in group.inner_text()
-    assert not re.search(
-        r"better|worse|same|told|×", group.inner_text() + shown.inner_text()
-    )
+    tab = site.open("index.html#filter=resnet50&count=all")
+    (row,) = points(tab)
+    assert "8.200 GFLOP" in row
+    assert not re.search(r"better|faster|slower|same|not decided|\d×", row)
     tab = site.open("workload-resnet50.html")
     assert "not ranked" in tab.locator("#flop h3").inner_text()
     assert not re.search(r"[▲▼]|[\d]×|is better", tab.locator("main").inner_text())
@@ -446,27 +445,13 @@ def test_a_metric_without_a_direction_is_ranked_nowhere(site: Site) -> None:
     assert classes == ["change", "change positive-change"]
 
 
-def test_columns_per_price_and_per_watt_can_be_hidden_and_sorted_by(site: Site) -> None:
-    tab = site.open("gpus.html")
-    tab.get_by_label("per watt", exact=True).uncheck()
-    tab.wait_for_url("**#watts=no")
-    assert "per watt" not in heads(tab)
-    tab.reload()
-    assert "per watt" not in heads(tab)
-    tab.get_by_label("per USD", exact=True).uncheck()
-    assert heads(tab)[1:] == ["NVIDIA A100 ×2", "NVIDIA H200 ×1"]
-    site.open("gpus.html#group=vector_add")
-    tab.get_by_role("button", name="NVIDIA H200 ×1 per USD").click()
-    assert tab.locator("th[aria-sort=descending]").inner_text() == "per USD"
-    assert "sort=NVIDIA" in tab.url
-
-
 def test_the_search_finds_everything_on_the_site_and_is_fetched_when_it_is_used(
     site: Site,
 ) -> None:
     asked: list[str] = []
     site.tab.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
-    tab = site.open("gpus.html")
+    tab = site.open("changes.html")
+    assert {"search.js", "search-index.js"} & set(asked) == set()
     assert "search-index.js" not in asked
     field = tab.get_by_label("Search")
 
@@ -544,11 +529,11 @@ def test_the_search_is_used_by_keyboard_and_leads_where_it_says(site: Site) -> N
     tab.locator("#search-list a", has_text="laptop").first.wait_for()
 
 
-def test_the_slash_key_goes_to_the_search(site: Site) -> None:
-    for page, name in (("gpus.html", "filter"), ("workloads.html", "filter")):
+def test_the_slash_key_goes_to_the_filter(site: Site) -> None:
+    for page in ("index.html", "workloads.html"):
         tab = site.open(page)
         tab.keyboard.press("/")
-        assert tab.evaluate("document.activeElement.id") == name
+        assert tab.evaluate("document.activeElement.id") == "filter"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -689,273 +674,3 @@ def test_our_md5_is_md5(site: Site) -> None:
     ]
     hashes = site.open("asv.html").evaluate("texts => texts.map(text => md5(text))", texts)
     assert hashes == [hashlib.md5(text.encode()).hexdigest() for text in texts]
-
-
-def test_cells_show_the_newest_number_with_unit_and_interval(site: Site) -> None:
-    tab = site.open(EVERYTHING)
-    newest = cell(tab, "vector_add · time", "n=1000000, mode=plain", "NVIDIA H200 ×1")
-    assert "4.500 ms" in newest.inner_text()
-    assert "±" in newest.inner_text()
-    assert newest.get_attribute("title") is None  # it is of the column's newest commit
-    flop = cell(tab, "resnet50 · flop", "one point", "no GPU (Xeon W)")
-    assert flop.inner_text().startswith("8.200 GFLOP")
-    skipped = cell(tab, "vector_add · time", "n=1000, mode=fast", "no GPU (Xeon W)")
-    assert (skipped.inner_text(), skipped.get_attribute("class")) == ("–", "skipped")
-
-
-def test_names_with_markup_are_text_and_a_failure_is_named(site: Site) -> None:
-    tab = site.open(EVERYTHING)
-    assert (
-        cell(tab, "foreign.track_score", f"path={NASTY}", "no GPU (Xeon W)")
-        .inner_text()
-        .startswith("failed")
-    )
-
-
-def test_another_base_changes_the_ratios_and_stays_in_the_address(site: Site) -> None:
-    tab = site.open("gpus.html#open=vector_add")
-
-    def ratio(metric: str, column: str) -> str:
-        shown = cell(tab, f"vector_add · {metric}", "n=1000, mode=plain", column)
-        return str(shown.locator(".ratio").inner_text())
-
-    # A100: 2 times the time of H200's first commit, H200's last one is 1.5 times it.
-    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == (
-        "base",
-        "▲ 1.33×, better",
-    )
-    assert ratio("bandwidth", "NVIDIA H200 ×1") == "▲ 1.33×, better"
-    # The mean is geometric, over the points that both have.
-    group = tab.locator("#matrix tr.group").filter(has_text="vector_add · time")
-    assert group.locator("td:not(.per)").all_inner_texts() == ["", "1.33× mean of 4 points"]
-    tab.get_by_label("Base").select_option("NVIDIA H200 ×1")
-    tab.wait_for_url("**#base=*")
-    assert (ratio("time", "NVIDIA A100 ×2"), ratio("time", "NVIDIA H200 ×1")) == (
-        "▼ 0.75×, worse",
-        "base",
-    )
-    assert ratio("bandwidth", "NVIDIA A100 ×2") == "▼ 0.75×, worse"
-    tab.reload()
-    assert ratio("time", "NVIDIA A100 ×2") == "▼ 0.75×, worse"
-    tab.go_back()
-    assert ratio("time", "NVIDIA A100 ×2") == "base"
-
-
-def test_the_page_s_script_spells_ratios_as_the_commands_do(site: Site) -> None:
-    tab = site.open("gpus.html#group=vector_add")
-    times = [10 ** (i / 7) for i in range(-35, 35)]
-    words = {
-        "b": "▲ {}×, better",
-        "w": "▼ {}×, worse",
-        "s": "= {}×, same",
-        "r": "? {}×, undecided",
-        "a": "? {}×, no verdict",
-    }
-    letters = [list(words)[place % 5] for place in range(len(times))]
-    # The page's data, with other values of the first row: 1 for the base, and each of these for the
-    # other.
-    shown = tab.evaluate(
-        """async ([times, letters]) => {
-            const [a, b, verdicts] = await Promise.all(
-                ['gpus/column-0.js', 'gpus/column-1.js', 'gpus/verdicts-0.js'].map(hpml.read));
-            const found = [];
-            for (let i = 0; i <= times.length; i++) {
-                a.values.fill(1);
-                b.values.fill(times[i] ?? 1);
-                verdicts[1] = (letters[i] ?? 'd').repeat(verdicts[1].length);
-                window.dispatchEvent(new Event('hashchange'));
-                await new Promise(done => setTimeout(done));
-                const cell = document.querySelectorAll('#matrix tr.row td:not(.per)')[1];
-                found.push(cell.querySelector('.ratio').textContent);
-            }
-            return found;
-        }""",
-        [times, letters],
-    )
-    expected = [
-        words[letter].format(display.times(each))
-        for each, letter in zip(times, letters, strict=True)
-    ]
-    assert shown == [*expected, "? different problems"]
-
-
-def test_the_filter_leaves_the_rows_that_have_every_word(site: Site) -> None:
-    tab = site.open(EVERYTHING)
-    rows = tab.locator("tr.row")
-    assert (rows.count(), tab.locator("#count").inner_text()) == (13, "13 of 13 points")
-    tab.get_by_label("Filter", exact=True).fill("vector fast")
-    assert rows.count() == 4
-    tab.get_by_label("Filter", exact=True).fill("VECTOR n=1000000 time")
-    assert rows.count() == 2
-    assert tab.locator("tr.group").count() == 1
-    tab.get_by_label("Filter", exact=True).fill("no such thing")
-    assert (rows.count(), tab.locator("#count").inner_text()) == (0, "0 of 13 points")
-
-
-def test_a_large_table_opens_from_the_disk_and_only_rows_in_view_are_made(
-    large_page: Path, browser: Any
-) -> None:
-    tab = browser.new_page(viewport={"width": 1280, "height": 800})
-    troubles: list[str] = []
-    tab.on("pageerror", lambda error: troubles.append(str(error)))
-    asked: list[str] = []
-    tab.on("requestfailed", lambda request: troubles.append(request.url.rsplit("/", 1)[1]))
-    tab.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[1]))
-    tab.goto(large_page.as_uri())
-    table, box, rows = (
-        tab.locator("#matrix"),
-        tab.locator("#box"),
-        tab.locator("#matrix tr[aria-rowindex]"),
-    )
-    tab.locator("tr.row").first.wait_for()
-    # the third is not shown
-    assert {"column-0.js", "column-1.js", "column-2.js"} - set(asked) == {"column-2.js"}
-    # 50 benchmarks, their 200 points, and the head
-    assert table.get_attribute("aria-rowcount") == "251"
-    assert 10 < rows.count() < 60
-    # By keyboard to the end; every row is seen on the way.
-    box.focus()
-    seen: set[str] = set()
-    for _ in range(40):
-        seen |= set(
-            rows.evaluate_all("rows => rows.map(row => row.getAttribute('aria-rowindex'))")
-        )
-        tab.keyboard.press("PageDown")
-        tab.wait_for_timeout(60)
-    assert seen == {str(place + 1) for place in range(251)}
-    assert tab.locator("#matrix tr.row th.point", has_text="size=8").last.is_visible()
-    # A link that has the focus keeps it while other rows come and go.
-    link = tab.locator("#matrix tr.row a").last
-    link.focus()
-    name = tab.evaluate("document.activeElement.href")
-    box.evaluate("box => { box.scrollTop -= 500 }")
-    tab.wait_for_timeout(100)
-    assert tab.evaluate("document.activeElement.href") == name
-    box.evaluate("box => { box.scrollTop = 0 }")
-    tab.wait_for_timeout(100)
-    assert tab.evaluate("document.activeElement.id") == "box"
-    tab.get_by_label("Filter", exact=True).fill("made49 size=4")
-    assert tab.locator("#matrix tr.row th.point").all_inner_texts() == ["size=4"]
-    assert set(troubles) <= {"swallow.ico"}  # asv's
-    tab.close()
-
-
-def test_only_the_cells_of_the_columns_in_view_are_in_the_document(
-    tmp_path: Path, browser: Any
-) -> None:
-    page = make_page(tmp_path, 16, 5)
-    data = read_data(page.parent, "gpus/rows.js")
-    labels = [label for label, *_ in data["columns"]]
-    tab = browser.new_page(viewport={"width": 800, "height": 700})
-    tab.goto(
-        f"{page.as_uri()}#{urlencode([('base', labels[0]), ('watts', 'no'), *(('type', label) for label in labels)])}"  # noqa: E501
-    )
-    row = tab.locator("#matrix tr.row").first
-    row.wait_for()
-    assert (
-        tab.locator("#matrix thead th").count()
-        == 1 + 16
-        == int(tab.locator("#matrix").get_attribute("aria-colcount"))
-    )
-    assert row.locator("td:not(.gap)").count() < 10
-    row.locator("td a").first.focus()
-    box = tab.locator("#box")
-    box.evaluate("box => { box.scrollLeft = 120 }")
-    tab.wait_for_timeout(100)
-    assert tab.evaluate("document.activeElement.closest('td').ariaColIndex") == "2"
-    box.evaluate("box => { box.scrollLeft = box.scrollWidth }")
-    last = row.locator("td[aria-colindex='17']")
-    last.wait_for()
-    found = read_data(page.parent, "gpus/column-15.js")
-    assert last.locator("a").inner_text() == found["texts"][found["rows"].index(0)]
-    head, cell = (
-        each.bounding_box() for each in (tab.locator("#matrix thead th").last, last)
-    )
-    assert (cell["x"], cell["width"]) == (
-        head["x"],
-        head["width"],
-    )  # it stands below its head
-    assert row.locator("td:not(.gap)").count() < 10
-    tab.close()
-
-
-@pytest.fixture
-def large_page(tmp_path: Path) -> Path:
-    return make_page(tmp_path, 3, 50)
-
-
-def make_page(tmp_path: Path, machines: int, benchmarks: int) -> Path:
-    """gpus.html of these many machines and benchmarks of 4 points, with its files and no server."""
-    commits = make_history(tmp_path, 1, machines=machines, benchmarks=benchmarks, points=4)
-    declared = json.loads((tmp_path / "results" / "benchmarks.json").read_text())
-    del declared["version"]
-    html = tmp_path / "html"
-    html.mkdir()
-    matrix = build(read(tmp_path / "results", declared, {commits[0]: 0.0}), Costs({}))
-    write_gpu_types(matrix, judge(matrix), html, "large")
-    for file in STATIC.iterdir():
-        if file.is_file():
-            shutil.copy(file, html)
-    return html / "gpus.html"
-
-
-def test_the_harness_measures_the_page(large_page: Path, browser: Any) -> None:
-    code = (
-        "import sys, pathlib; "
-        "from hpml_plugins.plugins.harness.publish import measure_page as m; "
-    )
-    command = [
-        sys.executable,
-        "-c",
-        f"{code}print(m(pathlib.Path(sys.argv[1])))",
-        str(large_page),
-    ]
-    found = ast.literal_eval(
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    )
-    assert set(found) == {metric.name for metric in GPU_PAGE.metrics}
-    assert 0 < found["first_paint"] <= found["interactive"]
-    assert (
-        sum(path.stat().st_size for path in large_page.parent.glob("gpus/*-1.js"))
-        < found["bytes"]
-        < 250_000
-    )
-
-
-def test_data_that_cannot_be_loaded_are_named(large_page: Path, browser: Any) -> None:
-    (large_page.parent / "gpus" / "column-1.js").unlink()
-    tab = browser.new_page()
-    tab.goto(large_page.as_uri())
-    tab.get_by_role("alert").wait_for()
-    assert tab.get_by_role("alert").inner_text() == "gpus/column-1.js could not be loaded."
-    tab.close()
-
-
-def test_without_script_the_page_has_a_plain_table_of_shared_headlines(
-    published: Path, browser: Any
-) -> None:
-    with served(published, browser, java_script_enabled=False) as made:
-        tab = made.open("gpus.html")
-        assert tab.locator("tr.row:visible").count() == 7
-        assert tab.locator("tr.group:visible a").all_inner_texts()[1:] == [
-            "resnet50 · flop",
-            "vector_add · bandwidth",
-        ]
-        assert tab.locator("#matrix:visible, #controls:visible").count() == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_table_scrolls_in_its_own_box_on_every_screen(
-    site: Site, scheme: str, width: int
-) -> None:
-    site.tab.set_viewport_size({"width": width, "height": 800})
-    site.tab.emulate_media(color_scheme=scheme)
-    tab = site.open("gpus.html")
-    assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    tab.locator("#box").evaluate("box => { box.scrollLeft = 1000 }")
-    left = tab.locator("tr.row th.point").first.bounding_box()["x"]
-    assert left == pytest.approx(tab.locator("#box").bounding_box()["x"], abs=2)
-    if folder := os.environ.get("HPML_SCREENSHOTS"):
-        tab.locator("#box").evaluate("box => { box.scrollLeft = 0 }")
-        tab.screenshot(path=str(Path(folder) / f"gpus-{scheme}-{width}.png"))

@@ -41,7 +41,7 @@ from hpml_plugins.report.site.answers import (
     how_close,
     which_gpu,
 )
-from hpml_plugins.report.site.gpu_types import Costs, Matrix, build
+from hpml_plugins.report.site.matrix import Costs, Matrix, build
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
 from hpml_plugins.report.site.regressions import Judged, Shift, find_suspected, write_feed
 from hpml_plugins.report.site.tasks import Regime, TaskRow, find_rows, judge_rows
@@ -101,23 +101,6 @@ def times(*seconds: float) -> dict[str, list[Any]]:
 
 def matrix_of(history: History) -> Matrix:
     return build(history, Costs({}))
-
-
-def test_two_gpu_types_come_before_two_sizes_of_one_and_before_a_cpu(
-    results: Results,
-) -> None:
-    everything = {**times(1e-5, 2e-5, 3e-3, 4e-3), FLOP["name"]: [8.2e9]}
-    results.add(H200, 0, everything)
-    results.add(PAIR_OF_H200, 0, everything)
-    results.add(LAPTOP, 0, everything)
-
-    def chosen() -> list[str]:
-        matrix = build(results.read(), Costs({}))
-        return [matrix.columns[each].hardware.label for each in matrix.chosen]
-
-    assert chosen() == ["NVIDIA H200 ×1", "NVIDIA H200 ×2"]
-    results.add(A100, 0, times(3e-5))
-    assert chosen() == ["NVIDIA A100 ×2", "NVIDIA H200 ×1"]
 
 
 def with_gaps(results: Results) -> History:
@@ -240,7 +223,7 @@ def test_a_single_reading_far_from_the_usual_is_suspected_and_a_trembling_one_is
         (TIME["name"], "n=1000, mode=plain", "node1", ""),
         "worse",
     )
-    assert (found.change.first, found.change.wording) == (5, "50 % higher")
+    assert (found.change.first, found.change.wording) == (5, "1.50× (+50 %)")
     assert find_suspected(history, {found.series.place}) == ([], {})
 
 
@@ -529,7 +512,7 @@ def test_prices_are_the_reader_s_own_and_scale_values_and_ratios(site: Site) -> 
     tab.locator("#tasks .verdict", has_text="1.3").first.wait_for()
     assert "price-" in tab.url
     field.fill("")
-    tab.locator("#tasks .money", has_text="enter a price").first.wait_for()
+    tab.locator("#tasks .value", has_text="enter a price").first.wait_for()
 
 
 def test_a_click_shows_every_card_and_another_one_folds_it(site: Site) -> None:

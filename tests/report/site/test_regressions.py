@@ -45,7 +45,7 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     assert "2 open regressions · " in page and "2 improvements" in page
     code, text = (part.partition("</section>")[0] for part in page.split("<h2>")[1:])
     assert "No change for which nothing but the commit differs." in code
-    assert text.count("▼ 50 % lower") + text.count("▼ 100 % higher") == 2
+    assert text.count("▼ 0.50× (−50 %)") + text.count("▼ 2.00× (+100 %)") == 2
     assert text.count("▲ ") == 2
     assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 4
     assert text.count('class="spark ') == 4
@@ -67,7 +67,7 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
         # the chart's mark has the table's direction
         shape = {"▲": "M0 -1.2", "▼": "M0 1.2"}[sign]
         assert point.count(f'class="marker change {verdict}" d="{shape}') == 1
-    assert sum("higher" in each for each in dots(point)) == 1
+    assert sum("2.00× (+100 %)" in each for each in dots(point)) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from site_history import H200, AddResult, ours, read
 
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.site import search
-from hpml_plugins.report.site.gpu_types import Costs, build
+from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.report.site.tasks import find_rows
 
 

@@ -1,172 +1,230 @@
-/* The first page: another base, values per joule or price, GPUs of a node, and the cards behind a row. What the page
-   shows at first is in its HTML; the choices are kept in the address. */
-(function () {
-    'use strict';
-    var table = document.getElementById('tasks'), form = document.getElementById('switches');
-    if (!table) {
+"use strict";
+// The first page: another base, values per joule or price, GPUs of a node, the cards behind a row, and all points below.
+// What the page shows at first is in its HTML; the choices are kept in the address.
+(() => {
+    const form = /** @type {HTMLFormElement | null} */ (document.getElementById("switches"));
+    if (!form) {
         return;
     }
-    var first = form.elements.base ? form.elements.base.value : '';
-    var asked = 0, drawn = first + ' speed';
+    const filter = /** @type {HTMLInputElement} */ (by_id("filter"));
+    const base = /** @type {HTMLSelectElement | null} */ (by_id("base"));
+    const first = base?.value ?? "";
+    const synonyms = JSON.parse(filter.dataset.synonyms ?? "{}");
+    let drawn = first; // the base of the verdicts that are shown
+    let unfolded = false; // to all points
+    let asked = 0;
 
-    form.hidden = false;
-    form.addEventListener('submit', function (event) { event.preventDefault(); });
-    form.addEventListener('change', keep);
-    form.addEventListener('input', function (event) {
-        if (event.target.type === 'number') {
-            keep();
-        }
-    });
-    window.addEventListener('hashchange', restore);
-    table.addEventListener('click', function (event) {
-        var cell = event.target.closest('a.cell');
-        if (cell && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
-            event.preventDefault();
-            open(cell.closest('tr'));
-        }
-    });
-    all('a.cell').forEach(function (cell) {
-        cell.setAttribute('role', 'button');
-        cell.setAttribute('aria-expanded', 'false');
-    });
-    restore();
-
-    function all(selector) {
-        return Array.from(document.querySelectorAll(selector));
+    /** @param {string} id */
+    function by_id(id) {
+        return /** @type {HTMLElement} */ (document.getElementById(id));
     }
 
-    /* The choices that differ from the page's own, as parameters of the address. */
-    function keep() {
-        var chosen = new URLSearchParams();
-        all('#switches [name], #base').forEach(function (field) {
-            var name = field.name || field.id, initial = field.defaultValue;
-            if (field.type === 'radio') {
-                if (field.checked && !field.defaultChecked) {
-                    chosen.set(name, field.value);
-                }
-            } else if (field.id === 'base' ? field.value !== first : field.value !== initial) {
-                chosen.set(name, field.value);
+    /** @param {string} selector @param {ParentNode} [inside] */
+    function all(selector, inside = document) {
+        return [...inside.querySelectorAll(selector)].map((each) => /** @type {HTMLElement} */ (each));
+    }
+
+    function fields() {
+        return all("#switches [name]").map((each) => /** @type {HTMLInputElement | HTMLSelectElement} */ (each));
+    }
+
+    /** The value of the chosen button of a group, "" where the page has no such group.
+     * @param {string} name */
+    function chosen(name) {
+        return /** @type {HTMLInputElement | null} */ (document.querySelector(`#switches [name=${name}]:checked`))?.value ?? "";
+    }
+
+    /** Show the nodes of all counts of GPUs: what a filter finds may be of any. */
+    function show_all_counts() {
+        const every = /** @type {HTMLInputElement | null} */ (document.querySelector("#switches [name=count][value=all]"));
+        if (every) every.checked = true;
+    }
+
+    /** Keep the choices that differ from the page's own in the address.
+     * @param {Event} event */
+    function keep(event) {
+        if (event.target === filter) {
+            if (!unfolded) show_all_counts();
+            unfolded = filter.value !== "";
+        }
+        const choices = new URLSearchParams();
+        for (const field of fields()) {
+            if (field instanceof HTMLSelectElement) {
+                if (field.value !== first) choices.set(field.name, field.selectedOptions[0].text);
+            } else if (field.type === "radio") {
+                if (field.checked && !field.defaultChecked) choices.set(field.name, field.value);
+            } else if (field.value !== field.defaultValue || field === filter && unfolded) {
+                choices.set(field.name, field.value);
             }
-        });
-        history.replaceState(null, '', location.pathname + location.search + (String(chosen) ? '#' + chosen : ''));
+        }
+        history.replaceState(null, "", location.pathname + location.search + (choices.size ? `#${choices}` : ""));
         show();
     }
 
     function restore() {
-        var chosen = new URLSearchParams(location.hash.slice(1));
-        all('#switches [name], #base').forEach(function (field) {
-            var told = chosen.get(field.name || field.id);
-            if (field.type === 'radio') {
-                var offered = told !== null && all('#switches [name=' + field.name + ']').some(function (each) { return each.value === told; });
-                field.checked = offered ? field.value === told : field.defaultChecked;
-            } else if (field.id === 'base') {
-                var known = Array.from(field.options).some(function (option) { return option.value === told; });
-                field.value = known ? told : first;
+        const choices = new URLSearchParams(location.hash.slice(1)), told = choices.get("base");
+        for (const field of fields()) {
+            const value = choices.get(field.name);
+            if (field instanceof HTMLSelectElement) {
+                const known = [...field.options].find((each) => value === each.text || value === each.value);
+                field.value = known?.value ?? first;
+            } else if (field.type === "radio") {
+                const offered = fields().some((each) => each.name === field.name && each.value === value);
+                field.checked = offered ? field.value === value : field.defaultChecked;
             } else {
-                field.value = told === null ? field.defaultValue : told;
+                field.value = value ?? field.defaultValue;
             }
-        });
+        }
+        // names of the page of all points that there was, and a type that is no column here
+        const words = ["plugin", "group", "precision", "open"].flatMap((name) => choices.getAll(name));
+        if (told && (!base || ![base.value, base.selectedOptions[0].text].includes(told))) words.push(told);
+        filter.value = [filter.value, ...words].filter(Boolean).join(" ");
+        unfolded = choices.has("filter") || words.length > 0;
+        if (unfolded && !choices.has("count")) show_all_counts();
         show();
     }
 
-    function show() {
-        var by = form.elements.by.value, base = form.elements.base ? form.elements.base.value : '';
-        var count = form.elements.count ? form.elements.count.value : 'all';
-        document.getElementById('prices').hidden = by !== 'money';
-        all('#tasks [data-column], #prices [data-count]').forEach(function (each) {
-            each.hidden = count !== 'all' && each.dataset.count !== count && each.dataset.column !== base;
-        });
-        all('#tasks tr.row').forEach(function (row) {
-            var cells = Array.from(row.querySelectorAll('a.cell'));
-            row.hidden = cells.length > 0 && cells.every(function (cell) { return cell.parentNode.hidden; });
-        });
-        all('#tasks thead [data-column]').forEach(function (head) {
-            head.classList.toggle('base', head.dataset.column === base);
-        });
-        all('a.cell').forEach(function (cell) {
-            var price = Number((form.elements['price-' + cell.parentNode.dataset.column] || {}).value) || 0;
-            cell.querySelector('.money').textContent = per_price(cell.dataset, price);
-            ['speed', 'joule', 'money'].forEach(function (name) {
-                cell.querySelector('.' + name).hidden = name !== by;
-            });
-        });
-        draw_verdicts(base, by);
-    }
-
-    /* The work for one unit of price, or the price of one run.  price: of the whole node, an hour. */
-    function per_price(data, price) {
-        var value = Number(data.value), unit = data.unit, currency = form.elements.by[2].parentNode.textContent.trim().slice(4);
-        if (!price || !data.per) {
-            return price ? 'no price of this' : 'enter a price';
-        }
-        if (data.per === 'time') {
-            return scaled(price * value / 3600) + currency;
-        }
-        return scaled(value * 3600 / price) + unit.replace('/s', '') + ' per ' + currency;
-    }
-
-    function scaled(value) {
-        var power = Math.min(6, Math.max(-4, Math.floor(Math.log10(value) / 3)));
-        return (value / Math.pow(1000, power)).toPrecision(4) + ' ' + ['p', 'n', 'µ', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'][power + 4];
-    }
-
-    /* The verdicts of the page against this base; those against another one are loaded. */
-    function draw_verdicts(base, by) {
-        var number = asked += 1;
-        if (!base || drawn === base + ' ' + by && by === 'speed') {
-            return;
-        }
-        hpml.read('compare/verdicts-' + base + '.js').then(function (verdicts) {
-            if (number !== asked) {
-                return;
+    async function show() {
+        const turn = asked += 1, matches = hpml.matcher(filter.value, synonyms);
+        try {
+            if (unfolded) {
+                const show_points = await hpml.read("all_points.js");
+                await show_points(matches, () => turn === asked, paint);
             }
-            drawn = base + ' ' + by;
-            all('#tasks td[data-column]').forEach(function (cell) {
-                var place = cell.querySelector('.verdict'), row = cell.parentNode.dataset.row;
-                if (place) {
-                    place.innerHTML = (verdicts[cell.dataset.column] || {})[row] || '';
-                    if (by !== 'speed') {
-                        rescale(cell, cell.parentNode.querySelector('td[data-column="' + base + '"] a.cell'), by);
-                    }
-                }
+        } catch (error) {
+            by_id("problem").textContent = `${/** @type {Error} */ (error).message}.`;
+            by_id("problem").hidden = false;
+        }
+        if (turn === asked) {
+            by_id("all").hidden = by_id("count").hidden = !unfolded;
+            by_id("further").hidden = !unfolded || by_id("further").dataset.left === "0";
+            all("#tasks tbody:not(#all) tr.row").forEach((row) => {
+                row.classList.toggle("unlike", !matches((row.textContent ?? "").toLowerCase()));
             });
-        });
+            paint();
+        }
     }
 
-    /* The ratio of the speeds, as one per joule or price: multiplied by what the base takes over what this takes. */
-    function rescale(cell, of_base, by) {
-        var verdict = cell.querySelector('.verdict'), told = verdict.querySelector('[data-low]');
-        var costs = [of_base, cell.querySelector('a.cell')].map(function (each) {
-            var price = each && form.elements['price-' + each.parentNode.dataset.column];
-            return each && (by === 'joule' ? Number(each.dataset.watts) : Number(price.value)) || 0;
+    /** Show what was chosen in the rows that there are. */
+    function paint() {
+        const by = chosen("by"), count = chosen("count") || "all";
+        by_id("prices").hidden = by !== "money";
+        const heads = all("#tasks thead [data-column]");
+        const left_out = heads.filter(({ dataset }) => count !== "all" && dataset.count !== count && dataset.column !== base?.value);
+        const hidden = new Set(left_out.map((head) => head.dataset.column));
+        all("#tasks [data-column], #prices label").forEach((each) => { each.hidden = hidden.has(each.dataset.column); });
+        all("#tasks tr.row").forEach((row) => {
+            const cells = all("a.cell", row);
+            row.hidden = cells.length > 0 && cells.every((cell) => cell.parentElement?.hidden);
         });
-        if (!told || !costs[0] || !costs[1]) {
-            verdict.textContent = '';
+        heads.forEach((head) => { head.classList.toggle("base", head.dataset.column === base?.value); });
+        all("#tasks a.cell").forEach((cell) => {
+            const value = all(".value", cell)[0];
+            value.dataset.speed ??= value.textContent ?? "";
+            value.textContent = by === "money" ? per_price(cell) : by === "joule" ? cell.dataset.joule ?? "no power measured" :
+                value.dataset.speed;
+            value.classList.toggle("other", by !== "speed");
+        });
+        draw_verdicts(by);
+    }
+
+    /** What a node of a cell's type costs for an hour; 0 where that is not known.
+     * @param {HTMLElement} cell */
+    function price_of(cell) {
+        const field = document.querySelector(`#prices [name="price-${cell.parentElement?.dataset.column}"]`);
+        return Number(/** @type {HTMLInputElement | null} */ (field)?.value ?? 0);
+    }
+
+    /** The work for one unit of price, or the price of one run.
+     * @param {HTMLElement} cell */
+    function per_price(cell) {
+        const price = price_of(cell), value = Number(cell.dataset.value), unit = cell.closest("tr")?.dataset.unit ?? "";
+        const currency = form?.dataset.currency ?? "";
+        if (!price) return "enter a price";
+        if (unit === "s") return scaled(price * value / 3600) + currency;
+        return /^Hz$|\/s$/.test(unit) ? `${scaled(value * 3600 / price)}${unit.replace("/s", "")} per ${currency}` : "no price of this";
+    }
+
+    /** @param {number} value */
+    function scaled(value) {
+        const power = Math.min(6, Math.max(-4, Math.floor(Math.log10(value) / 3)));
+        return `${(value / 1000 ** power).toPrecision(4)} ${["p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"][power + 4]}`;
+    }
+
+    /** The verdicts against the chosen base: those of the page, or loaded.
+     * @param {string} by */
+    async function draw_verdicts(by) {
+        const turn = asked, number = base?.value;
+        if (!number || drawn === number && by === "speed" && !unfolded) {
             return;
         }
-        var factor = costs[0] / costs[1];
-        var ends = [told.dataset.low, told.dataset.high].map(function (end) { return (end * factor).toFixed(2); });
-        verdict.textContent = (ends[0] === ends[1] ? ends[0] : ends.join(' to ')) + (by === 'joule' ? '× per joule' : '× for the price');
+        const files = ["verdicts", ...(unfolded ? ["points"] : [])].map((name) => hpml.read(`compare/${name}-${number}.js`));
+        const found = await Promise.all(files);
+        if (turn !== asked) {
+            return;
+        }
+        drawn = by === "speed" ? number : "";
+        all("#tasks td[data-column]").forEach((cell) => {
+            const place = all(".verdict", cell)[0], row = cell.parentElement;
+            if (place && row) {
+                const of_column = found.map((each) => each[cell.dataset.column ?? ""]);
+                place.innerHTML = of_column.map((each) => each?.[row.dataset.row ?? ""] ?? "").join("");
+                if (by !== "speed") rescale(place, all(`td[data-column="${number}"] a.cell`, row)[0], all("a.cell", cell)[0], by);
+            }
+        });
     }
 
-    /* Unfold what stands behind a row, or fold it. */
+    /** The ratio of the speeds, as one per joule or price: multiplied by what the base takes over what this takes.
+     * @param {HTMLElement} place @param {HTMLElement | undefined} of_base @param {HTMLElement} cell @param {string} by */
+    function rescale(place, of_base, cell, by) {
+        const told = all("[data-low]", place)[0];
+        const [of_other, here] = [of_base, cell].map((each) => {
+            return each ? by === "joule" ? Number(each.dataset.watts ?? 0) : price_of(each) : 0;
+        });
+        if (!told || !of_other || !here) {
+            place.textContent = "";
+            return;
+        }
+        const ends = [told.dataset.low, told.dataset.high].map((end) => (Number(end) * of_other / here).toFixed(2));
+        place.textContent = [...new Set(ends)].join(" to ") + (by === "joule" ? "× per joule" : "× for the price");
+    }
+
+    /** Unfold what stands behind a row, or fold it.
+     * @param {HTMLTableRowElement} row */
     function open(row) {
-        var next = row.nextElementSibling, opened = next && next.classList.contains('drawer');
-        row.querySelectorAll('a.cell').forEach(function (cell) { cell.setAttribute('aria-expanded', String(!opened)); });
+        const next = row.nextElementSibling, opened = next?.classList.contains("drawer");
+        all("a.cell", row).forEach((cell) => { cell.setAttribute("aria-expanded", String(!opened)); });
         if (opened) {
-            next.remove();
+            next?.remove();
             return;
         }
-        var drawer = document.createElement('tr'), place = document.createElement('td');
-        drawer.className = 'drawer';
+        const drawer = document.createElement("tr"), place = document.createElement("td");
+        drawer.className = "drawer";
         place.colSpan = row.children.length;
-        place.textContent = '…';
+        place.textContent = "…";
         drawer.append(place);
         row.after(drawer);
-        hpml.read('compare/row-' + row.dataset.row + '.js').then(function (html) {
-            place.innerHTML = html;
-        }).catch(function () {
-            place.textContent = 'The cards of this row could not be loaded.';
+        hpml.read(`compare/row-${row.dataset.row}.js`).then((html) => { place.innerHTML = html; }).catch(() => {
+            place.textContent = "The cards of this row could not be loaded.";
         });
     }
-}());
+
+    form.hidden = false;
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("input", keep);
+    hpml.on_key("/", filter);
+    window.addEventListener("hashchange", restore);
+    by_id("tasks").addEventListener("click", (event) => {
+        const cell = /** @type {HTMLElement} */ (event.target).closest("tbody:not(#all) a.cell");
+        const row = /** @type {HTMLTableRowElement | null} */ (cell?.closest("tr") ?? null);
+        if (row && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+            event.preventDefault();
+            open(row);
+        }
+    });
+    all("tbody:not(#all) a.cell").forEach((cell) => {
+        cell.setAttribute("role", "button");
+        cell.setAttribute("aria-expanded", "false");
+    });
+    restore();
+})();

@@ -1,6 +1,7 @@
 "use strict";
 // Reads the site's data. A page that was opened from the disk may load scripts, but fetch nothing: each file of data is a
-// script that calls hpml.put with its own address and its value, or hpml.unpack with the deflated value.
+// script that calls hpml.put with its own address and its value, or hpml.unpack with the deflated value. On every page;
+// the search is loaded when somebody first goes to its field.
 window.hpml = (() => {
     /** @type {Map<string, any>} */
     const values = new Map();
@@ -41,17 +42,40 @@ window.hpml = (() => {
         return loading;
     }
 
-    /** What parameters and values mean: "recipe=lab: …" of each.
-     * @param {Record<string, string>} terms */
-    function glossary(terms) {
-        return Object.entries(terms).map(([term, text]) => {
-            const made = document.createElement("span"), name = document.createElement("b");
-            made.className = "term";
-            name.textContent = term;
-            made.append(name, `: ${text}`);
-            return made;
+    /** What says whether a text in lower case has every word of a query, or another spelling of it.
+     * @param {string} query @param {Record<string, string>} synonyms word → another spelling
+     * @returns {(text: string) => boolean} */
+    function matcher(query, synonyms) {
+        const pairs = Object.entries(synonyms);
+        const wanted = query.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
+            const others = pairs.filter((pair) => pair.includes(word)).flat().filter((each) => each !== word);
+            // only from its beginning on: "float16", for "fp16", is no "bfloat16"
+            return { word, other: others.length ? new RegExp(`(?<![\\p{L}\\p{N}])(${others.join("|")})`, "u") : null };
+        });
+        return (text) => wanted.every(({ word, other }) => text.includes(word) || other?.test(text));
+    }
+
+    /** Let "/" go to a field from everywhere on the page, and "s" to that of the search.
+     * @param {string} key @param {HTMLInputElement} field */
+    function on_key(key, field) {
+        document.addEventListener("keydown", (event) => {
+            const typing = /INPUT|SELECT|TEXTAREA/.test(/** @type {HTMLElement} */ (event.target).tagName);
+            if (event.key === key && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+                event.preventDefault();
+                field.focus();
+                field.select();
+            }
         });
     }
 
-    return { put, unpack, read, glossary };
+    const search = /** @type {HTMLInputElement} */ (document.getElementById("search"));
+    const load = () => read("search.js").catch(() => { asked.delete("search.js"); });
+    search.addEventListener("focus", load);
+    on_key("s", search);
+    /** @type {HTMLElement} */ (search.form).hidden = false;
+    if (/(^|\/)search\.html$/.test(location.pathname)) {
+        load();
+    }
+
+    return { put, unpack, read, matcher, on_key };
 })();

@@ -109,12 +109,11 @@
 
     const filter = /** @type {HTMLInputElement | null} */ (by_id("filter"));
     function apply() {
-        const words = (filter?.value ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+        const has = hpml.matcher(filter?.value ?? "", JSON.parse(filter?.dataset.synonyms ?? "{}"));
         const rows = all("main .row");
         all(".drawer").forEach((each) => { each.remove(); });
         rows.forEach((row) => {
-            const text = `${row.id} ${row.textContent}`.toLowerCase();
-            row.hidden = !words.every((word) => text.includes(word));
+            row.hidden = !has(`${row.id} ${row.textContent}`.toLowerCase());
         });
         const count = by_id("count");
         if (count) {
@@ -124,12 +123,7 @@
     if (filter) {
         filter.addEventListener("input", apply);
         filter.form?.addEventListener("submit", (event) => event.preventDefault());
-        document.addEventListener("keydown", (event) => {
-            if (event.key === "/" && !/INPUT|SELECT|TEXTAREA/.test(/** @type {HTMLElement} */ (event.target).tagName)) {
-                event.preventDefault();
-                filter.focus();
-            }
-        });
+        hpml.on_key("/", filter);
         /** @type {HTMLElement} */ (by_id("controls")).hidden = false;
         apply();
     }

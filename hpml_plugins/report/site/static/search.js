@@ -1,5 +1,5 @@
 "use strict";
-// The search over the whole site, on every page of ours. Its index is fetched when somebody first goes to the field.
+// The search over the whole site. data.js loads it, and with it the index, when somebody first goes to its field.
 (() => {
     const MOST = 40;
     const form = /** @type {HTMLFormElement} */ (document.getElementById("search-form"));
@@ -9,7 +9,7 @@
     const message = /** @type {HTMLElement} */ (document.getElementById("search-message"));
     const own_page = /(^|\/)search\.html$/.test(location.pathname);
     /** @typedef {{kind: string, title: string, more: string, address: string, text: string}} Entry */
-    /** @type {{entries: Entry[], short: boolean, words: Set<string>, synonyms: [string, string][]}} */
+    /** @type {{entries: Entry[], short: boolean, words: Set<string>, synonyms: Record<string, string>}} */
     let index;
     /** @type {Promise<void> | null} */
     let asked = null;
@@ -18,7 +18,7 @@
         asked = asked ?? hpml.read("search-index.js").then((/** @type {any} */ read) => {
             const entries = spell(read);
             const words = new Set(entries.flatMap((each) => each.text.split(/[^\p{L}\p{N}]+/u)));
-            index = { entries, words, short: Boolean(read.short), synonyms: Object.entries(read.synonyms) };
+            index = { entries, words, short: Boolean(read.short), synonyms: read.synonyms };
         }).catch(() => {
             asked = null;
             message.textContent = "The index of this site could not be loaded.";
@@ -47,18 +47,10 @@
         });
     }
 
-    /** A word and its other spellings.
-     * @param {string} word */
-    function spellings(word) {
-        const same = index.synonyms.filter((pair) => pair.includes(word)).flat();
-        return [...new Set([word, ...same])];
-    }
-
     /** The entries that have every word, those that have them in their title first.
      * @param {string[]} words */
     function matches(words) {
-        const wanted = words.map(spellings);
-        const has = (/** @type {string} */ text) => wanted.every((same) => same.some((word) => text.includes(word)));
+        const has = hpml.matcher(words.join(" "), index.synonyms);
         const all = index.entries.filter((each) => has(each.text));
         const in_title = all.filter((each) => has(each.title.toLowerCase()));
         return [...in_title, ...all.filter((each) => !in_title.includes(each))];
@@ -128,7 +120,6 @@
         return [...list.querySelectorAll("a")];
     }
 
-    field.addEventListener("focus", () => { load().catch(() => {}); });
     field.addEventListener("input", search);
     form.addEventListener("submit", async (event) => {
         event.preventDefault();
@@ -157,18 +148,13 @@
             if (!form.contains(/** @type {Node} */ (event.target))) close();
         });
     }
-    document.addEventListener("keydown", (event) => {
-        const typing = /INPUT|SELECT|TEXTAREA/.test(/** @type {HTMLElement} */ (event.target).tagName);
-        if (event.key === "s" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
-            event.preventDefault();
-            field.focus();
-            field.select();
-        }
-    });
-    form.hidden = false;
     if (own_page) {
-        field.value = new URLSearchParams(location.hash.slice(1)).get("q") ?? "";
+        field.value = new URLSearchParams(location.hash.slice(1)).get("q") ?? field.value;
         field.focus();
-        search();
+    }
+    if (field.value) {
+        search(); // what the address says, or was typed before this was here
+    } else {
+        load().catch(() => {});
     }
 })();

@@ -1,0 +1,103 @@
+"""The table of the first page unfolded to all points: `compare/points.js`, their rows, and
+`compare/points-N.js`, their verdicts against one base. The page's script reads them when a reader
+filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from hpml_plugins.model import formatting
+from hpml_plugins.report.site.page import fill, write_data
+from hpml_plugins.report.site.task_table import (
+    TypeColumn,
+    reach_of,
+    show_cell,
+    verdict_fragments,
+)
+from hpml_plugins.report.site.tasks import TaskRow, judge_rows, texts
+
+#: Further types that a row names.
+MOST_FURTHER = 6
+
+
+def write_points(
+    rows: Sequence[TaskRow],
+    columns: Sequence[TypeColumn],
+    names: Sequence[str],
+    shown_count: int,
+    html_dir: Path,
+    folder: str,
+) -> None:
+    """Write the files.  columns: those of the page.  names: of all types, in the order of the
+    matrix.  shown_count: GPUs of the columns that are shown at first."""
+    numbers = [column.number for column in columns]
+    rows = sorted(rows, key=_reach(rows, set(numbers)))
+    write_data(
+        html_dir,
+        f"{folder}/points.js",
+        [
+            (_words(row, names), _row(place, row, columns, names, shown_count))
+            for place, row in enumerate(rows)
+        ],
+    )
+    for base in numbers:
+        verdicts = {
+            other: judge_rows(rows, base, other) for other in numbers if other != base
+        }
+        fragments = verdict_fragments(rows, verdicts, reach_of({base: verdicts}))
+        of_rows = {
+            column: {f"p{place}": text for place, text in found.items()}
+            for column, found in fragments.items()
+        }
+        write_data(html_dir, f"{folder}/points-{base}.js", of_rows)
+
+
+def _reach(rows: Sequence[TaskRow], numbers: set[int]) -> Callable[[TaskRow], int]:
+    """For sorting: benchmarks that most of these columns have measured come first."""
+    found: dict[str, int] = {}
+    for row in rows:
+        name = row.metric.benchmark.name
+        found[name] = max(found.get(name, 0), len(numbers & row.cells.keys()))
+    return lambda row: -found[row.metric.benchmark.name]
+
+
+def _words(row: TaskRow, names: Sequence[str]) -> str:
+    """What a filter searches."""
+    benchmark = row.metric.benchmark
+    types = [names[number] for number in row.cells]
+    words = [row.task, row.point, row.regime, benchmark.name, benchmark.plugin, *types]
+    return " ".join(words).lower()
+
+
+def _row(
+    place: int,
+    row: TaskRow,
+    columns: Sequence[TypeColumn],
+    names: Sequence[str],
+    shown_count: int,
+) -> str:
+    shown = {column.number for column in columns}
+    return fill(
+        "all_row.html",
+        place=f"p{place}",
+        row=row,
+        columns=columns,
+        shown_count=shown_count,
+        cells={
+            number: show_cell(row, cell)
+            for number, cell in row.cells.items()
+            if number in shown
+        },
+        about=row.point,
+        also=list(_further(row, shown, names)),
+    )
+
+
+def _further(row: TaskRow, shown: set[int], names: Sequence[str]) -> Iterator[str]:
+    """What types give that are no columns of the page."""
+    found = [(number, cell) for number, cell in row.cells.items() if number not in shown]
+    for number, cell in found[:MOST_FURTHER]:
+        yield f"{names[number]}: {' '.join(texts(cell, row.metric.unit)).strip()}"
+    if len(found) > MOST_FURTHER:
+        yield f"and {formatting.counted(len(found) - MOST_FURTHER, 'further type')}"

@@ -1,0 +1,223 @@
+"""nccl-tests: what it prints, and `-J FILE.json`.
+
+Source: src/util.cu of NVIDIA/nccl-tests 2.19.6 (a0b82b2). With `-I 1` in JSON each iteration is a
+sample, timed by CUDA events; else the mean of the iterations is the one sample, timed by the host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.model import MetricSamples
+from hpml_plugins.tools.importing.reading import (
+    CLOCK,
+    EVENTS,
+    Reading,
+    Source,
+    as_model,
+    metric,
+    parameters,
+    scaled,
+    value_of,
+)
+
+TOOL = "nccl-tests"
+_MICROSECOND, _GIGABYTE = 1e-6, 1e9
+_PLACES = ("out_of_place", "in_place")
+_VERSION = re.compile(r"^# nccl-tests version (\S+)", re.MULTILINE)
+_PROGRAM = re.compile(r"^# Collective test starting: (\S+)", re.MULTILINE)
+_DEVICE = re.compile(
+    r"^#\s+Rank\s+\d+.* on\s+(\S+) device\s+\d+ \[[^\]]*\] (.+)$", re.MULTILINE
+)
+_HEAD = re.compile(r"^#\s+(size\s+count\s+type.*)$", re.MULTILINE)
+#: The columns of a point, before those of both places.
+_POINT = ("size", "count", "type", "redop", "root")
+#: Columns that each place has, among others.
+_NUMBERS = {"algbw", "busbw"}
+
+
+class _Place(msgspec.Struct):
+    """One result. time, cpu_time: µs.  alg_bw, bus_bw: GB/s.  Text stands for what is no number."""
+
+    alg_bw: float | str
+    bus_bw: float | str
+    time: float | str | None = None
+    cpu_time: float | str | None = None
+    nwrong: float | str | None = None
+
+
+class _Iterations(msgspec.Struct):
+    times_us: list[float] = []
+
+
+class _Result(msgspec.Struct):
+    size: int
+    type: str
+    redop: str = ""
+    root: str = ""
+    out_of_place: _Place | None = None
+    in_place: _Place | None = None
+    out_of_place_per_iter: _Iterations | None = None
+    in_place_per_iter: _Iterations | None = None
+
+
+class _Device(msgspec.Struct):
+    hostname: str
+    device_info: str
+
+
+class _Config(msgspec.Struct):
+    devices: list[_Device] = []
+
+
+class _File(msgspec.Struct):
+    args: list[str]
+    nccl_version: int
+    results: list[_Result]
+    config: _Config = msgspec.field(default_factory=_Config)
+
+
+def read(path: Path, text: str, found: Any) -> Source | None:
+    """See `formats`."""
+    if isinstance(found, dict) and {"nccl_version", "results"} <= found.keys():
+        return _read_json(as_model(found, _File))
+    if found is None and (head := _HEAD.search(text)) and "algbw" in head[1]:
+        return _read_printed(text, head)
+    return None
+
+
+def _read_json(file: _File) -> Source:
+    devices = [(each.hostname, each.device_info) for each in file.config.devices]
+    name = _program(file.args[0] if file.args else "")
+    gpus = tuple(gpu for _, gpu in devices) or None
+    readings = [
+        _reading(name, _point(result), place, found, iterations, gpus)
+        for result in file.results
+        for place, found, iterations in (
+            (_PLACES[0], result.out_of_place, result.out_of_place_per_iter),
+            (_PLACES[1], result.in_place, result.in_place_per_iter),
+        )
+        if found
+    ]
+    return Source(TOOL, readings, machine=_host(devices))
+
+
+def _point(result: _Result) -> dict[str, Any]:
+    return {
+        "bytes": result.size,
+        "type": result.type,
+        "redop": result.redop.strip(),
+        "root": value_of(result.root.strip()),
+    }
+
+
+def _read_printed(text: str, head: re.Match[str]) -> Source:
+    devices = _DEVICE.findall(text)
+    program = _PROGRAM.search(text)
+    if not program:
+        raise HpmlError(
+            "it does not say which collective ran: `# Collective test starting` is missing"
+        )
+    gpus = tuple(name.strip() for _, name in devices) or None
+    version = _VERSION.search(text)
+    readings = [
+        _reading(_program(program[1]), point, place, found, None, gpus)
+        for point, place, found in _rows(text[head.end() :], head[1].split())
+    ]
+    return Source(
+        TOOL, readings, version=version[1] if version else "", machine=_host(devices)
+    )
+
+
+def _rows(text: str, columns: list[str]) -> Iterator[tuple[dict[str, Any], str, _Place]]:
+    """The point, the place and the result of each printed row.  columns: as the head names them."""
+    dated = columns[-1:] == ["timestamp"]
+    columns = columns[:-1] if dated else columns
+    point, rest = columns[: len(_POINT)], columns[len(_POINT) :]
+    half = len(rest) // 2
+    alike = rest[:half] == rest[half:] and {*rest} >= _NUMBERS
+    if tuple(point) != _POINT or not alike:
+        raise HpmlError(f"its columns are {' '.join(columns)[:200]!r}")
+    for line in text.splitlines():
+        cells = line.split()
+        # what NCCL or the launcher prints between rows begins with no number
+        if not cells or not cells[0].isdecimal():
+            continue
+        cells = cells[:-2] if dated else cells
+        if len(cells) != len(columns):
+            raise HpmlError(f"a row has {len(cells)} columns, the head has {len(columns)}")
+        told = dict(zip(_POINT, cells, strict=False))
+        shown = {
+            "bytes": int(told["size"]),
+            "type": told["type"],
+            "redop": told["redop"],
+            "root": value_of(told["root"]),
+        }
+        for number, place in enumerate(_PLACES):
+            values = cells[len(_POINT) + number * half :][:half]
+            yield shown, place, _place(dict(zip(rest[:half], values, strict=True)))
+
+
+def _place(cells: Mapping[str, str]) -> _Place:
+    wrong = cells.get("#wrong", "N/A")
+    return _Place(
+        float(cells["algbw"]),
+        float(cells["busbw"]),
+        time=float(cells["time"]) if "time" in cells else None,
+        cpu_time=float(cells["cputime"]) if "cputime" in cells else None,
+        nwrong=None if wrong == "N/A" else float(wrong),
+    )
+
+
+def _reading(
+    name: str,
+    point: Mapping[str, Any],
+    place: str,
+    found: _Place,
+    iterations: _Iterations | None,
+    gpus: tuple[str, ...] | None,
+) -> Reading:
+    params = parameters({**point, "place": place})
+    if isinstance(found.nwrong, float | int) and found.nwrong > 0:
+        why = f"{found.nwrong:g} wrong elements"
+        return Reading(name, params, failure=why, gpus=gpus)
+    metrics = dict(_metrics(found, iterations))
+    failure = "" if metrics else "no number was written"
+    return Reading(name, params, metrics, failure, gpus=gpus)
+
+
+def _metrics(
+    found: _Place, iterations: _Iterations | None
+) -> Iterator[tuple[str, MetricSamples]]:
+    if iterations and iterations.times_us:
+        times = scaled(iterations.times_us, _MICROSECOND)
+        yield "time", metric("s", "lower", times, timer=EVENTS)
+    elif isinstance(found.time, float | int):
+        seconds = found.time * _MICROSECOND
+        yield "time", metric("s", "lower", [seconds], timer=CLOCK, statistic="mean")
+    if isinstance(found.cpu_time, float | int):
+        seconds = found.cpu_time * _MICROSECOND
+        yield "cpu_time", metric("s", "lower", [seconds], timer=CLOCK, statistic="mean")
+    rates = {"algorithm_bandwidth": found.alg_bw, "bus_bandwidth": found.bus_bw}
+    for name, rate in rates.items():
+        if isinstance(rate, float | int):
+            yield (
+                name,
+                metric("B/s", "higher", [rate * _GIGABYTE], statistic="of the mean time"),
+            )
+
+
+def _program(argument: str) -> str:
+    return Path(argument).name or "nccl_tests"
+
+
+def _host(devices: list[tuple[str, str]]) -> str:
+    """The one host of the ranks; empty for several: they are no machine that the file names."""
+    hosts = {host for host, _ in devices}
+    return hosts.pop() if len(hosts) == 1 else ""

@@ -1,0 +1,109 @@
+"""tritonbench: `--csv --output-dir DIR` or `--output FILE`, and `--output-json FILE`.
+
+Source: tritonbench/utils/triton_op.py of meta-pytorch/tritonbench, db2155c. A latency is written as
+its median alone: one sample. The file does not tell the GPU, the commit or how it was timed.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.model import Direction, MetricSamples
+from hpml_plugins.tools.importing.reading import (
+    Reading,
+    Source,
+    metric,
+    metric_name,
+    parameters,
+    value_of,
+)
+
+TOOL = "tritonbench"
+#: Metric of tritonbench → what one of it is in our unit, unit and direction. Others have no unit.
+_KNOWN: dict[str, tuple[float, str, Direction | None]] = {
+    "latency": (1e-3, "s", "lower"),
+    "walltime": (1e-3, "s", "lower"),
+    "cuda_time": (1e-3, "s", "lower"),
+    "tflops": (1e12, "FLOP/s", "higher"),
+    "gbps": (1e9, "B/s", "higher"),
+    "cpu_peak_mem": (1e9, "B", "lower"),
+    "gpu_peak_mem": (1e9, "B", "lower"),
+    "speedup": (1.0, "1", "higher"),
+}
+_KEY = re.compile(
+    r"tritonbench_(?P<name>[^\[\]]+)\[x_(?P<x>.*)-(?P<provider>[^\]]*)\]_(?P<metric>.+)"
+)
+_AVERAGE = "average"
+
+
+def read(path: Path, text: str, found: Any) -> Source | None:
+    """See `formats`."""
+    if isinstance(found, dict) and found:
+        if all(key.startswith("tritonbench_") for key in found):
+            return Source(TOOL, list(_of_json(found)))
+        return None
+    head = text.partition("\n")[0]
+    if found is None and ";" in head and re.search(r";[^;]+-\w+", head):
+        return Source(TOOL, list(_of_csv(path.stem, text)))
+    return None
+
+
+def _of_json(found: dict[str, Any]) -> Iterator[Reading]:
+    for key, value in found.items():
+        match = _KEY.fullmatch(key)
+        if match and match["x"] != _AVERAGE:
+            cell = _Cell(match["name"], match["x"], match["provider"], match["metric"])
+            yield from cell.readings(value)
+
+
+def _of_csv(name: str, text: str) -> Iterator[Reading]:
+    """name: of the operator, which only the file's name tells."""
+    head, *rows = csv.reader(text.splitlines(), delimiter=";")
+    for number, row in enumerate(rows, 2):
+        if not row or row[0] in (_AVERAGE, "hashes"):
+            continue
+        if len(row) != len(head):
+            raise HpmlError(
+                f"line {number} has {len(row)} columns, the head has {len(head)}"
+            )
+        for column, text_of_cell in zip(head[1:], row[1:], strict=True):
+            provider, dash, metric_of_cell = column.partition("-")
+            if not dash:  # a metric of the input, not of an implementation
+                provider, metric_of_cell = "", column
+            cell = _Cell(name, row[0], provider, metric_of_cell)
+            yield from cell.readings(_number(text_of_cell))
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+class _Cell:
+    """A value of tritonbench: of an operator at an input, of an implementation."""
+
+    def __init__(self, name: str, x: str, provider: str, found: str) -> None:
+        self._name, self._metric = name, found
+        self._params = parameters({"x": value_of(x), "implementation": provider})
+
+    def readings(self, value: Any) -> Iterator[Reading]:
+        """The value as a Reading; none for what was not measured, a failure for a text."""
+        if isinstance(value, bool) or value is None or value == "":
+            return
+        if isinstance(value, int | float):
+            found = {metric_name(self._metric): self._samples(value)}
+            yield Reading(self._name, self._params, found)
+        elif isinstance(value, str) and self._metric in _KNOWN:
+            yield Reading(self._name, self._params, failure=value)
+
+    def _samples(self, value: float) -> MetricSamples:
+        factor, unit, direction = _KNOWN.get(self._metric, (1.0, "1", None))
+        info = {"statistic": "median"} if self._metric == "latency" else {}
+        return metric(unit, direction, [value * factor], **info)

@@ -1,0 +1,160 @@
+"""What a result file of another tool says, before it is a Record; what readers of formats share."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.model import Direction, MetricSamples, Value
+from hpml_plugins.store import MAX_FILE
+
+#: As `Timer` of a Record names them, in the info of a metric.
+EVENTS, CLOCK = "cuda events", "perf_counter"
+#: Seconds per unit of time that other tools write.
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Samples of one point. Readings of one point in a file are joined.
+
+    name: the tool's own of the benchmark.  params: of the point.  metrics: in SI base units; none
+    where it failed or was skipped.  failure: the reason of either.  started: Unix time, s; 0 where
+    the file does not tell.  gpus: names of those that it used; None where the file does not tell.
+    """
+
+    name: str
+    params: Mapping[str, Value] = field(default_factory=dict)
+    metrics: Mapping[str, MetricSamples] = field(default_factory=dict)
+    failure: str = ""
+    is_skipped: bool = False
+    started: float = 0.0
+    gpus: tuple[str, ...] | None = None
+    version: str = "1"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A result file.
+
+    tool: that wrote it, as Records name the plugin.  version: of the tool.  machine, commit: empty
+    where the file does not tell. environment: where the file names one.  node: facts of the
+    machine.  warnings: what a reader of its values must know.
+    """
+
+    tool: str
+    readings: list[Reading]
+    version: str = ""
+    machine: str = ""
+    commit: str = ""
+    environment: str = ""
+    node: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def read_text(path: Path) -> str:
+    """A file that a user names. Raises HpmlError for what is no text file of at most MAX_FILE B."""
+    if not path.is_file():
+        raise HpmlError("no such file" if not path.exists() else "not a file", str(path))
+    if (size := path.stat().st_size) > MAX_FILE:
+        limit = MAX_FILE / 1e6
+        raise HpmlError(
+            f"{size / 1e6:,.0f} MB, and the limit is {limit:,.0f} MB", str(path)
+        )
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise HpmlError(
+            f"not a text file: {error.reason} at byte {error.start}", str(path)
+        ) from None
+
+
+def parse_json(text: str) -> Any:
+    """The JSON of a file, None where it is none. NaN and infinities, which some tools write, are
+    read too."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def as_model(found: Any, model: type[Model]) -> Model:
+    """Parsed JSON as a Struct. Raises msgspec.ValidationError, which names the field."""
+    return msgspec.convert(found, model)
+
+
+def metric(
+    unit: str, direction: Direction | None, samples: Iterable[float], **info: str | float
+) -> MetricSamples:
+    """Samples of a metric, in `unit`. info: how they came about."""
+    return MetricSamples(unit, direction, [*map(float, samples)], info)
+
+
+def scaled(samples: Iterable[float], factor: float) -> list[float]:
+    """The samples in SI base units."""
+    return [sample * factor for sample in samples]
+
+
+def identifier(text: str) -> str:
+    """A tool's name in letters, digits and `_`. Raises HpmlError where nothing is left."""
+    name = re.sub(r"\W+", "_", text).strip("_")
+    name = f"_{name}" if name[:1].isdigit() else name
+    if not name.isidentifier():
+        raise HpmlError(f"{text[:80]!r} has no letter or digit that a name could have")
+    return name
+
+
+def metric_name(text: str) -> str:
+    """The same for a metric: lower-case letters, digits and `_`, a letter first."""
+    name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    if not name:
+        raise HpmlError(f"{text[:80]!r} has no letter or digit that a name could have")
+    return name if name[0].isalpha() else f"metric_{name}"
+
+
+def parameters(found: Mapping[str, Any]) -> dict[str, Value]:
+    """Parameters as a Record has them; what is no plain value becomes its JSON.
+
+    Raises HpmlError for two names that become one.
+    """
+    values: dict[str, Value] = {}
+    for text, value in found.items():
+        name = identifier(text)
+        if name in values:
+            raise HpmlError(
+                f"two parameters would be called {name!r} here; rename {text[:80]!r}"
+            )
+        plain = isinstance(value, str | int | float | bool)
+        values[name] = value if plain else json.dumps(value, default=str)
+    return values
+
+
+def value_of(text: str) -> Value:
+    """A parameter that a tool spells as text: a number where it reads back as the same text."""
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if str(value) == text:
+            return value
+    return text
+
+
+def unix_time(text: str) -> float:
+    """Unix time, s, of an ISO 8601 date with its offset; 0 for one without: it is not known."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return 0.0
+    return found.astimezone(UTC).timestamp() if found.tzinfo else 0.0

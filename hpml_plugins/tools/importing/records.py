@@ -1,0 +1,169 @@
+"""A result file of another tool as Records, and as a results folder that can be merged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hpml_plugins.errors import HpmlError
+from hpml_plugins.model import MetricSamples, Record, format_point
+from hpml_plugins.store import (
+    DECLARATIONS,
+    append_record,
+    asv_name,
+    declare_metric,
+    decode,
+    path_in,
+    read_object_or_empty,
+    record_file,
+    save_declarations,
+)
+from hpml_plugins.tools.importing.reading import Reading, Source, identifier
+
+MACHINE = "machine.json"
+
+
+def to_records(source: Source, content: bytes) -> list[Record]:
+    """The Records of a file, whose readings of one point are joined.
+
+    source: with the machine filled in.  content: of the file; importing the same again gives the
+    same Records. Where the commit is not known, each file is taken to be of other code. Raises
+    HpmlError for a name that two benchmarks would share, and for what no Record may hold.
+    """
+    digest = hashlib.sha256(content).hexdigest()
+    told = (
+        {"tool": source.tool} if source.commit else {"tool": source.tool, "sha256": digest}
+    )
+    points: dict[tuple[str, str], Reading] = {}
+    for reading in source.readings:
+        key = (identifier(reading.name), format_point(reading.params))
+        points[key] = _joined(points[key], reading) if key in points else reading
+    return [
+        _record(source, reading, name, told, run=f"import-{digest[:16]}")
+        for (name, _), reading in points.items()
+    ]
+
+
+def _joined(before: Reading, reading: Reading) -> Reading:
+    """One reading of the samples of both; a failure of one is that of the point."""
+    if before.name != reading.name:
+        raise HpmlError(
+            f"{before.name!r} and {reading.name!r} would both be {identifier(reading.name)!r}"
+            " here; rename one"
+        )
+    failed = next((each for each in (before, reading) if each.failure), None)
+    if failed:
+        return failed
+    metrics = dict(reading.metrics)
+    for name, found in before.metrics.items():
+        after = metrics.get(name)
+        samples = [*found.samples, *(after.samples if after else ())]
+        metrics[name] = msgspec.structs.replace(found, samples=samples)
+    return replace(before, metrics=metrics)
+
+
+def _record(
+    source: Source, reading: Reading, name: str, told: dict[str, str], run: str
+) -> Record:
+    packages = {source.tool: source.version} if source.version else {}
+    node = dict(source.node)
+    if reading.gpus is not None:
+        node["gpus"] = [{"name": gpu} for gpu in reading.gpus]
+    status = "skipped" if reading.is_skipped else "failed" if reading.failure else "ok"
+    made = Record(
+        benchmark=name,
+        plugin=source.tool,
+        version=reading.version,
+        params=dict(reading.params),
+        status=status,  # type: ignore[arg-type]  # of three literals
+        reason=reading.failure,
+        metrics=dict(reading.metrics),
+        warnings=list(source.warnings),
+        started=reading.started,
+        machine=source.machine,
+        commit=source.commit,
+        environment=source.environment or source.tool,
+        node=node,
+        packages=packages,
+        source=told,
+        run=run,
+    )
+    try:
+        return decode(msgspec.json.encode(made))
+    except (ValueError, RecursionError) as error:
+        raise HpmlError(f"{reading.name[:80]!r} cannot be stored: {error}") from None
+
+
+def write_results(records: Sequence[Record], folder: Path, into: Path) -> None:
+    """A results folder of these Records, as it is merged into another.
+
+    A machine that is known there keeps its facts.
+    """
+    for record in records:
+        append_record(record_file(folder, record.machine, record.commit), record)
+        facts = path_in(folder, record.machine, MACHINE)
+        known = path_in(into, record.machine, MACHINE).exists()
+        if not (known or facts.exists()):
+            facts.write_text(json.dumps(_machine(record)), encoding="utf-8")
+    _refuse_taken(records, into)
+    save_declarations(folder, _declarations(records))
+
+
+def _machine(record: Record) -> dict[str, Any]:
+    """machine.json, of what the file tells of its machine."""
+    names = ("os", "arch", "cpu", "num_cpu")
+    facts = {name: str(record.node[name]) for name in names if name in record.node}
+    if "gpus" in record.node:
+        facts |= {"gpu": record.gpu_type, "num_gpu": str(len(record.gpus))}
+    return {"machine": record.machine, **facts, "version": 1}
+
+
+def _refuse_taken(records: Iterable[Record], into: Path) -> None:
+    """Raise HpmlError where another plugin's benchmark has the name of one of these."""
+    declared = read_object_or_empty(into / DECLARATIONS)
+    for record in records:
+        for metric in record.metrics:
+            entry = declared.get(asv_name(record.benchmark, metric))
+            owner = entry.get("plugin") if isinstance(entry, dict) else None
+            if owner not in (None, record.plugin):
+                raise HpmlError(
+                    f"benchmark {record.benchmark!r} is one of plugin {owner!r} in {into};"
+                    " rename it where it was measured"
+                )
+
+
+def _declarations(records: Iterable[Record]) -> Iterable[Any]:
+    """What is measured, and in which unit, of each metric, with the values of all points."""
+    by_metric: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        for metric in record.metrics:
+            by_metric.setdefault((record.benchmark, metric), []).append(record)
+    for (benchmark, metric), found in by_metric.items():
+        first: MetricSamples = found[0].metrics[metric]
+        grid = _grid([record.params for record in found])
+        yield declare_metric(
+            benchmark,
+            metric,
+            first.unit,
+            first.direction,
+            version=found[0].version,
+            param_names=list(grid),
+            params=list(grid.values()),
+            code=f"# imported from {found[0].plugin}",
+            plugin=found[0].plugin,
+        )
+
+
+def _grid(points: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
+    """Parameter → its values as Python spells them, of the points that have those of the first."""
+    alike = [point for point in points if point.keys() == points[0].keys()]
+    return {
+        name: list(dict.fromkeys(repr(point[name]) for point in alike))
+        for name in points[0]
+    }

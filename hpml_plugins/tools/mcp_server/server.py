@@ -1,0 +1,228 @@
+"""A Model Context Protocol server with four tools that read results. Each is what a command says.
+
+Source: the SDK `mcp`, https://github.com/modelcontextprotocol/python-sdk.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hpml_plugins.cli import Settings, choose_results
+from hpml_plugins.errors import needs_extra
+from hpml_plugins.terminal import one_line
+from hpml_plugins.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+#: s that a command may take.
+LIMIT = 300
+#: Rows of one answer: a model reads them all.
+MOST_ROWS = 200
+_INSTRUCTIONS = (
+    "Results of GPU and CPU benchmarks. Values are in SI base units; low and high are a 95 %"
+    " interval for the next run on another card of the type. A verdict is BETTER, WORSE, SAME,"
+    " BOUND (only bounds are known) or AMBIGUOUS (nothing can be said). Do not report a difference"
+    " whose verdict is BOUND or AMBIGUOUS as one."
+)
+_HISTORY = (
+    "commit",
+    "started",
+    "machine",
+    "point",
+    "metric",
+    "unit",
+    "regime",
+    "median",
+    "low",
+    "high",
+    "class",
+    "cards",
+    "warnings",
+)
+_VERDICTS = {
+    "BETTER": "significantly better, corrected for the number of comparisons",
+    "WORSE": "significantly worse, corrected for the number of comparisons",
+    "SAME": "the 95 % interval of the ratio lies within 2 % of 1",
+    "BOUND": "undecided: the interval of the ratio is all that is known",
+    "AMBIGUOUS": "nothing is known of how far the value moves; see reason",
+}
+
+
+@click.command("mcp")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    callback=choose_results,
+    help="Results to serve.  [default: results_dir of asv.conf.json]",
+)
+@click.pass_obj
+def command(settings: Settings, results: Path) -> int:
+    """Serve the results to a language model, over the Model Context Protocol.
+
+    Speaks on standard input and output, as a client starts it. Four tools read results: list
+    benchmarks, compare, history, explain a verdict. None writes or measures anything.
+    """
+    make_server(Results(settings.registry, results)).run()
+    return 0
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results that are served, and the registry that names their plugins."""
+
+    registry: Path
+    folder: Path
+
+    def benchmarks(self) -> dict[str, Any]:
+        """What was measured where: by benchmark, its machines and points."""
+        rows: dict[str, Any] = {}
+        for each in self._frame("*", "*").records:
+            entry = rows.setdefault(each.benchmark, {"plugin": each.plugin, "machines": []})
+            if each.machine not in entry["machines"]:
+                entry["machines"].append(each.machine)
+        listed = {each.get("benchmark"): each for each in self._listed()}
+        for name, entry in rows.items():
+            known = listed.get(name, {})
+            entry["description"] = known.get("description", "")
+            entry["metrics"] = known.get("metrics", {})
+        return {"benchmarks": rows, "not measured yet": sorted({*listed} - {*rows, None})}
+
+    def compare(self, a: str, b: str, benchmark: str = "") -> dict[str, Any]:
+        """B against A."""
+        rows = self._compared(a, b, benchmark)
+        changed = [row for row in rows if row["verdict"] in ("BETTER", "WORSE")]
+        others = [row for row in rows if row not in changed]
+        return _limited([*changed, *others])
+
+    def history(
+        self, benchmark: str, machine: str = "*", metric: str = ""
+    ) -> dict[str, Any]:
+        """The values of a benchmark, newest first."""
+        frame = self._frame(benchmark, machine)
+        rows = [
+            {name: row.get(name) for name in _HISTORY}
+            for row in frame.rows()
+            if metric in ("", row.get("metric")) and row["status"] == "ok"
+        ]
+        if not rows:
+            raise ValueError(f"no measured value of {benchmark!r} on {machine!r} here")
+        for row in rows:
+            row["started"] = row["started"].isoformat() if row["started"] else None
+        return _limited(sorted(rows, key=lambda row: row["started"] or "", reverse=True))
+
+    def explain(
+        self, a: str, b: str, benchmark: str, point: str, metric: str
+    ) -> dict[str, Any]:
+        """Why B against A has its verdict at a point."""
+        rows = self._compared(a, b, benchmark)
+        found = [row for row in rows if (row["point"], row["metric"]) == (point, metric)]
+        if not found:
+            known = sorted({f"{row['point']}: {row['metric']}" for row in rows})
+            raise ValueError(f"no such point and metric; known: {'; '.join(known[:30])}")
+        return {
+            "values": found,
+            "meaning": {row["verdict"]: _VERDICTS.get(row["verdict"], "") for row in found},
+            "report": self._hpml("compare", _options(benchmark, "text", "--all"), a, b),
+        }
+
+    def _frame(self, benchmark: str, machine: str) -> Any:
+        from hpml_plugins.tools.frame import load
+
+        return load(self.folder).select(benchmark, machine)
+
+    def _compared(self, a: str, b: str, benchmark: str) -> list[dict[str, str]]:
+        text = self._hpml("compare", _options(benchmark, "csv"), a, b)
+        return [*csv.DictReader(text.splitlines())]
+
+    def _listed(self) -> list[dict[str, Any]]:
+        if not self.registry.is_file():
+            return []
+        found: list[dict[str, Any]] = json.loads(
+            self._hpml("list", ["--json"], results=False)
+        )
+        return found
+
+    def _hpml(
+        self, name: str, options: Sequence[str], *words: str, results: bool = True
+    ) -> str:
+        """What a command prints. Raises ValueError with its error. words: no options, whatever they
+        begin with."""
+        folder = [f"--results={self.folder}"] if results else []
+        head = [sys.executable, "-m", "hpml_plugins", f"--registry={self.registry}"]
+        arguments = [*head, name, *options, *folder, "--", *words]
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, timeout=LIMIT, check=False
+        )
+        if done.returncode not in (0, 1):
+            raise ValueError(one_line(done.stderr.strip()) or f"status {done.returncode}")
+        return done.stdout
+
+
+def _options(benchmark: str, form: str, *more: str) -> list[str]:
+    chosen = [f"--benchmark={benchmark}"] if benchmark else []
+    return [*chosen, f"--format={form}", *more]
+
+
+def _limited(rows: list[Any]) -> dict[str, Any]:
+    """The first rows, and how many there are."""
+    return {"rows": rows[:MOST_ROWS], "left out": max(0, len(rows) - MOST_ROWS)}
+
+
+def make_server(results: Results) -> MCPServer:
+    """The server with its four tools. Raises UsageError without the SDK."""
+    with needs_extra("mcp"):
+        from mcp.server import MCPServer
+        from mcp.server.mcpserver.exceptions import ToolError
+        from mcp.types import ToolAnnotations
+    server = MCPServer("hpml-plugins", instructions=_INSTRUCTIONS, version=__version__)
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    tool = server.tool(annotations=reads)
+
+    def answer(ask: Any, *words: str) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = ask(*words)
+        except Exception as error:
+            raise ToolError(str(error)) from error
+        return found
+
+    @tool
+    def list_benchmarks() -> dict[str, Any]:
+        """List the benchmarks that have results, with their machines, metrics and description."""
+        return dict(answer(results.benchmarks))
+
+    @tool
+    def compare(a: str, b: str, benchmark: str = "") -> dict[str, Any]:
+        """Compare the results of B with those of A, significant differences first.
+
+        a, b: two machines, two commits or two environments. benchmark: only this one. `ratio` above
+        1 means that B is better.
+        """
+        return dict(answer(results.compare, a, b, benchmark))
+
+    @tool
+    def history(benchmark: str, machine: str = "*", metric: str = "") -> dict[str, Any]:
+        """List the measured values of a benchmark, newest first, with intervals and commits."""
+        return dict(answer(results.history, benchmark, machine, metric))
+
+    @tool
+    def explain_verdict(
+        a: str, b: str, benchmark: str, point: str, metric: str
+    ) -> dict[str, Any]:
+        """Explain why B against A is BETTER, WORSE, SAME, BOUND or AMBIGUOUS at one point.
+
+        point, metric: as `compare` spells them. Returns the values, the meaning of the verdict, and
+        a report with what else differs between the sides.
+        """
+        return dict(answer(results.explain, a, b, benchmark, point, metric))
+
+    return server
