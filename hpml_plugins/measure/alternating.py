@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hpml_plugins.measure.cpu_timer import no_garbage_collection
+from hpml_plugins.measure.cpu_timer import no_garbage_collection, time_once
 from hpml_plugins.measure.session import Session
 from hpml_plugins.model.samples import Samples
 
@@ -19,8 +19,8 @@ from hpml_plugins.model.samples import Samples
 TURNS = 6
 #: Samples of a turn, at least.
 FEWEST = 2
-#: A step of this many seconds or more has fewer turns, of one sample: of four ratios the median
-#: still leaves out one that was disturbed.
+#: A step of this many seconds or more has fewer turns, on a CPU of one call that nothing warms up:
+#: of four ratios the median still leaves out one that was disturbed.
 LONG, TURNS_OF_LONG = 1.0, 4
 #: What the timer says of a turn that holds for all turns together; where turns differ, all that
 #: they were.
@@ -75,7 +75,11 @@ def time_alternately(
             first = (start + turn // 2) % len(steps)
             order = [*steps][first:] + [*steps][:first]
             for name in order if turn % 2 == 0 else reversed(order):
-                taken[name].append(session.time(steps[name](), plan=plan, quiet=True))
+                step = steps[name]()
+                once = seconds >= LONG and session.device == "cpu"
+                taken[name].append(
+                    time_once(step) if once else session.time(step, plan=plan, quiet=True)
+                )
     joined = {name: _joined(each) for name, each in taken.items()}
     return Alternating(joined, {name: _medians(each) for name, each in taken.items()})
 

@@ -41,7 +41,8 @@ class Bench(Session):
         disturbs all of them.
 
         steps: name → what prepares and returns the step; called before each turn.  seconds: about
-        how long a call of a step takes, where it takes seconds: then there are fewer turns.
+        how long a call of a step takes, where it takes seconds: then there are fewer turns, and
+        steps must have been called before.
         budget: s, of all turns of all rounds together.
         """
         from hpml_plugins.measure.alternating import time_alternately

@@ -72,6 +72,14 @@ def time_on_cpu(
     )
 
 
+def time_once(step: Callable[[], object]) -> Samples:
+    """The wall time of one call of a step that was called before, s: for steps of seconds."""
+    started = clocks.perf_counter()
+    step()
+    seconds = clocks.perf_counter() - started
+    return Samples.of([seconds], "s", timer="perf_counter", affinity=affinity(), batch=1)
+
+
 def first_call(
     step: Callable[[], object], setup: Callable[[], object] | None = None
 ) -> dict[str, float]:

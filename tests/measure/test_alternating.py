@@ -118,6 +118,7 @@ def test_a_long_step_has_four_turns_of_one_sample(timed: Timed) -> None:
         pytest.approx([1.0] * 4),
     )
     assert ratio.values == pytest.approx([1.2] * 4)
+    assert machine.now == pytest.approx(4 * (1.2 + 1.0))  # nothing warmed them up
 
 
 @pytest.mark.parametrize("seconds", [0.01, 1.2])

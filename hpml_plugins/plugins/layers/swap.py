@@ -87,7 +87,7 @@ def measure(bench: Bench, *, mode: str, inplace: bool, batch: int, side: int) ->
 
 def is_too_large(node: Node, point: dict[str, Any]) -> str:
     """Why the step is not measured on this node's CPU; empty where it is."""
-    # 128 × 224² on two cores: half a minute a forward pass, 80 s in training, 22 passes a round
+    # 128 × 224² on two cores: half a minute a forward pass, 80 s in training, 8 passes a round
     large = point["mode"] == "training" and point["batch"] * point["side"] ** 2 > 10**6
     return "training with a batch of this size needs 8 cores" if large and node.num_cpu < 8 else ""
 

@@ -4,7 +4,7 @@ filters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hpml_plugins.model import formatting
@@ -32,6 +32,7 @@ def write_points(
     """Write the files.  columns: those of the page.  names: of all types, in the order of the
     matrix.  shown_count: GPUs of the columns that are shown at first."""
     numbers = [column.number for column in columns]
+    rows = sorted(rows, key=_reach(rows, set(numbers)))
     write_data(
         html_dir,
         f"{folder}/points.js",
@@ -50,6 +51,15 @@ def write_points(
             for column, found in fragments.items()
         }
         write_data(html_dir, f"{folder}/points-{base}.js", of_rows)
+
+
+def _reach(rows: Sequence[TaskRow], numbers: set[int]) -> Callable[[TaskRow], int]:
+    """For sorting: benchmarks that most of these columns have measured come first."""
+    found: dict[str, int] = {}
+    for row in rows:
+        name = row.metric.benchmark.name
+        found[name] = max(found.get(name, 0), len(numbers & row.cells.keys()))
+    return lambda row: -found[row.metric.benchmark.name]
 
 
 def _words(row: TaskRow, names: Sequence[str]) -> str:

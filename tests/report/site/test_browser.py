@@ -17,8 +17,11 @@ from urllib.parse import urlencode
 
 import pytest
 from browsing import Site, served
+from markupsafe import Markup
 from site_history import RETRACTED, WARNINGS, WILD
 from support import ROOT, unavailable
+
+from hpml_plugins.report.site.page import fill_text
 
 NASTY = "<script>alert(1)</script>"
 OURS = (
@@ -132,6 +135,35 @@ def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> 
         )
         link.click()
         assert commit in records()
+
+
+def test_what_is_far_away_or_folded_is_built_when_a_reader_comes_to_it(
+    published: Path, browser: Any, tmp_path: Path
+) -> None:
+    html = tmp_path / "html"
+    shutil.copytree(published, html)
+    page = html / "workload-toy.html"
+    text, chart = (
+        page.read_text(),
+        r'(<div role="img" aria-label="Time against size.*?>)(<svg.*?</svg>)',
+    )
+    text = re.sub(chart, r"\1<noscript>\2</noscript>", text, count=1, flags=re.DOTALL)
+    before = '<div style="height: 9000px"></div><section class="figure" id="toy.over_size"'
+    text = text.replace('<section class="figure" id="toy.over_size"', before)
+    page.write_text(text.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'"))
+    tab = browser.new_page()
+    tab.goto(page.as_uri())
+    drawn = tab.locator("#toy-over_size [role=img] svg")
+    assert drawn.count() == 0
+    tab.locator("#toy-over_size").scroll_into_view_if_needed()
+    drawn.locator("text", has_text="size").first.wait_for()
+    tab.close()
+
+
+def test_a_large_chart_is_text_until_it_is_built() -> None:
+    page = "{% from 'macros.html' import late %}{{ late(drawn, false) }} {{ late(drawn, true) }}"
+    found = fill_text(page, "x.html", drawn=Markup("<svg></svg>"))
+    assert found == "<svg></svg> <noscript><svg></svg></noscript>"
 
 
 def explored(site: Site) -> Any:
@@ -268,7 +300,7 @@ def test_the_page_of_nodes_says_what_a_node_lacks_and_why(site: Site) -> None:
     # 1 point of FLOP and 1 of FOREIGN; 4 of vector_add skipped; 1 of FOREIGN failed; 2 of toy never
     # run
     total = (
-        tab.get_by_role("region", name="Nodes", exact=True)
+        tab.get_by_role("group", name="Nodes", exact=True)
         .locator("tr")
         .filter(has=tab.get_by_role("rowheader", name="laptop"))
     )

@@ -28,6 +28,7 @@
     async function explore(chart, button) {
         const place = /** @type {Element} */ (chart.querySelector("[role=img]"));
         button.disabled = true;
+        build(chart);
         try {
             const [specification] = await Promise.all([hpml.read(chart.dataset.chart ?? ""), loadVega()]);
             await vegaEmbed(place, inked(specification), options);
@@ -42,6 +43,7 @@
 
     /** @param {HTMLElement} chart */
     function save(chart) {
+        build(chart);
         const drawn = /** @type {SVGElement} */ (chart.querySelector("svg"));
         const picture = /** @type {SVGElement} */ (drawn.cloneNode(true));
         picture.removeAttribute("aria-hidden");
@@ -54,8 +56,22 @@
         URL.revokeObjectURL(download.href);
     }
 
+    /** Build what stands inside as text for readers without script.
+     * @param {ParentNode} inside */
+    function build(inside) {
+        inside.querySelectorAll("noscript").forEach((each) => { each.outerHTML = each.textContent ?? ""; });
+    }
+
+    const near = new IntersectionObserver((entries) => {
+        entries.filter((entry) => entry.isIntersecting).forEach((entry) => build(entry.target));
+    }, { rootMargin: "50%" });
+    for (const folded of document.querySelectorAll("details:has(> noscript)")) {
+        folded.addEventListener("toggle", () => build(folded));
+    }
+    window.addEventListener("beforeprint", () => document.querySelectorAll(".vega").forEach(build));
     for (const found of document.querySelectorAll(".vega")) {
         const chart = /** @type {HTMLElement} */ (found);
+        near.observe(chart);
         const [exploring, saving] = chart.querySelectorAll("button");
         /** @type {HTMLElement} */ (chart.querySelector("figcaption")).hidden = false;
         exploring.addEventListener("click", () => explore(chart, exploring));

@@ -109,16 +109,15 @@
     function paint() {
         const by = chosen("by"), count = chosen("count") || "all";
         by_id("prices").hidden = by !== "money";
-        all("#tasks [data-column], #prices [data-count]").forEach((each) => {
-            each.hidden = count !== "all" && each.dataset.count !== count && each.dataset.column !== base?.value;
-        });
+        const heads = all("#tasks thead [data-column]");
+        const left_out = heads.filter(({ dataset }) => count !== "all" && dataset.count !== count && dataset.column !== base?.value);
+        const hidden = new Set(left_out.map((head) => head.dataset.column));
+        all("#tasks [data-column], #prices label").forEach((each) => { each.hidden = hidden.has(each.dataset.column); });
         all("#tasks tr.row").forEach((row) => {
             const cells = all("a.cell", row);
             row.hidden = cells.length > 0 && cells.every((cell) => cell.parentElement?.hidden);
         });
-        all("#tasks thead [data-column]").forEach((head) => {
-            head.classList.toggle("base", head.dataset.column === base?.value);
-        });
+        heads.forEach((head) => { head.classList.toggle("base", head.dataset.column === base?.value); });
         all("#tasks a.cell").forEach((cell) => {
             const value = all(".value", cell)[0];
             value.dataset.speed ??= value.textContent ?? "";
@@ -132,7 +131,7 @@
     /** What a node of a cell's type costs for an hour; 0 where that is not known.
      * @param {HTMLElement} cell */
     function price_of(cell) {
-        const field = document.querySelector(`#prices [data-column="${cell.parentElement?.dataset.column}"]`);
+        const field = document.querySelector(`#prices [name="price-${cell.parentElement?.dataset.column}"]`);
         return Number(/** @type {HTMLInputElement | null} */ (field)?.value ?? 0);
     }
 
