@@ -65,6 +65,11 @@ class Compared:
     across: bool = False
 
     @property
+    def is_busy(self) -> bool:
+        """Whether other processes used the CPUs meanwhile, on either side."""
+        return self.a.is_busy or self.b.is_busy
+
+    @property
     def label(self) -> str:
         """The metric with its regime."""
         return f"{self.metric}, {self.regime}" if self.regime else self.metric
@@ -318,7 +323,7 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
         for reason, count in counted.items()
         if reason
     ]
-    if busy := sum(each.a.is_busy or each.b.is_busy for each in compared):
+    if busy := sum(each.is_busy for each in compared):
         unjudged.append(
             f"{busy} values are marked busy: other processes used the CPUs meanwhile, and their"
             " intervals are wider"

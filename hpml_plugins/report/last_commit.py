@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from hpml_plugins.analysis.variability import Variability
-from hpml_plugins.model.formatting import change
+from hpml_plugins.model.formatting import change, counted
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.compare import Side, changed, compare, summarise
 
@@ -33,7 +33,12 @@ def changes(
     yield f"Since {last[:8]}, the last commit measured here: {summarise(found)}."
     # one metric of each point: those of one timing change alike
     rows = {(row.benchmark, row.point): row for row in changed(found)[::-1]}
-    different = list(rows.values())[::-1]
+    different = [row for row in list(rows.values())[::-1] if not row.is_busy]
+    if busy := len(rows) - len(different):
+        yield (
+            f"  Not named: {counted(busy, 'point')} measured while other processes used the CPUs;"
+            " measure again when idle"
+        )
     for row in different[:MOST_CHANGES]:
         difference = row.difference
         what = difference.undirected.wording(row.unit)
@@ -44,7 +49,7 @@ def changes(
     if refused:
         names = ", ".join(dict.fromkeys(each.benchmark for each in refused))
         yield f"  not compared, for their definitions changed: {names}"
-    if different:
+    if rows:
         yield f"  all of them: hpml compare {last[:8]} {commit[:8]} --machine {machine}"
 
 

@@ -155,15 +155,20 @@ def keep_declared(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entri
     """What to write when one node declares `written` and the folder already declares `found`.
 
     The writer's declarations override, but nothing is lost: benchmarks that it does not have stay,
-    and a grid of the same version keeps its values, the writer's first.
+    and a grid of the same version keeps its values. They keep their order too, unless the writer
+    has further ones, which then come first with the rest of its own: in another order every file
+    of results that has the benchmark would be written again.
     """
     kept = {**found, **written}
     for name in written.keys() & found.keys():
         if (pairs := _grids_of_one_version(written[name], found[name])) is not None:
-            kept[name] = {
-                **kept[name],
-                "params": [list(dict.fromkeys([*mine, *theirs])) for mine, theirs in pairs],
-            }
+            values = [
+                theirs
+                if set(mine) <= set(theirs)
+                else list(dict.fromkeys([*mine, *theirs]))
+                for mine, theirs in pairs
+            ]
+            kept[name] = {**kept[name], "params": values}
     return kept
 
 

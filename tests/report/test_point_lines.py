@@ -180,3 +180,24 @@ def test_a_changed_value_is_told_in_the_one_form_of_ratios() -> None:
     shown = list(changes(counted, "m", "b" * 40, {"a" * 40: 0, "b" * 40: 1}))
     assert "  WORSE one: 1.21× the bytes (+21 %)" in shown
     assert shown[-1] == "  all of them: hpml compare aaaaaaaa bbbbbbbb --machine m"
+
+
+def test_what_changed_beside_other_work_is_not_named_but_counted() -> None:
+    timed = {"timer": "perf_counter"}
+    records = [
+        a_record(
+            "one",
+            {"time": MetricSamples("s", "lower", [seconds] * 30, timed)},
+            conditions={"cores": 2.0, "other_cpus": others},
+            commit=commit * 40,
+            run=commit,
+        )
+        for commit, seconds, others in (("a", 1.0, 0.0), ("b", 9.0, 1.9))
+    ]
+    shown = list(changes(records, "m", "b" * 40, {"a" * 40: 0, "b" * 40: 1}))
+    assert "1 WORSE" in shown[0]
+    assert shown[1:] == [
+        "  Not named: 1 point measured while other processes used the CPUs; measure again when"
+        " idle",
+        "  all of them: hpml compare aaaaaaaa bbbbbbbb --machine m",
+    ]

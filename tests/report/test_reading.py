@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from records import a_record, a_value
@@ -19,7 +18,6 @@ from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.report.reading import History, read_history, stored_lines
-from hpml_plugins.report.site.plugin_pages import find_code_changes
 from hpml_plugins.report.site.regressions import Readings
 from hpml_plugins.store import append_record, current_records, read_records, record_file
 
@@ -144,33 +142,6 @@ def test_pages_and_commands_give_the_same_interval_whatever_the_order_of_the_com
         append_record(record_file(tmp_path, "m", made.commit), made)
     again = read_history(tmp_path, None, DECLARED, REVISIONS, {}, print)
     assert again.current() == chosen(tmp_path)
-
-
-def test_publishing_says_whose_files_changed_between_the_last_two_commits_at_one_version(
-    tmp_path: Path,
-) -> None:
-    def made(size: int, commit: str, code: str, **more: object) -> Record:
-        return record(size, 1.0, commit, 1.0, source={"sha256": code}, **more)
-
-    def told(*records: Record) -> list[str]:
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        for each in records:
-            append_record(record_file(folder, each.machine, each.commit), each)
-        return find_code_changes(
-            read_history(folder, None, DECLARED, {**REVISIONS, ELSEWHERE: 9}, {}, print)
-        )
-
-    before = made(10, OLD, "a")
-    (line,) = told(before, made(20, OLD, "a"), made(10, NEW, "b"), made(20, NEW, "b"))
-    assert line.startswith(
-        "Plugin p changed since commit aaaaaaaa, the version of toy did not: raise it"
-    )
-    assert told(before, made(10, NEW, "a")) == []
-    assert told(msgspec.structs.replace(before, version="0"), made(10, NEW, "b")) == []
-    assert told(before, made(10, NEW, "b", machine="other")) == []
-    # said of an earlier site
-    assert told(before, made(10, NEW, "b"), made(10, ELSEWHERE, "b")) == []
-    assert told(before, record(10, 1.0, NEW, 1.0)) == []  # nobody knows
 
 
 def test_a_point_s_outcome_is_that_of_its_newest_commit(history: History) -> None:

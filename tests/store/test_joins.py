@@ -216,7 +216,12 @@ def test_a_writer_of_benchmarks_json_keeps_what_others_declared() -> None:
     }
     assert declared.keep_declared(mine, there) == {
         **there,
-        "t": {**mine["t"], "params": [["2", "1"]]},
+        "t": {
+            **mine["t"],
+            "params": [["1", "2"]],
+        },  # in the order of the folder's other files
     }
+    more = {"t": {**mine["t"], "params": [["3", "2"]]}}
+    assert declared.keep_declared(more, there)["t"]["params"] == [["3", "2", "1"]]
     newer = {"t": {"version": "2", "param_names": ["n"], "params": [["2"]]}}
     assert declared.keep_declared(newer, there)["t"] == newer["t"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hpml_plugins import Benchmark, hookimpl
+from hpml_plugins import Benchmark, Figure, hookimpl
 from hpml_plugins.plugins.language_models.decoding import DECODE, DECODE_CPU
+from hpml_plugins.plugins.language_models.explanation import EXPLAINED, EXPLAINED_CPU
 from hpml_plugins.plugins.language_models.parallel import PARALLEL, PARALLEL_CPU
 from hpml_plugins.plugins.language_models.prefill import PREFILL, PREFILL_CPU
 from hpml_plugins.plugins.language_models.serving import SERVING, SERVING_CPU
@@ -19,6 +20,14 @@ from hpml_plugins.plugins.language_models.training import (
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """On GPUs, and tiny models on the CPU."""
-    on_gpus = [TRAINING, DECODE, PREFILL, RANKS, PARALLEL, SERVING, TIME_TO_LOSS]
+    on_gpus = [TRAINING, DECODE, PREFILL, RANKS, PARALLEL, SERVING, EXPLAINED, TIME_TO_LOSS]
     small = [TRAINING_CPU, DECODE_CPU, PREFILL_CPU, RANKS_CPU, PARALLEL_CPU, SERVING_CPU]
-    return [*on_gpus, *small, TIME_TO_LOSS_CPU]
+    return [*on_gpus, *small, EXPLAINED_CPU, TIME_TO_LOSS_CPU]
+
+
+@hookimpl
+def hpml_figures() -> list[Figure]:
+    """Where a token goes, predictions, sharing, latencies and losses."""
+    from hpml_plugins.plugins.language_models.charts import FIGURES
+
+    return FIGURES

@@ -71,12 +71,31 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
 
     def forward(self, x: Any) -> Any:
         """x: (batch, length, width). Returns the same, in the same dtype."""
+        x = self.merge(x, attend(*self.project(x)))
+        return self.contract(x, self.expand(x))
+
+    def project(self, x: Any) -> tuple[Any, Any, Any]:
+        """Queries, keys and values, (batch, heads, length, head_dim) each."""
         heads = self.qkv(self.norm_attention(x)).unflatten(2, (3, -1, self.head_dim))
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
-        mixed = scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).flatten(2))
-        inner = gelu(self.up(self.norm_feed_forward(x)), approximate="tanh")
+        return q, k, v
+
+    def merge(self, x: Any, mixed: Any) -> Any:
+        """x and what attention found, (batch, heads, length, head_dim)."""
+        return x + self.out(mixed.transpose(1, 2).flatten(2))
+
+    def expand(self, x: Any) -> Any:
+        """The inside of the feed-forward block, (batch, length, intermediate)."""
+        return gelu(self.up(self.norm_feed_forward(x)), approximate="tanh")
+
+    def contract(self, x: Any, inner: Any) -> Any:
+        """x and what the feed-forward block found."""
         return x + self.down(inner)
+
+
+def attend(q: Any, k: Any, v: Any) -> Any:
+    """Causal attention."""
+    return scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here

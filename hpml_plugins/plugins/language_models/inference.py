@@ -71,8 +71,11 @@ class DecodeStep:
 
     def whole(self) -> Any:
         """The first sequence's last logits, (vocabulary,), by a pass over all of its tokens."""
-        text = torch.cat([self.tokens, self.last[:1]], 1)
-        return self.model.prompt(text, self.model.caches(1))[0][0]
+        return self.model.prompt(self.text(), self.model.caches(1))[0][0]
+
+    def text(self) -> Any:
+        """The first sequence's tokens, (1, context)."""
+        return torch.cat([self.tokens, self.last[:1]], 1)
 
 
 def relative_error(found: Any, wanted: Any) -> float:

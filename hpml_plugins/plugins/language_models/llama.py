@@ -98,18 +98,34 @@ class Block(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     def forward(self, x: Any, cache: Cache, place: Place) -> Any:
         """x: (sequences, new, hidden). Returns the same, and writes keys and values into the
         cache."""
-        sequences, new, _ = x.shape
+        mixed = attend(*self.project(x, cache, place), cache, place)
+        x = self.merge(x, mixed)
+        return self.contract(x, self.expand(x))
+
+    def project(self, x: Any, cache: Cache, place: Place) -> tuple[Any, Any, Any]:
+        """Queries, keys and values of the new tokens, (sequences, new, heads, head_dim) each; keys
+        and values are in the cache too."""
         qkv = self.qkv(self.norm_attention(x))
-        qkv = qkv.view(sequences, new, -1, self.group + 2, self.head_dim)
+        qkv = qkv.unflatten(2, (-1, self.group + 2, self.head_dim))
         q, k, v = qkv.split([self.group, 1, 1], dim=3)
         q, k = rotate(q.flatten(2, 3), place), rotate(k.squeeze(3), place)
         v = v.squeeze(3)
         cache.keys[place.rows, place.positions] = k
         cache.values[place.rows, place.positions] = v
-        mixed = attend(q, k, v, cache, place)
-        x = x + self.out(mixed.reshape(sequences, new, -1))
-        inner = self.norm_feed_forward(x)
-        return x + self.down(silu(self.gate(inner)) * self.up(inner))
+        return q, k, v
+
+    def merge(self, x: Any, mixed: Any) -> Any:
+        """x and what attention found."""
+        return x + self.out(mixed.flatten(2))
+
+    def expand(self, x: Any) -> Any:
+        """The inside of the feed-forward block, (sequences, new, intermediate)."""
+        normalised = self.norm_feed_forward(x)
+        return silu(self.gate(normalised)) * self.up(normalised)
+
+    def contract(self, x: Any, inner: Any) -> Any:
+        """x and what the feed-forward block found."""
+        return x + self.down(inner)
 
 
 class Ends(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here

@@ -17,8 +17,6 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.model.site_page import Link
 from hpml_plugins.report.drawing import DrawnPlugin
 from hpml_plugins.report.figures import Drawable, naming, render
-from hpml_plugins.report.progress import describe_code_changes
-from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.chart_svg import chart_svg, remove_unused, vega_library
 from hpml_plugins.report.site.page import workload_address, write_data, write_page
 from hpml_plugins.report.summaries import summarise
@@ -166,28 +164,6 @@ def origin_of(record: Record) -> tuple[str, str, str]:
     )
     distribution = f"{source.get('distribution', '')} {source.get('version', '')}".strip()
     return declared, distribution, source.get("sha256", "")[:12]
-
-
-def find_code_changes(history: History) -> list[str]:
-    """A line for each plugin whose files changed since the last commit that a machine measured, at
-    equal versions.
-
-    Of the newest published commit alone: a change that was said once is not said of every later
-    site.
-    """
-    newest = max(history.columns, default=-1)
-    found: dict[str, dict[str, str]] = {}
-    for benchmark in history.benchmarks:
-        for line in benchmark.index.lines().values():
-            measured = [each for each in line if each.code and each.status == "ok"]
-            if (
-                len(measured) > 1
-                and measured[-1].revision == newest
-                and measured[-1].code != measured[-2].code
-            ):
-                commit = history.commits[history.columns[measured[-2].revision]]
-                found.setdefault(benchmark.plugin, {})[benchmark.name] = commit
-    return describe_code_changes(found)
 
 
 def _links(drawable: Drawable, row_links: RowLinks) -> Sequence[Sequence[Link]]:

@@ -26,7 +26,6 @@ from hpml_plugins.report.site.matrix import build, read_costs
 from hpml_plugins.report.site.page import PAGES, add_to_navigation, commit_links, write_page
 from hpml_plugins.report.site.plugin_pages import (
     LIBRARY,
-    find_code_changes,
     write_plugin_pages,
 )
 from hpml_plugins.report.site.search import write_search
@@ -103,7 +102,6 @@ def _write(
     history = read_history(
         Path(conf.results_dir), host, declarations, order, dates, problems.append
     )
-    problems += find_code_changes(history)
     name_machines(history, declarations)
     matrix = build(history, read_costs(Path()))
     series = regressions.find_changes(history)

@@ -1,0 +1,92 @@
+"""The plugin `language_models`: the parts of a step put together are the step, and what their times
+predict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from support import in_a_child
+
+from hpml_plugins import Node, Samples
+from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.plugins.language_models import explanation, gpt, inference, llama, parts
+from hpml_plugins.plugins.language_models.shapes import GPT, LLAMA
+from hpml_plugins.testing import Context, measure_point
+
+SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
+NAMES = ["embedding", "attention_in", "attention", "attention_out"]
+NAMES += ["feed_forward_in", "feed_forward_out", "head"]
+
+
+def of_decoding(layers: int, fix: parts.Compile) -> list[parts.Part]:
+    shape = replace(LLAMA["tiny"], layers=layers)
+    model = llama.Llama(shape, 32, "bfloat16", "cpu", seed=0)
+    step = inference.DecodeStep(model, 2, seed=0)
+    return parts.of_inference(model, step.last, step.caches, step.place, fix)
+
+
+@in_a_child
+def test_a_part_is_compiled_once_for_all_layers() -> None:
+    from torch._dynamo.utils import counters
+
+    compiled = of_decoding(3, parts.compiler({}, "aot_eager"))
+    plain = of_decoding(3, parts.as_it_is)
+    assert [part.name for part in compiled] == NAMES
+    for part, wanted in zip(compiled, plain, strict=True):
+        counters.clear()
+        results = [each.step() for each in (part, wanted)]
+        found, exact = (each[0] if isinstance(each, tuple) else each for each in results)
+        assert torch.equal(found, exact)
+        assert counters["stats"]["unique_graphs"] == (part.name != "embedding")
+
+
+def test_the_parts_of_training_leave_no_gradient_and_train() -> None:
+    trainer = gpt.Trainer(gpt.made(GPT["tiny"], False, "cpu", seed=0))
+    text = gpt.random_text(GPT["tiny"], 2, 32, "cpu", seed=0)
+    found = parts.of_training(trainer, text, parts.as_it_is)
+    assert [part.name for part in found] == [*NAMES, "optimiser"]
+    assert [part.count for part in found] == [1, 2, 2, 2, 2, 2, 1, 1]
+    for part in found[:-1]:
+        part.step()
+        assert all(each.grad is None for each in trainer.model.parameters())
+    before = [each.detach().clone() for each in trainer.model.parameters()]
+    found[-1].step()
+    after = list(trainer.model.parameters())
+    # gradients of zero: what is left is the decay of the weights
+    shrunk = 1 - gpt.LEARNING_RATE * gpt.WEIGHT_DECAY
+    for old, new in zip(before, after, strict=True):
+        assert torch.allclose(new, old * shrunk)
+
+
+def test_a_prediction_is_the_sum_with_the_sum_of_the_intervals() -> None:
+    times = {
+        "attention": Samples.of([1.0, 2.0, 3.0], "s"),
+        "head": Samples.of([10.0, 20.0, 60.0], "s"),
+    }
+    # of three samples the interval is the least and the greatest
+    assert explanation.predict(times) == (22.0, 11.0, 63.0)
+
+
+@pytest.mark.parametrize("rung", ["decode_tiny", "prefill_tiny", "training_tiny"])
+def test_a_rung_is_measured_on_the_cpu(rung: str, node: Node) -> None:
+    context = Context(node, plan=SHORT)
+    record = measure_point(explanation.EXPLAINED_CPU, {"rung": rung}, context)
+    assert (record.status, record.reason) == ("ok", "")
+    columns: dict[str, Any] = dict(record.series["parts"].columns)
+    names = NAMES if rung != "training_tiny" else [*NAMES, "optimiser"]
+    assert columns["part"] == names
+    predicted = record.metrics["predicted"]
+    assert predicted.median == pytest.approx(sum(columns["time"]))
+    assert predicted.info["low"] == pytest.approx(sum(columns["low"]))
+    assert predicted.info["high"] == pytest.approx(sum(columns["high"]))
+
+
+def test_rungs_of_big_models_need_a_card_that_holds_them(
+    gpu_node: Node, node: Node
+) -> None:
+    assert explanation.fits_rung(gpu_node, {"rung": "decode_64"}) == ""
+    assert explanation.fits_rung(node, {"rung": "decode_64"}).startswith("needs 39 GB")
+    assert explanation.fits_rung(node, {"rung": "training_64"}) == ""
