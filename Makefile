@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "make: no virtual environment could be made; on Debian: apt-get install python3-venv"; exit 2; }
 	@sed -n '/^uv==/,/[^\\]$$/p' constraints.txt >$(VENV)/uv.txt
-	@echo "Installing 6.6 GB of packages into $(VENV): minutes, or seconds where uv has them in its cache."
+	@echo "Installing packages into $(VENV), gigabytes with torch and CUDA: minutes, or seconds where uv has them in its cache."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/uv.txt
 	@$(UV_INSTALL) --quiet $(HASHES) --build-constraints constraints.txt -r constraints.txt
 	@$(UV_INSTALL) --quiet --no-deps --no-build-isolation -e .
