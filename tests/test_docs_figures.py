@@ -71,7 +71,7 @@ def test_the_first_hour_is_measured_from_the_log_and_the_clone(tmp_path: Path) -
         "points": "48",
         "time": "5 min 9 s",
         "load": "1.9 of 2",
-        ".venv": "3.000 kB",
+        ".venv": "3 kB",
         "html": found["html"],
         "lines": "2",
         "words": "30",
