@@ -70,7 +70,14 @@ def test_a_prediction_is_the_sum_with_the_sum_of_the_intervals() -> None:
     assert explanation.predict(times) == (22.0, 11.0, 63.0)
 
 
-@pytest.mark.parametrize("rung", ["decode_tiny", "prefill_tiny", "training_tiny"])
+@pytest.mark.parametrize(
+    "rung",
+    [
+        "decode_tiny",
+        pytest.param("prefill_tiny", marks=pytest.mark.slow),
+        pytest.param("training_tiny", marks=pytest.mark.slow),
+    ],
+)
 def test_a_rung_is_measured_on_the_cpu(rung: str, node: Node) -> None:
     context = Context(node, plan=SHORT)
     record = measure_point(explanation.EXPLAINED_CPU, {"rung": rung}, context)
