@@ -11,12 +11,13 @@ UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python
 # hashes: `make bench HASHES=--no-verify-hashes`.
 HASHES := --require-hashes
 
-.PHONY: help bench test test-all docs fuzz lint tools pins licences audit sbom dist clean
+.PHONY: help bench test test-all docs handbook fuzz lint tools pins licences audit sbom dist clean
 help:
 	@echo "make bench     measure the quick profile on this machine and publish html/"
 	@echo "make test      lint, types and every test but the slow ones; INSTALL=no installs no system-wide package"
 	@echo "make test-all  the slow ones too"
 	@echo "make docs      the numbers that README.md and docs/ quote from results/, anew"
+	@echo "make handbook  the documentation as a site, build/docs"
 	@echo "make fuzz      hostile inputs of every kind for SECONDS=60 in all; SEED=N repeats a run"
 	@echo "make pins      the newest versions of all packages, with their hashes, into constraints.txt"
 	@echo "make licences  the licence of each pinned package"
@@ -31,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "make: no virtual environment could be made; on Debian: apt-get install python3-venv"; exit 2; }
 	@sed -n '/^uv==/,/[^\\]$$/p' constraints.txt >$(VENV)/uv.txt
-	@echo "Installing 6.6 GB of packages into $(VENV): minutes, or seconds where uv has them in its cache."
+	@echo "Installing packages into $(VENV), gigabytes with torch and CUDA: minutes, or seconds where uv has them in its cache."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(VENV)/uv.txt
 	@$(UV_INSTALL) --quiet $(HASHES) --build-constraints constraints.txt -r constraints.txt
 	@$(UV_INSTALL) --quiet --no-deps --no-build-isolation -e .
@@ -45,6 +46,7 @@ bench: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check --output-format concise .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell --dictionary=- --dictionary=tests/wording.txt
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
@@ -59,6 +61,11 @@ test-all: lint tools
 
 docs: $(STAMP)
 	$(BIN)/python tests/fill_docs.py
+
+# The documentation as a site of its own; `asv publish` writes the same into docs/ of the site.
+handbook: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict -f benchmarks/handbook/mkdocs.yml
+	@echo "build/docs/index.html"
 
 SECONDS := 60
 fuzz: $(STAMP)

@@ -2,8 +2,9 @@
 of Records and of `hpml accept --json`, and the bands that ship with it: `make docs`. `--check`
 writes nothing.
 
-See `hpml_plugins.plugins.course.quotes` for how a text quotes a number. Here there is one more kind
-of quote, `backtest NAME`: the table that trying a statistic on the Records gives.
+See `hpml_plugins.plugins.course.quotes` for how a text quotes a number. Here there are two more
+kinds of quote: `backtest NAME`, the table that trying a statistic on the Records gives, and
+`first_hour NAME`, what `make bench` took in a fresh clone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import measurement_tables
 from accept_runs import accept_runs
 from alike_code import alike_code
 from backtest import coverage_table, measured_points, verdict_table
+from first_hour import figure
 
 from hpml_plugins.analysis.backtest import BackTest
 from hpml_plugins.analysis.reference import References
@@ -43,6 +45,7 @@ from hpml_plugins.tools.accept.judging import Acceptance
 
 #: The tables of the back-test, each by the name in its quote.
 BACK_TEST_TABLES = {"coverage": coverage_table, "verdicts": verdict_table}
+FIRST_HOUR = "first_hour"
 #: Files of schemas in docs/, and what each is of.
 SCHEMAS = {"record": Record, "accept": Acceptance}
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,11 +86,11 @@ def filled(root: Path, results: Path) -> Iterator[tuple[Path, str, str]]:
 
     def answer(quote: Quote) -> str:
         assert known is not None
-        return (
-            back_test(root, results, quote)
-            if quote.kind == BACK_TEST
-            else known.answer(quote).text
-        )
+        if quote.kind == FIRST_HOUR:
+            return figure(quote.name, quote.where)
+        if quote.kind == BACK_TEST:
+            return back_test(root, results, quote)
+        return known.answer(quote).text
 
     for path, text in quoting.items():
         yield path, text, fill(text, str(path.relative_to(root)), answer)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fill_docs import ROOT, filled, quotable, texts_of
+from first_hour import measure
 from workload_pages import read_point, write_points
 
 from hpml_plugins.model.formatting import format_point, times
@@ -57,6 +58,26 @@ def test_no_quoted_number_is_stale(results: Path) -> None:
         if new != old
     ]
     assert not stale, f"{', '.join(stale)}: run `make docs` and commit"
+
+
+def test_the_first_hour_is_measured_from_the_log_and_the_clone(tmp_path: Path) -> None:
+    for name, size in ((".venv/lib/torch.so", 3000), ("html/index.html", 20)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_bytes(b"x" * size)
+    log = "Measured 48 points of 41 benchmarks on m in 5 min 9 s\n"
+    busy = "Busy: during 4 of 48 points other processes used up to 1.9 of 2 CPUs; measure again\n"
+    found = measure(tmp_path, log + busy)
+    assert found == {
+        "points": "48",
+        "time": "5 min 9 s",
+        "load": "1.9 of 2",
+        ".venv": "3 kB",
+        "html": found["html"],
+        "lines": "2",
+        "words": "30",
+    }
+    assert found["html"].startswith("20")
+    assert measure(tmp_path, log)["load"] == "0 of 2"
 
 
 def test_each_number_of_the_questions_leads_to_its_record_in_two_clicks(

@@ -15,14 +15,14 @@ import click
 
 from hpml_plugins.cli import Settings, print_json
 from hpml_plugins.errors import UsageError, nearest
-from hpml_plugins.host import Host, make_host
+from hpml_plugins.host import GROUP, Host, entry_points, make_host
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.report.points import kind_of
 from hpml_plugins.store import foreign_declarations
-from hpml_plugins.terminal import say, warn
+from hpml_plugins.terminal import align, say, warn
 
 
 @click.command("list")
@@ -39,16 +39,30 @@ from hpml_plugins.terminal import say, warn
     show_default=True,
     help="Count only the points of this profile.",
 )
+@click.option(
+    "--available",
+    is_flag=True,
+    help="Show the plugins that installed packages offer, and the lines that add them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
 def command(
-    settings: Settings, names: tuple[str, ...], verbose: bool, profile: str, as_json: bool
+    settings: Settings,
+    names: tuple[str, ...],
+    verbose: bool,
+    profile: str,
+    available: bool,
+    as_json: bool,
 ) -> int:
     """Show plugins, benchmarks and points, and how many of them this node can measure.
 
     NAME: a plugin, a benchmark, or a pattern such as 'roof_*'. Without one, benchmarks of which
     this node can measure nothing are counted by reason.
     """
+    if available:
+        rows = _available(settings.registry)
+        print_json(rows) if as_json else say(*_spell_available(rows, settings.registry))
+        return 0
     registry = read_registry(settings.registry)
     node = detect_node()
     host = make_host(registry, unmet=functools.partial(unmet, node=node), profile=profile)
@@ -60,6 +74,40 @@ def command(
     for problem in [*(plugin.error for plugin in host.broken), *host.offers.problems]:
         warn(problem)
     return 2 if host.broken else 0
+
+
+def _available(registry: Path) -> list[dict[str, Any]]:
+    """The entry points of installed packages in the group of plugins, none of which is imported;
+    entry: of the registry that names it, "" for none."""
+    named: dict[str | None, str] = {}
+    if registry.is_file():
+        named = {each.entry_point: each.name for each in read_registry(registry).plugins}
+    return [
+        {
+            "entry point": point.name,
+            "distribution": point.dist.name if point.dist else "",
+            "version": point.dist.version if point.dist else "",
+            "entry": named.get(point.name, ""),
+        }
+        for point in sorted(entry_points(), key=lambda each: each.name)
+    ]
+
+
+def _spell_available(rows: list[dict[str, Any]], registry: Path) -> Iterator[str]:
+    if not rows:
+        yield f"no installed package offers a plugin (entry points of the group {GROUP!r})"
+        return
+    yield from align([("entry point", "from", "registry"), *map(_spell_entry, rows)])
+    if missing := [row["entry point"] for row in rows if not row["entry"]]:
+        yield ""
+        yield f"To add what is not in {registry}:"
+        for name in missing:
+            yield f"  - {{name: {name}, entry_point: {name}}}"
+
+
+def _spell_entry(row: dict[str, Any]) -> tuple[str, str, str]:
+    origin = f"{row['distribution']} {row['version']}".strip()
+    return row["entry point"], origin, row["entry"] or "–"
 
 
 def _listing(host: Host) -> list[dict[str, Any]]:

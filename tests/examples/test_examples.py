@@ -3,6 +3,8 @@ page."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,12 +19,16 @@ from workload_pages import read_points
 from hpml_plugins.store import read_file
 
 EXAMPLES = ROOT / "examples"
-NAMES = {"hpml-softmax": "softmax", "hpml-wrapped-cli": "openssl_speed"}
+NAMES = {
+    "hpml-compression": "compression",
+    "hpml-softmax": "softmax",
+    "hpml-wrapped-cli": "openssl_speed",
+}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both packages installed."""
+    """A folder with the packages installed."""
     if not shutil.which("openssl"):
         unavailable("openssl is not installed")
     site = tmp_path_factory.mktemp("site")
@@ -58,7 +64,7 @@ def test_the_tests_of_an_example_pass_hpml_check_among_them(
 
 
 @pytest.mark.slow
-def test_both_are_named_then_measured_by_asv_and_on_the_page(
+def test_all_are_named_then_measured_by_asv_and_on_the_page(
     site: Path, make_project: Callable[[str], Project]
 ) -> None:
     project = make_project("version: 1\nplugins:\n  - {name: mine, entry_point: no_such}\n")
@@ -74,6 +80,9 @@ def test_both_are_named_then_measured_by_asv_and_on_the_page(
           - name: openssl_speed
             entry_point: openssl_speed
             grid: {openssl_speed: {algorithm: [sha256], size: [1024]}}
+          - name: compression
+            entry_point: compression
+            grid: {compression: {codec: [zlib], kibibytes: [64]}}
         """,
     )
     project.commit("examples")
@@ -87,6 +96,7 @@ def test_both_are_named_then_measured_by_asv_and_on_the_page(
     assert {record.benchmark for record in records if record.status == "ok"} == {
         "softmax",
         "openssl_speed",
+        "compression",
     }
     for record in records:
         name = {own: name for name, own in NAMES.items()}[record.plugin]
@@ -102,3 +112,62 @@ def test_both_are_named_then_measured_by_asv_and_on_the_page(
     page = (html / "workload-softmax.html").read_text()
     assert "hpml-softmax 1.0.0" in page
     assert "figures/softmax-bandwidth.json" in page
+
+
+def test_available_plugins_are_named_with_the_lines_that_add_them(
+    site: Path, tmp_path: Path
+) -> None:
+    """All three, without a registry and with one that has one of them."""
+    env = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}"}
+
+    def listed(*words: str) -> str:
+        command = [sys.executable, "-m", "hpml_plugins", "list", "--available", *words]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    found = {row["entry point"]: row for row in json.loads(listed("--json"))}
+    assert {name: row["distribution"] for name, row in found.items()} == {
+        own: name for name, own in NAMES.items()
+    }
+    assert {row["version"] for row in found.values()} == {"1.0.0"}
+    (tmp_path / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: zip, entry_point: compression}\n"
+    )
+    lines = listed().splitlines()
+    (compression,) = [line for line in lines if line.startswith("compression")]
+    assert compression.split() == ["compression", "hpml-compression", "1.0.0", "zip"]
+    added = [line for line in lines if line.startswith("  - ")]
+    assert added == [
+        "  - {name: openssl_speed, entry_point: openssl_speed}",
+        "  - {name: softmax, entry_point: softmax}",
+    ]
+
+
+def test_an_installed_example_is_measured(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: compression, entry_point: compression}\n"
+    )
+    env = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}"}
+    words = (
+        "run",
+        "compression",
+        "-p",
+        "codec=zlib",
+        "-p",
+        "kibibytes=64",
+        "--rounds",
+        "1",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "hpml_plugins", *words, "--json"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    record = json.loads(done.stdout)
+    assert record["status"] == "ok" and record["metrics"]["throughput"]["unit"] == "B/s"
+    assert record["source"]["distribution"] == "hpml-compression"

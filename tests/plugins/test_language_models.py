@@ -209,7 +209,14 @@ def fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("format", ["bfloat16", "int8", "fp8_products"])
+@pytest.mark.parametrize(
+    "format",
+    [
+        "bfloat16",
+        pytest.param("int8", marks=pytest.mark.slow),
+        pytest.param("fp8_products", marks=pytest.mark.slow),
+    ],
+)
 @in_a_child
 def test_all_layers_share_one_compilation(format: str, fresh_compiler: None) -> None:
     from torch._dynamo.utils import counters
@@ -279,6 +286,14 @@ def test_ranks_that_share_the_layers_agree_with_one_alone(node: Node) -> None:
     )
 
 
+def test_ranks_on_gpus_time_the_compiled_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "compiled", lambda bench, step: "compiled")
+    for device, wanted in (("cuda:1", "compiled"), ("cpu", "as it is")):
+        bench: Any = SimpleNamespace(device=device)
+        step: Any = "as it is"
+        assert parallel.ready(bench, step) == wanted
+
+
 def test_more_ranks_than_heads_of_keys_are_refused(node: Node) -> None:
     record = measured(parallel.PARALLEL_CPU, node, ranks=4)
     assert record.reason.startswith("4 ranks cannot share 2 heads of keys")
@@ -330,6 +345,20 @@ def losses(shape: Any, dtype: Any, steps: int, **options: Any) -> list[float]:
     return found
 
 
+@in_a_child
+def test_the_reference_is_not_compiled(fresh_compiler: None) -> None:
+    from torch._dynamo.utils import counters
+
+    model = gpt.made(GPT["tiny"], False, "cpu", seed=0)
+    model.compile_layers("aot_eager")
+    text = gpt.random_text(GPT["tiny"], 4, 32, "cpu", seed=0)
+    counters.clear()
+    reference = model.reference_loss(*text)
+    assert not counters["stats"]
+    assert float(model(*text)) == pytest.approx(reference, rel=1e-5)
+    assert counters["stats"]["unique_graphs"] == 1  # of both layers
+
+
 def test_the_loss_in_bfloat16_falls_as_in_float32() -> None:
     exact, found = (
         losses(GPT["tiny"], each, 60) for each in (torch.float32, torch.bfloat16)
@@ -338,7 +367,9 @@ def test_the_loss_in_bfloat16_falls_as_in_float32() -> None:
     assert found == pytest.approx(exact, rel=5e-3)
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize(
+    "checkpointing", [pytest.param(False, marks=pytest.mark.slow), True]
+)
 @in_a_child
 def test_the_whole_model_is_one_graph(checkpointing: bool, fresh_compiler: None) -> None:
     from torch._dynamo.utils import counters
@@ -407,7 +438,7 @@ def of_both(rank: Rank) -> list[Any]:
     return [SimpleNamespace(index=index, **asked) for index in range(2)]
 
 
-@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+@pytest.mark.parametrize("way", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
 def test_two_ranks_train_as_one_with_both_batches(way: str, node: Node) -> None:
     def measure(bench: Bench, *, way: str) -> Any:
         return {"error": max(bench.ranks(trained_weights, 2, way))}

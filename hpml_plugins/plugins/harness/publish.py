@@ -36,7 +36,7 @@ CARDS = (
 SHARES = (-0.01, -0.006, -0.002, 0.0, 0.002, 0.006, 0.01)
 #: Commits, machines (each another GPU type or count), benchmarks and points of the site whose pages
 #: are opened.
-LARGE_SITE = 2, 60, 400, 4
+LARGE_SITE = 1, 60, 400, 4
 #: Page → what is there once a reader can use it.
 PAGES = {
     "index.html": "#switches:not([hidden])",

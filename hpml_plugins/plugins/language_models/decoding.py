@@ -162,7 +162,7 @@ DECODE = Benchmark(
         "format": ("bfloat16", "fp8", "int8"),
     },
     requires=Requires(gpus=1, modules=("torch", "triton"), also=(computes, fits)),
-    timeout=300,
+    timeout=600,
     description=(
         "One compiled decode step of a decoder of Llama 3 8B's shape with random weights, one CUDA"
         " graph, on one GPU."

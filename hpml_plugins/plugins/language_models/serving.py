@@ -215,7 +215,7 @@ SERVING = Benchmark(
         "seconds": (30.0,),
     },
     requires=Requires(gpus=1, modules=("torch", "triton"), also=(computes, fits_slots)),
-    timeout=400,
+    timeout=600,
     rounds=1,
     description=(
         "Requests that arrive at random, answered by continuous batching with a decoder of Llama 3"

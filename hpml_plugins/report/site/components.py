@@ -26,7 +26,8 @@ class CardReading(NamedTuple):
     """How a card reads in a class of values, against the other cards of its type.
 
     component: the class.  times: the median of how many times better than their mean.  values: of
-    so many points.  others: cards that it is compared with, at most.
+    so many points.  others: cards that it is compared with, at most.  colour: the type's class in
+    the style sheet.
     """
 
     hardware: str
@@ -35,6 +36,7 @@ class CardReading(NamedTuple):
     times: float
     values: int
     others: int
+    colour: str = ""
 
 
 class Lottery(NamedTuple):
@@ -63,9 +65,11 @@ class TypeCoverage(NamedTuple):
 def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
     """Each card in each class of which it has values beside other cards of its type, those that
     differ most first."""
-    found: dict[tuple[str, str, str], list[tuple[float, int]]] = {}
+    found: dict[tuple[tuple[str, str], str, str], list[tuple[float, int]]] = {}
     for workload in workloads:
-        labels = {column.number: column.label for column in workload.columns}
+        types = {
+            column.number: (column.label, column.colour) for column in workload.columns
+        }
         for row in workload.rows:
             if not row.metric.direction:
                 continue
@@ -75,7 +79,7 @@ def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
                 for level in levels if len(levels) > 1 else ():
                     others = [each.level for each in levels if each is not level]
                     apart = sign * (level.level - statistics.fmean(others))
-                    key = labels[number], level.card, str(cell.number.physics)
+                    key = types[number], level.card, str(cell.number.physics)
                     found.setdefault(key, []).append((apart, len(others)))
     readings = [
         CardReading(
@@ -85,8 +89,9 @@ def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
             math.exp(statistics.median(apart for apart, _ in values)),
             len(values),
             max(others for _, others in values),
+            colour,
         )
-        for (hardware, card, component), values in found.items()
+        for ((hardware, colour), card, component), values in found.items()
         if len(values) >= ENOUGH
     ]
     return sorted(readings, key=lambda each: -abs(math.log(each.times)))

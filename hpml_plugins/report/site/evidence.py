@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from hpml_plugins.analysis.backtest import BackTest, ClassResult, MeasuredPoint
 from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.component_strips import draw_components
 from hpml_plugins.report.site.components import (
     MOST_CARDS,
     CardReading,
@@ -57,6 +58,7 @@ def fill_evidence(
         "evidence": evidence,
         "cards": cards,
         "lots": draw_lots(cards),
+        "strips": draw_components(cards),
         "most_cards": MOST_CARDS,
         "types": cover_types(machines),
         "warnings": warnings,

@@ -15,6 +15,7 @@ from site_history import read
 
 from hpml_plugins.analysis.backtest import BackTest
 from hpml_plugins.model.record import MetricSamples
+from hpml_plugins.report.site.component_strips import draw_components
 from hpml_plugins.report.site.components import CardReading, draw_lots
 from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
 from hpml_plugins.report.site.page import fill
@@ -112,3 +113,26 @@ def test_the_lottery_of_a_type_is_the_deviation_between_its_cards() -> None:
     page = fill("evidence.html", **fill_evidence("p", cards=readings))
     words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     assert "H200 boost 5 1.58 % 0.975× 1.025×" in words
+
+
+def reading(card: str, times: float, component: str = "boost") -> CardReading:
+    return CardReading("NVIDIA H200", card, component, times, 5, 4, "look1")
+
+
+def test_each_card_is_a_dot_of_its_class_and_one_unlike_all_others_is_named() -> None:
+    usual = [reading(f"card {number}", 1 + 0.001 * number) for number in range(-4, 5)]
+    slow = reading("card slow", 0.97)
+    alone = reading("card x", 1.0, "sustained")
+    of_host = [reading(f"card {number}", 2.0 + number, "host clock") for number in range(5)]
+    drawn = draw_components([*usual, slow, alone, *of_host])
+    names = re.findall(r'class="name"[^>]*>([^<]*)<', drawn)
+    assert names == ["card slow"]
+    assert drawn.count("<circle") == len(usual) + 1  # one card of a class tells nothing
+    assert "boost, H200" in drawn and "sustained" not in drawn
+    assert "card slow: 0.970× of 5 values" in drawn
+    assert drawn in fill("evidence.html", **fill_evidence("p", cards=[*usual, slow]))
+
+
+@pytest.mark.parametrize("cards", [0, 1, 2])
+def test_too_few_cards_are_no_picture(cards: int) -> None:
+    assert draw_components([reading(f"card {each}", 1.0) for each in range(cards)]) == ""
