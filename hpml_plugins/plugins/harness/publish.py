@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 import hpml_plugins
-from hpml_plugins import Bench, Benchmark, Metric, Record, Requires
+from hpml_plugins import Bench, Benchmark, Metric, Record, Requires, Samples
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.harness import processes
 
@@ -256,7 +256,7 @@ def open_page(html_dir: Path, page: str) -> dict[str, Any]:
         finally:
             browser.close()
     return {
-        "usable": [seconds for seconds, _ in opened],
+        "usable": Samples.of([seconds for seconds, _ in opened], "s"),
         "bytes": float(sum(file.stat().st_size for file in opened[0][1])),
         "requests": float(len(opened[0][1])),
     }
