@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import yaml
@@ -95,6 +96,29 @@ def test_the_reference_has_every_public_name_and_command(site: Path) -> None:
         for name in group.list_commands(Context(group))
         if f"Usage: hpml {name}" not in commands
     ] == []
+
+
+def test_the_published_site_has_the_documentation_and_finds_it(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = _module("plugin")
+    written: dict[str, list[tuple[str, str]]] = {}
+    published = SimpleNamespace(
+        html_dir=tmp_path,
+        write=lambda _, address, documents: written.update({address: documents}),
+    )
+    monkeypatch.setattr(plugin, "build", lambda folder: shutil.copytree(site, folder))
+    found = list(plugin.write(published))
+    (documents,) = written.values()
+    assert ("Glossary", "docs/glossary.html") in documents
+    assert all((tmp_path / address).exists() for _, address in documents)
+    assert any(title == "Two regimes: boost and sustained" for _, title, _, _ in found)
+
+
+def test_the_fields_of_a_record_are_explained(site: Path) -> None:
+    text = (site / "reference" / "record.html").read_text(encoding="utf-8")
+    row = re.search(r"<tr>\s*<td><code>started</code></td>.*?</tr>", text, re.DOTALL)
+    assert row and "Unix time" in row[0]
 
 
 def test_every_environment_variable_is_documented() -> None:

@@ -182,9 +182,19 @@ def _keys(name: str, shape: Mapping[str, Any]) -> Iterator[str]:
         return
     yield f"\n## {name}\n\n{shape.get('description', '')}\n\n| key | type | default | meaning |"
     yield "|---|---|---|---|"
+    told = _told(shape.get("description", ""))
     for key, value in shape["properties"].items():
         default = f"`{json.dumps(value['default'])}`" if "default" in value else "required"
-        yield f"| `{key}` | {_type(value)} | {default} | {_cell(_meaning(value))} |"
+        meaning = _cell(_meaning(value) or told.get(key, ""))
+        yield f"| `{key}` | {_type(value)} | {default} | {meaning} |"
+
+
+def _told(documentation: str) -> dict[str, str]:
+    """What the documentation of a class says of each field: `name, other: what.  next: …`."""
+    names = r"[a-z_]+(?:, [a-z_]+)*"
+    sentence = rf"(?:(?<=\. )|^)({names}): (.+?)(?=\. {names}: |\.?$)"
+    found = re.findall(sentence, " ".join(documentation.split()))
+    return {name: text for several, text in found for name in several.split(", ")}
 
 
 def _type(value: Mapping[str, Any]) -> str:

@@ -345,6 +345,20 @@ def losses(shape: Any, dtype: Any, steps: int, **options: Any) -> list[float]:
     return found
 
 
+@in_a_child
+def test_the_reference_is_not_compiled(fresh_compiler: None) -> None:
+    from torch._dynamo.utils import counters
+
+    model = gpt.made(GPT["tiny"], False, "cpu", seed=0)
+    model.compile_layers("aot_eager")
+    text = gpt.random_text(GPT["tiny"], 4, 32, "cpu", seed=0)
+    counters.clear()
+    reference = model.reference_loss(*text)
+    assert not counters["stats"]
+    assert float(model(*text)) == pytest.approx(reference, rel=1e-5)
+    assert counters["stats"]["unique_graphs"] == 1  # of both layers
+
+
 def test_the_loss_in_bfloat16_falls_as_in_float32() -> None:
     exact, found = (
         losses(GPT["tiny"], each, 60) for each in (torch.float32, torch.bfloat16)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 import hpml_plugins
-from hpml_plugins import Bench, Benchmark, Metric, Record, Requires
+from hpml_plugins import Bench, Benchmark, Metric, Record, Requires, Samples
 from hpml_plugins.model import MetricSamples
 from hpml_plugins.plugins.harness import processes
 
@@ -36,7 +36,7 @@ CARDS = (
 SHARES = (-0.01, -0.006, -0.002, 0.0, 0.002, 0.006, 0.01)
 #: Commits, machines (each another GPU type or count), benchmarks and points of the site whose pages
 #: are opened.
-LARGE_SITE = 2, 60, 400, 4
+LARGE_SITE = 1, 60, 400, 4
 #: Page → what is there once a reader can use it.
 PAGES = {
     "index.html": "#switches:not([hidden])",
@@ -256,7 +256,7 @@ def open_page(html_dir: Path, page: str) -> dict[str, Any]:
         finally:
             browser.close()
     return {
-        "usable": [seconds for seconds, _ in opened],
+        "usable": Samples.of([seconds for seconds, _ in opened], "s"),
         "bytes": float(sum(file.stat().st_size for file in opened[0][1])),
         "requests": float(len(opened[0][1])),
     }

@@ -25,8 +25,8 @@ Model = TypeVar("Model")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Samples of one point. Readings of one point in a file are joined.
+class ForeignPoint:
+    """Samples of one point. Of one point the readings in a file are joined.
 
     name: the tool's own of the benchmark.  params: of the point.  metrics: in SI base units; none
     where it failed or was skipped.  failure: the reason of either.  started: Unix time, s; 0 where
@@ -53,7 +53,7 @@ class Source:
     """
 
     tool: str
-    readings: list[Reading]
+    readings: list[ForeignPoint]
     version: str = ""
     machine: str = ""
     commit: str = ""

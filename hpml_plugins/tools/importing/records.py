@@ -24,7 +24,7 @@ from hpml_plugins.store import (
     record_file,
     save_declarations,
 )
-from hpml_plugins.tools.importing.reading import Reading, Source, identifier
+from hpml_plugins.tools.importing.reading import ForeignPoint, Source, identifier
 
 MACHINE = "machine.json"
 
@@ -40,7 +40,7 @@ def to_records(source: Source, content: bytes) -> list[Record]:
     told = (
         {"tool": source.tool} if source.commit else {"tool": source.tool, "sha256": digest}
     )
-    points: dict[tuple[str, str], Reading] = {}
+    points: dict[tuple[str, str], ForeignPoint] = {}
     for reading in source.readings:
         key = (identifier(reading.name), format_point(reading.params))
         points[key] = _joined(points[key], reading) if key in points else reading
@@ -50,7 +50,7 @@ def to_records(source: Source, content: bytes) -> list[Record]:
     ]
 
 
-def _joined(before: Reading, reading: Reading) -> Reading:
+def _joined(before: ForeignPoint, reading: ForeignPoint) -> ForeignPoint:
     """One reading of the samples of both; a failure of one is that of the point."""
     if before.name != reading.name:
         raise HpmlError(
@@ -69,7 +69,7 @@ def _joined(before: Reading, reading: Reading) -> Reading:
 
 
 def _record(
-    source: Source, reading: Reading, name: str, told: dict[str, str], run: str
+    source: Source, reading: ForeignPoint, name: str, told: dict[str, str], run: str
 ) -> Record:
     packages = {source.tool: source.version} if source.version else {}
     node = dict(source.node)

@@ -4,11 +4,11 @@ promise."""
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +21,7 @@ from markupsafe import Markup
 from site_history import RETRACTED, WARNINGS, WILD
 from support import ROOT, unavailable
 
+from hpml_plugins.model.serialization import decode
 from hpml_plugins.report.site.page import fill_text
 
 NASTY = "<script>alert(1)</script>"
@@ -411,17 +412,27 @@ def test_many_points_are_made_some_at_a_time(published: Path, browser: Any) -> N
 
 
 def test_the_harness_opens_a_page(published: Path) -> None:
-    command = (
-        "import json, pathlib; from hpml_plugins.plugins.harness.publish import open_page; "
-        f"print(json.dumps(open_page(pathlib.Path({str(published)!r}), 'index.html')))"
-    )
-    found = json.loads(
-        subprocess.run(
-            [sys.executable, "-c", command], capture_output=True, text=True, check=True
-        ).stdout
-    )
-    assert found["requests"] == 4
-    assert 10_000 < found["bytes"] < 60_000
+    code = f"""
+        import dataclasses, pathlib
+        from hpml_plugins import Node
+        from hpml_plugins.model.serialization import encode
+        from hpml_plugins.plugins.harness.publish import PAGE, open_page
+        from hpml_plugins.testing import Context, measure_point
+
+        def measure(bench, *, page):
+            return open_page(pathlib.Path({str(published)!r}), page)
+
+        node = Node(os="", arch="", cpu="", num_cpu=2, ram=2.0**34, python="3.11")
+        benchmark = dataclasses.replace(PAGE, measure=measure)
+        print(encode(measure_point(benchmark, {{"page": "index.html"}}, Context(node))).decode())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    record = decode(done.stdout.encode())
+    assert record.status == "ok", record.reason
+    found = {name: metric.samples for name, metric in record.metrics.items()}
+    assert found["requests"] == [4]
+    assert 10_000 < found["bytes"][0] < 60_000
     assert len(found["usable"]) == 5 and all(0 < each < 60 for each in found["usable"])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model import UNITS, MetricSamples, Record
 from hpml_plugins.store import read_foreign, read_object_or_empty
-from hpml_plugins.tools.importing.reading import CLOCK, Reading, Source
+from hpml_plugins.tools.importing.reading import CLOCK, ForeignPoint, Source
 
 TOOL = "asv"
 #: Facts of asv's machine.json that a Record's node has too.
@@ -48,9 +48,9 @@ def read(path: Path, text: str, found: Any) -> Source | None:
     )
 
 
-def _reading(record: Record) -> Reading:
+def _reading(record: Record) -> ForeignPoint:
     metrics = {name: _as_measured(each) for name, each in record.metrics.items()}
-    return Reading(
+    return ForeignPoint(
         record.benchmark,
         record.params,
         metrics,

@@ -17,7 +17,7 @@ from hpml_plugins.model import MetricSamples, Value
 from hpml_plugins.tools.importing.reading import (
     CLOCK,
     SECONDS,
-    Reading,
+    ForeignPoint,
     Source,
     as_model,
     metric,
@@ -89,7 +89,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
     )
 
 
-def _readings(rows: list[dict[str, Any]], started: float) -> Iterator[Reading]:
+def _readings(rows: list[dict[str, Any]], started: float) -> Iterator[ForeignPoint]:
     results = [as_model(row, _Result) for row in rows]
     repeated = {result.run_name for result in results if result.run_type == "iteration"}
     for result, row in zip(results, rows, strict=True):
@@ -100,10 +100,12 @@ def _readings(rows: list[dict[str, Any]], started: float) -> Iterator[Reading]:
         if result.error_occurred or result.skipped:
             why = result.error_message or result.skip_message or "no reason given"
             skipped = not result.error_occurred
-            yield Reading(name, params, failure=why, is_skipped=skipped, started=started)
+            yield ForeignPoint(
+                name, params, failure=why, is_skipped=skipped, started=started
+            )
             continue
         info = {"statistic": "median of repetitions"} if only else {}
-        yield Reading(name, params, _metrics(result, row, info), started=started)
+        yield ForeignPoint(name, params, _metrics(result, row, info), started=started)
 
 
 def _metrics(

@@ -12,7 +12,7 @@ import msgspec
 
 from hpml_plugins.tools.importing.reading import (
     CLOCK,
-    Reading,
+    ForeignPoint,
     Source,
     as_model,
     metric,
@@ -48,7 +48,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
     return Source(TOOL, [_reading(each) for each in as_model(found, _File).results])
 
 
-def _reading(result: _Result) -> Reading:
+def _reading(result: _Result) -> ForeignPoint:
     params = {"command": result.command}
     given = {name: value_of(text) for name, text in result.parameters.items()}
     point = parameters({**given, **params})
@@ -56,7 +56,7 @@ def _reading(result: _Result) -> Reading:
     if failed:
         codes = ", ".join(sorted({str(code) for code in failed}))
         why = f"ended with exit status {codes} in {len(failed)} of {len(result.exit_codes)} runs"
-        return Reading(TOOL, point, failure=why)
+        return ForeignPoint(TOOL, point, failure=why)
     found = {}
     if result.times:
         found["time"] = metric("s", "lower", result.times, timer=CLOCK)
@@ -67,4 +67,4 @@ def _reading(result: _Result) -> Reading:
             found[name] = metric("s", "lower", [seconds], timer="other", statistic="mean")
     if result.memory_usage_byte:
         found["memory"] = metric("B", "lower", result.memory_usage_byte)
-    return Reading(TOOL, point, found)
+    return ForeignPoint(TOOL, point, found)

@@ -18,7 +18,7 @@ from hpml_plugins.model import MetricSamples
 from hpml_plugins.tools.importing.reading import (
     CLOCK,
     EVENTS,
-    Reading,
+    ForeignPoint,
     Source,
     as_model,
     metric,
@@ -182,14 +182,14 @@ def _reading(
     found: _Place,
     iterations: _Iterations | None,
     gpus: tuple[str, ...] | None,
-) -> Reading:
+) -> ForeignPoint:
     params = parameters({**point, "place": place})
     if isinstance(found.nwrong, float | int) and found.nwrong > 0:
         why = f"{found.nwrong:g} wrong elements"
-        return Reading(name, params, failure=why, gpus=gpus)
+        return ForeignPoint(name, params, failure=why, gpus=gpus)
     metrics = dict(_metrics(found, iterations))
     failure = "" if metrics else "no number was written"
-    return Reading(name, params, metrics, failure, gpus=gpus)
+    return ForeignPoint(name, params, metrics, failure, gpus=gpus)
 
 
 def _metrics(

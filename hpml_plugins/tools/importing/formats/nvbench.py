@@ -20,7 +20,7 @@ from hpml_plugins.store import open_result, path_in
 from hpml_plugins.tools.importing.reading import (
     CLOCK,
     EVENTS,
-    Reading,
+    ForeignPoint,
     Source,
     as_model,
     metric,
@@ -119,7 +119,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
 
 def _reading(
     benchmark: _Benchmark, state: _State, names: dict[int, str], path: Path
-) -> Reading:
+) -> ForeignPoint:
     axes = {each.name: _axis_value(each) for each in state.axis_values or ()}
     if len(benchmark.devices or ()) > 1:
         axes["device"] = state.device
@@ -128,11 +128,13 @@ def _reading(
     point = parameters(axes)
     if state.is_skipped:
         why = state.skip_reason or "no reason given"
-        return Reading(benchmark.name, point, failure=why, is_skipped=True, gpus=gpus)
+        return ForeignPoint(benchmark.name, point, failure=why, is_skipped=True, gpus=gpus)
     found = dict(_metrics({each.tag: each for each in state.summaries or ()}, path))
     if not found:
-        return Reading(benchmark.name, point, failure="no result was written", gpus=gpus)
-    return Reading(benchmark.name, point, found, gpus=gpus)
+        return ForeignPoint(
+            benchmark.name, point, failure="no result was written", gpus=gpus
+        )
+    return ForeignPoint(benchmark.name, point, found, gpus=gpus)
 
 
 def _axis_value(found: _Value) -> Any:

@@ -14,7 +14,7 @@ import msgspec
 
 from hpml_plugins.tools.importing.reading import (
     CLOCK,
-    Reading,
+    ForeignPoint,
     Source,
     as_model,
     metric,
@@ -68,7 +68,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
     )
 
 
-def _reading(found: _Benchmark, started: float) -> Reading:
+def _reading(found: _Benchmark, started: float) -> ForeignPoint:
     stats, timer = found.stats, str(found.options.get("timer") or "")
     how = {"timer": "other" if timer in _CPU_TIMERS else CLOCK}
     if not stats.data:
@@ -78,7 +78,7 @@ def _reading(found: _Benchmark, started: float) -> Reading:
     params = found.params
     if params is None:
         params = {} if found.param is None else {"param": found.param}
-    return Reading(test, parameters(params), {"time": time}, started=started)
+    return ForeignPoint(test, parameters(params), {"time": time}, started=started)
 
 
 def _node(info: dict[str, Any]) -> dict[str, Any]:

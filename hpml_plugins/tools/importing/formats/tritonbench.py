@@ -15,7 +15,7 @@ from typing import Any
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model import Direction, MetricSamples
 from hpml_plugins.tools.importing.reading import (
-    Reading,
+    ForeignPoint,
     Source,
     metric,
     metric_name,
@@ -53,7 +53,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
     return None
 
 
-def _of_json(found: dict[str, Any]) -> Iterator[Reading]:
+def _of_json(found: dict[str, Any]) -> Iterator[ForeignPoint]:
     for key, value in found.items():
         match = _KEY.fullmatch(key)
         if match and match["x"] != _AVERAGE:
@@ -61,7 +61,7 @@ def _of_json(found: dict[str, Any]) -> Iterator[Reading]:
             yield from cell.readings(value)
 
 
-def _of_csv(name: str, text: str) -> Iterator[Reading]:
+def _of_csv(name: str, text: str) -> Iterator[ForeignPoint]:
     """name: of the operator, which only the file's name tells."""
     head, *rows = csv.reader(text.splitlines(), delimiter=";")
     for number, row in enumerate(rows, 2):
@@ -93,15 +93,15 @@ class _Cell:
         self._name, self._metric = name, found
         self._params = parameters({"x": value_of(x), "implementation": provider})
 
-    def readings(self, value: Any) -> Iterator[Reading]:
-        """The value as a Reading; none for what was not measured, a failure for a text."""
+    def readings(self, value: Any) -> Iterator[ForeignPoint]:
+        """The value as a ForeignPoint; none for what was not measured, a failure for a text."""
         if isinstance(value, bool) or value is None or value == "":
             return
         if isinstance(value, int | float):
             found = {metric_name(self._metric): self._samples(value)}
-            yield Reading(self._name, self._params, found)
+            yield ForeignPoint(self._name, self._params, found)
         elif isinstance(value, str) and self._metric in _KNOWN:
-            yield Reading(self._name, self._params, failure=value)
+            yield ForeignPoint(self._name, self._params, failure=value)
 
     def _samples(self, value: float) -> MetricSamples:
         factor, unit, direction = _KNOWN.get(self._metric, (1.0, "1", None))
