@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
+    from hpml_plugins.report.charts import Axis, bar_chart, dot_chart
     from hpml_plugins.report.drawing import plain_cell
     from hpml_plugins.report.export import record_rows
     from hpml_plugins.report.figures import Drawable, collect
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hpml_plugins.report.tables import as_markdown, as_text, formatted
 
 _LATER = {
+    ".charts": ("Axis", "bar_chart", "dot_chart"),
     ".drawing": ("plain_cell",),
     ".export": ("record_rows",),
     ".figures": ("Drawable", "collect"),

@@ -11,11 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpml_plugins import Axis, bar_chart, dot_chart
 from hpml_plugins.analysis import MeasuredValue, Variability
 from hpml_plugins.errors import HpmlError, UsageError, needs_extra
 from hpml_plugins.model import Figure, Record, Table, format_point
-from hpml_plugins.report import Drawable, record_rows
+from hpml_plugins.report import Axis, Drawable, bar_chart, dot_chart, record_rows
 from hpml_plugins.store import find_results, read_foreign, read_records, unpack_records
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import warn

@@ -111,7 +111,9 @@ def test_all_are_named_then_measured_by_asv_and_on_the_page(
     assert "openssl_speed" in read_points(html)
     page = (html / "workload-softmax.html").read_text()
     assert "hpml-softmax 1.0.0" in page
-    assert "figures/softmax-bandwidth.json" in page
+    assert "Bandwidth by number of columns" in page
+    page = (html / "workload-compression.html").read_text()
+    assert "hpml-compression 1.0.0" in page and "Smaller or faster" in page
 
 
 def test_available_plugins_are_named_with_the_lines_that_add_them(
