@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import hpml_plugins
+from hpml_plugins import version
 from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
 from hpml_plugins.git import ask_git, tell_git
@@ -53,7 +53,7 @@ def make_bundle(
         packages.unpack(carried, node, scratch / "site")
         own = packages.is_own(root)
         if not own:
-            package = Path(hpml_plugins.__file__).parent
+            package = Path(version.__file__).parent
             shutil.copytree(
                 package,
                 scratch / "site" / package.name,

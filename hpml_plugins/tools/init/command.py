@@ -16,7 +16,6 @@ from typing import Any
 import click
 from packaging.requirements import InvalidRequirement, Requirement
 
-from hpml_plugins import __version__
 from hpml_plugins.asv import PLUGIN, plugins_folder, read_configuration
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.git import ask_git
@@ -28,6 +27,7 @@ from hpml_plugins.store import (
 )
 from hpml_plugins.terminal import printable, say, warn
 from hpml_plugins.tools.templates import fill_template
+from hpml_plugins.version import __version__
 
 #: Files of which one says that pip can build a package here.
 BUILDS = ("pyproject.toml", "setup.py", "setup.cfg")

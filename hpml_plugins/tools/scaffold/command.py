@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from hpml_plugins import __version__
 from hpml_plugins.asv import plugins_folder
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import RegistryError, UsageError
@@ -19,6 +18,7 @@ from hpml_plugins.registry import read_registry
 from hpml_plugins.store import atomic_write
 from hpml_plugins.terminal import say
 from hpml_plugins.tools.templates import fill_template
+from hpml_plugins.version import __version__
 
 _PACKAGE = {
     "pyproject.toml": "pyproject.toml.jinja",
