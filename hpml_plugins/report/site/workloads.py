@@ -49,7 +49,9 @@ MOST_TYPES, MOST_REASONS, MANY_ROWS = 12, 6, 12
 class Workload:
     """A benchmark as a page shows it.  rows: its points, those of one metric together, its headline
     first.  lead: the row that stands for it; None where nothing is measured.  base: the column that
-    others are compared with, or None.  verdicts: column → row → the verdict against the base."""
+    others are compared with, or None.  verdicts: column → row → the verdict against the base.
+    not_compared: the metrics that have no row: nothing is measured, or nothing is compared by them.
+    """
 
     benchmark: TrackedBenchmark
     rows: list[TaskRow]
@@ -57,6 +59,7 @@ class Workload:
     lead: int | None
     base: int | None
     verdicts: dict[int, dict[int, Difference]]
+    not_compared: list[TrackedMetric]
 
     @property
     def address(self) -> str:
@@ -98,6 +101,9 @@ def find_workloads(
             matrix.groups, key=lambda group: group.metric.benchmark.name
         )
     }
+    metrics: dict[str, list[TrackedMetric]] = {}
+    for metric in history.ordered:
+        metrics.setdefault(metric.benchmark.name, []).append(metric)
     every = [type_column(number, matrix, cards) for number in range(len(matrix.columns))]
     found = []
     for benchmark in history.benchmarks:
@@ -120,7 +126,11 @@ def find_workloads(
         }
         columns = [every[number] for number in numbers]
         lead, base = _lead(rows, tasks), pair[0] if pair else None
-        found.append(Workload(benchmark, rows, columns, lead, base, verdicts))
+        shown = {row.metric.name for row in rows}
+        not_compared = [
+            metric for metric in metrics.get(benchmark.name, ()) if metric.name not in shown
+        ]
+        found.append(Workload(benchmark, rows, columns, lead, base, verdicts, not_compared))
     return found
 
 
@@ -181,6 +191,7 @@ def write_workloads(
             problem=plugin.problem if plugin else "",
             origins=plugin.origins if plugin else (),
             anchor=_anchor,
+            point_anchor=point_anchor,
             many=len(workload.rows) >= MANY_ROWS,
         )
     sections: dict[str, list[Workload]] = {}

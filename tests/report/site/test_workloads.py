@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from browsing import Site, served
@@ -76,7 +77,9 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
     )
     terms = "terms={'size': 'how large', 'size=10': 'ten, <b>not many</b>', 'size=1000': 'many'}, "
-    (made.folder / "toy.py").write_text(DRAWN.replace("grid={", terms + "grid={"))
+    never = '"lower"), Metric("spread", "1", "lower")]'  # a metric that no Record has
+    toy = DRAWN.replace("grid={", terms + "grid={").replace('"lower")]', never)
+    (made.folder / "toy.py").write_text(toy)
     conf = json.loads((made.folder / "asv.conf.json").read_text())
     conf["show_commit_url"] = "https://git.example/commit/"
     (made.folder / "asv.conf.json").write_text(json.dumps(conf))
@@ -251,6 +254,27 @@ def test_an_old_address_leads_to_the_new_one(
     tab.goto(f"{(html / page).as_uri()}{'#' if fragment else ''}{fragment}")
     tab.wait_for_url(f"**/{new}")
     tab.close()
+
+
+def test_every_address_within_the_site_has_its_place(html: Path) -> None:
+    places = {
+        path.name: {
+            unescape(name)
+            for name in re.findall(r'\bid="([^"]*)"', path.read_text(encoding="utf-8"))
+        }
+        for path in html.glob("*.html")
+        if path.name != "asv.html"  # asv's script reads its addresses
+    }
+    lost = {
+        (page, link)
+        for page in places
+        for link in re.findall(r'href="([^":]*#[^"]+)"', (html / page).read_text("utf-8"))
+        for target, _, name in [unescape(link).partition("#")]
+        if (target or page) in places
+        and unquote(name) not in places[target or page]
+        and not name.startswith("filter=")
+    }
+    assert "spread" in places[PAGE] and lost == set()
 
 
 def test_an_old_address_of_nothing_is_named(site: Site) -> None:
