@@ -278,7 +278,12 @@ def _reasons(history: History, benchmark: TrackedBenchmark) -> list[tuple[str, i
 
 
 def _old_history(history: History) -> dict[str, Any]:
-    """Where the addresses of the earlier page of histories lead."""
+    """Where the addresses of the earlier page of histories lead: that of a benchmark alone to its
+    headline."""
+    headlines_first = sorted(
+        history.measured,
+        key=lambda each: (each.benchmark.name, each.metric != each.benchmark.first_metric),
+    )
     links = [
         (
             each.name,
@@ -286,6 +291,6 @@ def _old_history(history: History) -> dict[str, Any]:
             each.title,
             point_link(each.benchmark.name, each.metric),
         )
-        for each in history.measured
+        for each in headlines_first
     ]
     return {"title": "History", "to": "workloads.html", "links": links}
