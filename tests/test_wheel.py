@@ -64,6 +64,7 @@ def test_what_it_says_of_itself_fits_a_public_index(wheel: Path) -> None:
     assert set(found.get_all("Provides-Extra")) == {
         "benchmarks",
         "cluster",
+        "docs",
         "export",
         "mcp",
         "mpi",

@@ -130,7 +130,7 @@ def test_a_number_of_an_answer_leads_to_its_record_in_two_clicks(site: Site) -> 
         for fold in tab.locator("article summary").all():
             fold.click()
         link = tab.locator(f"{table} tbody tr", has_text="35.00 µs").get_by_role("link")
-        commit = link.inner_text()
+        commit = link.text_content()
         assert link.get_attribute("title").startswith(
             f"{WILD} at {commit}: toy · time 35.00 µs ± "
         )
@@ -365,10 +365,10 @@ def test_all_points_have_ratios_failures_and_names_as_text(site: Site) -> None:
     rows = points(tab)
     assert len(rows) == 2
     # the A100 takes 2 times as long as the H200 at its first commit, which is now 1.5 times slower
-    assert all("1.33× ▲ faster at least 1." in each for each in rows)
+    assert all("1.33× (+33 %) ▲ faster at least 1." in each for each in rows)
     tab.get_by_label("Compared with").select_option("NVIDIA H200 ×1")
     tab.locator("#all .verdict", has_text="slower").first.wait_for()
-    assert all("0.75× ▼ slower at most 0." in each for each in points(tab))
+    assert all("0.75× (−25 %) ▼ slower at most 0." in each for each in points(tab))
     tab.get_by_label("Per joule").check()
     assert all("no power measured" in each for each in points(tab))
     tab.get_by_label("Per USD").check()

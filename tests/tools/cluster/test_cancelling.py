@@ -75,8 +75,10 @@ def test_no_number_means_a_group_or_another_process(tmp_path: Path, number: str)
 
 def test_the_job_s_own_process_is_interrupted(tmp_path: Path) -> None:
     job = tmp_path / "20260101-desk"
+    # Tests that run in the background of a shell ignore interrupts, and so would this process.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     # Python that is still starting may lose an interrupt in what it imports.
-    started = f"import time; print(flush=True); {SLEEP}"
+    started = f"{heeds}; import time; print(flush=True); {SLEEP}"
     own = subprocess.Popen(
         [sys.executable, "-c", started, "submitit.local._local", str(job)],
         stdout=subprocess.PIPE,
