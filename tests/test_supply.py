@@ -224,6 +224,7 @@ def test_commands_that_measure_nothing_need_only_the_core_packages(tmp_path: Pat
         assert done.returncode == 2, line
 
 
+@pytest.mark.slow
 def test_publishing_needs_the_core_packages_and_the_extra_publish(tmp_path: Path) -> None:
     env = bare_project(tmp_path, "publish")
     done = run_bare(tmp_path, env, "-c", LIGHT, "merge stored", "publish --results results")

@@ -61,6 +61,7 @@ def test_without_a_target_it_says_what_it_would_measure_and_asks(site: Site) -> 
     assert not (site.project.path / "cluster-jobs").exists()
 
 
+@pytest.mark.slow
 def test_a_local_target_prepares_its_python_and_files_under_its_machine(site: Site) -> None:
     site.cluster(
         """

@@ -17,6 +17,7 @@ from hpml_plugins.tools.scaffold.command import register, write_plugin
 Hpml = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.slow
 def test_a_new_package_passes_its_own_tests_as_it_stands(
     hpml: Hpml, tmp_path: Path
 ) -> None:
