@@ -14,7 +14,7 @@ STEPS_BEFORE_CAPTURE = 3
 
 
 def compile_options(tokens: int) -> dict[str, Any]:
-    """Inductor's options for a step of so many tokens.
+    """Inductor's options for a step over `tokens` tokens.
 
     One token: each product becomes a reduction, which is tuned. Few: Triton's products are tried
     beside cuBLAS's, so that the conversion of quantised weights is part of them. Many: cuBLAS.

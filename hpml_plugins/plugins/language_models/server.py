@@ -43,8 +43,8 @@ class Engine(Protocol):
 
 
 def arrivals(rate: float, seconds: float, tokens: int, seed: int) -> list[Request]:
-    """Requests whose distances in time are exponential, so many per second, at least one; each asks
-    for half to three halves of `tokens`."""
+    """At least one request; `rate` per second, at exponential distances in time. Each asks for half
+    to three halves of `tokens`."""
     generator = random.Random(seed)
     now = 0.0
     found: list[Request] = []

@@ -19,7 +19,7 @@ LEFT_OUT = frozenset(
     )
 )
 GENERATED = ("config-", "_sysconfigdata")
-#: Of so many files, in the order of their names, the last is for validation.
+#: Every tenth file, in the order of their names, is for validation.
 SPLIT = 10
 
 

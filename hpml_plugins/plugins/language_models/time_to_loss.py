@@ -95,7 +95,7 @@ class Course:
         return statistics.fmean(parts)
 
     def run(self, bench: Bench, seed: int, target: float, steps: int) -> Run:
-        """Train until the loss is at most `target`, or for so many steps."""
+        """Train until the loss is at most `target`, or for `steps` steps."""
         self.start(seed)
         curve: list[tuple[int, float, float]] = []
         started = time.perf_counter()

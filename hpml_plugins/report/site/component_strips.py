@@ -15,9 +15,9 @@ from hpml_plugins.report.site.components import ENOUGH, CardReading
 
 #: px.
 WIDTH, LEFT, RIGHT, LINE, TOP, BOTTOM = 920, 330, 20, 26, 8, 26
-#: A card is named if it is further from the median of its type than so many times the distance that
-#: half of the cards keep, and at least this share. Source: 1.4826 of them are a standard deviation
-#: of normal values (Rousseeuw and Croux 1993); three of these are an outlier.
+#: A card is named if it is further from the median of its type than UNLIKE median absolute
+#: deviations, and than LEAST. Source: 1.4826 median absolute deviations are a standard deviation of
+#: normal values (Rousseeuw and Croux 1993); beyond three of these is an outlier.
 UNLIKE, LEAST = 3 * 1.4826, 0.005
 
 

@@ -25,9 +25,9 @@ MOST_KINDS = 20
 class CardReading(NamedTuple):
     """How a card reads in a class of values, against the other cards of its type.
 
-    component: the class.  times: the median of how many times better than their mean.  values: of
-    so many points.  others: cards that it is compared with, at most.  colour: the type's class in
-    the style sheet.
+    component: the class.  times: the median of how many times better than their mean.  values: how
+    many points that is the median of.  others: cards that it is compared with, at most.  colour:
+    the type's class in the style sheet.
     """
 
     hardware: str
