@@ -68,11 +68,21 @@ class PluginState:
             found.update(f"{hashlib.sha256(content).hexdigest()}  {path}\0".encode())
         return found.hexdigest()
 
+    @classmethod
+    def of_folder(cls, folder: Path) -> PluginState:
+        """Of the files that stand there now."""
+        files = {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        return cls(folder.name, files)
+
     def what_measures(self, benchmark: str) -> str:
         """The digest of the modules that a benchmark uses, without their layout, and of all files
         that are no modules."""
         found = hashlib.sha256()
-        modules = self._used_by(benchmark)
+        modules = self.used_by(benchmark)
         for path, content in sorted(self._files.items()):
             if path in modules:
                 found.update(f"{path}\0{_without_layout(content)}\0".encode())
@@ -80,7 +90,7 @@ class PluginState:
                 found.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\0".encode())
         return found.hexdigest()
 
-    def _used_by(self, benchmark: str) -> set[str]:
+    def used_by(self, benchmark: str) -> set[str]:
         """The modules that name the benchmark, and what they import of the plugin; all where none
         names it."""
         waiting = [path for path, tree in self._trees.items() if _names(tree, benchmark)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
 import json
 import subprocess
 from collections.abc import Mapping
@@ -10,10 +13,16 @@ from pathlib import Path
 import pytest
 from alike_code import PluginState, alike_code
 from records import a_record
+from support import ROOT
 
 from hpml_plugins.host.locating import hash_of
 from hpml_plugins.model.alike_code import measuring_code
 
+PLUGINS = sorted(
+    file.parent.name
+    for file in (ROOT / "hpml_plugins" / "plugins").glob("*/__init__.py")
+    if "def hpml_benchmarks" in file.read_text(encoding="utf-8")
+)
 FILES = {
     "__init__.py": "from hpml_plugins.plugins.p.copying import COPY\n",
     "copying.py": (
@@ -64,6 +73,19 @@ def test_a_module_that_a_process_is_started_from_is_used() -> None:
 def test_where_no_module_names_a_benchmark_all_are_used() -> None:
     changed = {"other.py": "X = 3\n"}
     assert measures(changed, "p_unknown") != measures({}, "p_unknown")
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_what_measures_a_benchmark_is_among_the_modules_that_it_uses(plugin: str) -> None:
+    folder = ROOT / "hpml_plugins" / "plugins" / plugin
+    state = PluginState.of_folder(folder)
+    module = importlib.import_module(f"hpml_plugins.plugins.{plugin}")
+    for benchmark in module.hpml_benchmarks():
+        measure = benchmark.measure
+        while isinstance(measure, functools.partial):
+            measure = measure.func
+        file = Path(inspect.getsourcefile(measure) or "")
+        assert file.relative_to(folder).as_posix() in state.used_by(benchmark.name)
 
 
 def test_the_digest_is_that_of_records(tmp_path: Path) -> None:
