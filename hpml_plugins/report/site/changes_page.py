@@ -3,6 +3,7 @@ differs the code changed; else the circumstances did: card, host, driver, softwa
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,15 +84,16 @@ def _line(shift: Shift) -> list[Outcome]:
 
 
 def _bound(shift: Shift) -> str:
-    """What the Records of both sides tell of the ratio: `at least 1.10×`; "" where they tell
-    nothing."""
+    """What the Records of both sides tell of the ratio of the values, which stands above it: `at
+    least 1.10×`; "" where they tell nothing."""
     sides = {outcome.revision: outcome.readings for outcome in _line(shift)}
     change = shift.change
     if change.last not in sides or change.first not in sides:
         return ""
     metric = shift.series.metric
     (found,) = compare_values([(sides[change.last], sides[change.first], metric.metric)])
-    return found.wording(metric.unit)
+    # As of a rate, whose ratio is not turned: of a time the page has the ratio of the times too.
+    return dataclasses.replace(found, direction="higher").wording(metric.unit)
 
 
 def _spark(shift: Shift, history: History) -> Markup:

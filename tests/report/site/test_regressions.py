@@ -4,6 +4,7 @@ feed."""
 from __future__ import annotations
 
 import random
+import re
 import xml.etree.ElementTree as ET
 from html import escape
 from pathlib import Path
@@ -49,7 +50,12 @@ def test_a_fall_of_throughput_is_listed_and_a_fall_of_time_is_not(project: Any) 
     assert text.count("▲ ") == 2
     assert text.count("<td>torch 2.11.0 → 2.15.0</td>") == 4
     assert text.count('class="spark ') == 4
-    assert text.count("<small>at ") == 4
+    bounds = re.findall(r"([\d.]+)× \([^)]*\)</b><small>at (least|most) ([\d.]+)×", text)
+    assert len(bounds) == 4
+    # the bound is one of the ratio that stands beside, of a time too
+    for ratio, words, bound in bounds:
+        assert words == ("least" if float(ratio) > 1 else "most")
+        assert 1 < float(bound) < float(ratio) or float(ratio) < float(bound) < 1
     assert project.commits[6][0][:8] in text
     assert f"<code>{project.commits[5][0][:8]}" not in text  # surely one commit's
     feed = ET.parse(project.html / "regressions.xml").getroot()
