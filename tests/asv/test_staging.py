@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from repositories import make_repository
 from support import DRAWN
 
 from hpml_plugins import HpmlError
@@ -122,6 +123,33 @@ def test_a_site_has_a_manifest_of_all_its_files(project: Path) -> None:
         manifest["expected"]
     )
     assert beside(project) == []
+
+
+#: What a plugin does when it is imported; each ends in a plugin that cannot be loaded.
+BROKEN = (
+    "raise RuntimeError('no such thing')",
+    "import no_such_module",
+    "import os; os.closerange(3, 256)",
+    "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))",
+)
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_a_plugin_that_cannot_be_loaded_is_named_each_time(
+    code: str, project: Path
+) -> None:
+    """The site lacks its figures."""
+    (project / "bad.py").write_text(code)
+    with (project / "registry.yaml").open("a") as registry:
+        registry.write("  - {name: bad, path: bad.py}\n")
+    make_repository(project)
+    for _ in range(2):
+        status, said = publish(project)
+        assert status == 0, said
+        assert said.count("plugin 'bad' cannot be loaded: ") == 1, said
+    (project / "bad.py").unlink()
+    (project / "bad.py").write_text(DRAWN.replace("toy", "good"))
+    assert "plugin 'bad'" not in publish(project)[1]
 
 
 def test_a_publish_that_fails_leaves_the_site_before_it(project: Path) -> None:

@@ -77,6 +77,7 @@ def write_site(
     host: Host | None = None
     try:
         host = make_host(read_registry())
+        problems += [str(plugin.error) for plugin in host.broken]
     except HpmlError as error:
         problems.append(f"no pages of plugins: {error}")
     further = collect_pages(host, problems) if host else []
@@ -96,8 +97,8 @@ def _write(
     further: Sequence[SitePage],
     problems: list[str],
 ) -> bool:
-    """Write every page; returns whether all plugins drew: one that did not is asked again next
-    time.  further: those that plugins add."""
+    """Write every page; returns whether all plugins could be loaded and drew: one that did not is
+    asked again next time.  further: those that plugins add."""
     html_dir, project = Path(conf.html_dir), str(conf.project)
     history = read_history(
         Path(conf.results_dir), host, declarations, order, dates, problems.append
@@ -156,4 +157,4 @@ def _write(
     of_workloads = [each.address for each in workloads]
     write_manifest(html_dir, [*EXPECTED, *of_workloads, *site.written], declarations.keys())
     problems += [*faults, *(host.offers.problems if host else ())]
-    return not faults
+    return not (faults or (host and host.broken))

@@ -17,7 +17,7 @@ import pytest
 
 from hpml_plugins.analysis import Difference, Values, Variability, compare_values
 from hpml_plugins.errors import UsageError
-from hpml_plugins.git import ask_git
+from hpml_plugins.git import GitRefused, ask_git
 from hpml_plugins.host import Declared
 from hpml_plugins.measure import Bench, Context, SamplingPlan
 from hpml_plugins.model import (
@@ -98,8 +98,11 @@ class BenchSession:
     @cached_property
     def commit(self) -> str:
         """What is checked out; empty where tracked files have changes that are not committed."""
-        changed = ask_git(self.root, "status", "--porcelain", "--untracked-files=no")
-        return "" if changed else ask_git(self.root, "rev-parse", "HEAD")
+        try:
+            changed = ask_git(self.root, "status", "--porcelain", "--untracked-files=no")
+            return "" if changed else ask_git(self.root, "rev-parse", "HEAD")
+        except GitRefused as refused:
+            pytest.fail(str(refused), pytrace=False)
 
     @cached_property
     def stored(self) -> list[Record]:

@@ -230,4 +230,5 @@ def test_a_repository_that_git_refuses_is_said_to_be_so(repository: Path) -> Non
     assert "1 failed" in output, output
     assert "git refuses the repository" in output
     assert "dubious ownership" in output
+    assert "hpml_plugins/git.py" not in output  # the reason alone
     assert not (repository / "results").exists()
