@@ -67,8 +67,8 @@ def _read_file(file: Path) -> list[Record]:
 class Frame:
     """Records, and a row for each of their metrics.
 
-    records: those of the frame.  variability: how far values move, as all Records that were loaded
-    tell it; it stays the same when some of them are selected.
+    records: those of the frame.  variability: how far values move, estimated from all Records
+    that were loaded, also for a selection of them.
     """
 
     def __init__(

@@ -3,6 +3,7 @@ trace."""
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpml_plugins import Bench, HpmlError, Node, Samples
+from hpml_plugins.plugins.scaling import ddp
 from hpml_plugins.plugins.scaling.jobs import (
     CIFAR,
     METRICS,
@@ -342,3 +344,14 @@ def test_drift_is_in_standard_deviations_and_relative() -> None:
     found = statistics_drift(mean, variance, centre, width)
     # Means: −2 in deviations of 2, and 0. Variances: 1 and 1.5 times.
     assert found == pytest.approx({"mean_drift": 0.5**0.5, "variance_drift": 0.125**0.5})
+
+
+def test_an_efficiency_above_2_is_impossible_on_gpus_and_noise_on_busy_cpus() -> None:
+    bounds = {
+        benchmark.name: metric.bounds
+        for benchmark in (ddp.DDP, ddp.DDP_NODES_NCCL, ddp.DDP_CPU, ddp.DDP_NODES_GLOO)
+        for metric in benchmark.metrics
+        if metric.name == "efficiency"
+    }
+    assert bounds["scaling_ddp"] == bounds["scaling_ddp_nodes_nccl"] == (0, 2)
+    assert bounds["scaling_ddp_cpu"] == bounds["scaling_ddp_nodes_gloo"] == (0, math.inf)

@@ -225,6 +225,7 @@ VGG16 = replace(
 DDP_CPU = replace(
     DDP,
     name="scaling_ddp_cpu",
+    metrics=jobs.CPU_METRICS,
     grid={
         "ranks": (2, 4),
         "batch": (32, 128, 512),
@@ -250,6 +251,7 @@ DDP_NODES_NCCL = replace(
 DDP_NODES_GLOO = replace(
     DDP,
     name="scaling_ddp_nodes_gloo",
+    metrics=jobs.CPU_METRICS,
     grid={"nodes": (2, 4), "batch": (32, 128, 512), "scaling": ("weak", "strong")},
     requires=jobs.CPU,
     description=(

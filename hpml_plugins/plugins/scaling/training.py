@@ -157,7 +157,7 @@ class Trainer:
         self.loss = self.captured_loss
 
     def steps(self, count: int) -> None:
-        """So many steps."""
+        """Run `count` steps."""
         for _ in range(count):
             self.step()
 
