@@ -256,7 +256,7 @@ def read_graph(repository: Path) -> _Graph:
     return _Graph(parents, dates)
 
 
-class Tip(NamedTuple):
+class _Tip(NamedTuple):
     """The newest commit of a branch.  name: what git found it by.  problem: what stands for the
     branch where there is none, in words."""
 
@@ -265,14 +265,14 @@ class Tip(NamedTuple):
     problem: str = ""
 
 
-def find_tip(repository: Path, branch: str) -> Tip:
+def find_tip(repository: Path, branch: str) -> _Tip:
     """Of a branch that the repository lacks that of the remote `origin`; where that lacks it too,
     what is checked out."""
     for name in (branch, f"origin/{branch}"):
         if commit := _commit_of(repository, name):
-            return Tip(commit, name)
+            return _Tip(commit, name)
     problem = f"the repository has no branch {branch!r}; used instead: what is checked out"
-    return Tip(_commit_of(repository, "HEAD"), "HEAD", problem)
+    return _Tip(_commit_of(repository, "HEAD"), "HEAD", problem)
 
 
 def _commit_of(repository: Path, name: str) -> str:
