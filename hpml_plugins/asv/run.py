@@ -357,6 +357,13 @@ def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
     return found
 
 
+def machine_file(node: Node, machine: str) -> bytes:
+    """The machine.json of a machine that asv has not recorded."""
+    return spell_json(
+        {**facets(node, machine, {}), "version": MachineCollection.api_version}
+    )
+
+
 def record_machine(facts: dict[str, str]) -> None:
     """Write the facts where asv looks for them, ~/.asv-machine.json."""
     save_machines(

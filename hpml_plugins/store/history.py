@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from hpml_plugins.git import ask_git, tell_git
+from hpml_plugins.git import ask_git, find_commit, tell_git
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.files import machine_folders, read_object_or_empty
@@ -269,15 +269,10 @@ def find_tip(repository: Path, branch: str) -> _Tip:
     """Of a branch that the repository lacks that of the remote `origin`; where that lacks it too,
     what is checked out."""
     for name in (branch, f"origin/{branch}"):
-        if commit := _commit_of(repository, name):
+        if commit := find_commit(repository, name):
             return _Tip(commit, name)
     problem = f"the repository has no branch {branch!r}; used instead: what is checked out"
-    return _Tip(_commit_of(repository, "HEAD"), "HEAD", problem)
-
-
-def _commit_of(repository: Path, name: str) -> str:
-    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    return ask_git(repository, *words)
+    return _Tip(find_commit(repository, "HEAD"), "HEAD", problem)
 
 
 def result_files(results: Path, known: Iterable[str] = ()) -> list[Path]:
