@@ -113,6 +113,18 @@ def choose_results(context: click.Context, _: click.Parameter, named: Path | Non
     return named or settings.results
 
 
+#: Options of the commands that put results into the project's.
+INTO = click.option(
+    "--into",
+    type=click.Path(path_type=Path),
+    callback=choose_results,
+    help="Where to merge them.  [default: results_dir of asv.conf.json]",
+)
+DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Show what would be written; write nothing."
+)
+
+
 def read_results(
     context: click.Context, option: click.Parameter, named: Path | None
 ) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ import msgspec
 from hpml_plugins.asv.configuration import write_configuration
 from hpml_plugins.asv.run import machine_file
 from hpml_plugins.cli import Settings, records_beside
+from hpml_plugins.cli.small import run_asv
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
@@ -64,9 +64,9 @@ def command(
         html = folder.absolute() if folder else project / "html"
         _write_project(project, file.absolute(), records, html)
         os.chdir(project)  # asv looks for its configuration here
-        _asv("publish")
+        run_asv("publish")
         if folder is None:
-            _asv("preview", *(["--browser"] if browser else []))
+            run_asv("preview", *(["--browser"] if browser else []))
     if folder:
         say(f"wrote {folder}; open {folder}/index.html")
     return 0
@@ -90,10 +90,3 @@ def _write_project(project: Path, file: Path, records: Path, html: Path) -> None
         results, (each for found in host.benchmarks() for each in found.entries())
     )
     write_configuration(project, html)
-
-
-def _asv(*words: str) -> None:
-    from asv.main import main
-
-    sys.argv = ["asv", *words]
-    main()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpml_plugins.cli import Settings, choose_results, read_results
+from hpml_plugins.cli import DRY_RUN, INTO, Settings, choose_results, read_results
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.git import find_commit
 from hpml_plugins.terminal import say, warn
@@ -339,13 +339,8 @@ def export(file: Path, results: Path) -> int:
 @click.argument(
     "folders", nargs=-1, required=True, metavar="DIR...", type=click.Path(path_type=Path)
 )
-@click.option(
-    "--into",
-    type=click.Path(path_type=Path),
-    callback=choose_results,
-    help="Where to merge them.  [default: results_dir of asv.conf.json]",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+@INTO
+@DRY_RUN
 @click.option(
     "--yes", is_flag=True, help="Do not ask before points that are stored here change."
 )

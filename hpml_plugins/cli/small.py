@@ -71,8 +71,6 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
     With --results neither asv.conf.json nor a git repository is needed: commits that the repository
     lacks are placed by their dates.
     """
-    from asv.main import main
-
     from hpml_plugins.asv.configuration import read_configuration, write_configuration
     from hpml_plugins.store import merge_results
     from hpml_plugins.suite import ASV_RESULTS_VARIABLE
@@ -92,5 +90,12 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
                     write_configuration(Path(scratch), html=Path("html").absolute())
                 )
         read_configuration(Path(config))  # asv would end with another exit status
-        sys.argv = ["asv", "publish", "--config", config, *words]
-        main()
+        run_asv("publish", "--config", config, *words)
+
+
+def run_asv(*words: str) -> None:
+    """A command of asv, in this process."""
+    from asv.main import main
+
+    sys.argv = ["asv", *words]
+    main()

@@ -197,8 +197,9 @@ def _earlier(
     which tells of this visit to the card."""
     if not suite.reuse or declared.benchmark == REFERENCE:
         return None
-    file = record_file(suite.results, suite.machine, commit)
-    return _stored(suite, file, declared.key(params), environment)
+    point = declared.key(params)
+    stored = read_file(record_file(suite.results, suite.machine, commit))
+    return _standing(suite, [each for each in stored if each.point == point], environment)
 
 
 def _scratch(suite: Suite, commit: str, environment: str) -> Path:
@@ -232,18 +233,12 @@ def _store(suite: Suite, file: Path, record: Record) -> None:
         raise
 
 
-def _stored(suite: Suite, file: Path, point: str, environment: str) -> Record | None:
-    """The Record of an earlier run that stands for this point, or that this run completes; None for
-    a new one.
+def _standing(suite: Suite, of_point: Sequence[Record], environment: str) -> Record | None:
+    """The Record of an earlier run that stands for a point, of those that are stored of it, or that
+    this run completes; None for a new one.
 
     A retracted Record counts as not measured.
     """
-    of_point = [each for each in read_file(file) if each.point == point]
-    return _standing(suite, of_point, environment)
-
-
-def _standing(suite: Suite, of_point: Sequence[Record], environment: str) -> Record | None:
-    """The same, of the stored Records of a point."""
     found = [
         each
         for each in of_point

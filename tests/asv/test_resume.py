@@ -20,7 +20,7 @@ from support import assert_nothing_lost
 
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.store import append_record, read_file
-from hpml_plugins.suite.points import _stored
+from hpml_plugins.suite.points import _standing
 
 
 @pytest.fixture(scope="module")
@@ -129,4 +129,5 @@ def test_behind_a_retracted_record_the_one_of_an_earlier_run_stands(tmp_path: Pa
     for record in (right, wrong, retract(wrong, "a fault of the timer")):
         append_record(tmp_path / "records.jsonl", record)
     suite: Any = SimpleNamespace(run="third", reuse=["ok"])
-    assert _stored(suite, tmp_path / "records.jsonl", right.point, "") == right
+    stored = list(read_file(tmp_path / "records.jsonl"))
+    assert _standing(suite, stored, "") == right

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from hpml_plugins.cli import Settings, choose_results
+from hpml_plugins.cli import DRY_RUN, INTO, Settings
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.git import find_commit
 from hpml_plugins.model import Record, counted
@@ -36,13 +36,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
     help="What was measured, if FILE does not tell: a name git knows.",
 )
 @click.option("--gpu", metavar="NAME", help="The GPU it ran on, if FILE does not tell.")
-@click.option(
-    "--into",
-    type=click.Path(path_type=Path),
-    callback=choose_results,
-    help="Where to merge them.  [default: results_dir of asv.conf.json]",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+@INTO
+@DRY_RUN
 @click.pass_obj
 def command(
     settings: Settings,

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from hpml_plugins.asv import machine_file
-from hpml_plugins.cli import Positive, choose_results
+from hpml_plugins.cli import DRY_RUN, INTO, Positive
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import Node
 from hpml_plugins.store import (
@@ -162,13 +162,8 @@ def _limited_time(seconds: float, address: str) -> Iterator[None]:
     metavar="NAME",
     help="What the source is called on all pages.",
 )
-@click.option(
-    "--into",
-    type=click.Path(path_type=Path),
-    callback=choose_results,
-    help="Where to merge them.  [default: results_dir of asv.conf.json]",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+@INTO
+@DRY_RUN
 @click.option(
     "--limit",
     type=Positive(),
