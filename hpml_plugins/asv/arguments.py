@@ -56,7 +56,9 @@ def _refuse_environment(conf: Any, asked: str, stored: set[str]) -> None:
         return
     made = {each.name for each in get_environments(conf, None, verbose=False)}
     known = sorted({conf.environment_type, *made} | stored)
-    raise UsageError(f"--environment: {asked!r} is none of this node; {nearest(asked, known)}")
+    raise UsageError(
+        f"--environment: {asked!r} is none of this node; {nearest(asked, known)}"
+    )
 
 
 def _refuse_range(repository: Path, asked: str) -> None:
