@@ -50,14 +50,18 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# Images of containers often set PYTHONDONTWRITEBYTECODE; each of the thousand processes that tests start would then compile
+# anew what it imports, which is half of the CPU time of most.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+
 # Three at a time: on two cores two leave a fifth of the CPUs' time unused. The tests of one file are in one process, since
 # they share what was measured and published for them; files are in the order of their names, since what a test starts in
 # its process (threads of OpenMP) is there for the next.
 test: lint tools
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not slow'
+	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not slow'
 
 test-all: lint tools
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 docs: $(STAMP)
 	$(BIN)/python tests/fill_docs.py

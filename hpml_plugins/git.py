@@ -48,6 +48,13 @@ def ask_git(folder: Path, *words: str) -> str:
     return os.fsdecode(done.stdout).strip()
 
 
+def find_commit(folder: Path, name: str) -> str:
+    """The commit that git means by a name ("HEAD", "v1.2", an abbreviated hash), in full; empty
+    where it knows none. Raises GitRefused."""
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return ask_git(folder, *words)
+
+
 def tell_git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
     """What git says there. Raises UsageError where it fails, with `fault` or git's own reason."""
     done = run_git(folder, *words, **variables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import counts
@@ -9,6 +10,9 @@ import pytest
 from support import ROOT
 
 from hpml_plugins.plugins.course.questions import FOLDER
+
+#: What has a name in a file.
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
 
 def test_asv_has_every_metric_value_of_the_records() -> None:
@@ -18,6 +22,19 @@ def test_asv_has_every_metric_value_of_the_records() -> None:
 
 def test_public_classes_of_core_and_tools_have_names_of_their_own() -> None:
     assert counts.classes_of_one_name(counts.core_and_tools()) == {}
+
+
+def test_the_stations_from_a_step_to_a_verdict_are_in_their_files() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", text, re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 11))
+    for _, where in rows:
+        for file, name in re.findall(r"`([a-z_/]+\.py)`(?:, `(?:\w+\.)?(\w+)`)?", where):
+            tree = ast.parse((counts.PACKAGE / file).read_text(encoding="utf-8"))
+            defined = {
+                node.name for node in ast.walk(tree) if isinstance(node, DEFINITIONS)
+            }
+            assert not name or name in defined, where
 
 
 #: These documents name files of a reader's own, or of other packages.

@@ -10,7 +10,7 @@ from hpml_plugins.asv.publisher import GpuTypes
 from hpml_plugins.asv.run import (
     AsvTask,
     Prepared,
-    facets,
+    machine_file,
     narrow,
     prepare,
     take_record,

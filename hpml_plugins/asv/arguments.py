@@ -10,7 +10,7 @@ from typing import Any
 from asv.environment import get_environments
 
 from hpml_plugins.errors import UsageError, nearest, regular_expression
-from hpml_plugins.git import ask_git, run_git, why_failed
+from hpml_plugins.git import find_commit, run_git, why_failed
 from hpml_plugins.store.history import result_files
 
 #: Ranges that are words of asv's, not git's.
@@ -74,7 +74,7 @@ def _refuse_range(repository: Path, asked: str) -> None:
 
 
 def _refuse_commit(repository: Path, commit: str, results: Path) -> None:
-    if ask_git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", commit):
+    if find_commit(repository, commit):
         return
     if not any(path.name.startswith(commit[:8]) for path in result_files(results)):
         raise UsageError(

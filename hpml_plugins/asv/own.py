@@ -11,7 +11,7 @@ from typing import Any
 
 from asv.runner import Spawner, run_benchmark
 
-from hpml_plugins.asv.run import AsvTask
+from hpml_plugins.asv.run import AsvTask, selected_tasks
 from hpml_plugins.host import Declared
 from hpml_plugins.model.record import MetricSamples, Record, Status
 from hpml_plugins.registry import PluginSource
@@ -26,17 +26,14 @@ _ONE_PROCESS = {"rounds": 1}
 def own_tasks(benchmarks: Any, timeout: float) -> list[AsvTask]:
     """The points of asv's own benchmarks that asv has selected. benchmarks: as asv discovered
     them.  timeout: of a benchmark that does not say, s."""
-    tasks = []
+    tasks: list[AsvTask] = []
     for name, each in read_declarations(benchmarks).items():
         if each.is_ours:
             continue
         seconds = each.timeout or timeout
         declared = _declared(name, each, seconds)
         entry = {**benchmarks[name], "timeout": seconds}
-        active = benchmarks.benchmark_selection.get(name)
-        for number, params in enumerate(declared.points()):
-            if active is None or number in active:
-                tasks.append(AsvTask(entry, number, declared, params))
+        tasks += selected_tasks(benchmarks, name, entry, declared)
     return tasks
 
 
@@ -47,7 +44,7 @@ def _declared(name: str, declaration: Declaration, timeout: float) -> Declared:
     return Declared(source, name, declaration.version, grid, timeout, [], needs_gpu=False)
 
 
-class SetupFailed(Exception):
+class _SetupFailed(Exception):
     """`setup_cache` of a benchmark fails, with what it printed."""
 
 
@@ -59,7 +56,7 @@ class OwnCaches:
 
     def folder(self, spawner: Spawner, entry: Mapping[str, Any]) -> str | None:
         """The folder in which a benchmark's processes run; None where any does. Raises
-        SetupFailed."""
+        an error."""
         key = entry.get("setup_cache_key")
         if key is None:
             return None
@@ -67,7 +64,7 @@ class OwnCaches:
             timeout = entry.get("setup_cache_timeout") or entry["timeout"]
             made, printed = spawner.create_setup_cache(entry["name"], timeout, "{}")
             if made is None:
-                raise SetupFailed(f"setup_cache failed: {_last_line(printed)}")
+                raise _SetupFailed(f"setup_cache failed: {_last_line(printed)}")
             self._folders[key] = made
         return self._folders[key]
 
@@ -106,7 +103,7 @@ def _measure(
     """The status of a round, the reason where it gave no number, and its samples."""
     try:
         folder = caches.folder(spawner, entry)
-    except SetupFailed as error:
+    except _SetupFailed as error:
         return "failed", str(error), []
     found = run_benchmark(
         entry,

@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,16 +245,23 @@ def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[AsvTa
         for name, entry in benchmarks.items()
         if "benchmark" in entry
     }
-    tasks = []
+    tasks: list[AsvTask] = []
     for each in declared:
         if each.benchmark not in entries:
             continue
         name, entry = entries[each.benchmark]
-        active = benchmarks.benchmark_selection.get(name)
-        for index, params in enumerate(each.points()):
-            if active is None or index in active:
-                tasks.append(AsvTask(entry, index, each, params))
+        tasks += selected_tasks(benchmarks, name, entry, each)
     return tasks
+
+
+def selected_tasks(
+    benchmarks: Benchmarks, name: str, entry: dict[str, Any], declared: Declared
+) -> Iterator[AsvTask]:
+    """The points of a benchmark that asv has selected. name: asv's of it, or of one metric."""
+    active = benchmarks.benchmark_selection.get(name)
+    for number, params in enumerate(declared.points()):
+        if active is None or number in active:
+            yield AsvTask(entry, number, declared, params)
 
 
 def plan(prepared: Prepared, repeats: int) -> None:
@@ -348,6 +355,13 @@ def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
     if all(known.get(key) == found[key] for key in ("gpu", "num_gpu")):
         found |= {key: str(known[key]) for key in found if key in known}
     return found
+
+
+def machine_file(node: Node, machine: str) -> bytes:
+    """The machine.json of a machine that asv has not recorded."""
+    return spell_json(
+        {**facets(node, machine, {}), "version": MachineCollection.api_version}
+    )
 
 
 def record_machine(facts: dict[str, str]) -> None:

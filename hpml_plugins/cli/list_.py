@@ -221,17 +221,17 @@ def _reasons(hidden: list[dict[str, Any]]) -> Iterator[str]:
 
 def _short(rows: list[dict[str, Any]]) -> Iterator[str]:
     """A line for each benchmark. here: how many of its points this node can measure."""
-    heads = ("plugin", "benchmark", "points", "here")
-    plugins, width = (
-        max(len(name), *(len(row.get(name, "")) for row in rows), 0) for name in heads[:2]
+    heads = ("plugin", "benchmark", "points", "here", "description")
+    yield from align(
+        [heads, *map(_short_row, rows)], [name in ("points", "here") for name in heads]
     )
-    yield f"{heads[0]:{plugins}}  {heads[1]:{width}}  points  here  description"
-    for row in rows:
-        if "broken" in row:
-            yield f"{row['plugin']:{plugins}}  BROKEN"
-            continue
-        names = f"{row['plugin']:{plugins}}  {row['benchmark']:{width}}"
-        yield f"{names}  {row['points']:6}  {_here(row):4}  {row['description']}".rstrip()
+
+
+def _short_row(row: dict[str, Any]) -> tuple[str, ...]:
+    if "broken" in row:
+        return row["plugin"], "BROKEN", "", "", ""
+    here = str(_here(row))
+    return row["plugin"], row["benchmark"], str(row["points"]), here, row["description"]
 
 
 def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:

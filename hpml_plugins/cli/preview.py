@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from hpml_plugins.asv.configuration import write_configuration
-from hpml_plugins.asv.run import facets
+from hpml_plugins.asv.run import machine_file
 from hpml_plugins.cli import Settings, records_beside
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import make_host
@@ -85,8 +85,7 @@ def _write_project(project: Path, file: Path, records: Path, html: Path) -> None
     unpack_records(records, results, warn, runs_as_commits=True)
     for machine in machine_folders(results):
         node = msgspec.convert(past_rounds(results, machine.name)[-1].node, Node)
-        facts = {**facets(node, machine.name, {}), "version": 1}
-        atomic_write(machine / "machine.json", json.dumps(facts).encode())
+        atomic_write(machine / "machine.json", machine_file(node, machine.name))
     save_declarations(
         results, (each for found in host.benchmarks() for each in found.entries())
     )

@@ -17,6 +17,7 @@ import click
 
 from hpml_plugins.cli import Settings, choose_results, read_results
 from hpml_plugins.errors import UsageError, nearest
+from hpml_plugins.git import find_commit
 from hpml_plugins.terminal import say, warn
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def compare(
         if benchmark in (None, each.benchmark) and machine in (None, each.machine)
     ]
 
-    sides = [find_side(name, records, partial(_find_commit, repository)) for name in (a, b)]
+    sides = [find_side(name, records, partial(find_commit, repository)) for name in (a, b)]
     found, refused = compare(sides[0], sides[1], records, order, Variability(stored))
     by_line = [side for side in sides if side.kind != "commit"]
     asked = (
@@ -230,14 +231,6 @@ def compare(
     say(f"A: {sides[0].kind} {sides[0].name}", f"B: {sides[1].kind} {sides[1].name}", "")
     _print_comparison(found, refused, everything=everything, markdown=form == "markdown")
     return 0
-
-
-def _find_commit(repository: Path, name: str) -> str | None:
-    """What git makes of a name ("HEAD", "v1.2", an abbreviated hash); None where it knows none."""
-    from hpml_plugins.git import ask_git
-
-    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    return ask_git(repository, *words) or None
 
 
 def _refuse_unknown_machine(results: Path, machine: str | None) -> None:
@@ -269,7 +262,7 @@ def _refuse_unknown_side(settings: Settings, results: Path, name: str) -> None:
     from hpml_plugins.asv.configuration import find_history
 
     repository, _ = find_history(settings.registry.resolve().parent)
-    if _find_commit(repository, name):
+    if find_commit(repository, name):
         return
     known = dict.fromkeys((*(folder.name for folder in machines), *sorted(environments)))
     raise UsageError(
@@ -521,7 +514,7 @@ def _find_records(
 
     commit, run: their first characters. Raises UsageError where there is none.
     """
-    from hpml_plugins.cli.run import choose, split_choice
+    from hpml_plugins.cli.run import choose, is_chosen, split_choice
     from hpml_plugins.model.formatting import spell_choice
     from hpml_plugins.store import read_file, record_files
 
@@ -544,10 +537,7 @@ def _find_records(
         and machine in (None, record.machine)
         and record.commit.startswith(commit)
         and record.run.startswith(run)
-        and all(
-            key in record.params and spell_choice(record.params[key]) in wanted[key]
-            for key in wanted
-        )
+        and is_chosen(record.params, wanted)
     ]
     if not found:
         known = sorted({record.benchmark for _, record in stored})

@@ -6,7 +6,7 @@ import functools
 import itertools
 import shutil
 import tempfile
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -317,10 +317,7 @@ def _tasks(
         (benchmark, params)
         for benchmark in found
         for params in benchmark.chosen_points().values()
-        if all(
-            key in params and spell_choice(params[key]) in values
-            for key, values in chosen.items()
-        )
+        if is_chosen(params, chosen)
     ]
     if not tasks:
         raise UsageError(
@@ -336,6 +333,14 @@ def split_choice(choice: str) -> tuple[str, str]:
     if not equals or not key:
         raise UsageError(f"-p {choice!r} is not KEY=VALUE; for example -p millions=10")
     return key, text
+
+
+def is_chosen(params: Params, chosen: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a point has one of the chosen values of each parameter.  chosen: as of `choose`."""
+    return all(
+        key in params and spell_choice(params[key]) in values
+        for key, values in chosen.items()
+    )
 
 
 def choose(text: str, offered: Container[str]) -> list[str]:

@@ -64,6 +64,20 @@ class GpuHealth(msgspec.Struct, frozen=True):
     remap_failed: bool = False
 
 
+class FoundGpus(msgspec.Struct, frozen=True):
+    """The cards in NVML's order, driver and CUDA versions, or the problem that kept NVML from
+    answering.
+
+    slices: the MIG devices of all cards, in NVML's order.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    slices: tuple[Gpu, ...] = ()
+    driver: str = ""
+    cuda: str = ""
+    problem: str = ""
+
+
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing,
     if it did not.

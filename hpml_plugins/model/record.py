@@ -124,6 +124,14 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
         """The median of each round."""
         return _medians(self.samples, self.rounds)
 
+    def of_round(self, number: int) -> MetricSamples:
+        """What one round alone measured; the last one, where there are fewer."""
+        parts = _split(self.samples, self.rounds), _split(self.boost, self.boost_rounds)
+        samples, boost = (part[min(number, len(part) - 1)] for part in parts)
+        return msgspec.structs.replace(
+            self, samples=samples, boost=boost, rounds=[], boost_rounds=[]
+        )
+
     @property
     def median(self) -> float:
         """The median of the rounds' medians: a round that something disturbed does not count."""

@@ -1,8 +1,22 @@
 """This node: CPU and memory from the system, GPUs through NVML, its name, and whether it has what a
-point needs."""
+point needs. What asks NVML itself is imported where there is a driver."""
 
-from hpml_plugins.node.detect import detect_node, machine_name, pin_devices, usable
-from hpml_plugins.node.filing import earlier_names, filed_under
+from typing import TYPE_CHECKING
+
+from hpml_plugins.lazy import import_lazily
+from hpml_plugins.node.detect import (
+    detect_node,
+    earlier_names,
+    filed_under,
+    machine_name,
+    pin_devices,
+    read_gpus,
+    usable,
+)
 from hpml_plugins.node.load import GLANCE, CpuWatch, describe_load
 from hpml_plugins.node.needs import data_used, gpus_used, unmet
-from hpml_plugins.node.nvml import read_gpus, read_state
+
+if TYPE_CHECKING:
+    from hpml_plugins.node.nvml import read_state
+
+__getattr__ = import_lazily(__name__, {".nvml": ("read_state",)})

@@ -1,8 +1,9 @@
-"""Facts of this machine without any heavy import (/proc, `platform`, NVML for the GPUs), and a name
-made of them."""
+"""Facts of this machine without any heavy import (/proc, `platform`, NVML for the GPUs), a name
+made of them, and the name under which its results are filed in a project."""
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -10,12 +11,21 @@ import re
 from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 
-from hpml_plugins.model.node import Gpu, Node
-from hpml_plugins.node.nvml import Found, read_gpus
+import msgspec
+
+from hpml_plugins.isolation import Send, run_isolated
+from hpml_plugins.model.node import FoundGpus, Gpu, Node
+from hpml_plugins.store import machine_folders, read_object_or_empty
 
 #: The order in which CUDA counts its devices, and that of NVML, by which a Record names them.
 ORDER_VARIABLE, NVML_ORDER = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 CHOICE_VARIABLE = "CUDA_VISIBLE_DEVICES"
+#: s that NVML has to answer before a machine counts as one without GPUs.
+PATIENCE = 60.0
+#: Device files of NVIDIA's driver: on Linux, and on Linux in Windows.
+_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
+#: What `machine_name` gives, for any machine.
+_OURS = re.compile(r"[a-z0-9-]+-x\d+")
 
 #: Words of a product name that do not tell one GPU type from another.
 _NOISE = (
@@ -69,6 +79,42 @@ def detect_node() -> Node:
     )
 
 
+def read_gpus() -> FoundGpus:
+    """Ask NVML. A machine without driver gives no GPU and no problem; a driver that fails gives the
+    problem.
+
+    A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML
+    before. Where the driver has no device there is no CUDA either, and none is forked to find that
+    its library is missing too.
+    """
+    if not any(Path(device).exists() for device in _DEVICES) and not _has_library():
+        return FoundGpus()
+    answers: list[bytes] = []
+    outcome = run_isolated(_send_gpus, PATIENCE, answers.append)
+    if not answers:
+        return FoundGpus(problem=f"NVML: {outcome.fault}")
+    return msgspec.json.decode(answers[0], type=FoundGpus)
+
+
+def _send_gpus(send: Send) -> None:
+    """In the process that asks NVML."""
+    found = FoundGpus()
+    if _has_library():
+        from hpml_plugins.node.nvml import find_cards
+
+        found = find_cards()
+    send(msgspec.json.encode(found))
+
+
+def _has_library() -> bool:
+    """Whether the driver's NVML is here: pynvml would take 0.1 s to say that it is not."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
 def visible(
     gpus: tuple[Gpu, ...], choice: str | None, slices: Sequence[Gpu] = ()
 ) -> tuple[Gpu, ...]:
@@ -116,7 +162,7 @@ def _devices(gpu: Gpu, slices: Sequence[Gpu]) -> list[Gpu]:
     return [device for device in slices if device.board == gpu.uuid]
 
 
-def _why_none(found: Found, choice: str | None) -> str:
+def _why_none(found: FoundGpus, choice: str | None) -> str:
     """Why CUDA has no device though there are cards; empty where there are none, or where none was
     asked for."""
     chosen = found.gpus if choice is None else _chosen(found.gpus, choice, found.slices)
@@ -162,6 +208,28 @@ def machine_name(node: Node) -> str:
     if node.gpus:
         return f"{_slug(node.gpu)}-x{node.num_gpu}"
     return f"cpu-{_slug(node.cpu)}-x{node.num_cpu}"
+
+
+def filed_under(node: Node, results: Path) -> str:
+    """The name of this machine's results: that of `asv machine`, where asv measured here before
+    and nothing is filed under our own, else `machine_name`.
+
+    A node with GPUs is not filed under an older name: it does not tell how many of them were
+    visible, and one history would mix them.
+    """
+    own = machine_name(node)
+    earlier = earlier_names(results)
+    if node.gpus or len(earlier) != 1 or (results / own).is_dir():
+        return own
+    return earlier[0]
+
+
+def earlier_names(results: Path) -> list[str]:
+    """The names that asv's user gave this computer: they are in ~/.asv-machine.json, have results
+    here and are not of our making."""
+    known = read_object_or_empty(Path("~/.asv-machine.json").expanduser())
+    found = (folder.name for folder in machine_folders(results))
+    return [name for name in found if name in known and not _OURS.fullmatch(name)]
 
 
 def _slug(text: str) -> str:

@@ -3,21 +3,15 @@ at this moment."""
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.isolation import run_isolated
-from hpml_plugins.model.node import Gpu, GpuHealth, GpuUser
+from hpml_plugins.model.node import FoundGpus, Gpu, GpuHealth, GpuUser
 
-#: s that NVML has to answer before a machine counts as one without GPUs.
-PATIENCE = 60.0
 #: NVML's return codes (nvml.h) of a card that is gone until it, or the machine, is started again.
 _LOST = {15: "GPU is lost", 16: "GPU requires restart"}
 #: And of one that was there when the node was asked, and is not any more.
@@ -26,22 +20,6 @@ _NOT_FOUND = 6
 _INSTANT_POWER = 186
 #: NVML_PERF_POLICY_POWER and NVML_PERF_POLICY_THERMAL.
 _THROTTLING = (0, 1)
-#: Device files of NVIDIA's driver: on Linux, and on Linux in Windows.
-_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
-
-
-class Found(msgspec.Struct, frozen=True):
-    """The cards in NVML's order, driver and CUDA versions, or the problem that kept NVML from
-    answering.
-
-    slices: the MIG devices of all cards, in NVML's order.
-    """
-
-    gpus: tuple[Gpu, ...] = ()
-    slices: tuple[Gpu, ...] = ()
-    driver: str = ""
-    cuda: str = ""
-    problem: str = ""
 
 
 class Card:
@@ -310,39 +288,8 @@ def open_others(gpus: Sequence[Gpu]) -> list[Card]:
     return others
 
 
-def read_gpus() -> Found:
-    """Ask NVML. A machine without driver gives no GPU and no problem; a driver that fails gives the
-    problem.
-
-    A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML
-    before. Where the driver has no device there is no CUDA either, and none is forked to find that
-    its library is missing too.
-    """
-    if not any(Path(device).exists() for device in _DEVICES) and not _has_library():
-        return Found()
-    answers: list[bytes] = []
-    outcome = run_isolated(
-        lambda send: send(msgspec.json.encode(_read_gpus())), PATIENCE, answers.append
-    )
-    return (
-        msgspec.json.decode(answers[0], type=Found)
-        if answers
-        else Found(problem=f"NVML: {outcome.fault}")
-    )
-
-
-def _has_library() -> bool:
-    """Whether the driver's NVML is here: pynvml would take 0.1 s to say that it is not."""
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return False
-    return True
-
-
-def _read_gpus() -> Found:
-    if not _has_library():
-        return Found()
+def find_cards() -> FoundGpus:
+    """What NVML tells. For a process that forks none which uses CUDA: see `detect.read_gpus`."""
     import pynvml
 
     try:
@@ -352,14 +299,14 @@ def _read_gpus() -> Found:
             pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())
         ]
         slices = [each for handle in handles for each in slice_handles(pynvml, handle)]
-        return Found(
+        return FoundGpus(
             gpus=tuple(Card(pynvml, handle).gpu for handle in handles),
             slices=tuple(Card(pynvml, handle).gpu for handle in slices),
             driver=pynvml.nvmlSystemGetDriverVersion(),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
         )
     except pynvml.NVMLError as error:
-        return Found(problem=f"NVML: {error}")
+        return FoundGpus(problem=f"NVML: {error}")
 
 
 def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser] | None, list[GpuHealth]]:

@@ -88,13 +88,11 @@ class RefusedComparison:
         return f"{f'{self.benchmark} {self.metric}'.rstrip()}: not compared: {self.reason}"
 
 
-def find_side(
-    name: str, records: Iterable[Record], named: Callable[[str], str | None]
-) -> Side:
+def find_side(name: str, records: Iterable[Record], named: Callable[[str], str]) -> Side:
     """The machine, environment or commit of this name.
 
-    named: what git makes of a name ("HEAD", "v1.2", an abbreviated hash), or None. Raises
-    UsageError that lists what there is.
+    named: what git makes of a name, as `git.find_commit`. Raises UsageError that lists what there
+    is.
     """
     records = list(records)
     known = {
@@ -110,7 +108,7 @@ def find_side(
         return Side("commit", matches[0])
     commit = named(name)
     if commit in commits:
-        return Side("commit", str(commit))
+        return Side("commit", commit)
     if commit:
         raise UsageError(
             f"nothing was measured at {name!r} ({commit[:8]}); commits with Records:"

@@ -6,14 +6,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from hpml_plugins.model.figure import Cell, Table, told_apart
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.terminal import align, printable
-
-if TYPE_CHECKING:
-    pass
 
 #: Characters of a number without unit that is shown as it is.
 AS_WRITTEN = 8

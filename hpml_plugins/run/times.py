@@ -246,7 +246,7 @@ class TimeLimit:
 
 
 class OutOfTime(Exception):
-    """A round was ended because the run's limit passed: nothing is stored of it."""
+    """The run's limit has passed: a round that it ended is not stored."""
 
 
 def parse_limit(text: str, named: str) -> float:

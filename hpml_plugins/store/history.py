@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from hpml_plugins.git import ask_git, tell_git
+from hpml_plugins.git import ask_git, find_commit, tell_git
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.files import machine_folders, read_object_or_empty
@@ -256,7 +256,7 @@ def read_graph(repository: Path) -> _Graph:
     return _Graph(parents, dates)
 
 
-class Tip(NamedTuple):
+class _Tip(NamedTuple):
     """The newest commit of a branch.  name: what git found it by.  problem: what stands for the
     branch where there is none, in words."""
 
@@ -265,19 +265,14 @@ class Tip(NamedTuple):
     problem: str = ""
 
 
-def find_tip(repository: Path, branch: str) -> Tip:
+def find_tip(repository: Path, branch: str) -> _Tip:
     """Of a branch that the repository lacks that of the remote `origin`; where that lacks it too,
     what is checked out."""
     for name in (branch, f"origin/{branch}"):
-        if commit := _commit_of(repository, name):
-            return Tip(commit, name)
+        if commit := find_commit(repository, name):
+            return _Tip(commit, name)
     problem = f"the repository has no branch {branch!r}; used instead: what is checked out"
-    return Tip(_commit_of(repository, "HEAD"), "HEAD", problem)
-
-
-def _commit_of(repository: Path, name: str) -> str:
-    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    return ask_git(repository, *words)
+    return _Tip(find_commit(repository, "HEAD"), "HEAD", problem)
 
 
 def result_files(results: Path, known: Iterable[str] = ()) -> list[Path]:

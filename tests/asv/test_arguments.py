@@ -91,7 +91,9 @@ def test_results_of_another_nodes_environment_are_shown(of_eight: Project) -> No
     conf = Config.load(str(of_eight.path / "asv.conf.json"))
     conf.results_dir = str(of_eight.path / "results")
     refuse_unknown("Show", conf, Namespace(env_spec=["node-py3.4"]))
-    with pytest.raises(UsageError, match="'node-py3.4' is none of this node; known: node"):
+    with pytest.raises(
+        UsageError, match=r"'node-py3\.4' is none of this node; known: node"
+    ):
         refuse_unknown("Run", conf, Namespace(env_spec=["node-py3.4"]))
     shutil.rmtree(stored.parent)
 

@@ -55,6 +55,7 @@ NOT_NEEDED = (
     "measure.gpu_timer",
     "measure.power_limit",
     "measure.telemetry",
+    "node.nvml",
     "model.figure",
     "model.finding",
     "model.site_page",
@@ -68,6 +69,9 @@ NOT_NEEDED = (
 REGISTRY = (
     "version: 1\nplugins:\n  - {name: datasets, module: hpml_plugins.workloads.datasets}\n"
 )
+#: Modules of ours, packages included, that a process of such a run may have: each further one is
+#: to be imported where it is needed.
+MOST_MODULES = 61
 UNWANTED = tuple(f"hpml_plugins.{name}." for name in NOT_NEEDED)
 
 
@@ -92,6 +96,7 @@ def test_only_what_measuring_needs_is_imported(noted: list[list[str]]) -> None:
     for _, *modules in noted:
         assert "hpml_plugins.host.host" in modules
         assert [name for name in modules if f"{name}.".startswith(UNWANTED)] == []
+        assert len(modules) <= MOST_MODULES
 
 
 @pytest.mark.skipif(bool(detect_node().gpus), reason="a node with GPUs asks NVML in a fork")

@@ -12,9 +12,9 @@ from support import ROOT
 from hpml_plugins import find_gpu
 from hpml_plugins.asv.run import facets
 from hpml_plugins.model import Gpu, Node
+from hpml_plugins.model.node import FoundGpus
 from hpml_plugins.node import detect, detect_node, machine_name, read_gpus
 from hpml_plugins.node.detect import _cpu_numa, _cpu_quota, visible
-from hpml_plugins.node.nvml import Found
 from hpml_plugins.published import full_name
 
 
@@ -42,7 +42,7 @@ def test_a_node_tells_which_part_of_its_host_it_may_use(
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {first})
     monkeypatch.setattr(
         "hpml_plugins.node.detect.read_gpus",
-        lambda: Found((Gpu("a", uuid="GPU-1"), Gpu("b", uuid="GPU-2"))),
+        lambda: FoundGpus((Gpu("a", uuid="GPU-1"), Gpu("b", uuid="GPU-2"))),
     )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     node = detect_node()

@@ -3,14 +3,13 @@ judged by the others, with one round of what it measured."""
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from hpml_plugins.analysis import card_of, hardware_of
-from hpml_plugins.model import MetricSamples, Record
+from hpml_plugins.model import Record
 from hpml_plugins.tools.accept.bands import Bands, Component
 from hpml_plugins.tools.accept.export import make_bands, usable
 from hpml_plugins.tools.accept.judging import CardVerdict, judge_card
@@ -97,27 +96,8 @@ def _judge(card: str, hardware: str, records: list[Record], bands: Bands) -> Car
 
 def one_round(record: Record, number: int = 0) -> Record:
     """What one round alone measured; the last one, where there are fewer."""
-    metrics = {name: _of_round(each, number) for name, each in record.metrics.items()}
+    metrics = {name: each.of_round(number) for name, each in record.metrics.items()}
     return msgspec.structs.replace(record, metrics=metrics)
-
-
-def _of_round(metric: MetricSamples, number: int) -> MetricSamples:
-    return msgspec.structs.replace(
-        metric,
-        samples=_part(metric.samples, metric.rounds, number),
-        boost=_part(metric.boost, metric.boost_rounds, number),
-        rounds=[],
-        boost_rounds=[],
-    )
-
-
-def _part(samples: list[float], rounds: Sequence[int], number: int) -> list[float]:
-    """The samples of a round.  rounds: how many each has; empty where there was one."""
-    if not rounds:
-        return samples
-    ends = list(itertools.accumulate(rounds))
-    last = min(number, len(rounds) - 1)
-    return samples[ends[last] - rounds[last] : ends[last]]
 
 
 def _slowed(record: Record, points: Mapping[tuple[str, str, str], float]) -> Record:

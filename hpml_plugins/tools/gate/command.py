@@ -19,7 +19,7 @@ from hpml_plugins.errors import UsageError, regular_expression
 from hpml_plugins.model import counted, format_point
 from hpml_plugins.node import describe_load
 from hpml_plugins.registry import EVERYTHING
-from hpml_plugins.run import TimeLimit, parse_limit
+from hpml_plugins.run import OutOfTime, TimeLimit, parse_limit
 from hpml_plugins.store import Lock, append_record, foreign_declarations
 from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say, warn
@@ -30,7 +30,6 @@ from hpml_plugins.tools.gate.sides import (
     BASE,
     HEAD,
     Commits,
-    LimitEnded,
     PairLoop,
     Pairs,
     Sides,
@@ -147,7 +146,7 @@ def command(
             build_sides(conf, prepared, commits, bench, limit) as sides,
         ):
             loop, result = _measure(sides, commits, allowed, most, limit)
-    except LimitEnded as error:
+    except OutOfTime as error:
         warn(f"not judged: {error}")
         return NOT_JUDGED
     result.again = _spell_again(base, bench, profile, budgets, most, limit_text)

@@ -31,7 +31,7 @@ from hpml_plugins.git import tell_git
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model import Record
 from hpml_plugins.report import RunReport
-from hpml_plugins.run import CAUTION, TimeLimit, rounds_of
+from hpml_plugins.run import CAUTION, OutOfTime, TimeLimit, rounds_of
 from hpml_plugins.terminal import warn
 from hpml_plugins.tools.gate.verdicts import FIRST_LOOK, Pair, looks
 
@@ -105,10 +105,6 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     return Commits(found, head, uncommitted, top)
 
 
-class LimitEnded(HpmlError):
-    """The limit has passed before anything was measured."""
-
-
 class Sides:
     """The packages of both commits, and what measures a round of a point of one of them.
 
@@ -167,7 +163,7 @@ def build_sides(
     """Build both commits and find the points to measure. bench: regular expressions, as of `asv run
     --bench`.  limit: of each step of a build too.
 
-    Raises HpmlError where a commit does not build, and where nothing is selected; LimitEnded where
+    Raises HpmlError where a commit does not build, and where nothing is selected; OutOfTime where
     building takes all of the limit.
     """
     from asv.benchmarks import Benchmarks
@@ -201,7 +197,7 @@ def build_sides(
         )
     except ProcessError as error:
         if limit.left <= 0:
-            raise LimitEnded(
+            raise OutOfTime(
                 f"the limit of {limit} ended while base and head were built"
             ) from None
         said = (error.stderr or error.stdout or str(error)).strip().splitlines()

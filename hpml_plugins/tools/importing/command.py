@@ -12,7 +12,7 @@ import click
 
 from hpml_plugins.cli import Settings, choose_results
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.git import ask_git
+from hpml_plugins.git import find_commit
 from hpml_plugins.model import Record, counted
 from hpml_plugins.store import merge_results
 from hpml_plugins.terminal import say, warn
@@ -83,8 +83,7 @@ def _resolve(settings: Settings, commit: str) -> str:
     """The commit in full. Raises UsageError for a name that git does not know."""
     if _COMMIT.fullmatch(commit):
         return commit
-    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}")
-    found = ask_git(settings.registry.resolve().parent, *words)
+    found = find_commit(settings.registry.resolve().parent, commit)
     if not found:
         raise UsageError(f"git knows no commit {commit!r} here; give all 40 digits")
     return found

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from hpml_plugins.asv import facets
+from hpml_plugins.asv import machine_file
 from hpml_plugins.cli import Positive, choose_results
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.model import Node
@@ -107,13 +107,11 @@ class _Import:
 
     def _facts(self, machine: str, node: Mapping[str, Any]) -> None:
         """machine.json as the machine's newest Record tells it, for a source without one."""
-        facts = {"machine": machine}
-        with suppress(
-            msgspec.ValidationError, IndexError
-        ):  # of another version, or made up
-            facts = facets(msgspec.convert(node, Node), machine, {})
-        text = json.dumps({**facts, "version": 1})
-        path_in(self._scratch, machine, MACHINE).write_text(text, encoding="utf-8")
+        found = json.dumps({"machine": machine, "version": 1}).encode()
+        # of another version, or made up
+        with suppress(msgspec.ValidationError, IndexError):
+            found = machine_file(msgspec.convert(node, Node), machine)
+        path_in(self._scratch, machine, MACHINE).write_bytes(found)
 
     def _renamed(self, machine: str) -> str:
         return f"{self._name}.{machine}"

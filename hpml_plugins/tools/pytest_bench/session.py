@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import platform
 import sys
 import uuid
@@ -146,10 +145,9 @@ class BenchSession:
             if not (
                 file := machine_folder(self.results, self.machine) / "machine.json"
             ).exists():
-                from hpml_plugins.asv import facets
+                from hpml_plugins.asv import machine_file
 
-                facts = {**facets(self.node, self.machine, {}), "version": 1}
-                atomic_write(file, json.dumps(facts, indent=4, sort_keys=True).encode())
+                atomic_write(file, machine_file(self.node, self.machine))
         declared = Declared.of(benchmark, PluginEntry(PLUGIN))
         save_declarations(self.results, declared.entries())
 
