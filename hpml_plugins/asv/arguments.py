@@ -7,7 +7,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.errors import UsageError, regular_expression
+from asv.environment import get_environments
+
+from hpml_plugins.errors import UsageError, nearest, regular_expression
 from hpml_plugins.git import find_commit, run_git, why_failed
 from hpml_plugins.store.history import result_files
 
@@ -15,13 +17,25 @@ from hpml_plugins.store.history import result_files
 _WORDS = ("EXISTING", "NEW", "ALL", "TAGS", "HEAD")
 
 
-def refuse_unknown(conf: Any, args: Any) -> None:
-    """Raises UsageError for a pattern that is none, and for commits that the repository does not
-    have, if it is here."""
+#: Commands that show stored results, of environments of any node.
+_READING = ("Show", "Compare")
+
+
+def refuse_unknown(command: str, conf: Any, args: Any) -> None:
+    """Raises UsageError for a pattern that is none, for an environment that cannot be made here, or
+    that has no results where these are shown, and for commits that the repository does not have, if
+    it is here.
+
+    command: the name of asv's class.
+    """
     for pattern in getattr(args, "bench", None) or ():
         regular_expression(pattern, "--bench")
     if benchmark := getattr(args, "benchmark", None):  # of `asv profile`
         regular_expression(benchmark, "benchmark")
+    for environment in getattr(args, "env_spec", None) or ():
+        stored = _stored_environments(conf) if command in _READING else set()
+        if environment not in stored:
+            _refuse_environment(conf, environment, stored)
     repository = Path(conf.repo)
     if not (repository / ".git").exists():
         return
@@ -30,6 +44,21 @@ def refuse_unknown(conf: Any, args: Any) -> None:
         _refuse_range(repository, asked)
     if commit := getattr(args, "commit", None):  # of `asv show`
         _refuse_commit(repository, commit, Path(conf.results_dir))
+
+
+def _stored_environments(conf: Any) -> set[str]:
+    """Of the names of asv's files, `<commit>-<environment>.json`."""
+    return {path.stem.partition("-")[2] for path in result_files(Path(conf.results_dir))}
+
+
+def _refuse_environment(conf: Any, asked: str, stored: set[str]) -> None:
+    if any(get_environments(conf, [asked], verbose=False)):
+        return
+    made = {each.name for each in get_environments(conf, None, verbose=False)}
+    known = sorted({conf.environment_type, *made} | stored)
+    raise UsageError(
+        f"--environment: {asked!r} is none of this node; {nearest(asked, known)}"
+    )
 
 
 def _refuse_range(repository: Path, asked: str) -> None:

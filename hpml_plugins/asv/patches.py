@@ -95,7 +95,7 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
     `--verbose` shows the traceback."""
     escape_unencodable()
     try:
-        refuse_unknown(conf, args)
+        refuse_unknown(cls.__name__, conf, args)
         return _run_command(original, cls, conf, args, options)
     except Exception as error:
         log.flush()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.machinery
 import importlib.util
 import itertools
 import os
 import sys
+import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
@@ -139,7 +141,8 @@ def _import(entry: PluginSource, folder: Path) -> Any:
     if not path.is_file():
         raise HpmlError(f"no file {entry.path!r} beside the registry; correct the path")
     name = f"hpml_file_{entry.name}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _AlwaysFromSource(name, str(path)) if path.suffix == ".py" else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise HpmlError(f"{entry.path!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
@@ -151,6 +154,16 @@ def _import(entry: PluginSource, folder: Path) -> Any:
         del sys.modules[name]
         raise
     return module
+
+
+class _AlwaysFromSource(importlib.machinery.SourceFileLoader):
+    """Loads a plugin's file without its byte code, which can be wrong: after a second edit within a
+    second, or cut off by a limit on files that another plugin has set."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        """The code of the file as it is now."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
 
 
 def _hooks(name: str, module: Any) -> Any:

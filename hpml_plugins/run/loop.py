@@ -140,8 +140,11 @@ class _Loop:
         for number in schedule(
             self._others, lambda number: len(self._rounds[number]), self._run
         ):
+            if passes[number] == len(self._rounds[number]):
+                continue
             self._do(number, self._rounds[number][passes[number]])
             passes[number] += 1
+            self._finish_unneeded(number, passes[number])
 
     def measure_pass(self, which: int, limit: TimeLimit | None) -> None:
         """That round of all points that have it, and where it fits: of the reference, then of the
@@ -214,6 +217,15 @@ class _Loop:
             self._ended = ended
             self.measured[number].append(record)
         self._follower.finish_round(this)
+
+    def _finish_unneeded(self, number: int, done: int) -> None:
+        """Tell at once that a point needs no round beyond these: they would count in the time that
+        is left until their turn comes."""
+        if number in self._stored or self._needed(number):
+            return
+        for this in self._rounds[number][done:]:
+            self._follower.finish_round(this)
+        del self._rounds[number][done:]
 
 
 def _join(rounds: Sequence[Record | None], run: str) -> Record | None:

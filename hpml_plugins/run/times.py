@@ -23,11 +23,17 @@ from hpml_plugins.store import decode_file, record_files
 
 #: s of a round of which nothing is known at all.
 UNKNOWN = 3.0
-#: Time of a later round as a share of the first's, where no point tells: the first compiles and
-#: loads.
-LATER_SHARE = 0.6
+#: Where no run tells, a later round takes these shares of the first one's seconds up to
+#: LONG_FIRST and beyond them: what makes a first round longer is mostly compiling and loading.
+#: Of the 1,200 points in results/ that GPUs and CPUs measured in rounds, a later round took 0.93 of
+#: a first one of 2 to 4 s, 0.74 of one of 4 to 8 s and 0.46 of one of 8 to 16 s.
+LONG_FIRST = 3.0
+LATER_SHARE, LATER_SHARE_BEYOND = 0.95, 0.4
 #: s with which the prediction itself counts in the ratio of what a run took to what was predicted.
 WEIGHT = 30.0
+#: How much the other sort of rounds counts in that ratio: a slow machine is slow at first and at
+#: later rounds, but a fresh one at first rounds alone.
+OTHER_SORT = 0.3
 #: A round that takes longer than this many times its prediction counts as that much: one of them
 #: says little of others.
 SURPRISE = 4.0
@@ -70,7 +76,10 @@ def read_past_rounds(results: Path) -> list[PastRound]:
     decode = msgspec.json.Decoder(PastRound).decode
     found = []
     for path in record_files(results):
-        found += [each for _, each in decode_file(path, decode)]
+        # a retraction is a line of its own, which took no time
+        found += [
+            each for _, each in decode_file(path, decode) if each.status != "retracted"
+        ]
     return sorted(found, key=lambda each: each.started)
 
 
@@ -107,10 +116,11 @@ class _Progress:
         self.measured = 0.0
         self.predicted = 0.0
 
-    @property
-    def ratio(self) -> float:
-        found = (self.measured + WEIGHT) / (self.predicted + WEIGHT)
-        return min(MOST_RATIO, max(LEAST_RATIO, found))
+    def ratio(self, other: _Progress) -> float:
+        """Measured over predicted. other: of the other sort."""
+        measured = WEIGHT + self.measured + OTHER_SORT * other.measured
+        predicted = WEIGHT + self.predicted + OTHER_SORT * other.predicted
+        return min(MOST_RATIO, max(LEAST_RATIO, measured / predicted))
 
 
 class RoundTimes:
@@ -122,8 +132,9 @@ class RoundTimes:
 
     past: stored rounds, not joined, of this machine and of others, in the order of time.  machine:
     this one. Its own rounds count first, then those of machines that have a GPU as this one does,
-    or have none, then of the others, then those of the same benchmark's other points.  has_gpu:
-    whether this machine has one.
+    or have none: what they measured, then what they found that they cannot measure; then rounds of
+    the other machines, then those of the same benchmark's other points.  has_gpu: whether this
+    machine has one.
     """
 
     def __init__(
@@ -133,6 +144,7 @@ class RoundTimes:
         self._has_gpu = has_gpu
         self._own: dict[str, _Known] = defaultdict(_Known)
         self._alike: dict[str, _Known] = defaultdict(_Known)
+        self._skipped: dict[str, _Known] = defaultdict(_Known)
         self._others: dict[str, _Known] = defaultdict(_Known)
         self._of_benchmark: dict[str, dict[int, list[float]]] = defaultdict(
             lambda: defaultdict(list)
@@ -149,18 +161,29 @@ class RoundTimes:
             counts[place] += 1
 
     def _remember(self, record: PastRound, number: int) -> None:
+        ok = record.status == "ok"
+        alike = bool(record.node.gpus) == self._has_gpu
+        # a point that a requirement left out began on no node, and took none of its time
+        skipped = record.status == "skipped" and record.duration
         if record.machine == self._machine:
-            self._own[record.point].add(number, record.duration)
-        elif record.status == "ok":  # what another machine lacks, this one may have
-            known = self._alike if bool(record.node.gpus) == self._has_gpu else self._others
-            known[record.point].add(number, record.duration)
-        if record.status == "ok":
+            known = self._own
+        elif alike and (ok or skipped):
+            known = self._alike if ok else self._skipped
+        elif ok:
+            known = self._others
+        else:
+            return
+        known[record.point].add(number, record.duration)
+        if ok:
             self._of_benchmark[record.benchmark][min(number, 1)].append(record.duration)
+        else:
+            known[record.point].later = 0.0
 
     def expect(self, this: Round) -> float:
         """Seconds that this round will take, what lies between two rounds included."""
         sort = min(this.number, 1)
-        return self._expected(this) * self._progress[sort].ratio + self.between
+        ratio = self._progress[sort].ratio(self._progress[1 - sort])
+        return self._expected(this) * ratio + self.between
 
     def expect_all(self, rounds: Iterable[Round]) -> float:
         """Seconds that these rounds will take together."""
@@ -186,16 +209,23 @@ class RoundTimes:
 
     def _expected(self, this: Round) -> float:
         """Before the correction by this run."""
-        for known in (self._own, self._alike, self._others):
+        for known in (self._own, self._alike, self._skipped, self._others):
             if (
                 this.point in known
                 and (seconds := known[this.point].of(this.number)) is not None
             ):
                 return seconds
         if this.number and this.point in self._now:
-            return self._now[this.point] * LATER_SHARE
+            return _later_round(self._now[this.point])
         alike = self._of_benchmark.get(this.benchmark, {}).get(min(this.number, 1))
         return statistics.median(alike) if alike else UNKNOWN
+
+
+def _later_round(first: float) -> float:
+    """s of a later round of a point, of whose first one alone is known."""
+    return LATER_SHARE * min(first, LONG_FIRST) + LATER_SHARE_BEYOND * max(
+        0.0, first - LONG_FIRST
+    )
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from asv.config import Config
 from asv.console import log
 from asv.repo import NoSuchNameError
 from asv.util import ProcessError, UserError
@@ -54,7 +56,7 @@ def test_what_is_unknown_is_named(
     given: dict[str, object], said: str, conf: Namespace
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        refuse_unknown(conf, Namespace(**given))
+        refuse_unknown("Run", conf, Namespace(**given))
 
 
 @pytest.mark.parametrize(
@@ -74,11 +76,26 @@ def test_what_is_unknown_is_named(
     ],
 )
 def test_what_asv_knows_is_left_to_it(given: dict[str, object], conf: Namespace) -> None:
-    refuse_unknown(conf, Namespace(**given))
+    refuse_unknown("Run", conf, Namespace(**given))
 
 
 def test_of_a_repository_elsewhere_asv_asks_itself(tmp_path: Path) -> None:
-    refuse_unknown(configuration(tmp_path), Namespace(range="nosuch"))
+    refuse_unknown("Run", configuration(tmp_path), Namespace(range="nosuch"))
+
+
+def test_results_of_another_nodes_environment_are_shown(of_eight: Project) -> None:
+    stored = of_eight.path / "results" / "m" / "abcd1234-node-py3.4.json"
+    stored.parent.mkdir(parents=True)
+    stored.with_name("machine.json").write_text('{"machine": "m", "version": 1}')
+    stored.write_text("{}")
+    conf = Config.load(str(of_eight.path / "asv.conf.json"))
+    conf.results_dir = str(of_eight.path / "results")
+    refuse_unknown("Show", conf, Namespace(env_spec=["node-py3.4"]))
+    with pytest.raises(
+        UsageError, match=r"'node-py3\.4' is none of this node; known: node"
+    ):
+        refuse_unknown("Run", conf, Namespace(env_spec=["node-py3.4"]))
+    shutil.rmtree(stored.parent)
 
 
 ERRORS = [
@@ -133,6 +150,11 @@ def test_verbose_shows_the_traceback(
         ("show", "nosuch"),
         ("find", "nosuch", "slow"),
         ("continuous", "nosuch"),
+        ("run", "-E", "nosuch"),
+        ("run", "-E", "node", "-E", "nosuch"),
+        ("setup", "-E", "nosuch"),
+        ("check", "-E", "node:3.4"),
+        ("show", "-E", "nosuch"),
     ],
 )
 def test_asv_itself_says_one_line(words: tuple[str, ...], of_eight: Project) -> None:

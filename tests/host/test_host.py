@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import py_compile
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support import TOY
@@ -9,6 +13,7 @@ from support import TOY
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.host import Host, make_host
 from hpml_plugins.model.node import Node
+from hpml_plugins.registry import read_registry
 from hpml_plugins.suite.points import declare
 
 HostOf = Callable[..., Host]
@@ -45,6 +50,27 @@ def test_a_file_a_module_and_an_entry_point_all_give_a_plugin(
         ("c", "toy_c"),
     ]
     assert all(len(plugin.source["sha256"]) == 64 for plugin in host.plugins)
+
+
+@pytest.mark.parametrize("kept", [b"cut off", None], ids=["cut off", "of the file before"])
+def test_byte_code_beside_a_file_is_neither_read_nor_written(
+    kept: bytes | None, host_of: HostOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python takes it by the time of the file in seconds, and its size."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    host = host_of(ONE, toy=TOY)
+    assert [each.name for each in host.benchmarks()] == ["toy"]
+    assert not (tmp_path / "__pycache__").exists()
+    file = tmp_path / "toy.py"
+    compiled = Path(str(py_compile.compile(str(file), doraise=True)))
+    if kept is not None:
+        compiled.write_bytes(compiled.read_bytes()[:100])
+    moment = file.stat()
+    file.write_text(TOY.replace('"toy"', '"tea"'))
+    os.utime(file, (moment.st_atime, moment.st_mtime))
+    host = make_host(read_registry(tmp_path / "registry.yaml"))
+    assert [each.name for each in host.benchmarks()] == ["tea"]
 
 
 def test_a_disabled_plugin_is_not_even_imported(host_of: HostOf) -> None:

@@ -190,6 +190,26 @@ def test_a_point_that_failed_has_no_further_round(monkeypatch: pytest.MonkeyPatc
     assert len(follower.finished) == 3
 
 
+@pytest.mark.parametrize("status", ["failed", "skipped"])
+def test_rounds_that_a_point_does_not_need_are_told_at_once(
+    status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would count in the time left until their turn comes."""
+    Clock(monkeypatch)
+    tasks = [task("a"), task("b")]
+    follower = Attentive(RoundTimes())
+    known: list[int] = []
+
+    def measure(number: int) -> Record:
+        known.append(sum(each.benchmark == "a" for each in follower.finished))
+        name = tasks[number][0].benchmark
+        return record(name, 1, 3, status=status if name == "a" else "ok")
+
+    measure_rounds(tasks, RUN, measure, follower)
+    assert len(known) == 4 and known[-2:] == [3, 3]
+    assert sorted(each.benchmark for each in follower.finished) == [*"aaabbb"]
+
+
 def test_what_the_node_lacks_something_for_is_recorded_whatever_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

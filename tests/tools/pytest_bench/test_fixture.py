@@ -58,6 +58,7 @@ def run(tmp_path: Path, write: Write) -> Callable[..., subprocess.CompletedProce
     entry point."""
     write("tests/test_steps.py", TESTS)
     write("seconds", "0.01")
+    write(".gitignore", "__pycache__\n")
     make_repository(tmp_path, "first")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +75,6 @@ def run(tmp_path: Path, write: Write) -> Callable[..., subprocess.CompletedProce
         env = {
             **os.environ,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
         return subprocess.run(
             command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False

@@ -156,8 +156,7 @@ def run_pytest(folder: Path, *words: str) -> str:
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    (tmp_path / ".gitignore").write_text("results\n")
+    (tmp_path / ".gitignore").write_text("results\n__pycache__\n")
     return tmp_path
 
 
