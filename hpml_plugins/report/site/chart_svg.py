@@ -21,36 +21,16 @@ from markupsafe import Markup
 
 from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.model.figure import Chart
-from hpml_plugins.report.charts import INK
 from hpml_plugins.report.pictures import checked_svg
+from hpml_plugins.report.site.slim_svg import slim
 from hpml_plugins.store import atomic_write
 from hpml_plugins.temporary import user_cache
 
 #: Of what this module makes of a specification; raised with every change of that.
-_VERSION: Final = "1"
+_VERSION: Final = "2"
 #: What no publish asked for in so long is removed, s.
 _KEPT: Final = 90 * 86_400.0
 _SVG: Final = "{http://www.w3.org/2000/svg}"
-#: Attributes that have no effect: these values are the defaults, or the page's own.
-_DEFAULTS: Final = {
-    "opacity": "1",
-    "stroke-width": "1",
-    "font-family": "sans-serif",
-    "font-weight": "normal",
-    "text-anchor": "start",
-    "transform": "translate(0,0)",
-}
-#: Attributes for programs that read a drawn chart: within a page it is one picture.
-_FOR_PROGRAMS: Final = (
-    "aria-label",
-    "aria-hidden",
-    "aria-roledescription",
-    "role",
-    "class",
-)
-#: Marks that stand for more than one row, and texts that say what they are.
-_UNTITLED: Final = ("line mark", "area mark", "trail mark", "text mark")
-_LONG_NUMBER: Final = re.compile(r"-?\d+\.\d{3,}")
 _REFERENCE: Final = re.compile(r"url\(#([^)]*)\)")
 
 
@@ -129,7 +109,7 @@ def _draw(chart: Chart) -> bytes:
         import vl_convert
 
     root = ElementTree.fromstring(vl_convert.vegalite_to_svg(_with_titles(chart)))
-    _slim(root)
+    slim(root)
     size = {name: root.get(name, "") for name in ("width", "height", "viewBox")}
     root.attrib.clear()
     root.attrib.update(size)
@@ -167,46 +147,6 @@ def _told(shown: list[dict[str, str]]) -> str:
         value, before = f"datum[{json.dumps(column)}]", json.dumps(f" · {each['title']}: ")
         texts.append(f"(isValid({value}) && {value} !== '' ? {before} + {value} : '')")
     return f"slice({' + '.join(texts)}, 3)"
-
-
-def _slim(element: ElementTree.Element) -> None:
-    """Turn descriptions of marks into titles, and remove what does not show."""
-    kept: list[ElementTree.Element] = []
-    for child in element:
-        _slim(child)
-        if child.tag == f"{_SVG}g" and not child.attrib:
-            kept += child
-        elif _shows(child):
-            kept.append(child)
-    element[:] = kept
-    label, kind = element.get("aria-label"), element.get("aria-roledescription")
-    is_mark = element.get("role") == "graphics-symbol" and element.tag != f"{_SVG}g"
-    for name in _FOR_PROGRAMS:
-        element.attrib.pop(name, None)
-    for name, value in list(element.attrib.items()):
-        short = value.replace(INK, "currentColor")
-        element.attrib[name] = _LONG_NUMBER.sub(
-            lambda found: f"{float(found[0]):.2f}", short
-        )
-        if _DEFAULTS.get(name) == value:
-            del element.attrib[name]
-    if label and is_mark and kind not in _UNTITLED:
-        ElementTree.SubElement(element, f"{_SVG}title").text = label
-
-
-def _shows(element: ElementTree.Element) -> bool:
-    if element.tag == f"{_SVG}g":
-        return len(element) > 0
-    if element.find(f"{_SVG}title") is not None:
-        return True
-    painted = (
-        element.get("fill", "none") != "none" or element.get("stroke", "none") != "none"
-    )
-    hidden = element.get("opacity") == "0" or element.get("display") == "none"
-    if element.tag == f"{_SVG}text" and not "".join(element.itertext()):
-        return False
-    drawn = element.tag in (f"{_SVG}path", f"{_SVG}line", f"{_SVG}text")
-    return not drawn or (painted and not hidden)
 
 
 def _named(root: ElementTree.Element, name: str) -> str:

@@ -3,6 +3,7 @@ benchmark whose Records it shows."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -57,6 +58,16 @@ class ShownFigure:
     def anchor(self) -> str:
         """Its id on its page."""
         return f"{self.drawable.plugin}.{self.drawable.figure.name}"
+
+    @property
+    def spans(self) -> list[int]:
+        """For each row how many rows its links stand for: those that follow with the same links
+        have 0."""
+        found: list[int] = []
+        for _, alike in itertools.groupby(self.links):
+            count = len(list(alike))
+            found += [count, *[0] * (count - 1)]
+        return found
 
     @property
     def address(self) -> str:

@@ -1,0 +1,194 @@
+"""A chart that vl-convert drew, as a small picture of a page: marks carry their values as titles,
+and what does not show is gone."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from typing import Final
+
+from hpml_plugins.report.charts import INK
+
+_SVG: Final = "{http://www.w3.org/2000/svg}"
+_GROUP, _LINE, _PATH, _TEXT = (f"{_SVG}{name}" for name in ("g", "line", "path", "text"))
+_CIRCLE, _TITLE = f"{_SVG}circle", f"{_SVG}title"
+#: Attributes that have no effect: these values are the defaults, or the page's own.
+_DEFAULTS: Final = {
+    "opacity": "1",
+    "stroke-width": "1",
+    "font-family": "sans-serif",
+    "font-weight": "normal",
+    "text-anchor": "start",
+    "transform": "translate(0,0)",
+}
+#: Attributes for programs that read a drawn chart: within a page it is one picture.
+_FOR_PROGRAMS: Final = (
+    "aria-label",
+    "aria-hidden",
+    "aria-roledescription",
+    "role",
+    "class",
+)
+#: Attributes that an element has from the group around it.
+_INHERITED: Final = (
+    *(
+        "fill",
+        "fill-opacity",
+        "stroke",
+        "stroke-width",
+        "stroke-opacity",
+        "stroke-dasharray",
+    ),
+    *("font-size", "font-weight", "font-style", "text-anchor", "pointer-events"),
+)
+_OF_STROKES: Final = ("stroke-width", "stroke-opacity", "stroke-dasharray")
+#: Attributes in px, of which a tenth is enough.
+_LENGTHS: Final = ("d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height")
+#: Marks that stand for more than one row, and texts that say what they are.
+_UNTITLED: Final = ("line mark", "area mark", "trail mark", "text mark")
+_TENTH, _HUNDREDTH = re.compile(r"-?\d+\.\d+"), re.compile(r"-?\d+\.\d{3,}")
+_TRANSLATED: Final = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
+#: How Vega draws a circle, and a polygon, around its place.
+_ROUND: Final = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0")
+_POLYGON: Final = re.compile(r"M-?[\d.]+,-?[\d.]+(?:L-?[\d.]+,-?[\d.]+)+Z")
+
+
+def slim(element: ElementTree.Element) -> None:
+    """Turn descriptions of marks into titles, remove what does not show, and write the rest in
+    fewer elements, attributes and digits."""
+    kept: list[ElementTree.Element] = []
+    for child in element:
+        slim(child)
+        if child.tag == _GROUP and not child.attrib:
+            kept += child
+        elif _shows(child):
+            kept.append(child)
+    element[:] = kept
+    label, kind = element.get("aria-label"), element.get("aria-roledescription")
+    is_mark = element.get("role") == "graphics-symbol" and element.tag != _GROUP
+    for name in _FOR_PROGRAMS:
+        element.attrib.pop(name, None)
+    _place(element)
+    for name, value in list(element.attrib.items()):
+        element.attrib[name] = _shortened(name, value.replace(INK, "currentColor"))
+        if _DEFAULTS.get(name) == value:
+            del element.attrib[name]
+    if element.tag != _GROUP and "stroke" not in element.attrib:
+        for name in _OF_STROKES:
+            element.attrib.pop(name, None)
+    if label and is_mark and kind not in _UNTITLED:
+        ElementTree.SubElement(element, _TITLE).text = label
+    if element.tag == _GROUP:
+        element[:] = _joined(element)
+        _share(element)
+
+
+def _shows(element: ElementTree.Element) -> bool:
+    if element.tag == _GROUP:
+        return len(element) > 0
+    if element.find(_TITLE) is not None:
+        return True
+    painted = (
+        element.get("fill", "none") != "none" or element.get("stroke", "none") != "none"
+    )
+    hidden = element.get("opacity") == "0" or element.get("display") == "none"
+    if element.tag == _TEXT and not "".join(element.itertext()):
+        return False
+    drawn = element.tag in (_PATH, _TEXT, _CIRCLE)
+    return not drawn or (painted and not hidden)
+
+
+def _place(element: ElementTree.Element) -> None:
+    """Write a line, a circle or a polygon where it is: as a short path, without a transform."""
+    place = _TRANSLATED.fullmatch(element.get("transform", "translate(0,0)"))
+    if not place:
+        return
+    x, y = map(float, place.groups())
+    shape = element.get("d", "")
+    if element.tag == _LINE:
+        attributes = ("x1", "y1", "x2", "y2")
+        left, top, right, bottom = (
+            float(element.attrib.pop(each, 0)) for each in attributes
+        )
+        element.tag = _PATH
+        element.set("d", _segment(x + left, y + top, right - left, bottom - top))
+    elif element.tag == _PATH and (found := _ROUND.fullmatch(shape)):
+        element.tag = _CIRCLE
+        del element.attrib["d"]
+        element.attrib |= {"cx": _short(x), "cy": _short(y), "r": _short(float(found[1]))}
+    elif element.tag == _PATH and _POLYGON.fullmatch(shape):
+        corners = [tuple(map(float, each.split(","))) for each in shape[1:-1].split("L")]
+        element.set("d", _polygon([(x + across, y + down) for across, down in corners]))
+    else:
+        return
+    element.attrib.pop("transform", None)
+
+
+def _segment(x: float, y: float, across: float, down: float) -> str:
+    start = f"M{_short(x)} {_short(y)}"
+    if not across:
+        return f"{start}v{_short(down)}"
+    return (
+        f"{start}h{_short(across)}"
+        if not down
+        else f"{start}l{_short(across)} {_short(down)}"
+    )
+
+
+def _polygon(corners: list[tuple[float, float]]) -> str:
+    """A closed path; each corner is given from the one before it, as it was rounded."""
+    rounded = [(round(x, 1), round(y, 1)) for x, y in corners]
+    steps = [
+        f"{_short(x - before)} {_short(y - above)}"
+        for (before, above), (x, y) in itertools.pairwise(rounded)
+    ]
+    (x, y) = rounded[0]
+    return f"M{_short(x)} {_short(y)}l{' '.join(steps)}z".replace(" -", "-")
+
+
+def _shortened(name: str, value: str) -> str:
+    """The value of an attribute with as many digits as show."""
+    if name in _LENGTHS and "scale" not in value:
+        return _TENTH.sub(lambda found: _short(float(found[0])), value)
+    return _HUNDREDTH.sub(lambda found: f"{float(found[0]):.2f}", value)
+
+
+def _short(length: float) -> str:
+    """A length in px: `12.3`, `12`."""
+    return f"{round(length, 1) + 0.0:.1f}".removesuffix(".0")
+
+
+def _joined(group: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The elements of a group. Lines without a title that follow each other and look alike are one
+    path."""
+    before: ElementTree.Element | None = None
+    for element in group:
+        alike = before is not None and _look(element) == _look(before)
+        if alike and before is not None and _is_line(element) and _is_line(before):
+            before.set("d", before.get("d", "") + element.get("d", ""))
+            continue
+        yield element
+        before = element
+
+
+def _is_line(element: ElementTree.Element) -> bool:
+    return element.tag == _PATH and not len(element) and "fill" not in element.attrib
+
+
+def _look(element: ElementTree.Element) -> dict[str, str]:
+    return {name: value for name, value in element.attrib.items() if name != "d"}
+
+
+def _share(group: ElementTree.Element) -> None:
+    """Give a group what all its elements have alike."""
+    elements = [each for each in group if each.tag != _TITLE]
+    if len(elements) < 2:
+        return
+    for name in _INHERITED:
+        values = {each.get(name) for each in elements}
+        if len(values) == 1 and (value := values.pop()) is not None:
+            group.set(name, value)
+            for each in elements:
+                del each.attrib[name]

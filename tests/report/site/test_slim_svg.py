@@ -1,0 +1,82 @@
+"""What is left of a chart that vl-convert drew."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+from hpml_plugins.report.site.slim_svg import slim
+
+SVG = "http://www.w3.org/2000/svg"
+MARK = 'role="graphics-symbol" aria-roledescription="point" aria-label="size: 1 B"'
+
+
+def slimmed(inside: str) -> ET.Element:
+    """The group of a drawn chart that holds these elements."""
+    root = ET.fromstring(
+        f'<svg xmlns="{SVG}"><g transform="translate(7,3)">{inside}</g></svg>'
+    )
+    slim(root)
+    return root[0]
+
+
+def names(group: ET.Element) -> list[str]:
+    return [each.tag.removeprefix(f"{{{SVG}}}") for each in group]
+
+
+def numbers(path: str) -> list[float]:
+    return [float(each) for each in re.findall(r"-?[\d.]+", path)]
+
+
+def test_lines_that_look_alike_are_one_path() -> None:
+    group = slimmed(
+        '<line transform="translate(10,20)" x2="0" y2="5" stroke="#888"/>'
+        '<line transform="translate(30.26,20)" x2="0" y2="-5" stroke="#888"/>'
+        '<line x1="1" y1="2" x2="4" y2="6" stroke="#888"/>'
+        '<line transform="translate(1,2)" x2="9" y2="0" stroke="#999"/>'
+    )
+    assert [(each.get("d"), each.get("stroke")) for each in group] == [
+        ("M10 20v5M30.3 20v-5M1 2l3 4", "#888"),
+        ("M1 2h9", "#999"),
+    ]
+
+
+def test_a_line_with_a_title_stays_a_mark_of_its_own() -> None:
+    line = f'<line transform="translate(1,2)" x2="9" y2="0" stroke="#888" {MARK}/>'
+    group = slimmed(line + line)
+    assert names(group) == ["path", "path"]
+    assert [each.findtext(f"{{{SVG}}}title") for each in group] == ["size: 1 B"] * 2
+
+
+def test_marks_stand_where_they_stood() -> None:
+    circle = "M2.9,0A2.9,2.9,0,1,1,-2.9,0A2.9,2.9,0,1,1,2.9,0"
+    group = slimmed(
+        f'<path transform="translate(10.04,20)" d="{circle}" fill="#123" {MARK}/>'
+        f'<path transform="translate(50,60)" d="M-2,0L0,-3.35L2,3.35Z" fill="#456" {MARK}/>'
+        f'<path transform="translate(5,6) rotate(90)" d="M0,0L1,1Z" fill="#789" {MARK}/>'
+    )
+    assert names(group) == ["circle", "path", "path"]
+    assert [group[0].get(name) for name in ("cx", "cy", "r")] == ["10", "20", "2.9"]
+    x, y, *steps = numbers(str(group[1].get("d")))
+    assert (x, y) == (48, 60)
+    assert abs(y + steps[1] - (60 - 3.35)) <= 0.05
+    assert abs(y + steps[1] + steps[3] - (60 + 3.35)) <= 0.05
+    assert group[2].get("transform") == "translate(5,6) rotate(90)"
+
+
+def test_a_group_has_what_all_its_elements_have_alike() -> None:
+    group = slimmed(
+        '<text font-size="11px" fill="#111" transform="translate(1,1)">a</text>'
+        '<text font-size="11px" fill="#222" transform="translate(1,9)">b</text>'
+    )
+    assert group.get("font-size") == "11px"
+    assert group.get("fill") is None
+    assert [each.get("fill") for each in group] == ["#111", "#222"]
+    assert all("font-size" not in each.attrib for each in group)
+
+
+def test_opacity_stays_with_each_mark() -> None:
+    path = '<path d="M0,0h1v1h-1Z" fill="#111" opacity="0.7"/>'
+    group = slimmed(path + path)
+    assert group.get("opacity") is None
+    assert [each.get("opacity") for each in group] == ["0.7"] * 2
