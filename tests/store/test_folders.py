@@ -15,6 +15,8 @@ from hpml_plugins.cli.results import merge as command
 from hpml_plugins.errors import UsageError
 from hpml_plugins.store import Locked, lock_machine, merge_results
 
+pytestmark = pytest.mark.usefixtures("no_wait_for_the_disk")
+
 
 def tree(folder: Path) -> dict[str, bytes]:
     """Every file by its place; Records in one order: a retraction is appended, a merge sorts by
@@ -55,23 +57,27 @@ def torn(source: Path, to: Path) -> list[Path]:
     return clones
 
 
+#: With one GPU, with several, and with none.
+MACHINES = ("h200-x1", "h200-x2", "cpu-intel-xeon-x2")
+
+
 @pytest.fixture
 def some(tmp_path: Path) -> Path:
-    """Three commits of each machine of the project's own results."""
+    """Three commits of three machines of the project's own results."""
     results = ROOT / "results"
     commits = {
-        machine.parent.name: {path.stem for path in sorted(machine.glob("*.jsonl"))[:3]}
-        for machine in results.glob("*/records")
+        name: {
+            path.stem for path in sorted((results / name / "records").glob("*.jsonl"))[:3]
+        }
+        for name in MACHINES
     }
 
     def others(folder: str, names: list[str]) -> set[str]:
         machine = Path(folder).relative_to(results).parts[:1]
-        known = commits[machine[0]] if machine else set()
-        return {
-            name
-            for name in names
-            if machine and name[:8] not in (*known, "machine.", "records")
-        }
+        if not machine:
+            return {name for name in names if (results / name).is_dir()} - set(MACHINES)
+        known = commits[machine[0]]
+        return {name for name in names if name[:8] not in (*known, "machine.", "records")}
 
     return Path(shutil.copytree(results, tmp_path / "some", ignore=others))
 

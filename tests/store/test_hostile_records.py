@@ -27,6 +27,8 @@ from hpml_plugins.store import merge_results, project, read_records
 from hpml_plugins.store.files import atomic_write, path_in
 from hpml_plugins.store.projection import result_file
 
+pytestmark = pytest.mark.usefixtures("no_wait_for_the_disk")
+
 VARIANTS = list(hostile.variants())
 #: Points that are measured right, before and after what is refused.
 RIGHT = [{**GOOD, "params": {"n": number}} for number in (101, 102)]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from records import a_record
 from support import ROOT
 
 from hpml_plugins.store import append_record, read_file
+
+pytestmark = pytest.mark.usefixtures("no_wait_for_the_disk")
 
 KILOBYTE = 1024
 

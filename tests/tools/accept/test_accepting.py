@@ -12,15 +12,16 @@ import pytest
 from click.testing import CliRunner
 from fill_docs import SCHEMAS, schemas
 from records import a_record
-from support import ROOT
+from support import ROOT, in_a_child
 
-from hpml_plugins import Record
+from hpml_plugins import Bench, Record
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import Failure, UsageError
 from hpml_plugins.model import Gpu, MetricSamples, Node, Series
 from hpml_plugins.model.record import Timer
 from hpml_plugins.model.work import DeclaredWork
-from hpml_plugins.plugins.bits.bits import FLIP_VARIABLE
+from hpml_plugins.plugins.bits import bits as bits_plugin
+from hpml_plugins.plugins.bits.bits import BITS, DIGESTS, FLIP_VARIABLE, SHA256, STEP
 from hpml_plugins.plugins.reference.reference import REFERENCE_STEPS
 from hpml_plugins.store import read_records
 from hpml_plugins.tools.accept import command as accept_command
@@ -302,6 +303,29 @@ def test_the_card_whose_bits_differ_is_named() -> None:
     assert known["1"][0] == "fail"
 
 
+@in_a_child
+def test_a_bit_that_is_flipped_on_one_device_is_in_its_digests(
+    monkeypatch: pytest.MonkeyPatch, node: Node
+) -> None:
+    """In one process, with little of everything; in processes of their own: the next test."""
+    small = {"REPEATS": 1, "CPU_SIDE": 32, "CPU_COPIED": 2**14, "IMAGES": 2, "TRAINED": 1}
+    for name, value in small.items():
+        monkeypatch.setattr(bits_plugin, name, value)
+    monkeypatch.setenv(FLIP_VARIABLE, "1")
+    digests = {}
+    for device in "012":
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", device)
+        bench = Bench(node, {})
+        BITS.measure(bench)
+        columns = bench.collected.series[DIGESTS].columns
+        digests[device] = dict(zip(columns[STEP], columns[SHA256], strict=True))
+    assert len(digests["0"]) == 6
+    verdicts = judge_bits(digests, {})
+    assert {card for card, (verdict, _) in verdicts.items() if verdict == "fail"} == {"1"}
+    assert verdicts["1"][1].endswith("float32 product")
+
+
+@pytest.mark.slow
 def test_a_bit_that_is_flipped_on_one_device_is_found(
     monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
