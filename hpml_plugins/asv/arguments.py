@@ -1,5 +1,5 @@
-"""Arguments of asv's commands that asv does not check: it would end in a traceback, or show
-nothing."""
+"""Arguments of asv's commands that asv does not check, so that it would end in a traceback or show
+nothing; and patterns, in which `$` ends the name of a benchmark too."""
 
 from __future__ import annotations
 
@@ -44,6 +44,18 @@ def refuse_unknown(command: str, conf: Any, args: Any) -> None:
         _refuse_range(repository, asked)
     if commit := getattr(args, "commit", None):  # of `asv show`
         _refuse_commit(repository, commit, Path(conf.results_dir))
+
+
+def end_at_metrics(patterns: list[str]) -> list[str]:
+    """The patterns of --bench, in which a closing `$` is also the end of a benchmark's or a metric's
+    name: asv's names go on with the metric and the parameters, `tta.track_time('fast')`, and
+    `^tta$` would choose nothing."""
+    return [
+        pattern[:-1] + r"(?:$|[.(])"
+        if pattern.endswith("$") and not pattern.endswith(r"\$")
+        else pattern
+        for pattern in patterns
+    ]
 
 
 def _stored_environments(conf: Any) -> set[str]:

@@ -25,7 +25,7 @@ from asv.console import log
 from asv.repo import NoSuchNameError
 from asv.util import ProcessError
 
-from hpml_plugins.asv.arguments import refuse_unknown
+from hpml_plugins.asv.arguments import end_at_metrics, refuse_unknown
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.asv.driver import Driver
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
@@ -96,6 +96,8 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
     escape_unencodable()
     try:
         refuse_unknown(cls.__name__, conf, args)
+        if patterns := getattr(args, "bench", None):
+            args.bench = end_at_metrics(patterns)
         return _run_command(original, cls, conf, args, options)
     except Exception as error:
         log.flush()

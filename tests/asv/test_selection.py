@@ -13,6 +13,7 @@ from repositories import commit_all, git, make_repository
 from support import TOY
 
 from hpml_plugins import Node
+from hpml_plugins.asv.arguments import end_at_metrics
 from hpml_plugins.asv.run import (
     add_reference,
     chosen_shard,
@@ -130,6 +131,21 @@ def test_one_metric_measures_for_all_and_it_is_one_that_was_asked_for() -> None:
     found = asv_benchmarks(dict.fromkeys(metrics, 2), ["track_[yz]"])
     narrow(found, declared(a={0, 1}))
     assert list(found) == ["a.track_y"]
+
+
+def test_a_dollar_ends_the_name_of_a_benchmark_too() -> None:
+    points = {name: 2 for name in ("tta.track_time", "tta_cpu.track_time", "a.track_tta")}
+    chosen = {
+        pattern: set(asv_benchmarks(points, end_at_metrics([pattern])))
+        for pattern in ("^tta$", "tta$", r"tta\$", "_time$", "^tta")
+    }
+    assert chosen == {
+        "^tta$": {"tta.track_time"},
+        "tta$": {"tta.track_time", "a.track_tta"},
+        r"tta\$": set(),
+        "_time$": {"tta.track_time", "tta_cpu.track_time"},
+        "^tta": {"tta.track_time", "tta_cpu.track_time"},
+    }
 
 
 def test_a_benchmark_without_parameters_that_is_left_out_is_not_run() -> None:
