@@ -1,5 +1,5 @@
 """Print how well intervals and verdicts hold over the Records in results/: `python
-tests/backtest.py [RESULTS]`.
+tests/backtest.py [RESULTS] [--since DAY]`.
 
 Cards are left out and predicted by the others; see `hpml_plugins.analysis.backtest`. `make docs`
 writes the same tables into docs/measurement.md and benchmarks/pages/measuring.md.
@@ -7,28 +7,29 @@ writes the same tables into docs/measurement.md and benchmarks/pages/measuring.m
 
 from __future__ import annotations
 
+import argparse
 import math
 import statistics
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hpml_plugins.analysis.backtest import (
     FOUND,
-    TESTED,
     BackTest,
     ClassResult,
     MeasuredPoint,
     smallest_in_most,
 )
-from hpml_plugins.analysis.measured import MeasuredValue
-from hpml_plugins.analysis.physics import ON_GPU, compared_metrics
+from hpml_plugins.analysis.measured import MeasuredValue, card_of
+from hpml_plugins.analysis.physics import ON_GPU, Physics, compared_metrics
 from hpml_plugins.analysis.reference import References
 from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import read_records
 
+Results = Mapping[Physics, ClassResult]
 #: The slow-downs of which it is told how often they are found.
 PLANTED = (0.05, 0.10)
 
@@ -42,36 +43,32 @@ def measured_points(records: Iterable[Record]) -> Iterator[MeasuredPoint]:
             yield MeasuredPoint(record.machine, record.benchmark, record.point, values)
 
 
-def coverage_table(found: BackTest) -> Iterator[dict[str, str]]:
+def coverage_table(results: Results) -> Iterator[dict[str, str]]:
     """Of each class how often its intervals hold another card's value, and how wide they are."""
-    for physics in TESTED:
-        if result := found.results.get(physics):
-            yield {
-                "class": str(physics),
-                "cards": str(len(result.cards)),
-                "values left out": str(len(result.covered)),
-                "covered": f"{statistics.fmean(result.covered):.1%}",
-                "half width": f"{result.half_width:.2%}",
-                "half width that would hold 95 %": f"{result.empirical:.2%}",
-            }
+    for physics, result in results.items():
+        yield {
+            "class": str(physics),
+            "cards": str(len(result.cards)),
+            "values left out": str(len(result.covered)),
+            "covered": f"{statistics.fmean(result.covered):.1%}",
+            "half width": f"{result.half_width:.2%}",
+            "half width that would hold 95 %": f"{result.empirical:.2%}",
+        }
 
 
-def verdict_table(found: BackTest) -> Iterator[dict[str, str]]:
+def verdict_table(results: Results) -> Iterator[dict[str, str]]:
     """Of each class how often equal code is called different, and how often a slow-down is
     found."""
-    results = found.results
     groups: dict[str, list[ClassResult]] = {}
-    for physics in TESTED:
-        if physics in results:
-            groups[str(physics)] = [results[physics]]
-        if physics in found.adjusted:
-            groups[f"{physics}, by the reference"] = [found.adjusted[physics]]
+    for physics, result in results.items():
+        groups[str(physics)] = [result]
+        groups[f"{physics}, by the reference"] = [result.by_the_reference]
     groups["all classes of a GPU"] = [
         results[physics] for physics in ON_GPU if physics in results
     ]
     groups["all"] = list(results.values())
     for name, members in groups.items():
-        if pairs := sum(len(each.called) for each in members):
+        if pairs := sum(len(each.pairs) for each in members):
             row = {"class": name, "pairs of cards": str(pairs)}
             row["called different, alone"] = (
                 f"{sum(sum(each.called) for each in members) / pairs:.2%}"
@@ -88,12 +85,33 @@ def verdict_table(found: BackTest) -> Iterator[dict[str, str]]:
             yield row
 
 
+def cards_since(records: Iterable[Record], day: datetime) -> set[str]:
+    """The cards of which no Record is from before a day, UTC."""
+    first: dict[str, float] = {}
+    for record in records:
+        card = card_of(record)
+        first[card] = min(record.started, first.get(card, math.inf))
+    return {card for card, started in first.items() if started >= day.timestamp()}
+
+
 def main() -> None:
     """Print both tables."""
-    results = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("results")
-    records = list(read_records(results))
-    found = BackTest(measured_points(records), References.of(records))
-    for rows in (coverage_table(found), verdict_table(found)):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
+    parser.add_argument(
+        "--since",
+        type=lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC),
+        metavar="DAY",
+        help="only of cards first measured since this day: a blind test of rules that are older",
+    )
+    given = parser.parse_args()
+    records = list(read_records(given.results))
+    results = BackTest(measured_points(records), References.of(records)).results
+    if given.since:
+        cards = cards_since(records, given.since)
+        chosen = {name: result.of_cards(cards) for name, result in results.items()}
+        results = {name: result for name, result in chosen.items() if result.left_out}
+    for rows in (coverage_table(results), verdict_table(results)):
         print(as_markdown(Table.of(list(rows))), end="\n\n")
 
 

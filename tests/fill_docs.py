@@ -120,7 +120,7 @@ def codes(root: Path) -> tuple[Path, str, str]:
 def _back_tested(results: Path) -> dict[str, str]:
     """The tables by their names, as Markdown."""
     records = list(read_records(results))
-    found = BackTest(measured_points(records), References.of(records))
+    found = BackTest(measured_points(records), References.of(records)).results
     tables = {
         name: as_markdown(Table.of(list(rows(found))))
         for name, rows in BACK_TEST_TABLES.items()

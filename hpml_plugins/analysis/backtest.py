@@ -12,9 +12,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,13 +34,12 @@ from hpml_plugins.analysis.variability import (
 from hpml_plugins.analysis.variance import Spread, estimate_runs, half_width
 from hpml_plugins.analysis.verdicts import MARGIN, Difference, compare_values
 
-if TYPE_CHECKING:
-    pass
-
 #: The classes that are tested: those whose values are timed.
 TESTED = (*ON_GPU, Physics.THROTTLED, *HOST_TAKES_PART)
 #: The share of values or pairs that a half width or a smallest slow-down is of.
 FOUND = 0.95
+#: The verdicts that are wrong of equal code.
+DIFFERENT = ("BETTER", "WORSE")
 
 
 @dataclass(frozen=True)
@@ -57,41 +56,92 @@ class _Repeated:
     cards: dict[str, MeasuredValue]
 
 
-@dataclass
-class ClassResult:
-    """What the back-test finds of a class.
+class LeftOut(NamedTuple):
+    """A value that was predicted by the other cards. card: that measured it.  error, half_width: of
+    it from their mean, and of their interval; logarithms."""
 
-    cards: how many took part.  covered: of each value that was left out, whether the interval of
-    the other cards held it.  half_widths, errors: of these intervals and of these values from the
-    mean of the others, as logarithms. called: of each ordered pair of cards, whether it was called
-    different, judged alone.  called_together: the same, judged with all that the two cards have in
-    common.  smallest: of each pair the smallest slow-down of the second that would be found, alone,
-    as a logarithm.
+    card: str
+    error: float
+    half_width: float
+
+
+class ComparedPair(NamedTuple):
+    """A value of equal code, of one card against another.
+
+    called: whether it was called different, judged alone.  called_together: the same, judged with
+    all that the two cards have in common.  smallest: the smallest slow-down of the second that
+    would be found, alone, as a logarithm.  adjusted: whether the factors of the cards were taken
+    out.
     """
 
+    cards: tuple[str, str]
+    called: bool
+    called_together: bool
+    smallest: float
+    adjusted: bool
+
+
+@dataclass(frozen=True)
+class ClassResult:
+    """What the back-test finds of a class.  pairs: in both orders."""
+
     physics: Physics
-    cards: set[str] = field(default_factory=set)
-    covered: list[bool] = field(default_factory=list)
-    half_widths: list[float] = field(default_factory=list)
-    errors: list[float] = field(default_factory=list)
-    called: list[bool] = field(default_factory=list)
-    called_together: list[bool] = field(default_factory=list)
-    smallest: list[float] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    pairs: list[ComparedPair] = field(default_factory=list)
+
+    def of_cards(self, cards: Collection[str]) -> ClassResult:
+        """Of the values that these cards measured, predicted by all cards and compared with
+        all."""
+        return ClassResult(
+            self.physics,
+            [each for each in self.left_out if each.card in cards],
+            [each for each in self.pairs if any(card in cards for card in each.cards)],
+        )
+
+    @property
+    def cards(self) -> set[str]:
+        """Those that took part."""
+        return {each.card for each in self.left_out}
+
+    @property
+    def covered(self) -> list[bool]:
+        """Of each value that was left out, whether the interval of the other cards held it."""
+        return [each.error <= each.half_width for each in self.left_out]
 
     @property
     def half_width(self) -> float:
         """The median of the half widths."""
-        return statistics.median(self.half_widths)
+        return statistics.median(each.half_width for each in self.left_out)
 
     @property
     def empirical(self) -> float:
         """The half width that would hold 95 % of the values that were left out."""
-        return float(np.quantile(self.errors, FOUND))
+        return float(np.quantile([each.error for each in self.left_out], FOUND))
+
+    @property
+    def called(self) -> list[bool]:
+        """Of each pair, whether it was called different alone."""
+        return [each.called for each in self.pairs]
+
+    @property
+    def called_together(self) -> list[bool]:
+        """Of each pair, whether it was called different with all that its cards share."""
+        return [each.called_together for each in self.pairs]
+
+    @property
+    def smallest(self) -> list[float]:
+        """Of each pair the smallest slow-down that would be found."""
+        return [each.smallest for each in self.pairs]
 
     @property
     def smallest_found(self) -> float:
         """The slow-down that is found in FOUND of the pairs, 0.05 for 5 %."""
         return math.expm1(smallest_in_most(self.smallest))
+
+    @property
+    def by_the_reference(self) -> ClassResult:
+        """Of the pairs whose factors of the cards were taken out."""
+        return ClassResult(self.physics, [], [each for each in self.pairs if each.adjusted])
 
 
 class MeasuredPoint(NamedTuple):
@@ -143,11 +193,7 @@ def _repeated_values(
 
 
 class BackTest:
-    """The back-test of all that was measured.  results: by class, in the order of TESTED.
-
-    adjusted: by class, of the pairs of cards whose factors are taken out, as the reference steps of
-    their visits tell them.
-    """
+    """The back-test of all that was measured.  results: by class, in the order of TESTED."""
 
     def __init__(
         self, measured: Iterable[MeasuredPoint], references: References | None = None
@@ -158,7 +204,6 @@ class BackTest:
             readings = list(with_references(readings, self._references))
         observed = observe(readings)
         self.results: dict[Physics, ClassResult] = {}
-        self.adjusted: dict[Physics, ClassResult] = {}
         if observed is None:
             return
         self._observed = observed
@@ -176,7 +221,6 @@ class BackTest:
         self._repeated = _repeated_values(observed, places)
         for each in self._repeated:
             result = self.results.setdefault(each.physics, ClassResult(each.physics))
-            result.cards |= each.cards.keys()
             self._leave_one_out(each, result)
         self._compare_pairs()
         self.results = {name: self.results[name] for name in TESTED if name in self.results}
@@ -209,9 +253,7 @@ class BackTest:
             spread = self._without(card)[each.line]
             width = half_width(spread.any_card, spread.any_freedom, len(others))
             error = abs(math.log(value.value) - statistics.fmean(others))
-            result.half_widths.append(width)
-            result.errors.append(error)
-            result.covered.append(error <= width)
+            result.left_out.append(LeftOut(card, error, width))
 
     def _compare_pairs(self) -> None:
         """Every two cards, in both orders, on all that both measured by equal code."""
@@ -237,15 +279,15 @@ class BackTest:
             )
             for each, found, (one, other) in zip(common, together, pairs, strict=True):
                 (alone,) = compare_values([({"": one}, {"": other}, "")])
-                results = [self.results[each.physics]]
-                if alone.adjusted:
-                    results.append(
-                        self.adjusted.setdefault(each.physics, ClassResult(each.physics))
+                self.results[each.physics].pairs.append(
+                    ComparedPair(
+                        (a, b),
+                        alone.verdict in DIFFERENT,
+                        found.verdict in DIFFERENT,
+                        smallest_found(alone),
+                        alone.adjusted,
                     )
-                for result in results:
-                    result.called.append(alone.verdict in ("BETTER", "WORSE"))
-                    result.smallest.append(smallest_found(alone))
-                    result.called_together.append(found.verdict in ("BETTER", "WORSE"))
+                )
 
 
 def smallest_found(alone: Difference) -> float:

@@ -7,11 +7,12 @@ import dataclasses
 import itertools
 import math
 import random
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
-from backtest import coverage_table, measured_points, verdict_table
+from backtest import cards_since, coverage_table, measured_points, verdict_table
 from records import a_record, a_value
 
 from hpml_plugins.analysis.backtest import (
@@ -19,6 +20,7 @@ from hpml_plugins.analysis.backtest import (
     smallest_found,
 )
 from hpml_plugins.analysis.cards import CardObservations, estimate_members
+from hpml_plugins.analysis.measured import card_of
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import UNKNOWN_CARDS, Estimated, Spread
 from hpml_plugins.analysis.verdicts import Difference, compare_values
@@ -248,7 +250,7 @@ def test_the_smallest_slow_down_found_is_the_first_that_is_called_worse(
 
 
 def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
-    results = BackTest(measured_points(records(cards=3, deviation=0.01)))
+    results = BackTest(measured_points(records(cards=3, deviation=0.01))).results
     (coverage,) = coverage_table(results)
     assert (coverage["class"], coverage["cards"], coverage["values left out"]) == (
         "never throttled",
@@ -262,5 +264,19 @@ def test_both_tables_have_a_row_of_each_class_and_nothing_is_no_table() -> None:
         "all",
     ]
     assert {row["pairs of cards"] for row in verdicts} == {"36"}
-    empty = BackTest([])
+    empty = BackTest([]).results
     assert list(coverage_table(empty)) == list(verdict_table(empty)) == []
+
+
+def test_a_blind_test_is_of_the_cards_first_measured_since_a_day() -> None:
+    made = records(cards=4, deviation=0.01)
+    old, new = {"GPU-0", "GPU-1"}, {"GPU-2", "GPU-3"}
+    first_of_new = min(record.started for record in made if card_of(record) in new)
+    cards = cards_since(made, datetime.fromtimestamp(first_of_new, UTC))
+    assert cards == new
+    (result,) = BackTest(measured_points(made)).results.values()
+    chosen = result.of_cards(cards)
+    assert chosen.cards == cards
+    assert {card for pair in chosen.pairs for card in pair.cards} == cards | old
+    assert len(chosen.pairs) == len(result.pairs) - 6 * len(old) * (len(old) - 1)
+    assert result.of_cards(result.cards) == result

@@ -289,11 +289,12 @@ def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_
     None
 ):
     made = measured(8, referenced=True)
-    plain = BackTest(measured_points(made))
-    found = BackTest(measured_points(made), References.of(made))
-    assert plain.adjusted == {}
-    assert set(found.adjusted) == {Physics.BOOST, Physics.SUSTAINED}
-    alone, adjusted = plain.results[Physics.BOOST], found.adjusted[Physics.BOOST]
+    plain = BackTest(measured_points(made)).results
+    found = BackTest(measured_points(made), References.of(made)).results
+    assert not any(each.by_the_reference.pairs for each in plain.values())
+    by_reference = {name for name, each in found.items() if each.by_the_reference.pairs}
+    assert by_reference == {Physics.BOOST, Physics.SUSTAINED}
+    alone, adjusted = plain[Physics.BOOST], found[Physics.BOOST].by_the_reference
     assert (
         len(adjusted.called) == len(TYPES) * 8 * 7 * 4
     )  # all but those of the reference itself
