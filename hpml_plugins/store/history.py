@@ -2,9 +2,11 @@
 commit stands to it.
 
 The line of a branch is its first-parent history, with those commits of a merged branch that were up
-to date with it: of each two commits of a line, one is an ancestor of the other. Results of other
-commits that git knows, of branches that were not merged or were merged from an older state, are in
-no line: ancestry decides, not dates.
+to date with it: of each two commits of a line, one is an ancestor of the other. Where the branch was
+merged into another one and then moved to that merge, which git's message tells (`Merge branch
+'main' into topic`), it had been at the second parent. Results of other commits that git knows, of
+branches that were not merged or were merged from an older state, are in no line: ancestry decides,
+not dates.
 
 A repository lacks commits of results where it was cloned without a branch, where a branch was
 squashed or rebased after it was measured, and where results come from another repository. They are
@@ -15,6 +17,7 @@ so they count only where there is nothing of the line itself.
 from __future__ import annotations
 
 import enum
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -178,7 +181,8 @@ def commit_order(
     lines, problems = [], []
     for branch in dict.fromkeys(branches or ("HEAD",)):
         tip = find_tip(repository, branch)
-        lines.append(Line(branch, frozenset(graph.line(tip.commit))))
+        name = branch if branch != "HEAD" else ask_git(repository, "branch", "--show-current")
+        lines.append(Line(branch, frozenset(graph.line(tip.commit, name))))
         problems += [tip.problem] if tip.problem else []
     stored = stored_dates(result_files(results, known=graph.dates))
     dates = {**stored, **graph.dates}
@@ -204,40 +208,55 @@ def order_by_date(dates: Mapping[str, int]) -> CommitOrder:
     return CommitOrder(places, [Line("")], frozenset(dates), complete=False)
 
 
+#: What git says by itself of a merge of the local branch, or of the remote's of that name. A merge
+#: from an address is not among them: it may be of somebody else's repository.
+_MERGED = re.compile(r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'(?: into \S+)?")
+
+
 @dataclass(frozen=True)
 class _Graph:
     """The commits of a repository. parents: commit → its parents; none before its parents.  dates:
-    ms since 1970."""
+    ms since 1970.  merged: of merges of two, the branch that was merged, where git's message names
+    it."""
 
     parents: Mapping[str, Sequence[str]]
     dates: Mapping[str, int]
+    merged: Mapping[str, str]
 
-    def line(self, tip: str) -> set[str]:
-        """The commits of the line that ends with a commit, which may be "" or unknown: then none.
+    def line(self, tip: str, branch: str) -> set[str]:
+        """The commits of the line of a branch that ends with a commit, which may be "" or unknown:
+        then none.
 
-        They are its first-parent history and, where a merge brought in what was built on its own
-        first parent, those commits too: the line went through them one after another, as if it had
-        been moved to them.
+        They are those that it went through by itself (`_sides`) and, where a merge brought in what
+        was built on the commit before, those commits too: the line went through them one after
+        another, as if it had been moved to them.
         """
         at = {commit: number for number, commit in enumerate(self.parents)}
-        found = set(self._first_parents(tip))
+        found = set(self._back_from(tip, branch))
         merges = [commit for commit in found if len(self.parents[commit]) == 2]
         while merges:
-            before, other = self.parents[merges.pop()]
+            before, other = self._sides(merges.pop(), branch)
             between = []
-            for commit in self._first_parents(other):
+            for commit in self._back_from(other, branch):
                 if at[commit] <= at.get(before, -1):  # parents stand before their children
                     break
                 between.append(commit)
-            if between and self.parents[between[-1]][:1] == (before,):
+            if between and self._sides(between[-1], branch)[:1] == (before,):
                 merges += [commit for commit in between if len(self.parents[commit]) == 2]
                 found.update(between)
         return found
 
-    def _first_parents(self, tip: str) -> Iterator[str]:
+    def _back_from(self, tip: str, branch: str) -> Iterator[str]:
+        """What the branch went through up to a commit, the newest first."""
         while tip in self.parents:
             yield tip
-            tip = next(iter(self.parents[tip]), "")
+            tip = next(iter(self._sides(tip, branch)), "")
+
+    def _sides(self, commit: str, branch: str) -> Sequence[str]:
+        """The parents of a commit, the one first at which the branch was: where it was itself
+        merged into another one and then moved to the merge, the second."""
+        parents = self.parents[commit]
+        return parents[::-1] if self.merged.get(commit) == branch else parents
 
 
 def read_graph(repository: Path) -> _Graph:
@@ -247,13 +266,18 @@ def read_graph(repository: Path) -> _Graph:
     """
     parents: dict[str, tuple[str, ...]] = {}
     dates: dict[str, int] = {}
+    merged: dict[str, str] = {}
+    graph = _Graph(parents, dates, merged)
     if not ask_git(repository, "rev-parse", "--git-dir"):
-        return _Graph(parents, dates)
-    words = ("log", "--all", "--date-order", "--reverse", "--format=%H %ct %P")
-    for line in tell_git(repository, *words).splitlines():
-        commit, seconds, *before = line.split()
+        return graph
+    words = ("log", "--all", "--date-order", "--reverse", "--format=%H %ct %P%x00%s")
+    for line in filter(None, tell_git(repository, *words).split("\n")):
+        hashes, _, subject = line.partition("\0")
+        commit, seconds, *before = hashes.split()
         parents[commit], dates[commit] = tuple(before), int(seconds) * 1000
-    return _Graph(parents, dates)
+        if len(before) == 2 and (message := _MERGED.fullmatch(subject)):
+            merged[commit] = message[1]
+    return graph
 
 
 class _Tip(NamedTuple):

@@ -79,3 +79,57 @@ def test_the_record_of_a_commit_that_the_repository_lacks_stands_behind_those_of
     assert current.commit == in_order(results.parent)[0]
     (alone,) = current_records([each for each in stored if each.commit == LOST], order)
     assert alone.commit == LOST
+
+
+def commit(repository: Path, name: str) -> str:
+    git(repository, "commit", "-q", "--allow-empty", "-m", name)
+    return git(repository, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def pulled(tmp_path: Path) -> dict[str, str]:
+    """Hashes by name, of a main that moved to the merge of itself into a branch: there the merge's
+    first parent is the branch's commit."""
+    make_repository(tmp_path)
+    hashes = {"base": commit(tmp_path, "base")}
+    git(tmp_path, "checkout", "-q", "-b", "topic")
+    hashes["topic"] = commit(tmp_path, "topic")
+    git(tmp_path, "checkout", "-q", "main")
+    hashes["main"] = commit(tmp_path, "main")
+    git(tmp_path, "checkout", "-q", "topic")
+    return hashes
+
+
+@pytest.mark.parametrize("source", ["main", "origin/main"])
+def test_a_branch_that_moved_to_its_merge_into_another_was_at_the_second_parent(
+    source: str, pulled: dict[str, str], tmp_path: Path
+) -> None:
+    if source != "main":
+        git(tmp_path, "update-ref", "refs/remotes/origin/main", "main")
+    git(tmp_path, "merge", "-q", "--no-edit", source)
+    git(tmp_path, "checkout", "-q", "main")
+    git(tmp_path, "merge", "-q", "--ff-only", "topic")
+    last = git(tmp_path, "rev-parse", "main")
+    line = [pulled["base"], pulled["main"], last]
+    assert list(commit_order(tmp_path, tmp_path / "results", ["main"])) == line
+    assert list(commit_order(tmp_path, tmp_path / "results")) == line  # what is checked out
+    of_topic = commit_order(tmp_path, tmp_path / "results", ["topic"])
+    assert list(of_topic) == [pulled["base"], pulled["topic"], last]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Merge branch 'main' of https://host.example/other into topic",
+        "Merge branch 'mains' into topic",
+        "Merge what main has",
+    ],
+)
+def test_any_other_merge_goes_on_from_its_first_parent(
+    message: str, pulled: dict[str, str], tmp_path: Path
+) -> None:
+    git(tmp_path, "merge", "-q", "-m", message, "main")
+    git(tmp_path, "checkout", "-q", "main")
+    git(tmp_path, "merge", "-q", "--ff-only", "topic")
+    order = commit_order(tmp_path, tmp_path / "results", ["main"])
+    assert list(order) == [pulled["base"], pulled["topic"], git(tmp_path, "rev-parse", "main")]
