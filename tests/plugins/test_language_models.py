@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import torch
 from support import in_a_child
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record
 from hpml_plugins.errors import CheckFailed
@@ -34,6 +35,7 @@ from hpml_plugins.plugins.language_models import (
     training,
 )
 from hpml_plugins.plugins.language_models.shapes import GPT, LLAMA
+from hpml_plugins.published import find_gpu
 from hpml_plugins.testing import Context, measure_point
 
 SHORT = SamplingPlan(budget=0.05, warm_up=0.05, fewest=3)
@@ -177,7 +179,9 @@ def test_a_layer_is_written_out_in_float64() -> None:
             scores = (q @ k.T / 4).masked_fill(torch.ones(20, 20).triu(1) > 0, -torch.inf)
             mixed.append(scores.softmax(-1) @ value)
     after = x[0] + torch.cat(mixed, 1) @ block.out.weight.T
-    gate, up = (normalised(after) @ each.weight.T for each in (block.gate, block.up))
+    # 224 of the gate and 224 beside it, in as many blocks as there are key heads
+    both = (normalised(after) @ block.gate_up.weight.T).view(20, 2, 2, 112)
+    gate, up = (both[:, :, part].reshape(20, 224) for part in (0, 1))
     wanted = after + (gate * gate.sigmoid() * up) @ block.down.weight.T
     # cosine and sine were rounded to float32
     assert inference.relative_error(found[0], wanted) < 1e-6
@@ -246,6 +250,59 @@ def test_decoding_is_measured_on_the_cpu_in(format: str, node: Node) -> None:
     )
 
 
+class Multiplied(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped to mypy here
+    """Collects the dtypes of what is multiplied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtypes: set[str] = set()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function.overloadpacket.__name__ in ("mm", "_scaled_mm"):
+            self.dtypes.add(str(args[1].dtype).removeprefix("torch."))
+        return function(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "format"),
+    [
+        *(
+            (decoding.DECODE_CPU, format)
+            for format in ("float32", "bfloat16", "int8", "fp8")
+        ),
+        *((prefill.PREFILL_CPU, format) for format in ("bfloat16", "int8", "fp8_products")),
+        *((parallel.PARALLEL_CPU, format) for format in ("float32", "bfloat16")),
+    ],
+)
+def test_inference_is_judged_by_the_peak_of_what_it_multiplies(
+    benchmark: Benchmark, format: str, node: Node
+) -> None:
+    record = measured(benchmark, node, format=format)
+    assert (record.status, record.reason) == ("ok", "")
+    model = llama.Llama(LLAMA["tiny"], 8, format, "cpu", seed=0)
+    model.quantize(format)
+    with Multiplied() as products:
+        inference.DecodeStep(model, 1, seed=0)()
+    (multiplied,) = products.dtypes
+    card = find_gpu("NVIDIA H100 80GB HBM3")
+    assert card and card.peak(record.work["time"].dtype) == card.peak(multiplied)
+
+
+def test_training_is_judged_by_the_peak_of_what_it_multiplies() -> None:
+    for device, wanted in (("cuda", "bfloat16"), ("cpu", "float32")):
+        bench: Any = SimpleNamespace(device=device)
+        model = gpt.Gpt(
+            GPT["tiny"],
+            checkpointing=False,
+            dtype=getattr(torch, training.precision(bench)),
+        )
+        with Multiplied() as products:
+            model(*gpt.random_text(GPT["tiny"], 1, 8, "cpu", seed=0)).backward()
+        assert products.dtypes == {wanted}
+
+
 def test_a_wrong_cache_fails(node: Node) -> None:
     model = llama.Llama(LLAMA["tiny"], 20, "float32", "cpu", seed=0)
     step = inference.DecodeStep(model, 2, seed=0)
@@ -298,6 +355,11 @@ def test_ranks_on_gpus_time_the_compiled_step(monkeypatch: pytest.MonkeyPatch) -
 def test_more_ranks_than_heads_of_keys_are_refused(node: Node) -> None:
     record = measured(parallel.PARALLEL_CPU, node, ranks=4)
     assert record.reason.startswith("4 ranks cannot share 2 heads of keys")
+
+
+def test_quantised_matrices_are_not_shared(node: Node) -> None:
+    record = measured(parallel.PARALLEL_CPU, node, format="int8")
+    assert record.reason.startswith("ranks do not share matrices in int8; use float32 or")
 
 
 # Training

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpml_plugins import Bench, Benchmark, Metric, Requires
 from hpml_plugins.plugins.language_models.shapes import (
     LLAMA,
+    PRODUCTS,
     check_format,
     decode_bytes,
     decode_flop,
@@ -61,6 +62,7 @@ def measure(
     bench.work(
         flop=decode_flop(shape, batch, context),
         bytes=decode_bytes(shape, batch, context, format),
+        dtype=PRODUCTS[format],
     )
     bench.progress("timing", 0.6)
     time = bench.time(timed, budget=BUDGET)

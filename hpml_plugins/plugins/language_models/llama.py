@@ -22,7 +22,7 @@ BACKENDS = [
     SDPBackend.MATH,
 ]
 FP8 = torch.float8_e4m3fn
-LINEARS = ("qkv", "out", "gate", "up", "down")
+LINEARS = ("qkv", "out", "gate_up", "down")
 
 
 @dataclass(frozen=True)
@@ -79,20 +79,21 @@ def attend(q: Any, k: Any, v: Any, cache: Cache, place: Place) -> Any:
 
 
 class Block(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """One layer. qkv's outputs are ordered by key head: its queries, its key, its value; a range of
-    them is whole heads, as tensor parallelism needs."""
+    """One layer. qkv's outputs are ordered by key head: its queries, its key, its value; gate_up's
+    by as many blocks: a block of the gate, the same of what it lets through. A range of them serves
+    whole heads and blocks, as tensor parallelism needs."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         width, inner = shape.hidden, shape.intermediate
         self.head_dim, self.group = shape.head_dim, shape.heads // shape.kv_heads
+        self.gated = inner // shape.kv_heads
         heads = shape.kv_heads * (self.group + 2)
         self.norm_attention = nn.RMSNorm(width, eps=EPSILON)
         self.qkv = nn.Linear(width, heads * shape.head_dim, bias=False)
         self.out = nn.Linear(width, width, bias=False)
         self.norm_feed_forward = nn.RMSNorm(width, eps=EPSILON)
-        self.gate = nn.Linear(width, inner, bias=False)
-        self.up = nn.Linear(width, inner, bias=False)
+        self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.down = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: Any, cache: Cache, place: Place) -> Any:
@@ -120,8 +121,9 @@ class Block(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
 
     def expand(self, x: Any) -> Any:
         """The inside of the feed-forward block, (sequences, new, intermediate)."""
-        normalised = self.norm_feed_forward(x)
-        return silu(self.gate(normalised)) * self.up(normalised)
+        both = self.gate_up(self.norm_feed_forward(x)).unflatten(2, (-1, 2, self.gated))
+        gate, up = both.unbind(3)
+        return (silu(gate) * up).flatten(2)
 
     def contract(self, x: Any, inner: Any) -> Any:
         """x and what the feed-forward block found."""

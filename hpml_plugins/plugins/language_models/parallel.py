@@ -18,6 +18,7 @@ from hpml_plugins.plugins.language_models.decoding import (
 )
 from hpml_plugins.plugins.language_models.shapes import (
     LLAMA,
+    PRODUCTS,
     Shape,
     decode_bytes,
     decode_flop,
@@ -39,12 +40,15 @@ def measure(
     al., Megatron-LM, arXiv 1909.08053, section 3.
     """
     shape = find_shape(model, LLAMA)
+    if format not in FORMATS:
+        raise HpmlError(f"ranks do not share matrices in {format}; use {' or '.join(FORMATS)}")
     if shape.kv_heads % ranks:
         raise HpmlError(f"{ranks} ranks cannot share {shape.kv_heads} heads of keys")
     found: Mapping[str, Any] = bench.ranks(on_rank, ranks, shape, batch, context, format)[0]
     bench.work(
         flop=decode_flop(shape, batch, context),
         bytes=decode_bytes(shape, batch, context, format),
+        dtype=PRODUCTS[format],
     )
     return found
 
@@ -130,7 +134,7 @@ def share_layers(decoder: Llama, rank: Rank) -> None:
 
     mesh = init_device_mesh(rank.device.partition(":")[0], (rank.count,))
     plan = {
-        **dict.fromkeys(("qkv", "gate", "up"), ColwiseParallel()),
+        **dict.fromkeys(("qkv", "gate_up"), ColwiseParallel()),
         **dict.fromkeys(("out", "down"), RowwiseParallel()),
     }
     for block in decoder.blocks:
@@ -180,6 +184,8 @@ def addition(x: Any, layers: int) -> Callable[[], object]:
     return captured(step)[0] if x.is_cuda else step
 
 
+#: Those of DTensor's linear layers; matrices that are quantised are none.
+FORMATS = ("float32", "bfloat16")
 PARALLEL = Benchmark(
     "lm_decode_parallel",
     measure,

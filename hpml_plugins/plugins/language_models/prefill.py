@@ -16,6 +16,7 @@ from hpml_plugins.plugins.language_models.decoding import (
 )
 from hpml_plugins.plugins.language_models.shapes import (
     LLAMA,
+    PRODUCTS,
     check_format,
     find_shape,
     prefill_flop,
@@ -57,7 +58,7 @@ def measure(bench: Bench, *, model: str, length: int, format: str) -> Mapping[st
         difference <= COMPILED_TOLERANCE,
         f"the compiled pass differs from the pass as it is written by {difference:.1e}",
     )
-    bench.work(flop=prefill_flop(shape, 1, length), dtype=PRODUCTS.get(format, format))
+    bench.work(flop=prefill_flop(shape, 1, length), dtype=PRODUCTS[format])
 
     def step() -> None:
         decoder.prompt(tokens, caches)
@@ -73,8 +74,6 @@ def measure(bench: Bench, *, model: str, length: int, format: str) -> Mapping[st
     }
 
 
-#: Format → what its products are computed in, where that differs.
-PRODUCTS = {"fp8_products": "fp8", "int8": "bfloat16", "fp8": "bfloat16"}
 PREFILL = Benchmark(
     "lm_prefill",
     measure,

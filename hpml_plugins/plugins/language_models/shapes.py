@@ -50,6 +50,14 @@ LLAMA = {
 #: B of a weight in each format. int8 and fp8: of the weights alone, products in bfloat16.
 #: fp8_products: activations are quantised too, and multiplied in fp8.
 WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "int8": 1, "fp8": 1, "fp8_products": 1}
+#: Format → what its products are computed in, as `Bench.work` takes it.
+PRODUCTS = {
+    "float32": "float32",
+    "bfloat16": "bfloat16",
+    "int8": "bfloat16",
+    "fp8": "bfloat16",
+    "fp8_products": "fp8",
+}
 
 
 def find_shape(model: str, known: dict[str, Shape]) -> Shape:
@@ -101,8 +109,7 @@ def layer_matrices(shape: Shape) -> dict[str, tuple[int, int]]:
     return {
         "qkv": (shape.hidden + keys_and_values, shape.hidden),
         "out": (shape.hidden, shape.hidden),
-        "gate": (shape.intermediate, shape.hidden),
-        "up": (shape.intermediate, shape.hidden),
+        "gate_up": (2 * shape.intermediate, shape.hidden),
         "down": (shape.hidden, shape.intermediate),
     }
 
