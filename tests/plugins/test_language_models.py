@@ -26,6 +26,7 @@ from hpml_plugins.plugins.language_models import (
     inference,
     llama,
     parallel,
+    peers,
     prefill,
     server,
     serving,
@@ -342,6 +343,103 @@ def test_ranks_that_share_the_layers_agree_with_one_alone(node: Node) -> None:
     assert record.metrics["speedup"].median == pytest.approx(
         record.metrics["single"].median / record.metrics["time"].median, rel=0.1
     )
+
+
+def shared_by_a_sum_of_ours(rank: Rank) -> dict[str, Any]:
+    """How far the ranks' logits are from those of one, and the graphs that were compiled."""
+    from torch import distributed as dist
+    from torch._dynamo.utils import counters
+
+    def add_up(x: Any) -> Any:
+        summed = x.clone()
+        dist.all_reduce(summed)
+        return summed
+
+    shape = replace(LLAMA["tiny"], layers=12)
+    decoder = llama.Llama(shape, 16, "float32", "cpu", seed=0)
+    step = inference.DecodeStep(decoder, 2, seed=0)
+    wanted = step()[0].clone()
+    parallel.share_layers(decoder, rank, add_up)
+    parallel.keep_heads(step, rank)
+    found = step()[0].clone()
+    counters.clear()
+    decoder.compile_parts({}, "aot_eager")
+    return {
+        "error": inference.relative_error(found, wanted),
+        "compiled": inference.relative_error(step()[0], wanted),
+        "unlike": peers.find_sum(rank, wanted) is not None,
+        "graphs": counters["stats"]["unique_graphs"],
+    }
+
+
+def test_ranks_add_up_by_what_they_are_given(node: Node) -> None:
+    def measure(bench: Bench) -> Any:
+        (found, _) = bench.ranks(shared_by_a_sum_of_ours, 2)
+        return {name: float(value) for name, value in found.items()}
+
+    names = ("error", "compiled", "unlike", "graphs")
+    benchmark = Benchmark(
+        "sums", measure, [Metric(name, "1", None) for name in names], description="Sums."
+    )
+    record = measured(benchmark, node)
+    assert (record.status, record.reason) == ("ok", "")
+    values = {name: record.metrics[name].median for name in names}
+    assert values["error"] < 1e-6 and values["compiled"] < 1e-6
+    assert values["unlike"] == 0  # gloo's ranks reach no GPU's memory
+    assert values["graphs"] == 2  # all layers share one, as those of a rank alone do
+
+
+@pytest.mark.parametrize(
+    ("local", "cards", "reachable", "wanted"),
+    [(1, 2, True, True), (1, 2, False, False), (0, 2, True, False), (1, 1, True, False)],
+)
+def test_peers_are_cards_of_one_node_that_reach_each_other(
+    local: int, cards: int, reachable: bool, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def can_reach(own: int, other: int) -> bool:
+        asked.append((own, other))
+        return reachable
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", can_reach)
+    rank: Any = SimpleNamespace(index=1, local=local, count=2)
+    assert peers.reaches_all(rank) == wanted
+    assert asked in ([], [(1, 0)])
+
+
+def test_the_sum_of_peers_is_one_operation_to_the_compiler() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        buffer, x = (torch.empty(2, 1, 8, dtype=torch.bfloat16) for _ in range(2))
+        found = peers.sum_of_peers(buffer, x, "0")
+    assert (found.shape, found.dtype) == (x.shape, x.dtype)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="no two GPUs")
+def test_two_gpus_add_up_as_one(node: Node) -> None:
+    def measure(bench: Bench) -> Any:
+        errors = bench.ranks(error_of_peers, 2, environment=parallel.NO_MULTICAST)
+        return {"error": max(errors)}
+
+    benchmark = Benchmark(
+        "peers", measure, [Metric("error", "1", "lower")], description="Peers."
+    )
+    record = measured(benchmark, node)
+    assert record.metrics["error"].median < 1e-2, record.reason
+
+
+def error_of_peers(rank: Rank) -> float:
+    """Of a sum that is captured as a CUDA graph and replayed."""
+    x = torch.full((4, 1, 4096), rank.index + 1.5, dtype=torch.bfloat16, device=rank.device)
+    add_up = peers.find_sum(rank, x)
+    assert add_up
+    replay, found = inference.captured(lambda: add_up(add_up(x)))
+    replay()
+    torch.cuda.synchronize()
+    return inference.relative_error(found, torch.full_like(x, 2 * (1.5 + 2.5)))
 
 
 def test_ranks_on_gpus_time_the_compiled_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,15 +36,18 @@ def measure(
     """Time a decode step as `lm_decode` does, on one rank alone and on all of them.
 
     Tensor parallelism by torch's DTensor: a rank has some heads, their keys and values, and a part
-    of the feed-forward block; each layer adds up two times what the ranks have. Source: Shoeybi et
-    al., Megatron-LM, arXiv 1909.08053, section 3.
+    of the feed-forward block; each layer adds up two times what the ranks have: GPUs that can reach
+    each other's memory by torch's one-shot kernel, others by NCCL. Source: Shoeybi et al.,
+    Megatron-LM, arXiv 1909.08053, section 3.
     """
     shape = find_shape(model, LLAMA)
     if format not in FORMATS:
         raise HpmlError(f"ranks do not share matrices in {format}; use {' or '.join(FORMATS)}")
     if shape.kv_heads % ranks:
         raise HpmlError(f"{ranks} ranks cannot share {shape.kv_heads} heads of keys")
-    found: Mapping[str, Any] = bench.ranks(on_rank, ranks, shape, batch, context, format)[0]
+    found: Mapping[str, Any] = bench.ranks(
+        on_rank, ranks, shape, batch, context, format, environment=NO_MULTICAST
+    )[0]
     bench.work(
         flop=decode_flop(shape, batch, context),
         bytes=decode_bytes(shape, batch, context, format),
@@ -57,42 +60,42 @@ def on_rank(
     rank: Rank, shape: Shape, batch: int, context: int, format: str
 ) -> Mapping[str, Any] | None:
     """The step of all ranks, its additions alone, and the step of rank 0 alone."""
-    time, communication = together(rank, shape, batch, context, format)
+    shared = together(rank, shape, batch, context, format)
     if rank.backend == "nccl":
         release_memory()
     single = alone(rank, shape, batch, context, format) if rank.index == 0 else None
     rank.barrier()
     if single is None:
         return None
+    time = shared["time"]
     return {
-        "time": time,
+        **shared,
         "rate": batch / time,
         "single": single,
         "speedup": single.median / time,
-        "communication": communication,
-        "share": communication.median / time.median,
+        "share": shared["communication"].median / time.median,
     }
 
 
-def together(
-    rank: Rank, shape: Shape, batch: int, context: int, format: str
-) -> tuple[Samples, Samples]:
-    """The time of a step that all ranks share, and that of its additions alone."""
-    from hpml_plugins.plugins.language_models import inference, llama
+def together(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> dict[str, Any]:
+    """The time of a step that all ranks share, that of its additions alone, and which these are."""
+    from hpml_plugins.plugins.language_models import inference, llama, peers
 
     rank.bench.progress("filling weights and cache", 0.0)
     decoder = llama.Llama(shape, context, format, rank.device, rank.bench.seed)
     step = inference.DecodeStep(decoder, batch, rank.bench.seed)
     step.read_prompt()
     whole, wanted = step.whole(), step()[0].clone()
-    share_layers(decoder, rank)
+    x = decoder.embedding(step.last)
+    add_up = peers.find_sum(rank, x)
+    share_layers(decoder, rank, add_up)
     keep_heads(step, rank)
     check_shared(rank.bench, step, whole, wanted, format)
     rank.bench.progress("all together", 0.2)
     time = rank.time(ready(rank.bench, step), budget=BUDGET)
-    x = decoder.embedding(step.last)
-    additions = addition(x, shape.layers)
-    return time, rank.time(additions, budget=BUDGET / 2, name="additions alone")
+    additions = addition(x, shape.layers, add_up)
+    communication = rank.time(additions, budget=BUDGET / 2, name="additions alone")
+    return {"time": time, "communication": communication, "peers": float(add_up is not None)}
 
 
 def alone(rank: Rank, shape: Shape, batch: int, context: int, format: str) -> Samples:
@@ -121,11 +124,14 @@ def ready(bench: Bench, step: DecodeStep) -> Callable[[], object]:
     return step if bench.device == "cpu" else compiled(bench, step)
 
 
-def share_layers(decoder: Llama, rank: Rank) -> None:
+def share_layers(decoder: Llama, rank: Rank, add_up: Callable[[Any], Any] | None = None) -> None:
     """Keep this rank's part of every matrix. All ranks have drawn the same weights, so none are
-    sent."""
+    sent.
+
+    add_up: the sum over the ranks; DTensor's when left out.
+    """
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor import Partial, Replicate
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
         RowwiseParallel,
@@ -135,10 +141,16 @@ def share_layers(decoder: Llama, rank: Rank) -> None:
     mesh = init_device_mesh(rank.device.partition(":")[0], (rank.count,))
     plan = {
         **dict.fromkeys(("qkv", "gate_up"), ColwiseParallel()),
-        **dict.fromkeys(("out", "down"), RowwiseParallel()),
+        **dict.fromkeys(
+            ("out", "down"), RowwiseParallel(output_layouts=Partial() if add_up else Replicate())
+        ),
     }
+
     for block in decoder.blocks:
         parallelize_module(block, mesh, plan, src_data_rank=None)
+        if add_up:
+            for product in (block.out, block.down):
+                product.register_forward_hook(lambda module, given, own: add_up(own))
     head = {"head": ColwiseParallel(output_layouts=Replicate())}
     parallelize_module(decoder.ends, mesh, head, src_data_rank=None)
     decoder.ranks = rank.count
@@ -171,19 +183,25 @@ def check_shared(bench: Bench, step: DecodeStep, whole: Any, wanted: Any, format
     )
 
 
-def addition(x: Any, layers: int) -> Callable[[], object]:
+def addition(
+    x: Any, layers: int, add_up: Callable[[Any], Any] | None = None
+) -> Callable[[], object]:
     """What a step adds up: two all-reduces of x in each layer; on a GPU as one CUDA graph."""
     from torch import distributed as dist
 
     from hpml_plugins.plugins.language_models.inference import captured
 
+    call = add_up or dist.all_reduce
+
     def step() -> None:
         for _ in range(2 * layers):
-            dist.all_reduce(x)
+            call(x)
 
     return captured(step)[0] if x.is_cuda else step
 
 
+#: Neither NVLink's multicast, nor what torch's symmetric memory would set up for it.
+NO_MULTICAST = {"TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 #: Those of DTensor's linear layers; matrices that are quantised are none.
 FORMATS = ("float32", "bfloat16")
 PARALLEL = Benchmark(
@@ -196,6 +214,7 @@ PARALLEL = Benchmark(
         Metric("speedup", "1", "higher", "single over time"),
         Metric("communication", "s", "lower", "of a step's all-reduces, without anything else"),
         Metric("share", "1", "lower", "communication over time"),
+        Metric("peers", "1", None, "1: ranks add up by reading each other's memory; 0: NCCL, gloo"),
     ),
     grid={
         "model": ("llama-3-8b",),
