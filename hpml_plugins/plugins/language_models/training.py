@@ -58,7 +58,7 @@ def measure(
     """Time one training step on one batch of random tokens, which are on the device already.
 
     Pre-norm layers, GELU, causal attention, learnt positions, embedding and head tied,
-    cross-entropy whose logits exist for 8192 tokens at a time, fused AdamW. On a GPU: products and
+    cross-entropy whose logits exist for 16384 tokens at a time, fused AdamW. On a GPU: products and
     residual stream in bfloat16 over float32 weights, the model with its loss compiled as one
     function. On a CPU: float32, not compiled.
 
