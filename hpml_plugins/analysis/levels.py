@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpml_plugins.analysis.variance import Array, p_value
+from hpml_plugins.analysis.variance import Array, p_value, student_quantile
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 #: First and end of each of many segments.
@@ -97,18 +97,26 @@ class ReadingSeries:
         return found
 
 
-class _Contrast(NamedTuple):
+class Contrast(NamedTuple):
     """A difference of two levels' logarithms. variance: of the estimate.  freedom: behind the
     variance."""
 
     value: float
-    variance: float
-    freedom: float
+    variance: float = 0.0
+    freedom: float = math.inf
 
     @property
     def p(self) -> float:
         """Two-sided p-value of no difference."""
         return p_value(self.value, self.variance, self.freedom)
+
+    @property
+    def least(self) -> float:
+        """The one-sided 95 % bound, on the side of no difference."""
+        if self.variance <= 0:
+            return self.value
+        reach = student_quantile(0.95, self.freedom) * math.sqrt(self.variance)
+        return self.value - math.copysign(reach, self.value)
 
 
 class _Products(NamedTuple):
@@ -234,7 +242,7 @@ class _Fit:
         """What the columns leave of each reading."""
         return np.asarray(self._known.values - self.columns @ self.estimates)
 
-    def contrast(self, coefficients: Array) -> _Contrast:
+    def contrast(self, coefficients: Array) -> Contrast:
         """A sum of the estimates with these coefficients."""
         variance = float(coefficients @ self._inverse @ coefficients)
         of_cards = self.between * float(np.sum((coefficients @ self._of_cards) ** 2))
@@ -243,7 +251,7 @@ class _Fit:
             self.between_freedom, 1e-9
         )
         freedom = variance**2 / spread if spread > 0 else self.runs_freedom
-        return _Contrast(float(coefficients @ self.estimates), variance, freedom)
+        return Contrast(float(coefficients @ self.estimates), variance, freedom)
 
     @property
     def criterion(self) -> float:
@@ -380,10 +388,14 @@ class _Segmentation:
         """The logarithm of a segment's level, on the average card."""
         return self.fit.offset + float(self.coefficients(segment, at) @ self.fit.estimates)
 
+    def contrast(self, old: tuple[int, float], new: tuple[int, float]) -> Contrast:
+        """The difference between two levels.  old, new: segment and where in it."""
+        difference = self.coefficients(*new) - self.coefficients(*old)
+        return self.fit.contrast(difference) if difference.any() else Contrast(0.0)
+
     def p_value(self, old: tuple[int, float], new: tuple[int, float]) -> float:
         """Of no difference between two levels.  old, new: segment and where in it."""
-        difference = self.coefficients(*new) - self.coefficients(*old)
-        return self.fit.contrast(difference).p if difference.any() else 1.0
+        return self.contrast(old, new).p
 
     @property
     def outliers(self) -> list[int]:
@@ -393,7 +405,7 @@ class _Segmentation:
             segment.first
             for number, segment in enumerate(self.segments[1:-1], 1)
             if segment.end - segment.first == 1
-            and places * self.p_value((number - 1, END), (number + 1, BEGIN)) > ENTRY
+            and places * self.contrast((number - 1, END), (number + 1, BEGIN)).p > ENTRY
         ]
 
     def boundary(self, segment: int) -> tuple[int, int]:

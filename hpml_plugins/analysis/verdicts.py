@@ -14,7 +14,7 @@ from hpml_plugins.analysis.levels import BUSY
 from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.physics import MOST_THROTTLED, Physics
 from hpml_plugins.analysis.variance import p_value, student_quantile
-from hpml_plugins.model.formatting import bounded_times, quantity, times
+from hpml_plugins.model.formatting import bounded_times, least_times, quantity, times
 
 Verdict = Literal["SAME", "BETTER", "WORSE", "BOUND", "AMBIGUOUS"]
 
@@ -117,8 +117,7 @@ class Difference:
         if low == high:
             return f"{times(low)}×"
         if self.least is not None and self.verdict in ("BETTER", "WORSE"):
-            surely = self._oriented(self.least)
-            return f"at {'least' if surely > 1 else 'most'} {bounded_times(surely, up=surely < 1)}×"
+            return least_times(self._oriented(self.least))
         farthest = max(1 - low, high - 1)
         if self.verdict == "SAME" or (low <= 1 <= high and farthest <= NEARLY_EQUAL):
             return f"equal within {max(1, math.ceil(100 * farthest - 1e-9))} %"

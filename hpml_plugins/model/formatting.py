@@ -114,6 +114,12 @@ def bounded_times(ratio: float, *, up: bool) -> str:
     return times(rounded / scale)
 
 
+def least_times(ratio: float) -> str:
+    """What a ratio surely is, by its bound on the side of 1: `at least 1.10×`, `at most 0.90×`."""
+    words = "least" if ratio > 1 else "most"
+    return f"at {words} {bounded_times(ratio, up=ratio < 1)}×"
+
+
 def change(ratio: float, what: str = "") -> str:
     """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only form of one.
 

@@ -3,14 +3,12 @@ differs the code changed; else the circumstances did: card, host, driver, softwa
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.report.reading import History, Outcome
 from hpml_plugins.report.site import svg
 from hpml_plugins.report.site.nodes import Gaps
@@ -57,7 +55,7 @@ def write_changes(
         for shift in found[:LISTED]:
             shown = {**show_shift(shift, history), "kind": kind}
             feed += [shown] if kind == "open regression" else []
-            shown |= {"bound": _bound(shift), "spark": _spark(shift, history)}
+            shown["spark"] = _spark(shift, history)
             (circumstances if shown["differences"] else code).append(shown)
     write_feed(html_dir / "regressions.xml", feed, project, gaps, judged)
     write_page(
@@ -81,19 +79,6 @@ def _line(shift: Shift) -> list[Outcome]:
     series = shift.series
     line = series.metric.line(series.label, series.machine.name, series.branch)
     return [outcome for outcome, value in line if value]
-
-
-def _bound(shift: Shift) -> str:
-    """What the Records of both sides tell of the ratio of the values, which stands above it: `at
-    least 1.10×`; "" where they tell nothing."""
-    sides = {outcome.revision: outcome.readings for outcome in _line(shift)}
-    change = shift.change
-    if change.last not in sides or change.first not in sides:
-        return ""
-    metric = shift.series.metric
-    (found,) = compare_values([(sides[change.last], sides[change.first], metric.metric)])
-    # As of a rate, whose ratio is not turned: of a time the page has the ratio of the times too.
-    return dataclasses.replace(found, direction="higher").wording(metric.unit)
 
 
 def _spark(shift: Shift, history: History) -> Markup:

@@ -23,7 +23,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from hpml_plugins.analysis.levels import BEGIN, END, ReadingSeries, find_segments
+from hpml_plugins.analysis.levels import (
+    BEGIN,
+    END,
+    Contrast,
+    ReadingSeries,
+    find_segments,
+)
 from hpml_plugins.analysis.measured import EXACT, MeasuredValue, Values
 from hpml_plugins.analysis.variance import (
     FLOOR,
@@ -35,6 +41,7 @@ from hpml_plugins.analysis.variance import (
 )
 from hpml_plugins.analysis.verdicts import (
     ERROR_RATE,
+    SIGNATURE_DECIMALS,
     compare_values,
     correct,
     why_not_judged,
@@ -94,7 +101,8 @@ class Change:
     last: the last revision of the old level.  first: the first known one of the new.  before,
     after: the levels. verdict: "better", "worse", or "" where the metric has no direction.  steps:
     what it consists of, where that is several changes.  drifts: whether it came steadily, over all
-    revisions from last to first.
+    revisions from last to first.  bound: what is sure of the ratio, in words; "" where there is no
+    ratio, or nothing but the values is known.
     """
 
     last: int
@@ -104,6 +112,7 @@ class Change:
     verdict: str
     steps: tuple[Change, ...] = ()
     drifts: bool = False
+    bound: str = ""
 
     @property
     def wording(self) -> str:
@@ -227,10 +236,10 @@ class Readings:
                 levels.append(level._replace(first=first, last=max(first, last)))
                 numbers.append(number)
 
-        def p_value(old: tuple[int, float], new: tuple[int, float]) -> float:
-            return found.p_value((numbers[old[0]], old[1]), (numbers[new[0]], new[1]))
+        def contrast(old: tuple[int, float], new: tuple[int, float]) -> Contrast:
+            return found.contrast((numbers[old[0]], old[1]), (numbers[new[0]], new[1]))
 
-        return Levels(levels, p_value)
+        return Levels(levels, contrast, logarithmic=logarithmic)
 
     def _levels_of_counts(self) -> Levels:
         values = [reading.value for reading in self.readings]
@@ -242,7 +251,9 @@ class Readings:
             if self._is_level(a, b)
         ]
         return Levels(
-            levels, lambda old, new: float(levels[old[0]].value == levels[new[0]].value)
+            levels,
+            lambda old, new: Contrast(levels[new[0]].value - levels[old[0]].value),
+            logarithmic=False,
         )
 
     def _is_level(self, first: int, end: int) -> bool:
@@ -271,18 +282,25 @@ class Readings:
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a series, oldest first. p_value: of no difference between two: (number, BEGIN
-    or END) of each."""
+    """The levels of a series, oldest first. contrast: the difference of two: (number, BEGIN or END)
+    of each.  logarithmic: whether differences are of logarithms."""
 
     levels: Sequence[Level]
-    p_value: Callable[[tuple[int, float], tuple[int, float]], float]
+    contrast: Callable[[tuple[int, float], tuple[int, float]], Contrast]
+    logarithmic: bool
 
-    def p_values(self) -> list[float]:
-        """Of each level's end and the beginning of the next."""
+    def steps(self) -> list[Contrast]:
+        """From each level's end to the beginning of the next."""
         return [
-            self.p_value((number, END), (number + 1, BEGIN))
+            self.contrast((number, END), (number + 1, BEGIN))
             for number in range(len(self.levels) - 1)
         ]
+
+    def bound(self, difference: Contrast) -> str:
+        """What is sure of the ratio of two levels: `at least 1.10×`."""
+        if not self.logarithmic or not difference.variance:
+            return ""
+        return formatting.least_times(math.exp(difference.least))
 
 
 def _reference(reading: MeasuredValue) -> float:
@@ -296,8 +314,8 @@ class MeasuredSeries:
     label: the point in words.  branch: of whose line, "" for the first.  certain: whether each
     level and the next differ by more than runs and cards do, of all series that are asked at once.
     lasting: likewise of the best level and the newest.  drifting: likewise of the ends of each
-    level that drifts.  judged: of how many readings the levels are.  left_out: why others are not
-    judged → how many.
+    level that drifts.  bounds: of each of these questions, what is sure of the ratio.  judged: of
+    how many readings the levels are.  left_out: why others are not judged → how many.
     """
 
     metric: TrackedMetric
@@ -308,6 +326,7 @@ class MeasuredSeries:
     branch: str = ""
     lasting: bool = False
     drifting: Mapping[int, bool] = field(default_factory=dict)
+    bounds: Mapping[Question, str] = field(default_factory=dict)
     judged: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
 
@@ -323,27 +342,30 @@ class MeasuredSeries:
         found = []
         for number, level in enumerate(self.levels):
             if level.end is not None and self.drifting.get(number):
-                change = self._change(
-                    level.first, level.last, level.value, level.end, drifts=True
-                )
+                change = self._drift(number)
                 found += [change] if _exceeds(level.value, level.end, level.scatter) else []
             if number < len(self.certain) and self.certain[number]:
-                after = self.levels[number + 1]
-                old, new = level.ends[-1], after.value
-                if _exceeds(old, new, max(level.scatter, after.scatter)):
-                    found.append(self._change(level.last, after.first, old, new))
+                change, after = self._step(number), self.levels[number + 1]
+                scatter = max(level.scatter, after.scatter)
+                found += [change] if _exceeds(change.before, change.after, scatter) else []
         return found
 
-    def _change(
-        self, last: int, first: int, before: float, after: float, *, drifts: bool = False
-    ) -> Change:
+    def _step(self, number: int) -> Change:
+        """From a level to the next."""
+        old, new = self.levels[number : number + 2]
+        before, after = old.ends[-1], new.value
+        verdict = _verdict(before, after, self.metric.direction)
+        bound = self.bounds.get(("next", number), "")
+        return Change(old.last, new.first, before, after, verdict, bound=bound)
+
+    def _drift(self, number: int) -> Change:
+        """From one end of a level that drifts to the other."""
+        level = self.levels[number]
+        before, after = level.ends[0], level.ends[-1]
+        verdict = _verdict(before, after, self.metric.direction)
+        bound = self.bounds.get(("drift", number), "")
         return Change(
-            last,
-            first,
-            before,
-            after,
-            _verdict(before, after, self.metric.direction),
-            drifts=drifts,
+            level.first, level.last, before, after, verdict, drifts=True, bound=bound
         )
 
     @functools.cached_property
@@ -379,6 +401,7 @@ class MeasuredSeries:
                 "worse",
                 tuple(steps) if len(steps) > 1 else (),
                 drifts,
+                self.bounds.get(("lasting", 0), ""),
             )
         ]
 
@@ -387,16 +410,9 @@ class MeasuredSeries:
         found = []
         for place, level in enumerate(self.levels[number:], number):
             if level.end is not None and (place > number or at == BEGIN):
-                found.append(
-                    self._change(
-                        level.first, level.last, level.value, level.end, drifts=True
-                    )
-                )
+                found.append(self._drift(place))
             if place + 1 < len(self.levels):
-                after = self.levels[place + 1]
-                found.append(
-                    self._change(level.last, after.first, level.ends[-1], after.value)
-                )
+                found.append(self._step(place))
         return [change for change in found if change.verdict == "worse"]
 
 
@@ -415,10 +431,14 @@ def best_level(levels: Sequence[Level], direction: str) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class Shift:
-    """A change of a series, certain or suspected."""
+    """A change of a series, certain or suspected.
+
+    also: other metrics that changed with it, since they follow from the same timing.
+    """
 
     series: MeasuredSeries
     change: Change
+    also: tuple[str, ...] = ()
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -468,9 +488,37 @@ def find_shifts(
         ],
     }
     return {
-        kind: sorted(found, key=operator.attrgetter("rank"))
+        kind: sorted(one_of_each_timing(found), key=operator.attrgetter("rank"))
         for kind, found in kinds.items()
     }, left_out
+
+
+def one_of_each_timing(shifts: Iterable[Shift]) -> list[Shift]:
+    """Of the metrics of one timing (time, rate, bandwidth), which change together, one, which names
+    the others: the time, if it is among them."""
+    found: dict[object, list[Shift]] = {}
+    times_first = sorted(shifts, key=lambda shift: shift.series.metric.unit != "s")
+    for number, shift in enumerate(times_first):
+        found.setdefault(_timing(shift) or number, []).append(shift)
+    return [
+        replace(first, also=tuple(each.series.metric.metric for each in others))
+        for first, *others in found.values()
+    ]
+
+
+def _timing(shift: Shift) -> object:
+    """The same for all metrics of one timing that changed between the same commits; None where no
+    timing is known."""
+    series, change = shift.series, shift.change
+    line = series.metric.line(series.label, series.machine.name, series.branch)
+    sides = {at.revision: each for at, each in line if each}
+    timings = [
+        each and each.timing for each in map(sides.get, (change.last, change.first))
+    ]
+    if None in timings:
+        return None
+    signatures = [round(timing, SIGNATURE_DECIMALS) for timing in timings if timing]
+    return (series.metric.benchmark.name, *series.place[1:], change.last, *signatures)
 
 
 def is_own(history: History, series: MeasuredSeries, change: Change) -> bool:
@@ -550,7 +598,7 @@ def find_suspected(
     left_out = +left_out
     chances = iter(correct([each.p for each in compared if each.p is not None]))
     suspected = [
-        shift
+        replace(shift, change=replace(shift.change, bound=each.undirected.wording(shift.series.metric.unit)))
         for shift, each in zip(shifts, compared, strict=True)
         if each.p is not None
         and next(chances) < SUSPICION_RATE
@@ -575,7 +623,7 @@ Question = tuple[Literal["next", "drift", "lasting"], int]
 
 def find_changes(history: History) -> list[MeasuredSeries]:
     """Every series with enough readings for a verdict, with its levels."""
-    found: list[tuple[MeasuredSeries, dict[Question, float]]] = []
+    found: list[tuple[MeasuredSeries, dict[Question, Contrast]]] = []
     machines = {machine.name: machine for machine in history.machines}
     for metric in history.measured:
         for label, name, branch in places_of(metric):
@@ -592,9 +640,8 @@ def find_changes(history: History) -> list[MeasuredSeries]:
                         readings,
                     )
                 )
-    certain = iter(
-        [p < ERROR_RATE for p in correct([p for _, asked in found for p in asked.values()])]
-    )
+    chances = correct([each.p for _, asked in found for each in asked.values()])
+    certain = iter([chance < ERROR_RATE for chance in chances])
     return [
         answer(series, {question: next(certain) for question in asked})
         for series, asked in found
@@ -603,29 +650,31 @@ def find_changes(history: History) -> list[MeasuredSeries]:
 
 def ask(
     series: MeasuredSeries, readings: Readings
-) -> tuple[MeasuredSeries, dict[Question, float]]:
-    """The series with its levels, and the p-value of each question about them."""
+) -> tuple[MeasuredSeries, dict[Question, Contrast]]:
+    """The series with its levels, and the difference that each question is about."""
     levels = readings.find_levels()
+    asked = _questions(levels, series.metric.direction)
     told = replace(
         series,
         levels=levels.levels,
+        bounds={question: levels.bound(each) for question, each in asked.items()},
         judged=len(readings.readings),
         left_out=readings.left_out,
     )
-    return told, _questions(levels, series.metric.direction)
+    return told, asked
 
 
-def _questions(levels: Levels, direction: str) -> dict[Question, float]:
-    """The p-value of each question; a series of one level asks once, in vain."""
-    asked: dict[Question, float] = {
-        ("next", number): p for number, p in enumerate(levels.p_values())
+def _questions(levels: Levels, direction: str) -> dict[Question, Contrast]:
+    """The difference that each question is about; a series of one level asks once, in vain."""
+    asked: dict[Question, Contrast] = {
+        ("next", number): each for number, each in enumerate(levels.steps())
     }
     for number, level in enumerate(levels.levels):
         if level.end is not None:
-            asked["drift", number] = levels.p_value((number, BEGIN), (number, END))
+            asked["drift", number] = levels.contrast((number, BEGIN), (number, END))
     if levels.levels:
         newest = len(levels.levels) - 1
-        asked["lasting", 0] = levels.p_value(
+        asked["lasting", 0] = levels.contrast(
             best_level(levels.levels, direction), (newest, END)
         )
     return asked
@@ -694,7 +743,9 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
         "range": "..".join(commit[:8] for commit in commits),
         "before": formatting.quantity(change.before, metric.unit),
         "after": formatting.quantity(change.after, metric.unit),
+        "also": ", ".join(shift.also),
         "change": change.wording,
+        "bound": change.bound,
         "steps": describe_steps(change, history),
         "verdict": change.verdict,
         "differences": "; ".join(map(str, differences(*records)))
@@ -818,6 +869,8 @@ def write_feed(
                 '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after'
                 " ({change}), in {range} of {day}.".format_map(words)
             )
+            if texts.get("also"):
+                text += " Changed with it: {also}.".format_map(words)
             if texts.get("steps"):
                 text += " How it came: {steps}.".format_map(words)
             if texts["differences"]:

@@ -14,7 +14,15 @@ from hpml_plugins.analysis.measured import EXACT, MeasuredValue
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.report.reading import Hardware, Machine, TrackedBenchmark, TrackedMetric
-from hpml_plugins.report.site.regressions import Change, Level, MeasuredSeries, Readings
+from hpml_plugins.report.site.regressions import (
+    Change,
+    Level,
+    Levels,
+    MeasuredSeries,
+    Readings,
+    answer,
+    ask,
+)
 from hpml_plugins.store import Index
 
 
@@ -48,6 +56,11 @@ def still_worse(
 ) -> list[Change]:
     """The open regressions."""
     return compared(levels, direction, p_values).open
+
+
+def p_values_of(levels: Levels) -> list[float]:
+    """Of no difference between each level and the next."""
+    return [each.p for each in levels.steps()]
 
 
 #: 1 % between runs on one card, known as from 20 runs; 3 % between cards, as from 5.
@@ -211,14 +224,37 @@ def test_busy_readings_count_with_a_wider_interval() -> None:
     much, little = ([reading(1.0)] * 5 + [busy(factor)] * 11 for factor in (6.3, 1.3))
     found = [Readings.of(list(enumerate(line))) for line in (much, little)]
     assert [len(each.readings) for each in found] == [16, 16]
-    p_values = [each.find_levels().p_values() for each in found]
+    p_values = [p_values_of(each.find_levels()) for each in found]
     assert max(p_values[0]) < 1e-3
     assert p_values[1] == [] or min(p_values[1]) > 0.05
     # what changes while the machine stays busy is told as on a quiet one
     line = [busy(1.5)] * 8 + [busy(1.8)] * 8
     levels = Readings.of(list(enumerate(line))).find_levels()
     assert [(level.first, level.last) for level in levels.levels] == [(0, 7), (8, 15)]
-    assert max(levels.p_values()) < 1e-6
+    assert max(p_values_of(levels)) < 1e-6
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.3), (1.3, 1.0)])
+def test_the_bound_of_a_change_lies_between_its_ratio_and_1(
+    values: tuple[float, float],
+) -> None:
+    before, after = values
+    metric = compared([], "lower").metric
+    machine = Machine(Hardware(0, "H200", "1"), "m")
+    line = [reading(before)] * 4 + [reading(after)] * 4
+    series, asked = ask(
+        MeasuredSeries(metric, "", machine), Readings.of(list(enumerate(line)))
+    )
+    (change,) = answer(series, dict.fromkeys(asked, True)).changes
+    words, bound = change.bound.removeprefix("at ").removesuffix("×").split()
+    assert words == ("least" if after > before else "most")
+    assert sorted([1.0, float(bound), after / before])[1] == float(bound)
+
+
+def test_a_count_has_no_bound_beside_its_ratio() -> None:
+    values = [reading(value, spread=EXACT) for value in (100, 100, 100, 101, 101, 101)]
+    levels = Readings(np.arange(6), values).find_levels()
+    assert [levels.bound(each) for each in levels.steps()] == [""]
 
 
 def test_counts_differ_by_any_difference() -> None:
@@ -227,7 +263,7 @@ def test_counts_differ_by_any_difference() -> None:
         [reading(value, spread=EXACT) for value in (100, 100, 100, 101, 101, 101)],
     ).find_levels()
     assert [level.value for level in levels.levels] == [100, 101]
-    assert levels.p_values() == [0.0]
+    assert p_values_of(levels) == [0.0]
 
 
 def test_values_not_above_zero_have_levels_too() -> None:
@@ -239,7 +275,7 @@ def test_values_not_above_zero_have_levels_too() -> None:
         np.arange(16), [reading(value, spread=None) for value in values]
     ).find_levels()
     assert [round(level.value) for level in levels.levels] == [-1, -2]
-    assert max(levels.p_values()) < 0.01
+    assert max(p_values_of(levels)) < 0.01
 
 
 def test_a_single_run_between_two_levels_does_not_hide_the_change() -> None:
@@ -247,7 +283,7 @@ def test_a_single_run_between_two_levels_does_not_hide_the_change() -> None:
         np.arange(11), [reading(value) for value in [1.0] * 5 + [3.0] + [1.5] * 5]
     )
     levels = measured.find_levels()
-    (change,) = still_worse(list(levels.levels), "lower", levels.p_values())
+    (change,) = still_worse(list(levels.levels), "lower", p_values_of(levels))
     assert (change.last, change.first) == (4, 6)
     assert (change.before, change.after) == pytest.approx((1.0, 1.5), rel=1e-6)
 
@@ -258,7 +294,7 @@ def test_commits_that_only_an_unknown_card_measured_may_be_of_either_level() -> 
     cards, values = "AABBAABBAA" + "CC" + "AABBAA", [1.0] * 10 + [1.02] * 2 + [1.03] * 6
     found = [reading(value, card) for value, card in zip(values, cards, strict=True)]
     levels = Readings(np.arange(18), found).find_levels()
-    (change,) = still_worse(list(levels.levels), "lower", levels.p_values())
+    (change,) = still_worse(list(levels.levels), "lower", p_values_of(levels))
     assert (change.last, change.first) == (9, 12)
 
 
@@ -285,6 +321,6 @@ def test_the_reference_of_a_visit_tells_a_slow_card_from_slow_code() -> None:
     )
     assert [(level.first, level.last) for level in told.levels] == [(0, 17), (18, 23)]
     assert told.levels[1].value / told.levels[0].value == pytest.approx(1.05, abs=0.005)
-    assert max(told.p_values()) < 1e-6
-    assert min(untold.p_values(), default=1.0) > 1e-6
+    assert max(p_values_of(told)) < 1e-6
+    assert min(p_values_of(untold), default=1.0) > 1e-6
     assert constant.levels == untold.levels
