@@ -47,8 +47,8 @@ def refuse_unknown(command: str, conf: Any, args: Any) -> None:
 
 
 def end_at_metrics(patterns: list[str]) -> list[str]:
-    """The patterns of --bench, in which a closing `$` is also the end of a benchmark's or a metric's
-    name: asv's names go on with the metric and the parameters, `tta.track_time('fast')`, and
+    """The patterns of --bench, in which a closing `$` also ends the name of a benchmark or of a
+    metric: asv's names go on with the metric and the parameters, `tta.track_time('fast')`, and
     `^tta$` would choose nothing."""
     return [
         pattern[:-1] + r"(?:$|[.(])"

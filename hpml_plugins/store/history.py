@@ -2,8 +2,8 @@
 commit stands to it.
 
 The line of a branch is its first-parent history, with those commits of a merged branch that were up
-to date with it: of each two commits of a line, one is an ancestor of the other. Where the branch was
-merged into another one and then moved to that merge, which git's message tells (`Merge branch
+to date with it: of each two commits of a line, one is an ancestor of the other. Where the branch
+was merged into another one and then moved to that merge, which git's message tells (`Merge branch
 'main' into topic`), it had been at the second parent. Results of other commits that git knows, of
 branches that were not merged or were merged from an older state, are in no line: ancestry decides,
 not dates.
@@ -181,7 +181,9 @@ def commit_order(
     lines, problems = [], []
     for branch in dict.fromkeys(branches or ("HEAD",)):
         tip = find_tip(repository, branch)
-        name = branch if branch != "HEAD" else ask_git(repository, "branch", "--show-current")
+        name = (
+            branch if branch != "HEAD" else ask_git(repository, "branch", "--show-current")
+        )
         lines.append(Line(branch, frozenset(graph.line(tip.commit, name))))
         problems += [tip.problem] if tip.problem else []
     stored = stored_dates(result_files(results, known=graph.dates))
@@ -210,7 +212,9 @@ def order_by_date(dates: Mapping[str, int]) -> CommitOrder:
 
 #: What git says by itself of a merge of the local branch, or of the remote's of that name. A merge
 #: from an address is not among them: it may be of somebody else's repository.
-_MERGED = re.compile(r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'(?: into \S+)?")
+_MERGED = re.compile(
+    r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'(?: into \S+)?"
+)
 
 
 @dataclass(frozen=True)

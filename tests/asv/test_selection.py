@@ -134,7 +134,7 @@ def test_one_metric_measures_for_all_and_it_is_one_that_was_asked_for() -> None:
 
 
 def test_a_dollar_ends_the_name_of_a_benchmark_too() -> None:
-    points = {name: 2 for name in ("tta.track_time", "tta_cpu.track_time", "a.track_tta")}
+    points = dict.fromkeys(("tta.track_time", "tta_cpu.track_time", "a.track_tta"), 2)
     chosen = {
         pattern: set(asv_benchmarks(points, end_at_metrics([pattern])))
         for pattern in ("^tta$", "tta$", r"tta\$", "_time$", "^tta")

@@ -132,4 +132,8 @@ def test_any_other_merge_goes_on_from_its_first_parent(
     git(tmp_path, "checkout", "-q", "main")
     git(tmp_path, "merge", "-q", "--ff-only", "topic")
     order = commit_order(tmp_path, tmp_path / "results", ["main"])
-    assert list(order) == [pulled["base"], pulled["topic"], git(tmp_path, "rev-parse", "main")]
+    assert list(order) == [
+        pulled["base"],
+        pulled["topic"],
+        git(tmp_path, "rev-parse", "main"),
+    ]

@@ -512,9 +512,7 @@ def _timing(shift: Shift) -> object:
     series, change = shift.series, shift.change
     line = series.metric.line(series.label, series.machine.name, series.branch)
     sides = {at.revision: each for at, each in line if each}
-    timings = [
-        each and each.timing for each in map(sides.get, (change.last, change.first))
-    ]
+    timings = [each and each.timing for each in map(sides.get, (change.last, change.first))]
     if None in timings:
         return None
     signatures = [round(timing, SIGNATURE_DECIMALS) for timing in timings if timing]
@@ -597,14 +595,13 @@ def find_suspected(
     )
     left_out = +left_out
     chances = iter(correct([each.p for each in compared if each.p is not None]))
-    suspected = [
-        replace(shift, change=replace(shift.change, bound=each.undirected.wording(shift.series.metric.unit)))
-        for shift, each in zip(shifts, compared, strict=True)
-        if each.p is not None
-        and next(chances) < SUSPICION_RATE
-        and each.ratio
-        and abs(each.ratio - 1) > SUSPECTED
-    ]
+    suspected = []
+    for shift, found in zip(shifts, compared, strict=True):
+        if found.p is None or next(chances) >= SUSPICION_RATE:
+            continue
+        if found.ratio and abs(found.ratio - 1) > SUSPECTED:
+            bound = found.undirected.wording(shift.series.metric.unit)
+            suspected.append(replace(shift, change=replace(shift.change, bound=bound)))
     return suspected, left_out
 
 

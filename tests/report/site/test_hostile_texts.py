@@ -209,7 +209,7 @@ class _Texts(HTMLParser):
 
 def test_the_texts_are_shown_as_they_are(hostile: Hostile) -> None:
     reader = _Texts()
-    reader.feed((hostile.html / "workload-toy.html").read_text())
+    reader.feed((hostile.html / "workload-toy0.html").read_text())
     reader.close()
     shown = "".join(reader.cells)
     for each in TEXTS:
