@@ -4,6 +4,7 @@ the other parameters."""
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -17,13 +18,15 @@ from hpml_plugins.report.site.tasks import TaskRow
 from hpml_plugins.store.declarations import value_of
 
 #: px.
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 920, 300, 80, 210, 20, 42
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 980, 300, 80, 270, 20, 42
 #: Values of a parameter that make a sweep; choices of the others that are drawn.
 ENOUGH, MOST_CHOICES = 3, 3
 _SHAPES = ("circle", "square", "triangle-up")
 _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-#: The other parameters of a point, spelled.
-Choice = str
+#: The other parameters of a point: names and texts.
+Choice = tuple[tuple[str, str], ...]
+#: Characters of a name in the legend.
+LONGEST_NAME = 36
 
 
 def draw_sweep(
@@ -53,7 +56,12 @@ def draw_sweep(
     }
     if not lines:
         return None
-    return swept, _draw(lines, choices, swept, first)
+    texts = {
+        number: _text(row, swept)
+        for row in alike
+        if (number := _number(row, swept)) is not None
+    }
+    return swept, _draw(lines, choices, swept, texts, first)
 
 
 def _number(row: TaskRow, name: str) -> float | None:
@@ -72,6 +80,12 @@ def _number(row: TaskRow, name: str) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def _text(row: TaskRow, name: str) -> str:
+    """A parameter of a row as readers know it: `16MiB`, `16,384`."""
+    value = value_of(row.metric.benchmark.points[row.point][name])
+    return value if isinstance(value, str) else f"{value:,.6g}"
+
+
 def _parameter(rows: Sequence[TaskRow]) -> str | None:
     """The parameter with most numbers among the points."""
     counts = {
@@ -84,7 +98,17 @@ def _parameter(rows: Sequence[TaskRow]) -> str | None:
 
 def _choice(row: TaskRow, swept: str) -> Choice:
     texts: Mapping[str, str] = row.metric.benchmark.points[row.point]
-    return formatting.format_point_texts({n: t for n, t in texts.items() if n != swept})
+    return tuple((name, text) for name, text in texts.items() if name != swept)
+
+
+def _in_short(choice: Choice, choices: Sequence[Choice]) -> str:
+    """What tells a choice from the others: `bfloat16`, where they differ in one parameter."""
+    own = {
+        name: text for name, text in choice if any((name, text) not in c for c in choices)
+    }
+    if len(own) == 1:
+        return str(value_of(*own.values()))
+    return formatting.format_point_texts(own)
 
 
 def _choices(rows: Sequence[TaskRow], swept: str, lead: TaskRow) -> list[Choice]:
@@ -113,8 +137,10 @@ def _draw(
     lines: Mapping[tuple[TypeColumn, Choice], Sequence[tuple[float, float]]],
     choices: Sequence[Choice],
     swept: str,
+    texts: Mapping[float, str],
     lead: TaskRow,
 ) -> Markup:
+    """texts: how the numbers are told."""
     unit = lead.metric.unit
     across = [x for points in lines.values() for x, _ in points]
     values = [value for points in lines.values() for _, value in points]
@@ -132,11 +158,12 @@ def _draw(
     for value in sorted(set(across)):
         if x(value) - last >= 50:
             last = x(value)
-            parts.append(svg.text(last, floor + 16, f"{value:,.6g}", "tick", "middle"))
+            parts.append(svg.text(last, floor + 16, texts[value], "tick", "middle"))
     for number, ((column, choice), points) in enumerate(lines.items()):
         shape = _SHAPES[choices.index(choice)]
         dash = svg.DASHES[choices.index(choice)]
-        name = ", ".join(filter(None, [column.label.removeprefix("NVIDIA "), choice]))
+        label = column.label.removeprefix("NVIDIA ")
+        name = ", ".join(filter(None, [label, _in_short(choice, choices)]))
         corners = " ".join(f"{x(at):g},{y(value):g}" for at, value in points)
         parts.append(f'<g class="{column.colour}">')
         if all(a[0] < b[0] for a, b in pairwise(points)):
@@ -144,12 +171,13 @@ def _draw(
                 f'<polyline class="line" points="{corners}" stroke-dasharray="{dash}"/>'
             )
         for at, value in points:
-            title = f"{name}, {swept} {at:,.6g}: {formatting.quantity(value, unit)}"
+            title = f"{name}, {swept} {texts[at]}: {formatting.quantity(value, unit)}"
             parts.append(svg.marker(shape, x(at), y(value), 3.6, "value", title))
-        label = TOP + 16 * number + 4
-        if label < floor:
-            parts.append(svg.marker(shape, WIDTH - RIGHT + 14, label - 4, 3.6, "value"))
-            parts.append(svg.text(WIDTH - RIGHT + 24, label, name[:34], "legend"))
+        at_y = TOP + 16 * number + 4
+        if at_y < floor:
+            parts.append(svg.marker(shape, WIDTH - RIGHT + 14, at_y - 4, 3.6, "value"))
+            shown = textwrap.shorten(name, LONGEST_NAME, placeholder=" …")
+            parts.append(svg.text(WIDTH - RIGHT + 24, at_y, shown, "legend"))
         parts.append("</g>")
     about = f"{lead.metric.title} over {swept}"
     return Markup(svg.picture(parts, WIDTH, HEIGHT, "history", about))

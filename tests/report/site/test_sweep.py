@@ -1,0 +1,76 @@
+"""The chart of a workload over a parameter: what its axis and its legend say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from records import a_value
+
+from hpml_plugins.report.reading import TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.site import sweep
+from hpml_plugins.report.site.task_table import TypeColumn
+from hpml_plugins.report.site.tasks import TaskCell, TaskRow
+from hpml_plugins.store import Index
+
+H100 = TypeColumn(0, "NVIDIA H100 80GB HBM3 ×1", "look0", "", 1, 1, 1, None)
+
+
+def rows_of(points: dict[str, dict[str, str]]) -> list[TaskRow]:
+    """A row with a value for each point, by its name."""
+    benchmark = TrackedBenchmark("b", "p", "b", "1", Index({}))
+    benchmark.points.update(points)
+    metric = TrackedMetric("b.track_rate", benchmark, "rate", "B/s", "higher")
+    cell = TaskCell(a_value(1e9), None, 0.0, ())
+    return [TaskRow("", "", metric, name, "settled", {0: cell}, None) for name in points]
+
+
+def texts(drawn: tuple[str, str] | None, kind: str) -> list[str]:
+    assert drawn is not None
+    return re.findall(rf'<text [^>]*class="{kind}"[^>]*>([^<]*)</text>', str(drawn[1]))
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (("'1KiB'", "'1MiB'", "'8GiB'"), ["1KiB", "1MiB", "8GiB"]),
+        (("1024", "4096", "16384"), ["1,024", "4,096", "16,384"]),
+    ],
+)
+def test_the_axis_tells_the_parameter_as_it_was_given(
+    written: tuple[str, ...], told: list[str]
+) -> None:
+    rows = rows_of({text: {"size": text} for text in written})
+    drawn = sweep.draw_sweep(rows, 0, [H100])
+    ticks = texts(drawn, "tick")
+    assert [each for each in ticks if each in told] == told
+    assert "size" in ticks
+
+
+def test_the_legend_names_what_tells_the_lines_apart() -> None:
+    points = {
+        f"{dtype} {size}": {"dtype": repr(dtype), "layout": "'nn'", "size": str(size)}
+        for dtype in ("bfloat16", "float8_e4m3fn")
+        for size in (1, 2, 4)
+    }
+    drawn = sweep.draw_sweep(rows_of(points), 0, [H100])
+    assert texts(drawn, "legend") == [
+        "H100 80GB HBM3 ×1, bfloat16",
+        "H100 80GB HBM3 ×1, float8_e4m3fn",
+    ]
+
+
+def test_a_name_that_is_too_long_for_the_legend_says_so() -> None:
+    points = {
+        f"{name} {size}": {"name": repr(name), "size": str(size)}
+        for name in ("a b", "an implementation with a very long name")
+        for size in (1, 2, 4)
+    }
+    short, long = texts(sweep.draw_sweep(rows_of(points), 0, [H100]), "legend")
+    assert short.endswith("a b") and long.endswith(" …")
+    assert len(long) <= sweep.LONGEST_NAME
+
+
+def test_without_three_numbers_there_is_no_sweep() -> None:
+    rows = rows_of({text: {"size": text} for text in ("1", "2", "'x'")})
+    assert sweep.draw_sweep(rows, 0, [H100]) is None
