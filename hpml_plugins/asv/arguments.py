@@ -4,6 +4,7 @@ nothing; and patterns, in which `$` ends the name of a benchmark too."""
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from hpml_plugins.errors import UsageError, nearest, regular_expression
 from hpml_plugins.git import find_commit, run_git, why_failed
 from hpml_plugins.store.history import result_files
 
+#: What a closing `$` of a pattern stands for.
+_END = r"(?:$|[.(])"
 #: Ranges that are words of asv's, not git's.
 _WORDS = ("EXISTING", "NEW", "ALL", "TAGS", "HEAD")
 
@@ -51,11 +54,26 @@ def end_at_metrics(patterns: list[str]) -> list[str]:
     metric: asv's names go on with the metric and the parameters, `tta.track_time('fast')`, and
     `^tta$` would choose nothing."""
     return [
-        pattern[:-1] + r"(?:$|[.(])"
+        pattern[:-1] + _END
         if pattern.endswith("$") and not pattern.endswith(r"\$")
         else pattern
         for pattern in patterns
     ]
+
+
+def refuse_unmatched(patterns: Sequence[str], names: Iterable[str]) -> None:
+    """Raises UsageError where no benchmark matches the patterns of --bench. asv's own word for
+    none, `just-discover`, is left to it.
+
+    names: asv's, of all benchmarks.
+    """
+    asked = [each for each in patterns if each != "just-discover"]
+    if not asked:
+        return
+    known = dict.fromkeys(name.partition(".")[0] for name in names)
+    plain = asked[0].removeprefix("^").removesuffix(_END)
+    shown = " or ".join(repr(each.replace(_END, "$")) for each in asked)
+    raise UsageError(f"--bench: no benchmark matches {shown}; {nearest(plain, known)}")
 
 
 def _stored_environments(conf: Any) -> set[str]:

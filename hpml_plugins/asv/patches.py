@@ -25,7 +25,7 @@ from asv.console import log
 from asv.repo import NoSuchNameError
 from asv.util import ProcessError
 
-from hpml_plugins.asv.arguments import end_at_metrics, refuse_unknown
+from hpml_plugins.asv.arguments import end_at_metrics, refuse_unknown, refuse_unmatched
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.asv.driver import Driver
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
@@ -211,6 +211,8 @@ def discover(
 ) -> Any:
     """asv's benchmarks, of ours one metric each and the points of the profile."""
     found = original(cls, conf, repo, environments, commits, **options)
+    if not found:
+        refuse_unmatched(options.get("regex") or (), found._all_benchmarks)
     if _prepared:
         prepared = _prepared[0]
         narrow(found, prepared.suite.benchmarks)

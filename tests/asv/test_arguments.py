@@ -164,6 +164,14 @@ def test_asv_itself_says_one_line(words: tuple[str, ...], of_eight: Project) -> 
     assert "Traceback" not in done.stdout and len(done.stdout.splitlines()) <= 2
 
 
+def test_a_pattern_that_chooses_nothing_is_an_error_and_the_nearest_name_is_given(
+    of_eight: Project,
+) -> None:
+    done = of_eight.asv("run", "--bench", "^tyo$", "--bench", "x")
+    said = "hpml: --bench: no benchmark matches '^tyo$' or 'x'; did you mean 'toy'?\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 @pytest.fixture(scope="module")
 def of_eight(make_project) -> Project:  # type: ignore[no-untyped-def]
     """A project without results."""
