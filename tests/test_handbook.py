@@ -27,6 +27,9 @@ PLACEHOLDERS = [
     ("docs/CODE_OF_CONDUCT.md", "CONDUCT_ADDRESS"),
     ("CITATION.cff", "AUTHOR_NAME"),
     ("CITATION.cff", "REPOSITORY_ADDRESS"),
+    ("README.md", "REPOSITORY_ADDRESS"),
+    ("docs/package.md", "REPOSITORY_ADDRESS"),
+    ("docs/your-repository.md", "REPOSITORY_ADDRESS"),
 ]
 
 

@@ -297,14 +297,45 @@ def _write_ci(writer: _Writer, top: Path, ci: str) -> None:
         if ci == "github":  # which fills in expressions in every text
             folder = folder.replace("${{", "${{ '${{' }}")
         runner = RUNNERS[ci][not is_for_gpus(writer.folder)]
-        values = {"folder": folder, "version": __version__, "runner": runner}
+        requirement, found = own_requirement()
+        values = {
+            "folder": folder,
+            "requirement": shlex.quote(requirement),
+            "runner": runner,
+        }
         service.fill(place, f"{ci}.yml.jinja", **values, installs=_installs(writer.folder))
         if runner == RUNNERS[ci][1]:
             service.wrote[-1] += " (on a runner without a GPU: nothing here asks for one)"
+        if not found:
+            service.wrote[-1] += (
+                f"; its runner installs {requirement} from a package index: where that has"
+                " none, write the address of a wheel or git+https://… there"
+            )
         if place == CI["gitlab"][1]:
             service.wrote[-1] += f"; add to {CI['gitlab'][0]}: include: {{local: {place}}}"
     writer.wrote += service.wrote
     writer.left += service.left
+
+
+def own_requirement() -> tuple[str, bool]:
+    """What pip installs elsewhere to get this hpml-plugins, and whether that is where it came
+    from: the address and commit, or the address of a file, that pip noted (PEP 610).
+
+    Of a folder or a file of this machine, and without a note, it is the version.
+    """
+    with suppress(importlib.metadata.PackageNotFoundError, ValueError):
+        own = importlib.metadata.distribution("hpml-plugins")
+        origin = json.loads(own.read_text("direct_url.json") or "{}")
+        address = str(origin.get("url", ""))
+        if re.fullmatch(r"(https?|ssh)://[\w.@:/~+-]+", address):
+            commit = origin.get("vcs_info", {}).get("commit_id")
+            return (
+                f"hpml-plugins @ git+{address}@{commit}"
+                if commit
+                else f"hpml-plugins @ {address}",
+                True,
+            )
+    return f"hpml-plugins=={__version__}", False
 
 
 def _installs(folder: Path) -> str:

@@ -3,8 +3,10 @@ or breaks them."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -201,3 +203,52 @@ def test_only_the_step_that_comments_has_the_token(tmp_path: Path) -> None:
         # expressions are filled in as text: in a script they would be code
         assert "${{" not in step.get("run", "") + step.get("with", {}).get("script", "")
     assert f"hpml-plugins=={__version__}" in text
+
+
+@pytest.mark.parametrize(
+    ("origin", "wanted"),
+    [
+        (
+            {
+                "url": "https://host/us/hpml.git",
+                "vcs_info": {"vcs": "git", "commit_id": "0a1b"},
+            },
+            "hpml-plugins @ git+https://host/us/hpml.git@0a1b",
+        ),
+        (
+            {"url": "https://host/hpml_plugins-1-py3-none-any.whl", "archive_info": {}},
+            "hpml-plugins @ https://host/hpml_plugins-1-py3-none-any.whl",
+        ),
+        ({"url": "https://host/$(touch ran)", "archive_info": {}}, ""),
+        ({"url": "file:///home/me/hpml.whl", "archive_info": {}}, ""),
+        (None, ""),
+    ],
+)
+@pytest.mark.parametrize("service", ["github", "gitlab"])
+def test_a_runner_installs_what_is_installed_here_where_it_has_an_address(
+    service: str,
+    origin: dict[str, Any] | None,
+    wanted: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    info = tmp_path / "site" / f"hpml_plugins-{__version__}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Name: hpml-plugins\nVersion: {__version__}\n")
+    if origin:
+        (info / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(str(info.parent))
+    top = tmp_path / "repository"
+    top.mkdir()
+    make_repository(top)
+    writer, _ = write_all(top, top, service)
+    told = [line for line in writer.wrote if "its runner installs" in line]
+    place = ".github/workflows/hpml.yml" if service == "github" else ".gitlab-ci.yml"
+    workflow = yaml.safe_load((top / place).read_text())
+    if service == "github":
+        script = workflow["jobs"]["gate"]["steps"][1]["run"]
+    else:
+        script = "\n".join(workflow["hpml gate"]["script"])
+    (line,) = [each for each in script.splitlines() if "hpml-plugins" in each]
+    assert shlex.split(line)[-1] == (wanted or f"hpml-plugins=={__version__}")
+    assert bool(told) == (not wanted)
