@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU
 from hpml_plugins.model.differences import spell_card
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.nodes import NodeCoverage
@@ -17,6 +18,8 @@ from hpml_plugins.report.site.workloads import Workload
 
 #: Values that a card needs in a class; cards and classes that the page lists.
 ENOUGH, MOST_CARDS = 3, 60
+#: The least that counts as the usual distance of a class: a hundredth of a percent.
+LEAST_DISTANCE = 1e-4
 #: What a kind of warning is told by: its text without numbers, and how many kinds are listed.
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
 MOST_KINDS = 20
@@ -27,7 +30,8 @@ class CardReading(NamedTuple):
 
     component: the class.  times: the median of how many times better than their mean.  values: how
     many points that is the median of.  others: cards that it is compared with, at most.  colour:
-    the type's class in the style sheet.
+    the type's class in the style sheet.  unlike: its distance from the others, over the median
+    distance of the cards of all types in this class.
     """
 
     hardware: str
@@ -37,6 +41,7 @@ class CardReading(NamedTuple):
     values: int
     others: int
     colour: str = ""
+    unlike: float = 1.0
 
 
 class Lottery(NamedTuple):
@@ -63,8 +68,8 @@ class TypeCoverage(NamedTuple):
 
 
 def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
-    """Each card in each class of which it has values beside other cards of its type, those that
-    differ most first."""
+    """Each card in each class of which it has values beside other cards of its type, the most
+    unusual for their class first: classes vary by a hundredth of a percent or by a third."""
     found: dict[tuple[tuple[str, str], str, str], list[tuple[float, int]]] = {}
     for workload in workloads:
         types = {
@@ -75,6 +80,8 @@ def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
                 continue
             sign = 1 if row.metric.direction == "higher" else -1
             for number, cell in row.cells.items():
+                if cell.number.physics not in (*ON_GPU, *HOST_TAKES_PART):
+                    continue
                 levels = cell.number.levels
                 for level in levels if len(levels) > 1 else ():
                     others = [each.level for each in levels if each is not level]
@@ -94,7 +101,20 @@ def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
         for ((hardware, colour), card, component), values in found.items()
         if len(values) >= ENOUGH
     ]
-    return sorted(readings, key=lambda each: -abs(math.log(each.times)))
+    return most_unusual_first(readings)
+
+
+def most_unusual_first(readings: Sequence[CardReading]) -> list[CardReading]:
+    """The readings with `unlike`. Of two cards alone neither is the unusual one: they come last."""
+    distances: dict[str, list[float]] = {}
+    for each in readings:
+        distances.setdefault(each.component, []).append(abs(math.log(each.times)))
+    usual = {component: statistics.median(found) for component, found in distances.items()}
+    told = []
+    for each in readings:
+        distance, of_class = abs(math.log(each.times)), usual[each.component]
+        told.append(each._replace(unlike=distance / max(of_class, LEAST_DISTANCE)))
+    return sorted(told, key=lambda each: (each.others < ENOUGH - 1, -each.unlike))
 
 
 def draw_lots(readings: Iterable[CardReading]) -> list[Lottery]:

@@ -16,7 +16,11 @@ from site_history import read
 from hpml_plugins.analysis.backtest import BackTest
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.report.site.component_strips import draw_components
-from hpml_plugins.report.site.components import CardReading, draw_lots
+from hpml_plugins.report.site.components import (
+    CardReading,
+    draw_lots,
+    most_unusual_first,
+)
 from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
 from hpml_plugins.report.site.page import fill
 from hpml_plugins.store import append_record, read_records, record_file
@@ -117,6 +121,20 @@ def test_the_lottery_of_a_type_is_the_deviation_between_its_cards() -> None:
 
 def reading(card: str, times: float, component: str = "boost") -> CardReading:
     return CardReading("NVIDIA H200", card, component, times, 5, 4, "look1")
+
+
+def test_cards_are_ranked_by_how_unusual_they_are_for_their_class() -> None:
+    noisy = [
+        reading(f"host {number}", 1.2 + 0.01 * number, "host clock") for number in range(4)
+    ]
+    quiet = [reading(f"card {number}", 1.001) for number in range(4)]
+    slow = reading("slow", 0.98)
+    pair = reading("one of two", 0.5)._replace(others=1)
+    ranked = most_unusual_first([*noisy, *quiet, pair, slow])
+    assert (ranked[0].card, ranked[-1].card) == ("slow", "one of two")
+    assert ranked[0].unlike == pytest.approx(math.log(0.98) / -math.log(1.001))
+    equal = [reading(f"card {number}", 1.0) for number in range(3)]
+    assert [each.unlike for each in most_unusual_first(equal)] == [0.0] * 3
 
 
 def test_each_card_is_a_dot_of_its_class_and_one_unlike_all_others_is_named() -> None:
