@@ -1,10 +1,10 @@
 """Plants slow-downs on commits of a small repository, measures all commits, and counts what was
 found.
 
-    python examples/planted_regressions/exercise.py            # measures, keeps the Records, writes
-    README.md python examples/planted_regressions/exercise.py --add DIR  # keeps the Records of
-    another machine beside them python examples/planted_regressions/exercise.py --report   # prints
-    the tables from the Records that are kept
+    cd examples/planted_regressions
+    python exercise.py            # measures, keeps the Records, writes README.md
+    python exercise.py --add DIR  # keeps the Records of another machine beside them
+    python exercise.py --report   # prints the tables from the Records that are kept
 
 The repository is the same wherever it is made, to the hash of each commit. `asv run` measures it;
 the verdicts are those of `hpml compare` and of the page of regressions, on the Records that there
@@ -32,7 +32,7 @@ from hpml_plugins.report.compare import Side, compare
 from hpml_plugins.report.reading import History, read_history
 from hpml_plugins.report.site.regressions import Shift, find_changes, find_shifts
 from hpml_plugins.report.tables import as_markdown
-from hpml_plugins.store import read_records, record_file
+from hpml_plugins.store import read_records, record_file, results_folder
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -210,7 +210,7 @@ def measure(folder: Path, budget: float, rounds: int, *more: str) -> Path:
         REGISTRY.lstrip().format(budget=budget, rounds=rounds)
     )
     _run(folder, "-m", "asv", "run", "ALL", *more)
-    return folder / "results"
+    return results_folder(folder)
 
 
 def _run(folder: Path, *words: str) -> None:
