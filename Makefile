@@ -11,7 +11,7 @@ UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python
 # hashes: `make bench HASHES=--no-verify-hashes`.
 HASHES := --require-hashes
 
-.PHONY: help bench test test-all docs handbook fuzz lint tools pins licences audit sbom dist clean
+.PHONY: help bench test test-all docs handbook fuzz lint tools pins licences audit sbom dist image clean
 help:
 	@echo "make bench     measure the quick profile on this machine and publish html/"
 	@echo "make test      lint, types and every test but the slow ones; INSTALL=no installs no system-wide package"
@@ -24,6 +24,7 @@ help:
 	@echo "make audit     known vulnerabilities of the pinned packages"
 	@echo "make sbom      a software bill of materials of .venv, build/sbom.cdx.json (CycloneDX)"
 	@echo "make dist      the wheel and the source distribution of HEAD, checked, into dist/"
+	@echo "make image     the container image of containers/, built and tried with podman, buildah or docker"
 	@echo "make clean     remove .venv, env, html and caches (never results/)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -102,6 +103,9 @@ dist: $(STAMP)
 	@$(BIN)/python .ci/dist.py
 	$(BIN)/uv tool run --quiet twine check --strict dist/*
 	$(BIN)/uv tool run --quiet check-wheel-contents dist/*.whl
+
+image:
+	@sh containers/image.sh
 
 clean:
 	rm -rf $(VENV) env html .asv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

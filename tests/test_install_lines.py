@@ -1,5 +1,5 @@
 """The lines by which documents install hpml-plugins, followed as they stand: from git, from a
-wheel, and the extras that others add. The address of the repository leads to this checkout; everything
+wheel, and the extras that others add. The address of the repository leads to this checkout; all
 else comes from the package index that this machine's pip is configured for.
 
 Then a stranger's first commands, in a new repository, by docs/your-repository.md alone.
