@@ -87,7 +87,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
     timers: what timed the samples, none for what was counted or derived.  launch_visible: whether
     they contain the host's launching.  crosses_host: whether the step goes over the link to the
     host, whose CPUs take part.  settled: whether they were taken at settled clocks.
-    unlike_rounds: how many further rounds were timed in another way, and are left out.
+    unlike_rounds: how many further rounds were timed in another way or regime, and are left out.
     interval: what `estimate` is to show instead of the interval of the samples, never stored: that
     for the next run on another card, or the one that a foreign asv project gives.
     """

@@ -181,8 +181,12 @@ def combine(rounds: Sequence[Record]) -> Record:
             )
     if len(rounds) == 1:
         return first
-    throttled = [record.throttled for record in rounds if record.throttled]
-    metrics = _join_metrics(rounds)
+    chosen = _choose_rounds(rounds)
+    metrics = {
+        name: _join(alike, [record.metrics[name] for record in rounds])
+        for name, alike in chosen.items()
+    }
+    throttled = [record.throttled for record in rounds if _stands(record, chosen)]
     warnings = _join_warnings([record.warnings for record in rounds])
     return replace(
         first,
@@ -192,7 +196,7 @@ def combine(rounds: Sequence[Record]) -> Record:
         checks=_distinct(_chained(record.checks for record in rounds)),
         duration=_total(rounds),
         energy=sum(record.energy for record in rounds),
-        throttled="; ".join(_distinct(throttled)),
+        throttled="; ".join(filter(None, _distinct(throttled))),
         conditions=_largest_conditions(rounds),
     )
 
@@ -239,24 +243,44 @@ def _warn_of_unlike(metrics: Mapping[str, MetricSamples]) -> Iterator[str]:
             rounds = len(metric.rounds) + metric.unlike_rounds
             yield (
                 f"{name}: {metric.unlike_rounds} of {rounds} rounds left out: "
-                f"not timed as the others were"
+                f"timed in another way or regime than the others"
             )
 
 
-def _join_metrics(rounds: Sequence[Record]) -> dict[str, MetricSamples]:
-    """The metrics that every round has."""
+def _choose_rounds(rounds: Sequence[Record]) -> dict[str, list[MetricSamples]]:
+    """Of each metric that every round has the samples that stand for it."""
     first, *others = (record.metrics for record in rounds)
     common = [name for name in first if all(name in metrics for metrics in others)]
-    return {name: _join([record.metrics[name] for record in rounds]) for name in common}
+    return {name: _choose([record.metrics[name] for record in rounds]) for name in common}
 
 
-def _join(rounds: Sequence[MetricSamples]) -> MetricSamples:
-    """The samples of the rounds that were timed alike, in the way in which most were."""
+def _choose(rounds: Sequence[MetricSamples]) -> list[MetricSamples]:
+    """Those that were timed alike and in one regime, as most were.
+
+    Where two ways have as many, hidden launches stand before visible ones, and settled clocks
+    before boost, which is measured beside them.
+    """
     ways: dict[Hashable, list[MetricSamples]] = {}
     for metric in rounds:
-        way = tuple(metric.timers), metric.launch_visible, metric.crosses_host
+        way = tuple(metric.timers), metric.launch_visible, metric.crosses_host, metric.regime
         ways.setdefault(way, []).append(metric)
-    alike = max(ways.values(), key=lambda each: (len(each), not each[0].launch_visible))
+    return max(
+        ways.values(),
+        key=lambda each: (len(each), not each[0].launch_visible, bool(each[0].regime)),
+    )
+
+
+def _stands(record: Record, chosen: Mapping[str, Sequence[MetricSamples]]) -> bool:
+    """Whether samples that this round timed are among the chosen ones, or no round timed any."""
+    timed = [metric for alike in chosen.values() for metric in alike if metric.timers]
+    mine = {id(metric) for metric in record.metrics.values()}
+    return not timed or any(id(metric) in mine for metric in timed)
+
+
+def _join(
+    alike: Sequence[MetricSamples], rounds: Sequence[MetricSamples]
+) -> MetricSamples:
+    """The samples that were timed alike.  rounds: all there are."""
     joined = _join_alike(alike)
     given = sum(len(metric.rounds or [metric]) + metric.unlike_rounds for metric in rounds)
     return replace(joined, unlike_rounds=given - len(joined.rounds))
@@ -290,9 +314,6 @@ def _join_infos(metrics: Sequence[MetricSamples]) -> dict[str, str | float]:
     rates = [rate for rate in told.get("core_rate", ()) if not isinstance(rate, str)]
     if len(rates) == len(metrics):
         joined["core_rates"] = "; ".join(f"{rate:.7g}" for rate in rates)
-    sustained = sum(bool(metric.regime) for metric in metrics)
-    if 0 < sustained < len(metrics):
-        joined["sustained_rounds"] = sustained
     return joined
 
 

@@ -100,18 +100,28 @@ def test_boost_of_the_rounds_that_have_one() -> None:
     assert one([1.0]).metrics["time"].boost_median is None
 
 
-def test_a_record_says_how_many_of_its_rounds_were_sustained_unless_all_or_none_were() -> (
-    None
-):
-    def joined(*boosts: list[float] | None) -> MetricSamples:
-        return combine([one([2.0], boost) for boost in boosts]).metrics["time"]
-
-    mixed = joined([1.0], None, None)
-    assert (mixed.regime, mixed.info["sustained_rounds"]) == ("sustained", 1)
-    assert "sustained_rounds" not in {
-        **joined([1.0], [1.0]).info,
-        **joined(None, None).info,
-    }
+@pytest.mark.parametrize(
+    ("boosts", "standing", "regime", "throttled"),
+    [
+        ([[1.0], None, None], [2, 3], "", ""),
+        ([None, [1.0], [1.0]], [2, 3], "sustained", "power cap"),
+        ([None, [1.0]], [2], "sustained", "power cap"),
+        ([[1.0], [1.0]], [1, 2], "sustained", "power cap"),
+    ],
+)
+def test_rounds_in_another_regime_than_most_are_left_out_with_their_throttling(
+    boosts: list[list[float] | None], standing: list[int], regime: str, throttled: str
+) -> None:
+    rounds = [
+        one([float(number)], boost, throttled="power cap" if boost else "")
+        for number, boost in enumerate(boosts, 1)
+    ]
+    joined = combine(rounds)
+    metric = joined.metrics["time"]
+    assert metric.samples == standing
+    assert (metric.regime, joined.throttled) == (regime, throttled)
+    assert metric.unlike_rounds == len(boosts) - len(standing)
+    assert bool(joined.warnings) == (metric.unlike_rounds > 0)
 
 
 def test_texts_that_differ_between_rounds_are_joined() -> None:
@@ -148,7 +158,9 @@ def test_a_round_that_was_timed_in_another_way_is_left_out_and_counted(place: in
     )
     assert not metric.launch_visible and metric.info["timer"] == "cuda events"
     assert joined.is_complete and joined.measured_rounds == 3
-    assert joined.warnings == ["time: 1 of 3 rounds left out: not timed as the others were"]
+    assert joined.warnings == [
+        "time: 1 of 3 rounds left out: timed in another way or regime than the others"
+    ]
     assert decode(encode(joined)) == joined
 
 
