@@ -262,7 +262,12 @@ def _choose(rounds: Sequence[MetricSamples]) -> list[MetricSamples]:
     """
     ways: dict[Hashable, list[MetricSamples]] = {}
     for metric in rounds:
-        way = tuple(metric.timers), metric.launch_visible, metric.crosses_host, metric.regime
+        way = (
+            tuple(metric.timers),
+            metric.launch_visible,
+            metric.crosses_host,
+            metric.regime,
+        )
         ways.setdefault(way, []).append(metric)
     return max(
         ways.values(),
@@ -277,9 +282,7 @@ def _stands(record: Record, chosen: Mapping[str, Sequence[MetricSamples]]) -> bo
     return not timed or any(id(metric) in mine for metric in timed)
 
 
-def _join(
-    alike: Sequence[MetricSamples], rounds: Sequence[MetricSamples]
-) -> MetricSamples:
+def _join(alike: Sequence[MetricSamples], rounds: Sequence[MetricSamples]) -> MetricSamples:
     """The samples that were timed alike.  rounds: all there are."""
     joined = _join_alike(alike)
     given = sum(len(metric.rounds or [metric]) + metric.unlike_rounds for metric in rounds)
