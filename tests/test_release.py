@@ -124,13 +124,13 @@ def test_the_action_of_the_gate_hands_on_its_status_and_report(
     )
     assert done.returncode == ends
     words = (tmp_path / "words").read_text().splitlines()
-    report = str(tmp_path / "gate.md")
+    report, picture = (str(tmp_path / f"gate.{kind}") for kind in ("md", "svg"))
     assert words == [
-        *("gate", "origin/main; touch x", "--markdown", report),
+        *("gate", "origin/main; touch x", "--markdown", report, "--svg", picture),
         *("--profile", "quick"),
     ]
     outputs = (tmp_path / "output").read_text().splitlines()
-    assert outputs == [f"status={status}", f"report={report}"]
+    assert outputs == [f"status={status}", f"report={report}", f"picture={picture}"]
     assert (tmp_path / "summary").read_text() == "### report\n"
 
 

@@ -58,6 +58,7 @@ ENVIRONMENT = {
         "HPML_ASV_ENVIRONMENTS": "where the gate's asv keeps its environments",
         "HPML_BUNDLE_SITE": "the packages of a bundle, which `hpml bundle --ask` leaves out",
         "HPML_FOLDER": "the project's folder, in the GitLab file of `hpml init --ci`",
+        "HPML_GITLAB_TOKEN": "the access token of `hpml comment`, set in GitLab",
     },
 }
 _QUOTES = re.compile(r"<!--= .*? -->(.*?)<!--/-->", re.DOTALL)

@@ -8,11 +8,11 @@ from hpml_plugins.hookspecs import hookimpl
 
 @hookimpl
 def hpml_commands(cli: click.Group) -> None:
-    """Called by `hpml`: adds `gate`."""
-    cli.add_command(
-        LazyCommand(
-            "gate",
-            "hpml_plugins.tools.gate.command:command",
-            "Refuse what is checked out here if it is slower than BASE.",
+    """Called by `hpml`: adds `gate` and `comment`."""
+    for name, module, text in (
+        ("gate", "command", "Refuse what is checked out here if it is slower than BASE."),
+        ("comment", "comment", "Keep one comment of a GitLab merge request up to date."),
+    ):
+        cli.add_command(
+            LazyCommand(name, f"hpml_plugins.tools.gate.{module}:command", text)
         )
-    )

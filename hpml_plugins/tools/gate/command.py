@@ -25,6 +25,7 @@ from hpml_plugins.suite import PROFILE_VARIABLE
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.gate.budgets import Budgets
 from hpml_plugins.tools.gate.loosened import find_loosened, registry_of_base
+from hpml_plugins.tools.gate.picture import as_svg
 from hpml_plugins.tools.gate.pull_request import GateResult, as_comment, as_lines
 from hpml_plugins.tools.gate.sides import (
     BASE,
@@ -90,6 +91,11 @@ REFUSED, NOT_JUDGED = 1, 3
     help="Write a report for a pull request.",
 )
 @click.option(
+    "--svg",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the report.",
+)
+@click.option(
     "--page", default="", help="The address of the published site, for the report."
 )
 @click.option(
@@ -107,6 +113,7 @@ def command(
     most: int,
     limit_text: str,
     markdown: Path | None,
+    svg: Path | None,
     page: str,
     record: Path | None,
 ) -> int:
@@ -124,7 +131,7 @@ def command(
         raise UsageError(f"--page {page!r} is not a web address")
     for pattern in bench:
         regular_expression(pattern, "--bench")
-    markdown, record = _prepare_file(markdown), _prepare_file(record)
+    markdown, svg, record = map(_prepare_file, (markdown, svg, record))
     os.chdir(settings.registry.resolve().parent)
     if profile:
         os.environ[PROFILE_VARIABLE] = profile
@@ -158,6 +165,8 @@ def command(
     say(*as_lines(result))
     if markdown:
         markdown.write_text(as_comment(result), encoding="utf-8")
+    if svg:
+        svg.write_text(as_svg(result), encoding="utf-8")
     if result.refused:
         return REFUSED
     return NOT_JUDGED if result.not_judged else 0

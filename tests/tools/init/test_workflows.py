@@ -122,9 +122,9 @@ def run_scripts(
 
 
 def check_folder(top: Path, name: str, seen: list[str], base: str) -> None:
-    where = "\n".join(seen[:-4])
+    where = "\n".join(seen[:-6])
     assert Path(where) == top / name
-    assert seen[-4:-1] == ["gate", base, "--markdown"]
+    assert seen[-6:-3] == ["gate", base, "--markdown"] and seen[-2] == "--svg"
     assert not list(top.parent.rglob("ran"))
 
 
