@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: A value that was counted comes again exactly.
 EXACT = Spread(0.0, math.inf, 0.0, math.inf)
 #: The classes whose times other processes on the CPUs change.
-ON_HOST = (Physics.HOST_CLOCK, Physics.CPU, Physics.DERIVED)
+ON_HOST = (Physics.LAUNCHED, Physics.HOST_CLOCK, Physics.CPU, Physics.DERIVED)
 
 
 class _CardLevel(NamedTuple):

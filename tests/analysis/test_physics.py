@@ -103,6 +103,46 @@ def test_the_class_follows_from_the_timer_the_regime_the_length_and_the_work(
     assert {physics_of(made, name) for name in made.metrics} == {expected}
 
 
+STEP: Info = {"timer": "cuda events", "launch": "visible"}
+
+
+def timed(unit: str, seconds: float, info: Info = STEP) -> MetricSamples:
+    return MetricSamples(unit, "lower", [seconds, 1.1 * seconds], info)
+
+
+@pytest.mark.parametrize(
+    ("step", "beside", "expected"),
+    [
+        (0.02, {}, Physics.LAUNCHED),
+        (0.009, {}, Physics.HOST_CLOCK),
+        (0.02, {"loading": timed("s", 0.01, {"timer": "perf_counter"})}, Physics.LAUNCHED),
+        (
+            0.02,
+            {"loading": timed("s", 0.03, {"timer": "perf_counter"})},
+            Physics.HOST_CLOCK,
+        ),
+        (0.02, {"shorter": timed("s", 0.001)}, Physics.HOST_CLOCK),
+        (0.02, {"kernel": timed("s", 0.001, EVENTS)}, Physics.LAUNCHED),
+    ],
+)
+def test_launches_are_hidden_behind_a_long_step_that_waits_for_nothing(
+    step: float, beside: dict[str, MetricSamples], expected: Physics
+) -> None:
+    metrics = {
+        "step": timed("s", step),
+        "epoch": timed("s", 80 * step),
+        "speedup": timed("1", 1.9),
+        **beside,
+    }
+    made = record(metrics=metrics)
+    found = {physics_of(made, name) for name in ("step", "epoch", "speedup")}
+    assert found == {expected}
+
+
+def test_a_copy_that_waits_for_the_host_is_no_step_of_the_gpu() -> None:
+    assert physics_of(record(0.5, {**STEP, "cpus": "0-7"}), "time") is Physics.HOST_CLOCK
+
+
 def test_two_gpus_share_the_bytes() -> None:
     gpus = [{"name": "NVIDIA H200", "uuid": f"GPU-{n}"} for n in "ab"]
     made = working(0, 0.9 * BANDWIDTH * MILLISECOND, node={"gpus": gpus})
