@@ -58,7 +58,7 @@ class Adjusted(NamedTuple):
     of_type: TypeReference | None
 
 
-class MeasuredValue(msgspec.Struct, gc=False, kw_only=True):
+class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     """One metric of one Record or of several of equal code, and how far it moves.
 
     value: the median; of several Records the mean over their cards.  low, high: the 95 % interval

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from records import a_record, a_value
 from workload_pages import read_point, write_points
 
@@ -19,7 +22,13 @@ from hpml_plugins.model.rounds import retract
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.report.reading import History, read_history, stored_lines
 from hpml_plugins.report.site.regressions import Readings
-from hpml_plugins.store import append_record, current_records, read_records, record_file
+from hpml_plugins.store import (
+    append_record,
+    current_records,
+    decode_file,
+    read_records,
+    record_file,
+)
 
 OLD, NEW, ELSEWHERE = "a" * 40, "b" * 40, "c" * 40
 REVISIONS = {OLD: 3, NEW: 7}
@@ -269,3 +278,57 @@ def test_other_software_stacks_stand_beside_the_history_of_the_nodes_own(
         "Python 3.11, CUDA 13.2",
     ]
     assert "over-stack" not in read_point(tmp_path, "toy", "time", "size=20")
+
+
+def _spelled(history: History) -> list[object]:
+    """All that is kept of the Records, and those that stand for a point."""
+    outcomes = [
+        (place, list(benchmark.index.stored(place)))
+        for benchmark in history.benchmarks
+        for place in benchmark.index
+    ]
+    standing = [list(benchmark.current.items()) for benchmark in history.benchmarks]
+    return [outcomes, standing, history.last, history.current(), history.outside]
+
+
+def test_what_the_cache_has_of_a_file_gives_the_same_history(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    results = tmp_path / "results"
+    shutil.copytree(tmp_path / "m", results / "m")
+    path = record_file(results, "m", NEW)
+    decoded: list[Path] = []
+
+    def noting(file: Path, *told: Any) -> Any:
+        decoded.append(file)
+        return decode_file(file, *told)
+
+    monkeypatch.setattr("hpml_plugins.report.reading.decode_file", noting)
+
+    def read(keeps: bool) -> tuple[list[object], list[Path], list[str]]:
+        decoded.clear()
+        problems: list[str] = []
+        found = read_history(
+            results, None, DECLARED, REVISIONS, {}, problems.append, keeps=keeps
+        )
+        return _spelled(found), decoded.copy(), problems
+
+    fresh, files, problems = read(keeps=False)
+    assert path in files and len(files) > 1
+    first = read(keeps=True)
+    assert first == (fresh, files, problems)
+    damaged = {Path(text.partition(":")[0]) for text in problems}
+    again, decoded_again, said_again = read(keeps=True)
+    assert (again, said_again) == (fresh, problems)
+    # a file with damage is read anew: its problem is said each time
+    assert set(decoded_again) == damaged
+
+    append_record(path, replace(RECORDS[0], commit=NEW, started=99.0))
+    changed, now_decoded, _ = read(keeps=True)
+    assert set(now_decoded) == {path} | damaged
+    assert changed == read(keeps=False)[0] != fresh
+
+    for kept in (tmp_path / "cache" / "hpml" / "readings").iterdir():
+        kept.write_bytes(kept.read_bytes()[:-3])
+    assert read(keeps=True)[0] == changed

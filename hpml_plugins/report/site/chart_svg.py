@@ -10,26 +10,21 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
 import re
 import xml.etree.ElementTree as ElementTree
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from markupsafe import Markup
 
 from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.model.figure import Chart
+from hpml_plugins.report.kept import keep, kept_file, read_kept
 from hpml_plugins.report.pictures import checked_svg
 from hpml_plugins.report.site.slim_svg import slim
-from hpml_plugins.store import atomic_write
-from hpml_plugins.temporary import user_cache
 
 #: Of what this module makes of a specification; raised with every change of that.
 _VERSION: Final = "2"
-#: What no publish asked for in so long is removed, s.
-_KEPT: Final = 90 * 86_400.0
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _REFERENCE: Final = re.compile(r"url\(#([^)]*)\)")
 
@@ -51,36 +46,6 @@ def chart_svg(chart: Chart, name: str) -> Markup:
     drawn = _draw(chart)
     keep(file, drawn)
     return Markup(_named(checked_svg(drawn), name))
-
-
-def kept_file(name: str) -> Path:
-    """Where the cache has something that publishing made."""
-    return user_cache() / "charts" / name
-
-
-def read_kept(file: Path) -> bytes:
-    """What the cache has; empty where it has nothing. It is kept for another season."""
-    try:
-        made = file.read_bytes()
-        os.utime(file)
-    except OSError:
-        return b""
-    return made
-
-
-def keep(file: Path, made: bytes) -> None:
-    """Write a file of the cache; one that cannot be written is made again next time."""
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(file, made, durable=False)
-
-
-def remove_unused(now: float) -> None:
-    """Remove from the cache what no publish has asked for in 90 days.  now: s since 1970."""
-    with suppress(OSError):
-        for file in kept_file("").iterdir():
-            if file.stat().st_mtime < now - _KEPT:
-                file.unlink()
 
 
 def vega_library() -> bytes:

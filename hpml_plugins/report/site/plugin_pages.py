@@ -18,7 +18,8 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.model.site_page import Link
 from hpml_plugins.report.drawing import DrawnPlugin
 from hpml_plugins.report.figures import Drawable, naming, render
-from hpml_plugins.report.site.chart_svg import chart_svg, remove_unused, vega_library
+from hpml_plugins.report.kept import remove_unused
+from hpml_plugins.report.site.chart_svg import chart_svg, vega_library
 from hpml_plugins.report.site.page import workload_address, write_data, write_page
 from hpml_plugins.report.summaries import summarise
 from hpml_plugins.report.tables import as_csv

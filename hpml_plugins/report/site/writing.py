@@ -101,7 +101,13 @@ def _write(
     asked again next time.  further: those that plugins add."""
     html_dir, project = Path(conf.html_dir), str(conf.project)
     history = read_history(
-        Path(conf.results_dir), host, declarations, order, dates, problems.append
+        Path(conf.results_dir),
+        host,
+        declarations,
+        order,
+        dates,
+        problems.append,
+        keeps=True,
     )
     name_machines(history, declarations)
     matrix = build(history, read_costs(Path()))

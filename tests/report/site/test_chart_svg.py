@@ -10,10 +10,9 @@ import pytest
 
 from hpml_plugins.model.figure import Chart, Table
 from hpml_plugins.report.charts import Axis, Rule, complete, line_chart
+from hpml_plugins.report.kept import kept_file, remove_unused
 from hpml_plugins.report.site.chart_svg import (
     chart_svg,
-    kept_file,
-    remove_unused,
     vega_library,
 )
 
