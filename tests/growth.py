@@ -3,9 +3,9 @@ points).
 
 Each size is made in a temporary folder of Records of this repository (the newest ones in three
 rounds of points of h200-x1, so that their size is real), whose values are varied by 1 % and written
-as new ones are. It is then projected and published, and published again with one more run. "in git" is the sum of the files as zlib
-compresses each: git's packs of results/ are of that size. CPU times are of the process and its
-children; memory is the peak of `asv publish`.
+as new ones are. It is then projected and published, and published again with one more run. "in git"
+is the sum of the files as zlib compresses each: git's packs of results/ are of that size. CPU times
+are of the process and its children; memory is the peak of `asv publish`.
 
 `python tests/growth.py --stored` prints what results/ would take if all its Records were written as
 new ones are.
@@ -227,7 +227,7 @@ def publish(folder: Path) -> dict[str, float]:
         said.seek(0)
         text = said.read()
     assert not status, text[-2000:]
-    ours = float(text.rpartition("(")[2].partition(" s of one CPU")[0])
+    ours = float(text.rpartition(" s of one CPU")[0].rpartition("(")[2])
     return {
         "CPU": used.ru_utime + used.ru_stime,
         "our pages' CPU": ours,
