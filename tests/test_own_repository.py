@@ -179,7 +179,7 @@ def test_five_commits_from_the_wheel_without_a_network(tmp_path: Path) -> None:
         == "ok"
     )
     submitted = mine.hpml("submit", "--yes", "--bench", "import_time")
-    assert "[100.00%]" in submitted.stdout
+    assert "Measured 1 point of 1 benchmark" in submitted.stdout
 
 
 #: As `asv quickstart` leaves it, shortened.
@@ -226,7 +226,7 @@ def test_the_old_results_of_an_asv_user_show_beside_ours(tmp_path: Path) -> None
     index = json.loads((html / "index.json").read_text())["benchmarks"]
     assert {"old.track_size", "import_time.track_time"} <= index.keys()
     rows = read_points(html)
-    assert "old.track_size" in rows and "import_time.track_time" in rows
+    assert "old.track_size" in rows and "workload-import_time.html#time" in rows
     summary = json.loads((html / "summary.json").read_text())
     assert (
         summary["commit"],
@@ -315,6 +315,7 @@ def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -
         "PIP_NO_INDEX": "1",
         "ASV_PYTHONPATH": str(site),  # asv removes the other from what builds a commit
         "PIP_FIND_LINKS": str(wheel.parent),
+        "PIP_NO_BUILD_ISOLATION": "false",  # pip's word for no isolation: setuptools is in `site`
         "RUNNER_TEMP": str(tmp_path / "runner"),
         "CI_PROJECT_DIR": ".",
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
