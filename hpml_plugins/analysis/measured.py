@@ -71,6 +71,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     natural logarithm of the time of the reference step of its class and visit, negative for a rate;
     None without one.  adjusted: see `hpml_plugins.analysis.reference`.  levels: of each card, where
     they are several Records.  spread: see `fill_in_spreads`; None where the value is not above 0.
+    unlike_runs: how many runs of another class than most cards have are left out of the mean.
     scatter: of such a value, the variance of another run and its degrees of freedom; None where no
     run was repeated.
     """
@@ -97,6 +98,7 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     scatter: tuple[float, float] | None = None
     reference: float | None = None
     adjusted: Adjusted | None = None
+    unlike_runs: int = 0
 
     @classmethod
     def of(cls, record: Record, name: str) -> MeasuredValue:
@@ -199,13 +201,14 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
 
     readings: of one metric at equal code and environment, at least one. Those that other processes
     disturbed count only where there are no others, and those of another class than most cards have
-    (the newest, where two classes have as many) not at all.
+    (the newest, where two classes have as many) not at all; these are counted.
     """
     alike = _of_most_cards(readings)
+    unlike = len(readings) - len(alike)
     quiet = [each for each in alike if not each.is_busy] or alike
     newest = max(quiet, key=lambda reading: reading.started)
     if len(quiet) == 1 or newest.physics in (Physics.COUNTED, Physics.FOREIGN):
-        return newest
+        return msgspec.structs.replace(newest, unlike_runs=unlike) if unlike else newest
     by_card: dict[str, list[MeasuredValue]] = {}
     for each in quiet:
         by_card.setdefault(each.card, []).append(each)
@@ -227,6 +230,7 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
         count=sum(each.count for each in quiet),
         levels=levels,
         boosted=mean_over_cards(boosted) if boosted else None,
+        unlike_runs=unlike,
     )
 
 

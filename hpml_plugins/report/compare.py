@@ -16,7 +16,7 @@ from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
 from hpml_plugins.model.figure import Table
-from hpml_plugins.model.formatting import change, format_point, natural_key
+from hpml_plugins.model.formatting import change, counted, format_point, natural_key
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.report.points import spell_samples
 from hpml_plugins.report.tables import as_text
@@ -313,12 +313,12 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
         for each in compared
         if each.difference.reason and each.difference.ratio is None
     )
-    counted = Counter(
+    reasons = Counter(
         each.difference.reason for each in compared if each.difference.ratio is not None
     )
     unjudged = [
         f"{count} values have no verdict: {reason}"
-        for reason, count in counted.items()
+        for reason, count in reasons.items()
         if reason
     ]
     if busy := sum(each.is_busy for each in compared):
@@ -326,12 +326,27 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
             f"{busy} values are marked busy: other processes used the CPUs meanwhile, and their"
             " intervals are wider"
         )
+    if runs := _unlike_runs(compared):
+        unjudged.append(
+            f"{counted(runs, 'run')} left out: timed in another way or regime than on most cards of"
+            " the side"
+        )
     across = len({(each.benchmark, each.point) for each in compared if each.across})
     unlike = (
         f"{across} points: no code was measured on both; compared across commits of one benchmark"
         " version"
     )
     return [*map(str, refused), *refusals, *unjudged, *([unlike] if across else [])]
+
+
+def _unlike_runs(compared: Iterable[Compared]) -> int:
+    """How many runs are left out of the means of both sides; the metrics of a point share them."""
+    of_point: dict[tuple[str, str, str], int] = {}
+    for each in compared:
+        point = each.machine, each.benchmark, each.point
+        runs = each.a.unlike_runs + each.b.unlike_runs
+        of_point[point] = max(runs, of_point.get(point, 0))
+    return sum(of_point.values())
 
 
 def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:

@@ -178,8 +178,9 @@ def test_the_mean_is_over_cards_whatever_the_number_of_their_runs() -> None:
     assert mean_over_cards([*runs[:3], disturbed]).value == 1.0
     # one card whose launch was seen, and be it the newest, stands for no type
     seen = replace(value(2.0, "C"), physics=Physics.HOST_CLOCK, started=99.0)
-    assert mean_over_cards([value(1.0), value(1.0, "B"), seen]).value == 1.0
-    assert mean_over_cards([value(1.0), seen]) is seen
+    most = mean_over_cards([value(1.0), value(1.0, "B"), seen])
+    assert (most.value, most.unlike_runs, mean.unlike_runs) == (1.0, 1, 0)
+    assert mean_over_cards([value(1.0), seen]) == replace(seen, unlike_runs=1)
     low = mean_over_cards([value(-1.0), value(3.0, "B"), value(5.0, "B")])
     assert (low.value, low.levels) == (1.5, ())
     assert mean_over_cards([counted(3.0), replace(counted(4.0), started=9.0)]).value == 4.0

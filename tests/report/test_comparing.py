@@ -196,6 +196,18 @@ def test_what_other_processes_disturbed_is_marked_and_counted() -> None:
     ]
 
 
+def test_runs_of_another_class_than_most_cards_have_are_left_out_and_counted() -> None:
+    with_a_gpu = msgspec.structs.replace(
+        RECORDS[0], run="other", started=-1.0, node={"gpus": [{"name": "G", "uuid": "u"}]}
+    )
+    sides = Side("commit", OLD), Side("commit", NEW)
+    rows = compared(*sides, [*RECORDS[:2], with_a_gpu])
+    assert [row.difference.ratio for row in rows] == [2.0, 0.5]
+    assert notes(rows, []) == [
+        "1 run left out: timed in another way or regime than on most cards of the side"
+    ]
+
+
 def test_a_step_that_throttles_is_shown_with_its_regime() -> None:
     metric = RECORDS[0].metrics["time"]
     held = msgspec.structs.replace(
