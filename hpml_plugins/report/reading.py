@@ -131,7 +131,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     time, s.  readings: of each metric whose median is finite.  file, offsets: where the line of
     each round begins; no file for an imported result.  code: SHA-256 of the plugin's files, empty
     where it is not known.  environment: the Record's. duration: s, of all rounds.  commit: in full,
-    "" for none.  of_stack: whether it was measured with other packages than the node's own.
+    "" for none.  of_stack: whether it was measured with other packages than the node's own.  host: which
+    start of which host, "" where the Record does not tell.
     """
 
     revision: int
@@ -147,6 +148,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     duration: float = 0.0
     commit: str = ""
     of_stack: bool = False
+    host: str = ""
 
 
 class _Stored(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -682,7 +684,8 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     )
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
     commit = sys.intern(record.commit)
-    return Outcome(*first, code, stack, record.duration, commit, record.of_stack)
+    host = sys.intern(str(record.node.get("boot") or ""))
+    return Outcome(*first, code, stack, record.duration, commit, record.of_stack, host)
 
 
 def _machines(

@@ -1,22 +1,24 @@
-"""What the page of evidence tells of cards, GPU types and warnings: which card reads unlike the
+"""What the page of evidence tells of cards, hosts, GPU types and warnings: which reads unlike the
 others of its type, what each type has measured, and what was warned of how often."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU
+from hpml_plugins.analysis.measured import MeasuredValue
+from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
 from hpml_plugins.model.differences import spell_card
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.workloads import Workload
 
-#: Values that a card needs in a class; cards and classes that the page lists.
+#: Values that a card or host needs in a class; how many of them the page lists.
 ENOUGH, MOST_CARDS = 3, 60
 #: The least that counts as the usual distance of a class: a hundredth of a percent.
 LEAST_DISTANCE = 1e-4
@@ -26,10 +28,12 @@ MOST_KINDS = 20
 
 
 class CardReading(NamedTuple):
-    """How a card reads in a class of values, against the other cards of its type.
+    """How a card reads in a class of values, against the other cards of its type; where the host
+    takes part, how a host reads against the others that had such cards.
 
-    component: the class.  times: the median of how many times better than their mean.  values: how
-    many points that is the median of.  others: cards that it is compared with, at most.  colour:
+    card: its first digits, or those of the start of the host (kind "host"); a host that the Records
+    do not tell has those of its card.  component: the class.  times: the median of how many times better than their mean.  values: how
+    many points that is the median of.  others: cards or hosts that it is compared with, at most.  colour:
     the type's class in the style sheet.  unlike: its distance from the others, over the median
     distance of the cards of all types in this class.
     """
@@ -42,6 +46,7 @@ class CardReading(NamedTuple):
     others: int
     colour: str = ""
     unlike: float = 1.0
+    kind: Literal["card", "host", "host of card"] = "card"
 
 
 class Lottery(NamedTuple):
@@ -67,10 +72,26 @@ class TypeCoverage(NamedTuple):
     counts: Counter[str]
 
 
-def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
-    """Each card in each class of which it has values beside other cards of its type, the most
-    unusual for their class first: classes vary by a hundredth of a percent or by a third."""
-    found: dict[tuple[tuple[str, str], str, str], list[tuple[float, int]]] = {}
+def find_hosts(history: History) -> dict[str, str]:
+    """Card → the start of the host that it was measured in; without those that were in several."""
+    found: dict[str, set[str]] = {}
+    for benchmark in history.benchmarks:
+        for place in benchmark.index:
+            for outcome in benchmark.index.stored(place):
+                for reading in itertools.islice(outcome.readings.values(), 1):
+                    if outcome.host:
+                        found.setdefault(reading.card, set()).add(outcome.host)
+    return {card: hosts.pop() for card, hosts in found.items() if len(hosts) == 1}
+
+
+def read_cards(
+    workloads: Iterable[Workload], hosts: Mapping[str, str]
+) -> list[CardReading]:
+    """Each card, and where the host takes part each host, in each class of which it has values
+    beside others of its type, the most unusual for their class first: classes vary by a hundredth
+    of a percent or by a third.  hosts: see `find_hosts`."""
+    known = frozenset(hosts.values())
+    found: dict[tuple[tuple[str, str], str, Physics], list[tuple[float, int]]] = {}
     for workload in workloads:
         types = {
             column.number: (column.label, column.colour) for column in workload.columns
@@ -82,26 +103,45 @@ def read_cards(workloads: Iterable[Workload]) -> list[CardReading]:
             for number, cell in row.cells.items():
                 if cell.number.physics not in (*ON_GPU, *HOST_TAKES_PART):
                     continue
-                levels = cell.number.levels
-                for level in levels if len(levels) > 1 else ():
-                    others = [each.level for each in levels if each is not level]
-                    apart = sign * (level.level - statistics.fmean(others))
-                    key = types[number], level.card, str(cell.number.physics)
-                    found.setdefault(key, []).append((apart, len(others)))
+                physics = cell.number.physics
+                told = hosts if physics in HOST_TAKES_PART else None
+                levels = _levels(cell.number, told)
+                for name, level in levels.items() if len(levels) > 1 else ():
+                    others = [levels[each] for each in levels if each != name]
+                    apart = sign * (level - statistics.fmean(others))
+                    found.setdefault((types[number], name, physics), []).append(
+                        (apart, len(others))
+                    )
     readings = [
         CardReading(
             hardware,
             spell_card(card),
-            component,
+            str(component),
             math.exp(statistics.median(apart for apart, _ in values)),
             len(values),
             max(others for _, others in values),
             colour,
+            kind=_kind(component, card in known),
         )
         for ((hardware, colour), card, component), values in found.items()
         if len(values) >= ENOUGH
     ]
     return most_unusual_first(readings)
+
+
+def _kind(component: Physics, told: bool) -> Literal["card", "host", "host of card"]:
+    if component not in HOST_TAKES_PART:
+        return "card"
+    return "host" if told else "host of card"
+
+
+def _levels(value: MeasuredValue, hosts: Mapping[str, str] | None) -> dict[str, float]:
+    """The level of each card; with hosts, of each host the mean over its cards."""
+    found: dict[str, list[float]] = {}
+    for each in value.levels:
+        name = each.card if hosts is None else hosts.get(each.card, each.card)
+        found.setdefault(name, []).append(each.level)
+    return {name: statistics.fmean(levels) for name, levels in found.items()}
 
 
 def most_unusual_first(readings: Sequence[CardReading]) -> list[CardReading]:

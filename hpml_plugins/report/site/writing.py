@@ -17,7 +17,7 @@ from hpml_plugins.report.site.asv_page import PAGE, STATIC, finish_asv_page, nam
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes_page import write_changes
 from hpml_plugins.report.site.compare_page import write_compare_page
-from hpml_plugins.report.site.components import fold_warnings, read_cards
+from hpml_plugins.report.site.components import find_hosts, fold_warnings, read_cards
 from hpml_plugins.report.site.data_files import INDEX, write_data_files
 from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
 from hpml_plugins.report.site.further import Site, collect_pages, write_pages
@@ -140,7 +140,7 @@ def _write(
         found,
         gaps,
         find_evidence(history),
-        read_cards(workloads),
+        read_cards(workloads, find_hosts(history)),
         fold_warnings(history),
     )
     write_page(html_dir, "evidence.html", **parts)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from backtest import measured_points
+from msgspec.structs import replace
 from records import a_record
 from site_history import read
 
@@ -19,10 +20,15 @@ from hpml_plugins.report.site.component_strips import draw_components
 from hpml_plugins.report.site.components import (
     CardReading,
     draw_lots,
+    find_hosts,
     most_unusual_first,
+    read_cards,
 )
 from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
+from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.report.site.page import fill
+from hpml_plugins.report.site.task_table import cards_of_machines
+from hpml_plugins.report.site.workloads import find_workloads
 from hpml_plugins.store import append_record, read_records, record_file
 
 COMMIT = "c" * 40
@@ -135,6 +141,66 @@ def test_cards_are_ranked_by_how_unusual_they_are_for_their_class() -> None:
     assert ranked[0].unlike == pytest.approx(math.log(0.98) / -math.log(1.001))
     equal = [reading(f"card {number}", 1.0) for number in range(3)]
     assert [each.unlike for each in most_unusual_first(equal)] == [0.0] * 3
+
+
+def test_where_the_host_takes_part_a_row_is_a_host_and_elsewhere_a_card(
+    tmp_path: Path,
+) -> None:
+    """Four hosts of two cards each, of which the third launches at two thirds of the rate; the
+    Records of the fourth do not tell which it was."""
+    results = tmp_path / "results"
+    timers = {"time": "cuda events", "launch": "wall clock"}
+    declared = {
+        f"product.track_{name}": {
+            **DECLARED["product.track_time"],
+            "name": f"product.track_{name}",
+            "metric": name,
+            "params": [["1", "2", "3"]],
+        }
+        for name in timers
+    }
+    for card in range(8):
+        boot = f"boot{card // 2}"
+        factor = {"time": 1 + 0.001 * card, "launch": 1.5 if boot == "boot2" else 1.0}
+        for size in (1, 2, 3):
+            metrics = {
+                name: MetricSamples(
+                    "s", "lower", [1e-3 * factor[name]] * 3, {"timer": timer}
+                )
+                for name, timer in timers.items()
+            }
+            made = a_record(
+                "product",
+                metrics,
+                gpu="NVIDIA H200",
+                card=f"GPU-card{card}",
+                params={"size": size},
+                run=str(card),
+                commit=COMMIT,
+                started=float(card),
+            )
+            node = made.node if boot == "boot3" else {**made.node, "boot": boot}
+            file = record_file(results, made.machine, COMMIT)
+            append_record(file, replace(made, node=node))
+    history = read(results, declared, {COMMIT: 0.0})
+    matrix = build(history, Costs({}))
+    workloads = find_workloads(history, matrix, [], cards_of_machines(history))
+    readings = read_cards(workloads, find_hosts(history))
+    hosts = {each.card: each for each in readings if each.component == "host clock"}
+    assert {name: each.kind for name, each in hosts.items()} == {
+        "boot0": "host",
+        "boot1": "host",
+        "boot2": "host",
+        "card6": "host of card",
+        "card7": "host of card",
+    }
+    assert hosts["boot2"].times == pytest.approx(1 / 1.5) and hosts["boot2"].others == 4
+    cards = [each for each in readings if each.component == "never throttled"]
+    assert len(cards) == 8 and {each.kind for each in cards} == {"card"}
+    page = fill("evidence.html", **fill_evidence("p", cards=readings))
+    words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
+    assert "host boot2 NVIDIA H200 ×1 host clock 0.667×" in words
+    assert "4 other hosts" in words and "7 other cards" in words
 
 
 def test_each_card_is_a_dot_of_its_class_and_one_unlike_all_others_is_named() -> None:
