@@ -114,7 +114,7 @@ def timed(unit: str, seconds: float, info: Info = STEP) -> MetricSamples:
     ("step", "beside", "expected"),
     [
         (0.02, {}, Physics.LAUNCHED),
-        (0.009, {}, Physics.HOST_CLOCK),
+        (0.011, {}, Physics.HOST_CLOCK),
         (0.02, {"loading": timed("s", 0.01, {"timer": "perf_counter"})}, Physics.LAUNCHED),
         (
             0.02,
