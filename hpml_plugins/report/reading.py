@@ -131,8 +131,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     time, s.  readings: of each metric whose median is finite.  file, offsets: where the line of
     each round begins; no file for an imported result.  code: SHA-256 of the plugin's files, empty
     where it is not known.  environment: the Record's. duration: s, of all rounds.  commit: in full,
-    "" for none.  of_stack: whether it was measured with other packages than the node's own.  host: which
-    start of which host, "" where the Record does not tell.
+    "" for none.  of_stack: whether it was measured with other packages than the node's own.  host:
+    which start of which host, "" where the Record does not tell.
     """
 
     revision: int

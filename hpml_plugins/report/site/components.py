@@ -32,9 +32,10 @@ class CardReading(NamedTuple):
     takes part, how a host reads against the others that had such cards.
 
     card: its first digits, or those of the start of the host (kind "host"); a host that the Records
-    do not tell has those of its card.  component: the class.  times: the median of how many times better than their mean.  values: how
-    many points that is the median of.  others: cards or hosts that it is compared with, at most.  colour:
-    the type's class in the style sheet.  unlike: its distance from the others, over the median
+    do not tell has those of its card.  component: the class.  times: the median of how many times
+    better than their mean.  values: how many points that is the median of.  others: cards or hosts
+    that it is compared with, at most.  colour: the type's class in the style sheet.  unlike: its
+    distance from the others, over the median
     distance of the cards of all types in this class.
     """
 

@@ -16,7 +16,7 @@ from hpml_plugins.report.site.components import (
     cover_types,
     draw_lots,
 )
-from hpml_plugins.report.site.nodes import ENOUGH_PASSES, Gaps, NodeCoverage
+from hpml_plugins.report.site.nodes import ENOUGH_PASSES, MOST_NAMED, Gaps, NodeCoverage
 
 
 class ClassEvidence(NamedTuple):
@@ -60,6 +60,7 @@ def fill_evidence(
         "lots": draw_lots(cards),
         "strips": draw_components(cards),
         "most_cards": MOST_CARDS,
+        "most_named": MOST_NAMED,
         "types": cover_types(machines),
         "warnings": warnings,
     }

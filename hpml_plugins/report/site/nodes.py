@@ -22,6 +22,8 @@ from hpml_plugins.report.site.page import day, point_link
 
 #: Of one benchmark on one machine; the others are counted, and in the Records.
 MOST_WARNINGS = 6
+#: Benchmarks that a sentence names; of more it says how many.
+MOST_NAMED = 40
 #: Of one machine.
 MOST_CARDS, MOST_RUNS = 8, 5
 #: A machine is stale if its newest commit is at least this many commits, or days, older than the
@@ -111,6 +113,22 @@ class NodeCoverage:
     def total(self) -> Counter[str]:
         """How many points ended how."""
         return sum((each.counts for each in self.coverage), Counter())
+
+    @property
+    def told_apart(self) -> tuple[list[Coverage], list[Coverage], list[Coverage]]:
+        """Benchmarks of which every point was measured without a warning, those without any result,
+        and those of which there is more to tell."""
+        whole: list[Coverage] = []
+        nothing: list[Coverage] = []
+        told: list[Coverage] = []
+        for each in self.coverage:
+            if each.reasons or each.more_warnings:
+                told.append(each)
+            elif set(+each.counts) == {"ok"}:
+                whole.append(each)
+            else:
+                (told if each.counts["ok"] else nothing).append(each)
+        return whole, nothing, told
 
 
 def find_nodes(history: History) -> list[NodeCoverage]:

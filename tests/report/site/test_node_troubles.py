@@ -112,3 +112,22 @@ def test_a_retracted_record_counts_as_none_and_its_reason_is_given(tmp_path: Pat
     coverage, _ = covered(tmp_path, again)
     assert (coverage.counts["ok"], coverage.counts["missing"]) == (2, 2)
     assert list(coverage.reasons) == [("warning", BUSY)]
+
+
+def test_what_there_is_nothing_to_tell_of_is_a_sentence_and_the_rest_are_rows(
+    tmp_path: Path,
+) -> None:
+    points = [(n, mode) for n in (1000, 1000000) for mode in ("plain", "fast")]
+    coverage, text = covered(tmp_path / "whole", *(record(*each) for each in points))
+    assert coverage.counts == {"ok": 4}
+    whole = "All points of 1 benchmark were measured, without a warning: vector_add."
+    assert whole in text and "Why not, and warnings" not in text
+    warned = record(*points[-1], warnings=(BUSY,))
+    for name, last in (("warned", [warned]), ("part", [])):
+        made = [*(record(*each) for each in points[:-1]), *last]
+        _, text = covered(tmp_path / name, *made)
+        assert "without a warning" not in text and "Why not, and warnings" in text
+    other = msgspec.structs.replace(record(*points[0]), benchmark="another")
+    _, text = covered(tmp_path / "nothing", other)
+    nothing = "There is no result of any point of 1 benchmark: vector_add."
+    assert nothing in text and "Why not, and warnings" not in text
