@@ -87,7 +87,7 @@ def _refuse_environment(conf: Any, asked: str, stored: set[str]) -> None:
     made = {each.name for each in get_environments(conf, None, verbose=False)}
     known = sorted({conf.environment_type, *made} | stored)
     raise UsageError(
-        f"--environment: {asked!r} is none of this node; {nearest(asked, known)}"
+        f"--environment: {asked!r} is not an environment of this node; {nearest(asked, known)}"
     )
 
 

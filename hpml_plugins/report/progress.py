@@ -48,8 +48,8 @@ def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]
     if len(changed) > MOST_CHANGED:
         names = ", ".join(sorted(changed))
         return [
-            f"{len(changed)} plugins changed since they were measured, their versions did not"
-            f" ({names}): {fix}"
+            f"The files of {len(changed)} plugins changed since they were measured, their versions"
+            f" did not ({names}): {fix}"
         ]
     lines = []
     for plugin, commits in changed.items():

@@ -92,7 +92,7 @@ def test_results_of_another_nodes_environment_are_shown(of_eight: Project) -> No
     conf.results_dir = str(of_eight.path / "results")
     refuse_unknown("Show", conf, Namespace(env_spec=["node-py3.4"]))
     with pytest.raises(
-        UsageError, match=r"'node-py3\.4' is none of this node; known: node"
+        UsageError, match=r"'node-py3\.4' is not an environment of this node; known: node"
     ):
         refuse_unknown("Run", conf, Namespace(env_spec=["node-py3.4"]))
     shutil.rmtree(stored.parent)

@@ -160,7 +160,8 @@ def test_of_many_plugins_whose_files_changed_one_line_tells() -> None:
     ]
     (line,) = describe_code_changes({**few, "s": {"two": ""}})
     assert line.startswith(
-        "4 plugins changed since they were measured, their versions did not (p, q, r, s): raise"
+        "The files of 4 plugins changed since they were measured, their versions did not"
+        " (p, q, r, s): raise"
     )
 
 

@@ -53,7 +53,7 @@ def command(
     FILE is a result file of nvbench, Google Benchmark, pytest-benchmark, hyperfine, nccl-tests,
     tritonbench or asv, told apart by its contents. Repetitions become samples. What a file does not
     tell stays unknown. Records of no known commit are in tables and comparisons, but in no history.
-    ForeignPoint a file again changes nothing. Nothing is written if one FILE cannot be read.
+    Importing a file again changes nothing. Nothing is written if one FILE cannot be read.
     """
     revision = _resolve(settings, commit) if commit else ""
     records: list[Record] = []
