@@ -41,7 +41,7 @@ _GPU_PACKAGES = re.compile(
 #: Where the gate runs: service → its text for a node with GPUs, and without.
 RUNNERS = {
     "github": ("[self-hosted, gpu]", "ubuntu-latest"),
-    "gitlab": ("tags: [gpu]", "tags: []"),
+    "gitlab": ("tags: [gpu]", "image: python:3.12"),
 }
 #: The service → its file, and one to include where that exists.
 CI = {
