@@ -340,15 +340,17 @@ def test_the_steps_of_the_ci_files_refuse_a_slow_down(tmp_path: Path, ci: str) -
         assert list(steps) == ["Install", "Gate"]
         checkout.run("bash", "-e", "-c", steps["Install"])
         refused = checkout.run("bash", "-e", "-c", steps["Gate"], status=1)
-        report = tmp_path / "summary.md"
+        report, picture = tmp_path / "summary.md", tmp_path / "gate.svg"
+        shutil.copy(Path(checkout.env["RUNNER_TEMP"]) / "gate.svg", picture)
         make_unjudgeable(checkout)
         neutral = checkout.run("bash", "-e", "-c", steps["Gate"], status=0)
         assert "::warning title=hpml gate::not judged" in neutral.stdout
     else:
         job = yaml.safe_load((checkout.path / ".gitlab-ci.yml").read_text())["hpml gate"]
         refused = checkout.run("bash", "-e", "-c", "\n".join(job["script"]), status=1)
-        report = checkout.path / "gate.md"
+        report, picture = checkout.path / "gate.md", checkout.path / "gate.svg"
         assert job["allow_failure"] == {"exit_codes": [3]}
     assert "refused" in refused.stdout
     assert "the work tree" not in refused.stdout  # nothing beside the commit was measured
     assert "| total | size=20000 | time |" in report.read_text()
+    assert "refused</text>" in picture.read_text()

@@ -190,6 +190,60 @@ def test_nccl_tests_with_timestamps(tmp_path: Path) -> None:
     assert len(imported(tmp_path / PRINTED)) == 4
 
 
+#: As versions before 2.13 print: no version, collective or root, and the largest deviation.
+OLD = """\
+# nThread 1 nGpus 2 minBytes 1048576 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#
+# Using devices
+#   Rank  0 Pid   1320 on node3 device  0 [0x18] Tesla V100-SXM2-16GB
+#   Rank  1 Pid   1320 on node3 device  1 [0x2a] Tesla V100-SXM2-16GB
+#
+#                                                       out-of-place                       in-place
+#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144   float     sum    25.40   41.28   41.28  1e-07    25.10   41.78   41.78    N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 41.53
+"""  # noqa: E501
+
+
+def test_nccl_tests_of_an_older_version_is_named_by_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "node3-all_reduce_perf.txt"
+    path.write_text(OLD)
+    found = imported(path)
+    assert {key[0] for key in found} == {"all_reduce_perf"}
+    (record,) = [each for each in found.values() if each.params["place"] == "in_place"]
+    assert samples(record, "time") == pytest.approx([25.1e-6])
+    assert samples(record, "bus_bandwidth") == [41.78e9]
+    assert record.machine == "node3" and record.gpu_names == ["Tesla V100-SXM2-16GB"] * 2
+    path.write_text(OLD.replace("values : 0 OK", "values : 3 FAILED"))
+    with pytest.raises(
+        HpmlError, match="3 values were wrong, it does not say in which rows"
+    ):
+        imported(path)
+    unnamed = tmp_path / "output.txt"
+    unnamed.write_text(OLD)
+    with pytest.raises(
+        HpmlError, match=r"name the file after it, such as all_reduce_perf\.txt"
+    ):
+        imported(unnamed)
+
+
+def test_a_set_of_runs_of_tritonbench_tells_its_card(tmp_path: Path) -> None:
+    tree = json.loads((FILES / "tritonbench.json").read_text())
+    path = tmp_path / "result.json"
+    path.write_text(
+        json.dumps({"name": "nightly", "env": {"device": "NVIDIA H100"}, "metrics": tree})
+    )
+    found, plain = imported_on(path, "box"), imported_on(FILES / "tritonbench.json", "box")
+    assert found.keys() == plain.keys()
+    key = ("softmax_fwd", "(4096, 256)", "triton_softmax")
+    assert samples(found[key], "latency") == samples(plain[key], "latency")
+    assert found[key].gpu_names == ["NVIDIA H100"] and plain[key].gpu_names == []
+    path.write_text(json.dumps({"env": None, "metrics": tree}))
+    assert imported_on(path, "box")[key].gpu_names == []
+
+
 def test_nccl_tests_as_json_keeps_iterations_and_refuses_wrong_results() -> None:
     found = imported(FILES / "nccl-tests.json")
     record = found["all_gather_perf", "1048576", "float", "none", "-1", "out_of_place"]

@@ -36,8 +36,11 @@ _DEVICE = re.compile(
     r"^#\s+Rank\s+\d+.* on\s+(\S+) device\s+\d+ \[[^\]]*\] (.+)$", re.MULTILINE
 )
 _HEAD = re.compile(r"^#\s+(size\s+count\s+type.*)$", re.MULTILINE)
-#: The columns of a point, before those of both places.
+#: The columns of a point, before those of both places; versions before 2.13 lack the last ones.
 _POINT = ("size", "count", "type", "redop", "root")
+_LEAST = 3
+#: Of those versions, which count wrong elements of the whole run alone.
+_OUT_OF_BOUNDS = re.compile(r"^# Out of bounds values : ([1-9]\d*) FAILED", re.MULTILINE)
 #: Columns that each place has, among others.
 _NUMBERS = {"algbw", "busbw"}
 
@@ -88,7 +91,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
     if isinstance(found, dict) and {"nccl_version", "results"} <= found.keys():
         return _read_json(as_model(found, _File))
     if found is None and (head := _HEAD.search(text)) and "algbw" in head[1]:
-        return _read_printed(text, head)
+        return _read_printed(path, text, head)
     return None
 
 
@@ -117,34 +120,38 @@ def _point(result: _Result) -> dict[str, Any]:
     }
 
 
-def _read_printed(text: str, head: re.Match[str]) -> Source:
+def _read_printed(path: Path, text: str, head: re.Match[str]) -> Source:
     devices = _DEVICE.findall(text)
-    program = _PROGRAM.search(text)
+    # before 2.17 only the name of the file can tell the collective
+    program = _PROGRAM.search(text) or re.search(r"([a-z_]+_perf)", path.stem)
     if not program:
         raise HpmlError(
-            "it does not say which collective ran: `# Collective test starting` is missing"
+            "it does not say which collective ran: `# Collective test starting` is missing;"
+            " name the file after it, such as all_reduce_perf.txt"
         )
     gpus = tuple(name.strip() for _, name in devices) or None
     version = _VERSION.search(text)
     readings = [
         _reading(_program(program[1]), point, place, found, None, gpus)
-        for point, place, found in _rows(text[head.end() :], head[1].split())
+        for point, place, found in _rows(text, head)
     ]
     return Source(
         TOOL, readings, version=version[1] if version else "", machine=_host(devices)
     )
 
 
-def _rows(text: str, columns: list[str]) -> Iterator[tuple[dict[str, Any], str, _Place]]:
-    """The point, the place and the result of each printed row.  columns: as the head names them."""
+def _rows(text: str, head: re.Match[str]) -> Iterator[tuple[dict[str, Any], str, _Place]]:
+    """The point, the place and the result of each printed row.  head: names the columns."""
+    columns, wrong = head[1].split(), _OUT_OF_BOUNDS.search(text)
     dated = columns[-1:] == ["timestamp"]
     columns = columns[:-1] if dated else columns
-    point, rest = columns[: len(_POINT)], columns[len(_POINT) :]
+    known = next((n for n, name in enumerate(columns) if name not in _POINT), 0)
+    point, rest = columns[:known], columns[known:]
     half = len(rest) // 2
     alike = rest[:half] == rest[half:] and {*rest} >= _NUMBERS
-    if tuple(point) != _POINT or not alike:
+    if tuple(point) != _POINT[:known] or known < _LEAST or not alike:
         raise HpmlError(f"its columns are {' '.join(columns)[:200]!r}")
-    for line in text.splitlines():
+    for line in text[head.end() :].splitlines():
         cells = line.split()
         # what NCCL or the launcher prints between rows begins with no number
         if not cells or not cells[0].isdecimal():
@@ -152,16 +159,21 @@ def _rows(text: str, columns: list[str]) -> Iterator[tuple[dict[str, Any], str, 
         cells = cells[:-2] if dated else cells
         if len(cells) != len(columns):
             raise HpmlError(f"a row has {len(cells)} columns, the head has {len(columns)}")
-        told = dict(zip(_POINT, cells, strict=False))
+        told = dict(zip(point, cells, strict=False))
         shown = {
             "bytes": int(told["size"]),
             "type": told["type"],
-            "redop": told["redop"],
-            "root": value_of(told["root"]),
+            "redop": told.get("redop", ""),
+            "root": value_of(told.get("root", "")),
         }
         for number, place in enumerate(_PLACES):
-            values = cells[len(_POINT) + number * half :][:half]
-            yield shown, place, _place(dict(zip(rest[:half], values, strict=True)))
+            values = cells[known + number * half :][:half]
+            found = dict(zip(rest[:half], values, strict=True))
+            if wrong and "#wrong" not in found:
+                raise HpmlError(
+                    f"{wrong[1]} values were wrong, it does not say in which rows"
+                )
+            yield shown, place, _place(found)
 
 
 def _place(cells: Mapping[str, str]) -> _Place:

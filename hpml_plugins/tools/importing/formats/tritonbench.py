@@ -1,7 +1,8 @@
 """tritonbench: `--csv --output-dir DIR` or `--output FILE`, and `--output-json FILE`.
 
 Source: tritonbench/utils/triton_op.py of meta-pytorch/tritonbench, db2155c. A latency is written as
-its median alone: one sample. The file does not tell the GPU, the commit or how it was timed.
+its median alone: one sample. The file does not tell the commit or how it was timed, and only that
+of a set of runs (benchmarks/) tells the GPU.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +45,27 @@ _AVERAGE = "average"
 
 def read(path: Path, text: str, found: Any) -> Source | None:
     """See `formats`."""
-    if isinstance(found, dict) and found:
-        if all(key.startswith("tritonbench_") for key in found):
-            return Source(TOOL, list(_of_json(found)))
+    if isinstance(found, dict):
+        # its nightly and other sets of runs put the same below `metrics`, beside `env`
+        values = found["metrics"] if found.keys() >= {"env", "metrics"} else found
+        if isinstance(values, dict) and values and all(map(_is_key, values)):
+            gpu = _device(found) if values is not found else None
+            return Source(TOOL, [replace(each, gpus=gpu) for each in _of_json(values)])
         return None
     head = text.partition("\n")[0]
     if found is None and ";" in head and re.search(r";[^;]+-\w+", head):
         return Source(TOOL, list(_of_csv(path.stem, text)))
     return None
+
+
+def _is_key(key: str) -> bool:
+    return key.startswith("tritonbench_")
+
+
+def _device(found: dict[str, Any]) -> tuple[str, ...] | None:
+    """The card that `env` names; None where it names none."""
+    device = found["env"].get("device") if isinstance(found["env"], dict) else None
+    return (device,) if isinstance(device, str) and device not in ("", "unknown") else None
 
 
 def _of_json(found: dict[str, Any]) -> Iterator[ForeignPoint]:
