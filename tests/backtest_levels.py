@@ -134,7 +134,7 @@ def listed(runs: Runs, series: int) -> list[Change]:
         return []
     told, asked = ask(SERIES, readings)
     known = answer(
-        told, {question: series * p < ERROR_RATE for question, p in asked.items()}
+        told, {question: series * each.p < ERROR_RATE for question, each in asked.items()}
     )
     return [*known.open, *known.changes]
 
