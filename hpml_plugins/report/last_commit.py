@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.model.formatting import change, counted
 from hpml_plugins.model.record import Record
-from hpml_plugins.report.compare import Side, changed, compare, summarise
+from hpml_plugins.report.compare import CHANGED, Side, changed, compare, summarise
 
 #: Changed values that are named.
 MOST_CHANGES = 3
@@ -30,13 +30,18 @@ def changes(
     asked = [each for each in here if each.commit == last] + of_commit
     before, now = Side("commit", last), Side("commit", commit)
     found, refused = compare(before, now, asked, order, Variability(records))
-    yield f"Since {last[:8]}, the last commit measured here: {summarise(found)}."
+    # a difference beside other work says nothing about the commit: it is counted, without a verdict
+    judged = [
+        each for each in found if not (each.is_busy and each.difference.verdict in CHANGED)
+    ]
+    summary = summarise(judged) if judged else "no value is judged"
+    yield f"Since {last[:8]}, the last commit measured here: {summary}."
     # one metric of each point: those of one timing change alike
     rows = {(row.benchmark, row.point): row for row in changed(found)[::-1]}
     different = [row for row in list(rows.values())[::-1] if not row.is_busy]
     if busy := len(rows) - len(different):
         yield (
-            f"  Not named: {counted(busy, 'point')} measured while other processes used the CPUs;"
+            f"  Not judged: {counted(busy, 'point')} measured while other processes used the CPUs;"
             " measure again when idle"
         )
     for row in different[:MOST_CHANGES]:
