@@ -85,6 +85,20 @@ def test_google_benchmark_keeps_every_repetition_and_counter() -> None:
     assert record.warnings == ["the benchmark library was built for debugging"]
 
 
+def test_google_benchmark_of_its_newest_version() -> None:
+    path = FILES / "google-benchmark-1.9.5.json"
+    found = imported(path)
+    rows = json.loads(path.read_text())["benchmarks"]
+    written = [
+        row["real_time"] * 1e-9
+        for row in rows
+        if row["run_type"] == "iteration" and row["run_name"] == "total/1000"
+    ]
+    assert len(written) == 3
+    assert samples(found["total", "1000"], "time") == pytest.approx(written)
+    assert (found["skips",].status, found["skips",].reason) == ("failed", "no device")
+
+
 def test_google_benchmark_of_aggregates_alone_gives_the_median() -> None:
     path = FILES / "google-benchmark-aggregates.json"
     record = imported(path)["BM_sum", "1000"]
