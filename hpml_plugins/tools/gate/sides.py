@@ -220,7 +220,8 @@ def build_sides(
     prepared.tasks += own_tasks(found, conf.default_benchmark_timeout)
     if not prepared.tasks:
         raise UsageError(
-            "no benchmark is selected; hpml list shows the benchmarks and what this node skips"
+            "no benchmark is selected; hpml list shows the benchmarks and what this node skips,"
+            " and hpml compare --check judges imported results"
         )
     sides = Sides(conf, prepared, environments)
     try:
