@@ -164,8 +164,9 @@ def errors_while(
     return found
 
 
-#: Whole runs of results/: of the profile core on a fresh H100, and on CPUs. Of 599009, which is
-#: left out, a third were benchmarks that no machine had measured: 35 % too long at most.
+#: A choice of the whole runs of results/: of the profile core on a fresh H100, and on CPUs. It does
+#: not stand for all of them: others miss by more, such as 599009 (35 % too long), 5d7ed2 (44 % too
+#: long) and 273b9e (a fifth of the truth).
 WHOLE = ["b348f4", "3a7486", "d9cca4", "23efce", "c3ab31"]
 WHOLE += ["add2fb", "f6032e", "532dd6", "41de86", "0a547e", "24605f"]
 #: A choice of 602 points on the same H100, ended after 100 rounds: planned is what was measured.
