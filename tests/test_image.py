@@ -38,9 +38,8 @@ def make_image(**variables: str) -> subprocess.CompletedProcess[str]:
 
 def told(done: subprocess.CompletedProcess[str]) -> str:
     """The one line that it says, without make's own."""
-    (line,) = [
-        each for each in done.stderr.splitlines() if not each.startswith("make: ***")
-    ]
+    of_make = re.compile(r"make(\[\d+\])?: \*\*\*")  # with its depth below `make test`
+    (line,) = [each for each in done.stderr.splitlines() if not of_make.match(each)]
     return line
 
 
