@@ -82,6 +82,7 @@ def slim(element: ElementTree.Element) -> None:
         ElementTree.SubElement(element, _TITLE).text = label
     if element.tag == _GROUP:
         element[:] = _joined(element)
+        _unite_hidden(element)
         _share(element)
 
 
@@ -181,11 +182,33 @@ def _look(element: ElementTree.Element) -> dict[str, str]:
     return {name: value for name, value in element.attrib.items() if name != "d"}
 
 
+def _unite_hidden(group: ElementTree.Element) -> None:
+    """Hidden circles, which only carry titles, are one where they are alike and in one place: of
+    several only the last would show its title."""
+    first: dict[tuple[tuple[str, str], ...], ElementTree.Element] = {}
+    kept: list[ElementTree.Element] = []
+    for element in group:
+        title = element.find(_TITLE)
+        if element.tag == _CIRCLE and element.get("opacity") == "0" and title is not None:
+            united = first.setdefault(tuple(sorted(element.attrib.items())), element)
+            if united is not element:
+                there = united.find(_TITLE)
+                assert there is not None
+                there.text = f"{there.text}\n{title.text}"
+                continue
+        kept.append(element)
+    group[:] = kept
+
+
 def _share(group: ElementTree.Element) -> None:
     """Give a group what all its elements have alike."""
     elements = [each for each in group if each.tag != _TITLE]
     if len(elements) < 2:
         return
+    if all(each.get("opacity") == "0" for each in elements):
+        group.set("opacity", "0")
+        for each in elements:
+            del each.attrib["opacity"]
     for name in _INHERITED:
         values = {each.get(name) for each in elements}
         if len(values) == 1 and (value := values.pop()) is not None:

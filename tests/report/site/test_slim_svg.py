@@ -80,3 +80,21 @@ def test_opacity_stays_with_each_mark() -> None:
     group = slimmed(path + path)
     assert group.get("opacity") is None
     assert [each.get("opacity") for each in group] == ["0.7"] * 2
+
+
+def test_hidden_circles_in_one_place_are_one_with_all_titles() -> None:
+    def circle(x: int, label: str, more: str = "") -> str:
+        shape = "M2,0A2,2,0,1,1,-2,0A2,2,0,1,1,2,0"
+        mark = MARK.replace("size: 1 B", label)
+        return f'<path transform="translate({x},1)" d="{shape}" {more} {mark}/>'
+
+    hidden = 'stroke="#111" opacity="0"'
+    group = slimmed(
+        circle(5, "a", hidden) + circle(9, "b", hidden) + circle(5, "c", hidden)
+    )
+    titles = [(each.get("cx"), each.findtext(f"{{{SVG}}}title")) for each in group]
+    assert titles == [("5", "a\nc"), ("9", "b")]
+    assert group.get("opacity") == "0"
+    assert all("opacity" not in each.attrib for each in group)
+    shown = slimmed(circle(5, "a", 'fill="#111"') + circle(5, "b", 'fill="#111"'))
+    assert len(shown) == 2
