@@ -565,7 +565,7 @@ def _read(
     results: Path, declarations: Declarations, on_damage: Callable[[str], None], keeps: bool
 ) -> Iterator[tuple[_Stored, Texts | None, Record | None]]:
     """What is stored, with the whole Record where it was read; imported results have no file, but
-    the point as asv spells it."""
+    the point as asv writes it."""
     with collector_paused():
         for path in record_files(results, on_damage):
             for stored, record in _read_file(path, on_damage, keeps):

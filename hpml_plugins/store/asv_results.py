@@ -105,7 +105,7 @@ def import_results(
     results: Path, benchmarks: Mapping[str, Declaration]
 ) -> Iterator[tuple[Record, Texts]]:
     """A Record for each point in asv's result files of the benchmarks that are not ours, with the
-    point as asv spells it: only that tells None from the text "None".
+    point as asv writes it: only that tells None from the text "None".
 
     benchmarks: by asv's names. A file or a row that is not of asv's shape is passed over:
     asv names it when it reads the same folder. `MetricSamples.interval` is asv's own, of 99 %,

@@ -149,6 +149,8 @@ def show_verdict(row: TaskRow, found: Difference, reach: float) -> dict[str, Any
     wording = found.wording(row.metric.unit)
     if wording.startswith(DIFFERENT_PROBLEMS):
         words, wording = "different problems", wording.removeprefix(DIFFERENT_PROBLEMS)
+    if found.adjusted:
+        wording += ", adjusted"
 
     def place(ratio: float) -> float:
         """On a logarithmic line of 100 units, of which the middle is 1."""

@@ -3,6 +3,7 @@ script."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -44,6 +45,7 @@ from hpml_plugins.report.site.answers import (
 from hpml_plugins.report.site.matrix import Costs, Matrix, build
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
 from hpml_plugins.report.site.regressions import Judged, Shift, find_suspected, write_feed
+from hpml_plugins.report.site.task_table import show_verdict
 from hpml_plugins.report.site.tasks import Regime, TaskRow, find_rows, judge_rows
 from hpml_plugins.store import append_record, record_file
 
@@ -391,6 +393,15 @@ NAMES = ["Old", "New"]
 def difference(ratio: float, verdict: Verdict, low: float, high: float) -> Difference:
     least = low if ratio > 1 else high
     return Difference(verdict, ratio, low, high, 0.001, "", "higher", 1.0, least)
+
+
+def test_a_ratio_without_the_cards_own_speed_says_so(results: Results) -> None:
+    results.add(H200, 0, times(1e-5))
+    row = rows_of(results.read(), {})[0]
+    plain = difference(1.1, "BETTER", 1.05, 1.15)
+    adjusted = dataclasses.replace(plain, adjusted=True)
+    words = [show_verdict(row, each, 2.0)["wording"] for each in (plain, adjusted)]
+    assert words == ["at least 1.05×", "at least 1.05×, adjusted"]
 
 
 def test_which_gpu_names_the_largest_certain_ratio_and_counts_what_is_open(
