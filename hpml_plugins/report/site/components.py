@@ -35,8 +35,7 @@ class CardReading(NamedTuple):
     do not tell has those of its card.  component: the class.  times: the median of how many times
     better than their mean.  values: how many points that is the median of.  others: cards or hosts
     that it is compared with, at most.  colour: the type's class in the style sheet.  unlike: its
-    distance from the others, over the median
-    distance of the cards of all types in this class.
+    distance from the others, over the median distance of all types in this class.
     """
 
     hardware: str

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from hpml_plugins.git import ask_git
+from hpml_plugins.report.kept import package_digest
 from hpml_plugins.report.site.asv_page import GRAPHS, remove_empty_folders
 from hpml_plugins.report.site.manifest import NAME as MANIFEST
 from hpml_plugins.report.site.manifest import Manifest, write_manifest
@@ -26,8 +27,6 @@ from hpml_plugins.store import CommitOrder
 
 #: In the published folder.
 NAME: Final = "unchanged.json"
-#: This package's code, templates and scripts.
-_PACKAGE: Final = Path(__file__).parents[2]
 #: Settings of asv that say where things are, not what is in them.
 _PLACES: Final = ("html_dir",)
 #: Folders of sys.path that change when a package is installed.
@@ -85,13 +84,10 @@ def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> 
     installed = [(path, _changed_at(Path(path))) for path in packages]
     lines = [(line.branch, sorted(line.own)) for line in order.lines]
     told = (head, changed, settings, variables, installed, lines, sorted(order.by_date))
-    places = (list(order.items()), sorted(dates.items()), sys.version)
+    places = (list(order.items()), sorted(dates.items()))
     found = hashlib.sha256(repr((told, places)).encode(errors="replace"))
-    for file in (
-        *_files(Path(conf.results_dir)),
-        *_files(_PACKAGE),
-        *(top / name for name in changed),
-    ):
+    found.update(package_digest())
+    for file in (*_files(Path(conf.results_dir)), *(top / name for name in changed)):
         found.update(os.fsencode(file))
         with suppress(OSError):  # a deleted one
             found.update(hashlib.sha256(file.read_bytes()).digest())
