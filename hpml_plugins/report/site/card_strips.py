@@ -3,21 +3,22 @@ the next card, and the published peak."""
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.report.site import svg
 from hpml_plugins.report.site.page import day
+from hpml_plugins.report.site.strips import Strip, StripBand, draw_strips
 from hpml_plugins.report.site.task_table import TypeColumn
 from hpml_plugins.report.site.tasks import TaskCell, TaskRow
 
-#: px.
-WIDTH, LEFT, RIGHT, LINE, TOP, BOTTOM = 920, 230, 60, 17, 22, 26
 #: Lines of a picture, and dots of a line, at most.
 MOST_CARDS, MOST_DOTS = 24, 200
 
@@ -73,39 +74,31 @@ def _spread(cell: TaskCell) -> str:
 
 def draw(strips: Sequence[TypeStrip], unit: str) -> Markup:
     """The picture as SVG, with the values as titles."""
-    lines = [
+    cards = [
         (strip, card, values)
         for strip in strips
         for card, values in sorted(_by_card(strip.readings).items(), key=_smallest)
     ]
-    hidden = max(0, len(lines) - MOST_CARDS)
-    lines = lines[:MOST_CARDS]
-    values = [value.value for _, _, of_card in lines for value in of_card]
+    shown = cards[:MOST_CARDS]
+    lines = [
+        Strip(
+            f"{strip.name.removeprefix('NVIDIA ')} {card}"[:40],
+            strip.colour,
+            [(each.value, _told(each, unit)) for each in values[-MOST_DOTS:]],
+        )
+        for strip, card, values in shown
+    ]
+    bands, first = [], 0
+    for strip, of_type in itertools.groupby(shown, key=operator.itemgetter(0)):
+        end = first + len(list(of_type))
+        bands.append(StripBand(first, end, strip.colour, strip.low, strip.high, strip.peak))
+        first = end
+    values = [each.value for _, _, of_card in shown for each in of_card]
     ends = [end for strip in strips for end in (strip.low, strip.high) if end is not None]
     peaks = [strip.peak for strip in strips if strip.peak and strip.peak < 2 * max(values)]
-    axis = svg.extent([*values, *svg.near(values, ends), *peaks], logarithmic=False)
-    x = svg.scale(axis, LEFT, WIDTH - RIGHT, logarithmic=False)
-    floor = TOP + LINE * len(lines)
-    parts = []
-    for value in svg.ticks(axis, logarithmic=False):
-        parts.append(svg.line(x(value), TOP, x(value), floor, "grid"))
-        parts.append(
-            svg.text(x(value), floor + 16, svg.short(value, unit), "tick", "middle")
-        )
-    parts += _bands(strips, lines, x)
-    for number, (strip, card, of_card) in enumerate(lines):
-        y = TOP + LINE * number + LINE // 2
-        name = f"{strip.name.removeprefix('NVIDIA ')} {card}"
-        parts.append(svg.text(LEFT - 10, y + 4, name[:40], "card", "end"))
-        parts += [
-            f'<circle class="{strip.colour}" cx="{x(each.value):g}" cy="{y}" r="4">'
-            f"<title>{escape(_told(each, unit))}</title></circle>"
-            for each in of_card[-MOST_DOTS:]
-        ]
-    if hidden:
-        parts.append(svg.text(LEFT, TOP - 8, f"{hidden} more cards"))
+    axis = [*values, *svg.near(values, ends), *peaks]
     about = "One line per card, one dot per Record"
-    return Markup(svg.picture(parts, WIDTH, floor + BOTTOM, "strip", about))
+    return draw_strips(lines, axis, unit, about, bands, len(cards) - len(shown))
 
 
 def _smallest(item: tuple[str, Sequence[MeasuredValue]]) -> float:
@@ -134,29 +127,3 @@ def _short(card: str) -> str:
         if card.startswith(("GPU-", "MIG-"))
         else f"run {cards[0][:8]}"
     )
-
-
-def _bands(
-    strips: Sequence[TypeStrip],
-    lines: Sequence[tuple[TypeStrip, str, list[MeasuredValue]]],
-    x: svg.Scale,
-) -> list[str]:
-    """The interval for the next card and the published peak of each type, behind its cards."""
-    made = []
-    for strip in strips:
-        places = [number for number, (of, _, _) in enumerate(lines) if of is strip]
-        if not places:
-            continue
-        top, bottom = TOP + LINE * places[0], TOP + LINE * (places[-1] + 1)
-        if strip.low is not None and strip.high is not None:
-            left, right = x(strip.low), x(strip.high)
-            width = max(1.0, right - left)
-            made.append(
-                f'<rect class="band {strip.colour}" x="{left:g}" y="{top}" width="{width:g}"'
-                f' height="{bottom - top}"><title>95 % interval for the next card</title></rect>'
-            )
-        if strip.peak:
-            at = x(strip.peak)
-            made.append(svg.line(at, top, at, bottom, "peak"))
-            made.append(svg.text(at, TOP - 8, "published peak", "peak-label", "middle"))
-    return made

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from hpml_plugins.report.reading import History, Outcome
 from hpml_plugins.report.site import svg
 from hpml_plugins.report.site.nodes import Gaps
-from hpml_plugins.report.site.page import write_page
+from hpml_plugins.report.site.page import fill, write_page
 from hpml_plugins.report.site.regressions import (
     LISTED,
     MeasuredSeries,
@@ -87,15 +87,18 @@ def _spark(shift: Shift, history: History) -> Markup:
     values = [outcome.readings[metric.metric].value for outcome in line]
     if len(values) < 2:
         return Markup()
-    axis = svg.extent(values, logarithmic=False)
-    x = svg.scale((0.0, len(values) - 1.0), 6, WIDTH - 6, logarithmic=False)
-    y = svg.scale(axis, HEIGHT - 6, 6, logarithmic=False)
-    parts = []
+    dots = []
     for number, (outcome, value) in enumerate(zip(line, values, strict=True)):
         new = outcome.revision >= shift.change.first
-        kind = shift.change.verdict if new else ""
         title = history.commits[history.columns[outcome.revision]][:8]
-        parts.append(svg.marker("circle", x(number), y(value), 2.2, f"value {kind}", title))
-    colour = colour_class(shift.series.machine.hardware)
-    drawn = svg.picture(parts, WIDTH, HEIGHT, f"spark {colour}", f"{len(values)} values")
+        dots.append((number, value, shift.change.verdict if new else "", title))
+    drawn = fill(
+        "spark.svg.jinja",
+        dots=dots,
+        colour=colour_class(shift.series.machine.hardware),
+        x=svg.PixelAxis(0, len(values) - 1, 6, WIDTH - 6),
+        y=svg.PixelAxis.around(values, HEIGHT - 6, 6),
+        width=WIDTH,
+        height=HEIGHT,
+    )
     return Markup(drawn)

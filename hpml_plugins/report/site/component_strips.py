@@ -7,14 +7,12 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from hpml_plugins.analysis.physics import ON_GPU
-from hpml_plugins.report.site import svg
 from hpml_plugins.report.site.components import ENOUGH, CardReading
+from hpml_plugins.report.site.strips import Strip, draw_strips
 
-#: px.
-WIDTH, LEFT, RIGHT, LINE, TOP, BOTTOM = 920, 330, 20, 26, 8, 26
 #: A card is named if it is further from the median of its type than UNLIKE median absolute
 #: deviations, and than LEAST. Source: 1.4826 median absolute deviations are a standard deviation of
 #: normal values (Rousseeuw and Croux 1993); beyond three of these is an outlier.
@@ -34,31 +32,22 @@ def draw_components(cards: Sequence[CardReading]) -> Markup:
     told = {key: found for key, found in sorted(lines.items()) if len(found) >= ENOUGH}
     if not told:
         return Markup()
-    axis = svg.extent(
-        [each.times for found in told.values() for each in found], logarithmic=False
-    )
-    x = svg.scale(axis, LEFT, WIDTH - RIGHT, logarithmic=False)
-    floor = TOP + LINE * len(told)
-    parts = []
-    for value in svg.ticks(axis, logarithmic=False):
-        parts.append(svg.line(x(value), TOP, x(value), floor, "grid"))
-        parts.append(svg.text(x(value), floor + 16, f"{value:.3g}×", "tick", "middle"))
-    for number, ((component, hardware), found) in enumerate(told.items()):
-        y = TOP + LINE * number + LINE // 2
-        label = f"{component}, {hardware.removeprefix('NVIDIA ')}"
-        parts.append(svg.text(LEFT - 10, y + 4, label[:54], "card", "end"))
-        for each in found:
-            title = f"{each.card}: {each.times:.3f}× of {each.values} values"
-            parts.append(
-                f'<circle class="{each.colour}" cx="{x(each.times):g}" cy="{y}" r="4">'
-                f"<title>{escape(title)}</title></circle>"
-            )
-        parts += [
-            svg.text(x(each.times), y - 7, each.card, "name", "middle")
-            for each in unlike_all(found)
-        ]
+    drawn = [
+        Strip(
+            f"{component}, {hardware.removeprefix('NVIDIA ')}"[:54],
+            found[0].colour,
+            [(each.times, _told(each)) for each in found],
+            [(each.times, each.card) for each in unlike_all(found)],
+        )
+        for (component, hardware), found in told.items()
+    ]
+    axis = [each.times for found in told.values() for each in found]
     about = "How many times better each card reads than the others of its type"
-    return Markup(svg.picture(parts, WIDTH, floor + BOTTOM, "strip", about))
+    return draw_strips(drawn, axis, "1", about, left=330, height=26)
+
+
+def _told(each: CardReading) -> str:
+    return f"{each.card}: {each.times:.3f}× of {each.values} values"
 
 
 def unlike_all(cards: Sequence[CardReading]) -> list[CardReading]:

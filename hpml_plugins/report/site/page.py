@@ -26,6 +26,7 @@ from hpml_plugins.model.validation import hide_homes
 from hpml_plugins.published import SPELLINGS
 from hpml_plugins.report.reading import TrackedBenchmark
 from hpml_plugins.report.site.reported import reported
+from hpml_plugins.report.site.svg import MARKERS
 from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.declarations import asv_name, value_of
 from hpml_plugins.terminal import unturned
@@ -151,7 +152,9 @@ def _templates() -> Environment:
         shown_unit,
         times,
     )
+    made.filters["px"] = "{:g}".format
     made.globals |= {
+        "shapes": MARKERS,
         "policy": Markup(OURS),
         "synonyms": SYNONYMS,
         **{each.__name__: each for each in functions},

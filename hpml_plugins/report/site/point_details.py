@@ -29,11 +29,11 @@ from hpml_plugins.report.reading import (
     stored_record,
 )
 from hpml_plugins.report.shares import describe_shares
-from hpml_plugins.report.site import history_chart, svg
+from hpml_plugins.report.site import line_chart, svg
 from hpml_plugins.report.site.card_strips import draw as draw_cards
 from hpml_plugins.report.site.card_strips import find_strips
 from hpml_plugins.report.site.data_files import FOLDER, data_path
-from hpml_plugins.report.site.history_chart import ChartLine, Dot, Mark
+from hpml_plugins.report.site.line_chart import ChartLine, Dot, Mark
 from hpml_plugins.report.site.page import day, fill, graph_link, run_command
 from hpml_plugins.report.site.regressions import MeasuredSeries
 from hpml_plugins.report.site.task_table import TypeColumn, colour_class
@@ -242,7 +242,7 @@ class PointDetails:
         ]
         split = _gpus_apart(drawn, [line.machine.hardware.kind == 0 for line in lines])
         charts = [
-            history_chart.draw(alike, labels, self.metric.unit, about) for alike in split
+            line_chart.draw(alike, labels, self.metric.unit, about) for alike in split
         ]
         return Markup("").join(charts)
 
@@ -281,7 +281,7 @@ class PointDetails:
         outcome, unit = each.outcome, self.metric.unit
         card = f"card {spell_card(each.value.card)}" if each.value.card else ""
         when = day(1000 * outcome.started, _MINUTE)
-        return history_chart.dot_title(
+        return line_chart.dot_title(
             name, each.value.value, unit, card, outcome.commit[:8], when, each.why
         )
 
@@ -300,7 +300,7 @@ class PointDetails:
             for each in line.series.changes
             if each.first in places
         ]
-        return history_chart.level_corners(levels), marks
+        return line_chart.level_corners(levels), marks
 
     def _newest(self, line: _MachineLine) -> dict[str, Any] | None:
         """The newest value of a machine."""

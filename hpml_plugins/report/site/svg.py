@@ -1,19 +1,16 @@
-"""What our own charts are made of: scales, ticks, markers and elements of SVG as text.
+"""What our own charts are made of: scales, ticks and shapes of markers.
 
-Texts of any origin are escaped; colours and lengths come from the caller's own numbers.
+The templates `*.svg.jinja` draw them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from markupsafe import escape
-
 from hpml_plugins.model.formatting import quantity
-
-Scale = Callable[[float], float]
 
 #: A marker of radius 1 around the origin.
 MARKERS: Final = {
@@ -31,15 +28,53 @@ DASHES: Final = ("", "7 3", "2 3", "9 3 2 3")
 TICKS, LOGARITHMIC = 5, 20.0
 
 
-def extent(values: Iterable[float], *, logarithmic: bool) -> tuple[float, float]:
-    """The ends of an axis that shows all values, with some room."""
-    shown = list(values)
-    low, high = min(shown), max(shown)
-    if logarithmic:
-        room = (high / low) ** 0.05 * 1.01
-        return low / room, high * room
-    margin = 0.05 * (high - low) or 0.03 * abs(high) or 1.0
-    return low - margin, high + margin
+@dataclass(frozen=True)
+class PixelAxis:
+    """Where values are drawn.  low, high: of the values.  start, end: their places, px."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    @classmethod
+    def around(
+        cls, values: Iterable[float], start: float, end: float, *, logarithmic: bool = False
+    ) -> PixelAxis:
+        """An axis that shows all values, with some room."""
+        shown = list(values)
+        low, high = min(shown), max(shown)
+        if logarithmic:
+            room = (high / low) ** 0.05 * 1.01
+            return cls(low / room, high * room, start, end, logarithmic)
+        margin = 0.05 * (high - low) or 0.03 * abs(high) or 1.0
+        return cls(low - margin, high + margin, start, end)
+
+    def __call__(self, value: float) -> float:
+        """The place of a value, px. One beyond the ends is drawn at the end."""
+        turn = math.log if self.logarithmic else float
+        low, high = turn(self.low), turn(self.high)
+        inside = turn(min(max(value, self.low), self.high))
+        share = (inside - low) / ((high - low) or 1.0)
+        return round(self.start + (self.end - self.start) * share, 1)
+
+    def ticks(self, unit: str) -> list[tuple[float, str]]:
+        """Round values between the ends, and how they are written."""
+        return [(value, _short(value, unit)) for value in self._round_values()]
+
+    def _round_values(self) -> list[float]:
+        low, high = self.low, self.high
+        if self.logarithmic and high / low > 3:
+            steps = (1, 2, 5) if high / low < 300 else (1,)
+            powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+            made = [step * 10.0**power for power in powers for step in steps]
+            return [value for value in made if low <= value <= high]
+        rough = (high - low) / TICKS
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough)
+        first, last = math.ceil(low / step), math.floor(high / step)
+        return [number * step for number in range(first, last + 1)]
 
 
 def near(values: Sequence[float], ends: Iterable[float]) -> list[float]:
@@ -55,86 +90,9 @@ def is_wide(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) > LOGARITHMIC
 
 
-def scale(
-    ends: tuple[float, float], start: float, end: float, *, logarithmic: bool
-) -> Scale:
-    """From a value to px. A value outside the ends is drawn at the end."""
-    turn: Scale = math.log if logarithmic else float
-    low, high = turn(ends[0]), turn(ends[1])
-
-    def place(value: float) -> float:
-        inside = min(max(value, ends[0]), ends[1])
-        return round(
-            start + (end - start) * (turn(inside) - low) / ((high - low) or 1.0), 1
-        )
-
-    return place
-
-
-def ticks(ends: tuple[float, float], *, logarithmic: bool) -> list[float]:
-    """Round values between the ends."""
-    low, high = ends
-    if logarithmic and high / low > 3:
-        steps = (1, 2, 5) if high / low < 300 else (1,)
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        made = [step * 10.0**power for power in powers for step in steps]
-        return [value for value in made if low <= value <= high]
-    rough = (high - low) / TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough)
-    return [
-        number * step
-        for number in range(math.ceil(low / step), math.floor(high / step) + 1)
-    ]
-
-
-def marker(shape: str, x: float, y: float, size: float, kind: str, title: str = "") -> str:
-    """A marker, which says its title where a pointer rests on it."""
-    told = f"<title>{escape(title)}</title>" if title else ""
-    place = f"translate({x:g} {y:g}) scale({size:g})"
-    return f'<path class="marker {kind}" d="{MARKERS[shape]}" transform="{place}">{told}</path>'
-
-
-def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    """A line of text."""
-    return f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}">{escape(words)}</text>'
-
-
-def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    """A straight line."""
-    return f'<line class="{kind}" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>'
-
-
-def value_axis(
-    ends: tuple[float, float],
-    y: Scale,
-    unit: str,
-    left: float,
-    right: float,
-    *,
-    logarithmic: bool,
-) -> list[str]:
-    """Lines across the chart at round values, with their labels."""
-    made = []
-    for value in ticks(ends, logarithmic=logarithmic):
-        made.append(line(left, y(value), right, y(value), "grid"))
-        made.append(text(left - 8, y(value) + 4, short(value, unit), "tick", "end"))
-    return made
-
-
-def short(value: float, unit: str) -> str:
+def _short(value: float, unit: str) -> str:
     """A round value, without digits that say nothing: `4.2 TB/s` of `4.200 TB/s`."""
     number, _, rest = quantity(value, unit).partition(" ")
     if "." in number and "e" not in number:
         number = number.rstrip("0").rstrip(".")
     return f"{number} {rest}".strip()
-
-
-def picture(
-    parts: Iterable[str], width: float, height: float, kind: str, about: str
-) -> str:
-    """The whole SVG. about: what it shows, for those who do not see it."""
-    return (
-        f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img"'
-        f' aria-label="{escape(about)}">{"".join(parts)}</svg>'
-    )

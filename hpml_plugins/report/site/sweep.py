@@ -4,7 +4,6 @@ the other parameters."""
 from __future__ import annotations
 
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -12,21 +11,18 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from hpml_plugins.model import formatting
-from hpml_plugins.report.site import svg
+from hpml_plugins.report.site import line_chart, svg
+from hpml_plugins.report.site.line_chart import ChartLine, Dot, dot_title
 from hpml_plugins.report.site.task_table import TypeColumn
 from hpml_plugins.report.site.tasks import TaskRow
 from hpml_plugins.store.declarations import value_of
 
-#: px.
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 980, 300, 80, 270, 20, 42
 #: Values of a parameter that make a sweep; choices of the others that are drawn.
 ENOUGH, MOST_CHOICES = 3, 3
 _SHAPES = ("circle", "square", "triangle-up")
 _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 #: The other parameters of a point: names and texts.
 Choice = tuple[tuple[str, str], ...]
-#: Characters of a name in the legend.
-LONGEST_NAME = 36
 
 
 def draw_sweep(
@@ -141,43 +137,27 @@ def _draw(
     lead: TaskRow,
 ) -> Markup:
     """texts: how the numbers are told."""
-    unit = lead.metric.unit
-    across = [x for points in lines.values() for x, _ in points]
-    values = [value for points in lines.values() for _, value in points]
-    wide, tall = svg.is_wide(across), svg.is_wide(values)
-    axis = svg.extent(values, logarithmic=tall)
-    x = svg.scale(
-        (min(across), max(across)), LEFT + 10, WIDTH - RIGHT - 10, logarithmic=wide
-    )
-    y = svg.scale(axis, HEIGHT - BOTTOM, TOP, logarithmic=tall)
-    floor = HEIGHT - BOTTOM
-    parts = svg.value_axis(axis, y, unit, LEFT, WIDTH - RIGHT, logarithmic=tall)
-    parts.append(svg.line(LEFT, floor, WIDTH - RIGHT, floor, "axis"))
-    parts.append(svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, swept, "tick", "middle"))
-    last = -math.inf
-    for value in sorted(set(across)):
-        if x(value) - last >= 50:
-            last = x(value)
-            parts.append(svg.text(last, floor + 16, texts[value], "tick", "middle"))
-    for number, ((column, choice), points) in enumerate(lines.items()):
-        shape = _SHAPES[choices.index(choice)]
-        dash = svg.DASHES[choices.index(choice)]
+    drawn = []
+    for (column, choice), points in lines.items():
+        place = choices.index(choice)
         label = column.label.removeprefix("NVIDIA ")
         name = ", ".join(filter(None, [label, _in_short(choice, choices)]))
-        corners = " ".join(f"{x(at):g},{y(value):g}" for at, value in points)
-        parts.append(f'<g class="{column.colour}">')
-        if all(a[0] < b[0] for a, b in pairwise(points)):
-            parts.append(
-                f'<polyline class="line" points="{corners}" stroke-dasharray="{dash}"/>'
+        dots = [
+            Dot(
+                x,
+                value,
+                None,
+                None,
+                dot_title(f"{name}, {swept} {texts[x]}", value, lead.metric.unit),
             )
-        for at, value in points:
-            title = f"{name}, {swept} {texts[at]}: {formatting.quantity(value, unit)}"
-            parts.append(svg.marker(shape, x(at), y(value), 3.6, "value", title))
-        at_y = TOP + 16 * number + 4
-        if at_y < floor:
-            parts.append(svg.marker(shape, WIDTH - RIGHT + 14, at_y - 4, 3.6, "value"))
-            shown = textwrap.shorten(name, LONGEST_NAME, placeholder=" …")
-            parts.append(svg.text(WIDTH - RIGHT + 24, at_y, shown, "legend"))
-        parts.append("</g>")
+            for x, value in points
+        ]
+        ascending = all(a[0] < b[0] for a, b in pairwise(points))
+        line = points if ascending else ()
+        drawn.append(
+            ChartLine(name, column.colour, _SHAPES[place], svg.DASHES[place], dots, line)
+        )
+    numbers = sorted({x for points in lines.values() for x, _ in points})
+    labels = [(number, texts[number], "") for number in numbers]
     about = f"{lead.metric.title} over {swept}"
-    return Markup(svg.picture(parts, WIDTH, HEIGHT, "history", about))
+    return line_chart.draw(drawn, labels, lead.metric.unit, about, swept)

@@ -9,6 +9,7 @@ from records import a_value
 
 from hpml_plugins.report.reading import TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site import sweep
+from hpml_plugins.report.site.line_chart import LONGEST_NAME
 from hpml_plugins.report.site.task_table import TypeColumn
 from hpml_plugins.report.site.tasks import TaskCell, TaskRow
 from hpml_plugins.store import Index
@@ -68,7 +69,7 @@ def test_a_name_that_is_too_long_for_the_legend_says_so() -> None:
     }
     short, long = texts(sweep.draw_sweep(rows_of(points), 0, [H100]), "legend")
     assert short.endswith("a b") and long.endswith(" …")
-    assert len(long) <= sweep.LONGEST_NAME
+    assert len(long) <= LONGEST_NAME
 
 
 def test_without_three_numbers_there_is_no_sweep() -> None:

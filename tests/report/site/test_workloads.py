@@ -26,7 +26,7 @@ from hpml_plugins.cli.run import _tasks, command
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record
 from hpml_plugins.report.reading import read_history
-from hpml_plugins.report.site.history_chart import TOP, ChartLine, Dot, draw
+from hpml_plugins.report.site.line_chart import TOP, ChartLine, Dot, draw
 from hpml_plugins.store import append_record, record_file
 
 AXE = ROOT / ".tools" / "axe.min.js"

@@ -1,0 +1,139 @@
+"""A chart of dots and lines: the history of a point, with a dot for each Record and for each branch
+one line, the levels that its readings are fitted to; or a sweep over a parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from hpml_plugins.model.formatting import quantity
+from hpml_plugins.report.site import svg
+from hpml_plugins.report.site.page import fill
+
+#: px: the ends of the axes, what is beside them, and from one label below to the next.
+LEFT, RIGHT, TOP, FLOOR, MARGIN, GAP = 80, 890, 20, 260, 30, 110
+#: The same of a sweep, beside which its legend stands.
+SWEEP_RIGHT, LEGEND, SWEEP_GAP = 710, 270, 50
+#: Marks of a chart, of which all lines get equal parts; characters of a name in the legend.
+MOST_MARKS, LONGEST_NAME = 1500, 36
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One Record.  x: its place on the axis.  low, high: of the interval, or None.
+
+    kind: classes in the style sheet: "apart" for a value that is not compared with the newest,
+    "other" for one that does not count for its commit.
+    """
+
+    x: float
+    value: float
+    low: float | None
+    high: float | None
+    title: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A change of level: better, worse, or "" where neither is better."""
+
+    x: float
+    value: float
+    verdict: str
+    title: str
+
+
+@dataclass(frozen=True)
+class ChartLine:
+    """What one machine measured on one branch.  marker: of `svg.MARKERS`.  levels: corners of its
+    line, (x, value).  missed: places without a number, with the reason."""
+
+    name: str
+    colour: str
+    marker: str
+    dash: str
+    dots: Sequence[Dot]
+    levels: Sequence[tuple[float, float]] = ()
+    marks: Sequence[Mark] = ()
+    missed: Sequence[tuple[float, str]] = field(default=())
+
+
+def draw(
+    lines: Sequence[ChartLine],
+    labels: Sequence[tuple[float, str, str]],
+    unit: str,
+    about: str,
+    across: str = "",
+) -> Markup:
+    """The chart as SVG.
+
+    labels: of the axis below, (x, text, second line), ascending.  across: what that axis is of: it
+    is logarithmic where that needs it, and a legend stands beside the chart.
+    """
+    right, gap = (SWEEP_RIGHT, SWEEP_GAP) if across else (RIGHT, GAP)
+    dots = [dot for line in lines for dot in line.dots]
+    values = [dot.value for dot in dots] or [1.0]
+    is_wide = svg.is_wide(values)
+    ends = [end for dot in dots for end in (dot.low, dot.high) if end is not None]
+    if is_wide:
+        ends = [end for end in ends if min(values) / 2 < end < 2 * max(values)]
+    else:
+        ends = svg.near(values, ends)
+    y = svg.PixelAxis.around([*values, *ends], FLOOR, TOP, logarithmic=is_wide)
+    places = [x for x, *_ in labels] + [dot.x for dot in dots] or [0.0, 1.0]
+    stretched = bool(across) and svg.is_wide(places)
+    x = svg.PixelAxis(min(places), max(places), LEFT + 14, right - 14, stretched)
+    chart = fill(
+        "line_chart.svg.jinja",
+        lines=lines,
+        ticks=y.ticks(unit),
+        labels=list(_apart(labels, x, gap)),
+        x=x,
+        y=y,
+        lowest=y.low,
+        across=across,
+        step=math.ceil(len(dots) / MOST_MARKS) or 1,
+        about=about,
+        left=LEFT,
+        right=right,
+        top=TOP,
+        floor=FLOOR,
+        width=right + (LEGEND if across else MARGIN),
+        height=FLOOR + 42,
+        longest=LONGEST_NAME,
+    )
+    return Markup(chart)
+
+
+def _apart(
+    labels: Sequence[tuple[float, str, str]], x: svg.PixelAxis, gap: float
+) -> Iterator[tuple[float, str, str]]:
+    """The labels that have room."""
+    last = -math.inf
+    for label in labels:
+        if x(label[0]) - last >= gap:
+            last = x(label[0])
+            yield label
+
+
+def level_corners(
+    levels: Sequence[tuple[float, float, float, float]],
+) -> list[tuple[float, float]]:
+    """The corners of a line of levels, each (first x, last x, value there, value here)."""
+    corners: list[tuple[float, float]] = []
+    for first, last, begin, end in levels:
+        corners += (
+            [(first, begin)]
+            if (first, begin) == (last, end)
+            else [(first, begin), (last, end)]
+        )
+    return corners
+
+
+def dot_title(name: str, value: float, unit: str, *facts: str) -> str:
+    """What a dot says."""
+    return ", ".join([f"{name}: {quantity(value, unit)}", *filter(None, facts)])
