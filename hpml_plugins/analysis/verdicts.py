@@ -123,6 +123,10 @@ class Difference:
             return f"equal within {max(1, math.ceil(100 * farthest - 1e-9))} %"
         return f"{bounded_times(low, up=False)} to {bounded_times(high, up=True)}×"
 
+    def full_wording(self, unit: str = "1") -> str:
+        """The same with `, adjusted` where the cards' own speed is taken out of the ratio."""
+        return self.wording(unit) + ", adjusted" * self.adjusted
+
     def _wording_of_change(self, unit: str) -> str:
         if self.verdict == "AMBIGUOUS" or self.change is None:
             return self.reason

@@ -326,6 +326,11 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
             f"{busy} values are marked busy: other processes used the CPUs meanwhile, and their"
             " intervals are wider"
         )
+    if adjusted := sum(each.difference.adjusted for each in compared):
+        unjudged.append(
+            f"{counted(adjusted, 'ratio')} adjusted: the cards' own speed, as the reference steps"
+            " tell it, is taken out"
+        )
     if runs := _unlike_runs(compared):
         unjudged.append(
             f"{counted(runs, 'run')} left out: timed in another way or regime than on most cards of"
@@ -432,6 +437,7 @@ def as_table(
                 "B - A": found.change,
                 "verdict": found.verdict,
                 "bound": found.wording(each.unit),
+                "adjusted": found.adjusted,
             }
             row |= {"cards of A": found.cards[0], "cards of B": found.cards[1]}
             row |= {
@@ -487,7 +493,7 @@ def _spell_verdict(each: Compared) -> str:
     found = each.difference.undirected
     if found.verdict == "AMBIGUOUS":
         return found.verdict
-    wording = found.wording(each.unit)
+    wording = found.full_wording(each.unit)
     return wording if found.verdict == "BOUND" else f"{found.verdict}, {wording}"
 
 

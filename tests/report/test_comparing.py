@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,23 @@ def test_runs_of_another_class_than_most_cards_have_are_left_out_and_counted() -
     assert [row.difference.ratio for row in rows] == [2.0, 0.5]
     assert notes(rows, []) == [
         "1 run left out: timed in another way or regime than on most cards of the side"
+    ]
+
+
+def test_ratios_without_the_cards_own_speed_are_marked_and_counted() -> None:
+    plain, other = compared(Side("commit", OLD), Side("commit", NEW), RECORDS[:2])
+    adjusted = replace(plain, difference=replace(plain.difference, adjusted=True))
+    rows = [adjusted, other]
+    verdicts = [row["verdict"] for row in as_table([plain, *rows], formatted=True).rows()]
+    assert verdicts[1:] == [f"{verdicts[0]}, adjusted", verdicts[2]]
+    for width in (40, 200):
+        assert sum("adjusted" in line for line in as_lines(rows, width)) == 1
+    assert [row["adjusted"] for row in as_table(rows, formatted=False).rows()] == [
+        True,
+        False,
+    ]
+    assert notes(rows, []) == [
+        "1 ratio adjusted: the cards' own speed, as the reference steps tell it, is taken out"
     ]
 
 

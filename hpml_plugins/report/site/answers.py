@@ -185,7 +185,7 @@ def _in_words(found: Difference, base: str) -> str:
         "SAME": "the same as",
         "BOUND": "not decided against",
     }.get(found.verdict, "not compared with")
-    wording = found.wording()
+    wording = found.full_wording()
     return f"{words} {base}" + (f" ({wording})" if wording else "")
 
 

@@ -40,6 +40,13 @@ def read_costs(folder: Path) -> Costs:
 
 
 @dataclass(frozen=True)
+class PublishedRun(MeasuredRun):
+    """A measured Record of a published commit; the commit in full, "" for none."""
+
+    commit: str
+
+
+@dataclass(frozen=True)
 class Cell:
     """What one point gave on one hardware: the mean over its cards of all Records of the newest
     code.
@@ -53,7 +60,7 @@ class Cell:
     number: MeasuredValue | None = None
     watts: float = 0.0
     values: Values = field(default_factory=dict, repr=False)
-    runs: tuple[MeasuredRun, ...] = field(default=(), repr=False)
+    runs: tuple[PublishedRun, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,7 @@ def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
 
 
 #: The runs of a point on a column.
-_Runs = dict[tuple[str, str, int], tuple[MeasuredRun, ...]]
+_Runs = dict[tuple[str, str, int], tuple[PublishedRun, ...]]
 
 
 def _rows(metric: TrackedMetric, columns: Sequence[Column], runs: _Runs) -> tuple[Row, ...]:
@@ -177,7 +184,7 @@ def _at_boost(cell: Cell) -> Cell:
 
 def _runs_of(
     metric: TrackedMetric, label: str, column: Column, number: int, known: _Runs
-) -> tuple[MeasuredRun, ...]:
+) -> tuple[PublishedRun, ...]:
     """All measured Records of the line of a point on a column; those of other software stacks than
     the node's own only where there are no others."""
     key, index = (metric.benchmark.name, label, number), metric.benchmark.index
@@ -189,10 +196,11 @@ def _runs_of(
             if outcome.readings and outcome.revision >= 0
         ]
         known[key] = tuple(
-            MeasuredRun(
+            PublishedRun(
                 next(iter(each.readings.values())).code,
                 index.rank(each),
                 each.readings,
+                each.commit,
             )
             for each in of_node(found)
         )
@@ -200,7 +208,7 @@ def _runs_of(
 
 
 def _cell(
-    metric: TrackedMetric, label: str, column: Column, runs: tuple[MeasuredRun, ...]
+    metric: TrackedMetric, label: str, column: Column, runs: tuple[PublishedRun, ...]
 ) -> Cell:
     """The newest result on these machines, and the mean over the cards that measured its code."""
     lines = {name: metric.judged(label, name) for name in column.machines}

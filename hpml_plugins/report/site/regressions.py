@@ -600,7 +600,7 @@ def find_suspected(
         if found.p is None or next(chances) >= SUSPICION_RATE:
             continue
         if found.ratio and abs(found.ratio - 1) > SUSPECTED:
-            bound = found.undirected.wording(shift.series.metric.unit)
+            bound = found.undirected.full_wording(shift.series.metric.unit)
             suspected.append(replace(shift, change=replace(shift.change, bound=bound)))
     return suspected, left_out
 

@@ -17,7 +17,7 @@ from hpml_plugins.report.charts import COLOURS, look
 from hpml_plugins.report.reading import Hardware, History
 from hpml_plugins.report.site.matrix import Matrix
 from hpml_plugins.report.site.page import fill
-from hpml_plugins.report.site.tasks import TaskCell, TaskRow, texts
+from hpml_plugins.report.site.tasks import RowDifference, TaskCell, TaskRow, texts
 
 #: Verdict → class in the style sheet, and words after the ratio.
 VERDICTS = {
@@ -131,7 +131,9 @@ def reach_of(verdicts: Mapping[int, Mapping[int, Mapping[int, Difference]]]) -> 
 
 
 def verdict_fragments(
-    rows: Sequence[TaskRow], verdicts: Mapping[int, Mapping[int, Difference]], reach: float
+    rows: Sequence[TaskRow],
+    verdicts: Mapping[int, Mapping[int, RowDifference]],
+    reach: float,
 ) -> dict[int, dict[int, str]]:
     """Column → row → the verdict against the base as a piece of the page."""
     return {
@@ -143,14 +145,12 @@ def verdict_fragments(
     }
 
 
-def show_verdict(row: TaskRow, found: Difference, reach: float) -> dict[str, Any]:
+def show_verdict(row: TaskRow, found: RowDifference, reach: float) -> dict[str, Any]:
     """A verdict as `verdict.html` writes it."""
     kind, words = VERDICTS[found.verdict]
-    wording = found.wording(row.metric.unit)
+    wording = found.full_wording(row.metric.unit)
     if wording.startswith(DIFFERENT_PROBLEMS):
         words, wording = "different problems", wording.removeprefix(DIFFERENT_PROBLEMS)
-    if found.adjusted:
-        wording += ", adjusted"
 
     def place(ratio: float) -> float:
         """On a logarithmic line of 100 units, of which the middle is 1."""
@@ -163,6 +163,7 @@ def show_verdict(row: TaskRow, found: Difference, reach: float) -> dict[str, Any
         "words": words,
         "ratio": "" if found.times is None else formatting.change(found.times),
         "wording": wording,
+        "compared": found.compared,
         "interval": interval,
         "ends": [place(end) for end in interval] if interval else [],
         "at": None if found.times is None else place(found.times),

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpml_plugins.analysis.verdicts import Difference
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site import sweep
 from hpml_plugins.report.site.answers import answer_of_workload
@@ -37,7 +36,13 @@ from hpml_plugins.report.site.task_table import (
     type_column,
     within,
 )
-from hpml_plugins.report.site.tasks import TaskRow, judge_rows, largest_row, rows_of_metric
+from hpml_plugins.report.site.tasks import (
+    RowDifference,
+    TaskRow,
+    judge_rows,
+    largest_row,
+    rows_of_metric,
+)
 
 #: The folder of what the pages' script reads.
 FOLDER = "workload"
@@ -58,7 +63,7 @@ class Workload:
     columns: list[TypeColumn]
     lead: int | None
     base: int | None
-    verdicts: dict[int, dict[int, Difference]]
+    verdicts: dict[int, dict[int, RowDifference]]
     not_compared: list[TrackedMetric]
 
     @property

@@ -294,7 +294,7 @@ def _against(name: str, unit: str, old: Values, new: Values, since: str) -> _Com
     verdict: str = difference.verdict
     if verdict == "BOUND" or not has_verdict:
         undecided = "undecided" if has_verdict else "not judged"
-        verdict = f"{undecided}, {difference.wording(unit)}"
+        verdict = f"{undecided}, {difference.full_wording(unit)}"
     ratio = "" if difference.ratio is None else f", {difference.ratio:.3g} times"
     now, then = (quantity(values[name].value, unit) for values in (new, old))
     line = f"{name} {now}{ratio} {then} at {since}: {verdict}"

@@ -33,7 +33,7 @@ from site_history import (
 )
 from workload_pages import dots, read_point, write_points
 
-from hpml_plugins.analysis.verdicts import Difference, Verdict
+from hpml_plugins.analysis.verdicts import Verdict
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.answers import (
@@ -45,12 +45,18 @@ from hpml_plugins.report.site.answers import (
 from hpml_plugins.report.site.matrix import Costs, Matrix, build
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
 from hpml_plugins.report.site.regressions import Judged, Shift, find_suspected, write_feed
-from hpml_plugins.report.site.task_table import show_verdict
-from hpml_plugins.report.site.tasks import Regime, TaskRow, find_rows, judge_rows
+from hpml_plugins.report.site.task_table import show_verdict, verdict_fragments
+from hpml_plugins.report.site.tasks import (
+    Regime,
+    RowDifference,
+    TaskRow,
+    find_rows,
+    judge_rows,
+)
 from hpml_plugins.store import append_record, record_file
 
 PAIR_OF_H200 = {**H200, "machine": "node3", "num_gpu": "2"}
-DATES = {f"{day:040x}": day * 86_400_000.0 for day in range(40)}
+DATES = {f"{day:08x}" + "0" * 32: day * 86_400_000.0 for day in range(40)}
 COMMITS = list(DATES)
 
 
@@ -390,9 +396,9 @@ def test_a_benchmark_that_needs_no_gpu_says_nothing_about_gpus(results: Results)
 NAMES = ["Old", "New"]
 
 
-def difference(ratio: float, verdict: Verdict, low: float, high: float) -> Difference:
+def difference(ratio: float, verdict: Verdict, low: float, high: float) -> RowDifference:
     least = low if ratio > 1 else high
-    return Difference(verdict, ratio, low, high, 0.001, "", "higher", 1.0, least)
+    return RowDifference(verdict, ratio, low, high, 0.001, "", "higher", 1.0, least)
 
 
 def test_a_ratio_without_the_cards_own_speed_says_so(results: Results) -> None:
@@ -402,6 +408,26 @@ def test_a_ratio_without_the_cards_own_speed_says_so(results: Results) -> None:
     adjusted = dataclasses.replace(plain, adjusted=True)
     words = [show_verdict(row, each, 2.0)["wording"] for each in (plain, adjusted)]
     assert words == ["at least 1.05×", "at least 1.05×, adjusted"]
+
+
+def test_a_ratio_of_older_code_than_the_values_shown_tells_which_values_were_compared(
+    results: Results,
+) -> None:
+    """Of code that one type alone measured there is a value and no ratio."""
+    results.add(A100, 0, times(2.0e-5))
+    results.add(H200, 0, times(1.0e-5))
+    (found,) = judge_rows(
+        rows_of(results.read(), {"a": [task(n=1000, mode="plain")]}), 0, 1
+    ).values()
+    assert (found.times, found.compared) == (pytest.approx(2.0), "")
+    results.add(A100, 2, times(1.6e-5), code="new")
+    (row,) = rows = rows_of(results.read(), {"a": [task(n=1000, mode="plain")]})
+    assert row.cells[0].number.value == pytest.approx(1.6e-5)
+    (found,) = judge_rows(rows, 0, 1).values()
+    assert found.times == pytest.approx(2.0)
+    assert found.compared == f"at {COMMITS[0][:8]}: 10.00 µs against 20.00 µs"
+    fragments = verdict_fragments(rows, {1: {0: found}}, 2.0)
+    assert f"<small>{found.compared}</small>" in fragments[1][0]
 
 
 def test_which_gpu_names_the_largest_certain_ratio_and_counts_what_is_open(
