@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record
 from hpml_plugins.errors import CheckFailed
 from hpml_plugins.measure import SamplingPlan
+from hpml_plugins.node.detect import detect_node
 from hpml_plugins.plugins.language_models import (
     decoding,
     gpt,
@@ -84,10 +85,10 @@ def test_work_of_inference_by_hand() -> None:
 
 def test_work_of_training_by_hand() -> None:
     shape = GPT["gpt2-124m"]
-    assert shapes.trained_parameters(shape) == 124_475_904
+    assert shapes.trained_parameters(shape) == 124_373_760
     assert (
         shapes.training_flop_per_token(shape, 1024)
-        == 6 * 123_689_472 + 12 * 12 * 768 * 1024
+        == 6 * 123_587_328 + 12 * 12 * 768 * 1024
     )
     assert 0.95e9 < shapes.trained_parameters(GPT["gpt-1b"]) < 1.05e9
 
@@ -419,7 +420,7 @@ def test_the_sum_of_peers_is_one_operation_to_the_compiler() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="no two GPUs")
-def test_two_gpus_add_up_as_one(node: Node) -> None:
+def test_two_gpus_add_up_as_one() -> None:
     def measure(bench: Bench) -> Any:
         errors = bench.ranks(error_of_peers, 2, environment=parallel.NO_MULTICAST)
         return {"error": max(errors)}
@@ -427,8 +428,9 @@ def test_two_gpus_add_up_as_one(node: Node) -> None:
     benchmark = Benchmark(
         "peers", measure, [Metric("error", "1", "lower")], description="Peers."
     )
-    record = measured(benchmark, node)
-    assert record.metrics["error"].median < 1e-2, record.reason
+    record = measured(benchmark, detect_node())
+    assert not record.reason
+    assert record.metrics["error"].median < 1e-2
 
 
 def error_of_peers(rank: Rank) -> float:

@@ -57,18 +57,21 @@ class ChunkedLoss(torch.autograd.Function):  # type: ignore[misc]  # torch is un
 
 
 class Layer(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Causal attention and a feed-forward block, each behind a LayerNorm, added to what came in."""
+    """Causal attention and a feed-forward block, each behind a LayerNorm, added to what came in;
+    no biases."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         width, inner = shape.hidden, shape.intermediate
         self.head_dim = shape.head_dim
-        self.norm_attention = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.norm_feed_forward = nn.LayerNorm(width)
-        self.up = nn.Linear(width, inner)
-        self.down = nn.Linear(inner, width)
+        self.norm_attention = nn.LayerNorm(width, bias=False)
+        self.queries = nn.Linear(width, width, bias=False)
+        self.keys = nn.Linear(width, width, bias=False)
+        self.values = nn.Linear(width, width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.norm_feed_forward = nn.LayerNorm(width, bias=False)
+        self.up = nn.Linear(width, inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: Any) -> Any:
         """x: (batch, length, width). Returns the same, in the same dtype."""
@@ -76,9 +79,15 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         return self.contract(x, self.expand(x))
 
     def project(self, x: Any) -> tuple[Any, Any, Any]:
-        """Queries, keys and values, (batch, heads, length, head_dim) each."""
-        heads = self.qkv(self.norm_attention(x)).unflatten(2, (3, -1, self.head_dim))
-        q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
+        """Queries, keys and values, (batch, heads, length, head_dim) each.
+
+        Three products: the gradients of one for all would have to be put together first.
+        """
+        x = self.norm_attention(x)
+        q, k, v = (
+            product(x).unflatten(2, (-1, self.head_dim)).transpose(1, 2)
+            for product in (self.queries, self.keys, self.values)
+        )
         return q, k, v
 
     def merge(self, x: Any, mixed: Any) -> Any:
@@ -111,15 +120,13 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
         self.embedding = nn.Embedding(shape.vocabulary, shape.hidden)
         self.positions = nn.Embedding(shape.positions, shape.hidden)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
-        self.norm = nn.LayerNorm(shape.hidden)
+        self.norm = nn.LayerNorm(shape.hidden, bias=False)
         self.initialise()
 
     def initialise(self) -> None:
         """Draw the weights as GPT-2 does: those that add to the residual stream are smaller."""
         for name, parameter in self.named_parameters():
-            if name.endswith("bias"):
-                nn.init.zeros_(parameter)
-            elif parameter.dim() == 1:
+            if parameter.dim() == 1:
                 nn.init.ones_(parameter)
             else:
                 adds_up = name.endswith(("out.weight", "down.weight"))

@@ -16,11 +16,14 @@ STEPS_BEFORE_CAPTURE = 3
 def compile_options(tokens: int) -> dict[str, Any]:
     """Inductor's options for a step over `tokens` tokens.
 
-    One token: each product becomes a reduction, which is tuned. Few: Triton's products are tried
-    beside cuBLAS's, so that the conversion of quantised weights is part of them. Many: cuBLAS.
+    One token: each product becomes a reduction, which is tuned and starts while the one before it
+    ends (programmatic dependent launch; cards before compute capability 9 have none). Few: Triton's
+    products are tried beside cuBLAS's, so that the conversion of quantised weights is part of them.
+    Many: cuBLAS.
     """
     if tokens == 1:
-        return {"coordinate_descent_tuning": True}
+        dependent = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
+        return {"coordinate_descent_tuning": True, "triton.enable_pdl": dependent}
     return {"max_autotune_gemm": True} if tokens <= 256 else {}
 
 

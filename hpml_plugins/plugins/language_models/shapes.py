@@ -30,10 +30,11 @@ class Shape:
         return self.hidden // self.heads
 
 
-#: Trained: LayerNorm, GELU, biases, learnt positions, embedding and head tied. gpt2-124m: Radford
-#: et al., Language Models are Unsupervised Multitask Learners (2019), table 2, vocabulary padded to
-#: a multiple of 128.  gpt-1b: 18 of the 24 layers of GPT-3 XL: Brown et al., arXiv 2005.14165,
-#: table 2.1; 1.01 B parameters.  bytes-86m: gpt2-124m's layers over the 256 values of a byte.
+#: Trained: LayerNorm, GELU, no biases, learnt positions, embedding and head tied. gpt2-124m:
+#: Radford et al., Language Models are Unsupervised Multitask Learners (2019), table 2, vocabulary
+#: padded to a multiple of 128, without GPT-2's biases as nanoGPT trains it.  gpt-1b: 18 of the 24
+#: layers of GPT-3 XL: Brown et al., arXiv 2005.14165, table 2.1; 1.01 B parameters.  bytes-86m:
+#: gpt2-124m's layers over the 256 values of a byte.
 GPT = {
     "gpt2-124m": Shape(12, 768, 3072, 12, 12, 50304, 1024),
     "gpt-1b": Shape(18, 2048, 8192, 16, 16, 50304, 1024),
@@ -81,13 +82,13 @@ def number_bytes(format: str) -> int:
 def trained_parameters(shape: Shape) -> int:
     """Numbers in all parameters of a model of GPT; the head shares the embedding's.
 
-    gpt2-124m: 50304 · 768 + 1024 · 768 + 12 · 7,087,872 + 1536 = 124,475,904.
+    gpt2-124m: 50304 · 768 + 1024 · 768 + 12 · 7,079,424 + 768 = 124,373,760.
     """
     width, inner = shape.hidden, shape.intermediate
     matrices = 4 * width * width + 2 * width * inner
-    vectors = 4 * width + width + inner + 4 * width
+    norms = 2 * width
     tables = (shape.vocabulary + shape.positions) * width
-    return tables + shape.layers * (matrices + vectors) + 2 * width
+    return tables + shape.layers * (matrices + norms) + width
 
 
 def training_flop_per_token(shape: Shape, length: int) -> int:
@@ -96,7 +97,7 @@ def training_flop_per_token(shape: Shape, length: int) -> int:
 
     N: parameters without the position embeddings; the embedding of tokens counts once, as the
     head.  L layers of h heads of q numbers; T: `length` of a sequence; attention to later tokens
-    counts. gpt2-124m, 1024: 6 · 123,689,472 + 12 · 12 · 12 · 64 · 1024 = 855,383,040.
+    counts. gpt2-124m, 1024: 6 · 123,587,328 + 12 · 12 · 12 · 64 · 1024 = 854,770,176.
     Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B.
     """
     multiplied = trained_parameters(shape) - shape.positions * shape.hidden

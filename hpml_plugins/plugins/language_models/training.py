@@ -57,10 +57,10 @@ def measure(
 ) -> Mapping[str, Any]:
     """Time one training step on one batch of random tokens, which are on the device already.
 
-    Pre-norm layers, GELU, causal attention, learnt positions, embedding and head tied,
-    cross-entropy whose logits exist for 16384 tokens at a time, fused AdamW. On a GPU: products and
-    residual stream in bfloat16 over float32 weights, the model with its loss compiled as one
-    function. On a CPU: float32, not compiled.
+    Pre-norm layers without biases, GELU, causal attention, learnt positions, embedding and head
+    tied, cross-entropy whose logits exist for 16384 tokens at a time, fused AdamW. On a GPU:
+    products and residual stream in bfloat16 over float32 weights, the model with its loss compiled
+    as one function. On a CPU: float32, not compiled.
 
     `mfu` is model FLOP utilisation: (6 N + 12 L h q T) · tokens of a step / time / published dense
     bfloat16 peak. Source: Chowdhery et al., PaLM, arXiv 2204.02311, appendix B. What checkpointing
