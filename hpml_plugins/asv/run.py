@@ -272,7 +272,7 @@ def plan(prepared: Prepared, repeats: int) -> None:
         if task.number in task.declared.unmet:
             continue
         rounds += rounds_of((task.declared, task.params))
-    prepared.report.plan(rounds, repeats)
+    prepared.report.plan(rounds, repeats, commits=repeats * max(1, prepared.passes))
 
 
 def take_record(scratch: Path, point: str) -> Record | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 import sys
 from collections import Counter
@@ -17,11 +18,13 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.points import describe_points, headlines, kind_of, point_lines
 from hpml_plugins.report.shares import Roof
-from hpml_plugins.run import Follower, Round, RoundTimes, Task, TimeLimit
+from hpml_plugins.run import Follower, Round, RoundTimes, Task, TimeLeft, TimeLimit
 from hpml_plugins.terminal import one_line, say
 
 #: s between two lines of status where the output is no terminal.
 INTERVAL = 60.0
+#: What the bar shows at most while a run goes on.
+MOST_SHARE = 0.99
 #: Characters of the bar.
 BAR = 20
 #: Characters of a line where the output is no terminal.
@@ -89,15 +92,18 @@ class RunReport(Follower):
         self._unavailable = 0
         self._past = list(past)
         self._planned: Counter[Round] = Counter()
+        self._commits = 0
+        self._ended: float | None = None
         self._share = 0.0
         self._current = self._benchmark = ""
         self._expected = 0.0
         self._started = self._spoke = self._began = clocks.monotonic()
         self._measuring: float | None = None
 
-    def plan(self, rounds: Sequence[Round], repeats: int = 1) -> None:
+    def plan(self, rounds: Sequence[Round], repeats: int = 1, commits: int = 1) -> None:
         """What the run will measure. repeats: how often each round is, once for each commit and
-        environment."""
+        environment.  commits: how often one is installed to be measured."""
+        self._commits = commits
         for this in rounds:
             self._planned[this] += repeats
 
@@ -106,13 +112,14 @@ class RunReport(Follower):
         points = counted(len({this.point for this in self._planned}), "point")
         rounds = counted(self._planned.total(), "round")
         self._began = self._spoke = clocks.monotonic()
+        self._commits -= 1
         if self._measuring is None:
             self._measuring = self._began
-        if (left := self.seconds_left) > INTERVAL:
-            say(
-                f"Measuring {points} in {rounds}: {self._at_most} {_spell_time(left)}",
-                error=True,
-            )
+        elif self._ended is not None:
+            self.times.learn_build(self._began - self._ended)
+        left = self.time_left
+        if left.seconds > INTERVAL:
+            say(f"Measuring {points} in {rounds}: {self._spell_left(left)}", error=True)
 
     def start_round(self, this: Round, task: Task) -> None:
         """A round is measured now."""
@@ -131,16 +138,20 @@ class RunReport(Follower):
         self.progress("", None)
 
     @property
-    def seconds_left(self) -> float:
-        """About how long the rounds take that are left, s; no more than what is left of the
-        limit."""
-        expected = sum(
-            self.times.expect(this) * count for this, count in self._planned.items()
-        )
-        expected -= min(self._expected, clocks.monotonic() - self._began)
-        return (
-            max(0.0, min(expected, self.limit.left)) if self.limit else max(0.0, expected)
-        )
+    def time_left(self) -> TimeLeft:
+        """How long the rounds take that are left; no more than what is left of the limit."""
+        left = self.times.left(self._planned, max(0, self._commits))
+        gone = min(self._expected, clocks.monotonic() - self._began)
+        left = TimeLeft(*(max(0.0, each - gone) for each in left))
+        return left.within(self.limit.left) if self.limit else left
+
+    def _spell_left(self, left: TimeLeft) -> str:
+        """In words: a range where the time is not known well."""
+        if left.is_one_number:
+            return f"{self._at_most} {_spell_time(left.seconds)}"
+        if self._at_most == "about":
+            return _spell_range(left.low, left.high)
+        return f"{self._at_most} {_spell_time(left.high)}"
 
     def leave_out(self, task: Task, measured_rounds: int) -> None:
         """A point, or what is missing of its rounds, does not fit into the limit."""
@@ -163,13 +174,14 @@ class RunReport(Follower):
         if not (terminal := sys.stderr.isatty()) and now - self._spoke < INTERVAL:
             return
         self._spoke = now
-        left = self.seconds_left
-        # a run that takes longer than expected does not go back
+        left = self.time_left
+        # a run that takes longer than expected does not go back, nor is it at its end
         gone = 0.0 if self._measuring is None else now - self._measuring
-        self._share = max(self._share, gone / (gone + left + 1e-9))
+        share = gone / (gone + left.seconds + 1e-9)
+        self._share = max(self._share, min(share, MOST_SHARE))
         doing = f"{text}{f' {share:.0%}' if share is not None else ''}"
         # as asv writes a share: `hpml jobs` looks for it
-        told = f"[{self._share:4.0%}] {self._at_most} {_spell_time(left)} left"
+        told = f"[{self._share:4.0%}] {self._spell_left(left)} left"
         if terminal:
             line = one_line(f"{told}: {self._current} {doing}")
             filled = round(BAR * self._share)
@@ -186,6 +198,7 @@ class RunReport(Follower):
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
         self._expected = 0.0
+        self._ended = clocks.monotonic()
         self._planned[this] -= 1
         if self._planned[this] <= 0:
             del self._planned[this]
@@ -319,6 +332,16 @@ class RunReport(Follower):
 
 def _cut(reason: str) -> str:
     return reason if len(reason) <= MOST_OF_REASON else f"{reason[: MOST_OF_REASON - 1]}…"
+
+
+def _spell_range(low: float, high: float) -> str:
+    """Two ends, the lower one rounded down and the upper one up."""
+    if high < 2 * 60:
+        return f"{math.floor(low / 10) * 10} to {math.ceil(high / 10) * 10} s"
+    if high < 2 * 3600:
+        lowest = math.floor(low / 60) or f"{math.floor(low / 10) * 10} s"
+        return f"{lowest} to {math.ceil(high / 60)} min"
+    return f"{math.floor(low / 360) / 10:g} to {math.ceil(high / 360) / 10:g} h"
 
 
 def _spell_time(seconds: float) -> str:

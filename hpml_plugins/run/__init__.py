@@ -13,6 +13,7 @@ from hpml_plugins.run.times import (
     PastRound,
     Round,
     RoundTimes,
+    TimeLeft,
     TimeLimit,
     limit_of_environment,
     parse_limit,

@@ -4,11 +4,12 @@ for `asv run`)."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,14 +22,30 @@ from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import point_key
 from hpml_plugins.store import decode_file, record_files
 
-#: s of a round of which nothing is known at all.
-UNKNOWN = 3.0
+#: s of a first round of which nothing is known at all, by whether the machine has a GPU: of such
+#: rounds in results/ the median of 38 on CPUs, and the mean of 63 on GPUs.
+UNKNOWN = {False: 3.3, True: 9.9}
+#: s between the rounds of two commits, where no run tells: the second one is built.
+BUILD = 15.0
 #: Where no run tells, a later round takes these shares of the first one's seconds up to
 #: LONG_FIRST and beyond them: what makes a first round longer is mostly compiling and loading.
 #: Of the 1,200 points in results/ that GPUs and CPUs measured in rounds, a later round took 0.93 of
 #: a first one of 2 to 4 s, 0.74 of one of 4 to 8 s and 0.46 of one of 8 to 16 s.
 LONG_FIRST = 3.0
 LATER_SHARE, LATER_SHARE_BEYOND = 0.95, 0.4
+#: How many stored rounds of a point are taken the mean of: the last ones.
+RECENT = 5
+#: With how many rounds of its own such a spread counts beside the spread of a point's own rounds.
+SPREAD_WEIGHT = 2
+#: What the points of a run have in common, as a share of all; where further commits are measured,
+#: whose code may take longer.
+COMMON, COMMON_OF_COMMITS = 0.07, 0.15
+#: How much of what is not known of a point is common to those of its benchmark.
+COMMON_OF_BENCHMARK = 0.5
+#: Standard deviations from the mean to the ends of what is told: about 90 % lie between them.
+REACH = 1.65
+#: Times that the ends may be apart where one number is told: then it is right within 20 %.
+ONE_NUMBER = 1.44
 #: s with which the prediction itself counts in the ratio of what a run took to what was predicted.
 WEIGHT = 30.0
 #: How much the other sort of rounds counts in that ratio: a slow machine is slow at first and at
@@ -91,21 +108,57 @@ class Round(NamedTuple):
     number: int
 
 
-@dataclass
-class _Known:
-    """s of the first round of a point in a run, and of a later one; None where no run had it."""
+class _Source(NamedTuple):
+    """What a round is predicted from. spread: standard deviation of the logarithm of what it took
+    over what was predicted, as found over the runs of results/, each predicted from those before
+    it."""
 
-    first: float | None = None
-    later: float | None = None
+    name: str
+    spread: float
 
-    def of(self, number: int) -> float | None:
-        return self.first if number == 0 else self.later
 
-    def add(self, number: int, seconds: float) -> None:
-        if number == 0:
-            self.first = seconds
-        else:
-            self.later = seconds
+_AGAIN = _Source("later rounds of this run", 0.15)
+_OWN = _Source("this machine", 0.35)
+_OWN_WITHOUT = _Source("this machine, which gave no number", 1.0)
+_ALIKE = _Source("machines of this kind", 0.5)
+_ALIKE_WITHOUT = _Source("machines of this kind, which gave no number", 1.0)
+_OTHERS = _Source("other machines", 0.5)
+_FIRST = _Source("its first round in this run", 0.4)
+_BENCHMARK = _Source("others of its benchmark", 0.85)
+_NOTHING = _Source("nothing", 1.05)
+#: Where rounds were measured; those that tell most come first.
+_PLACES = (_OWN, _OWN_WITHOUT, _ALIKE, _ALIKE_WITHOUT, _OTHERS)
+
+
+class TimeLeft(NamedTuple):
+    """How long something takes, s: as likely longer as shorter. low, high: with about 90 % it takes
+    at least and at most that long."""
+
+    seconds: float
+    low: float
+    high: float
+
+    @property
+    def is_one_number(self) -> bool:
+        """Whether `seconds` says it: else both ends do."""
+        return self.high <= ONE_NUMBER * self.low
+
+    def within(self, most: float) -> TimeLeft:
+        """Where there are no more than these seconds."""
+        return TimeLeft(*(max(0.0, min(each, most)) for each in self))
+
+
+class _Guess(NamedTuple):
+    """What a round is predicted to take, s. spread: of the logarithm of what it takes."""
+
+    seconds: float
+    spread: float
+    source: _Source
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation, s."""
+        return self.seconds * math.sqrt(math.expm1(self.spread**2))
 
 
 class _Progress:
@@ -116,6 +169,15 @@ class _Progress:
         self.measured = 0.0
         self.predicted = 0.0
 
+    def add(self, seconds: float, guess: _Guess) -> None:
+        """Take in a round. What was known badly tells little of how fast this run is, and what
+        this run itself predicted tells nothing."""
+        if guess.source is _AGAIN:
+            return
+        weight = min(1.0, (_OWN.spread / guess.spread) ** 2)
+        self.predicted += weight * guess.seconds
+        self.measured += weight * min(seconds, SURPRISE * guess.seconds + 1.0)
+
     def ratio(self, other: _Progress) -> float:
         """Measured over predicted. other: of the other sort."""
         measured = WEIGHT + self.measured + OTHER_SORT * other.measured
@@ -124,7 +186,7 @@ class _Progress:
 
 
 class RoundTimes:
-    """Predicts how long a round takes, s.
+    """Predicts how long a round takes, s, and how far that may be wrong.
 
     A first round compiles and loads what later rounds find in caches, and a fresh node is slower at
     all of it: first and later rounds are predicted apart, and each is corrected by the ratio that
@@ -132,9 +194,9 @@ class RoundTimes:
 
     past: stored rounds, not joined, of this machine and of others, in the order of time.  machine:
     this one. Its own rounds count first, then those of machines that have a GPU as this one does,
-    or have none: what they measured, then what they found that they cannot measure; then rounds of
-    the other machines, then those of the same benchmark's other points.  has_gpu: whether this
-    machine has one.
+    or have none; then rounds of the other machines, then those of the same benchmark's other
+    points. Where machines measured a point, that they once did not (it was skipped or failed, often
+    at an older commit) tells nothing.  has_gpu: whether this machine has one.
     """
 
     def __init__(
@@ -142,64 +204,92 @@ class RoundTimes:
     ) -> None:
         self._machine = machine
         self._has_gpu = has_gpu
-        self._own: dict[str, _Known] = defaultdict(_Known)
-        self._alike: dict[str, _Known] = defaultdict(_Known)
-        self._skipped: dict[str, _Known] = defaultdict(_Known)
-        self._others: dict[str, _Known] = defaultdict(_Known)
-        self._of_benchmark: dict[str, dict[int, list[float]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        self._now: dict[str, float] = {}
+        #: by point, sort and where: s of each round
+        self._known: dict[tuple[str, int, _Source], list[float]] = defaultdict(list)
+        self._of_benchmark: dict[tuple[str, int, _Source], list[float]] = defaultdict(list)
+        self._now: dict[tuple[str, int], list[float]] = defaultdict(list)
         self._progress = {0: _Progress(), 1: _Progress()}
         self._overhead = 0.0
         self._rounds = 0
+        self._builds: list[float] = []
         counts: dict[tuple[str, ...], int] = defaultdict(int)
+        last: dict[tuple[str, str], PastRound] = {}
         for record in past:
             run = record.run or str(record.started)
             place = (record.machine, run, record.commit, record.point)
-            self._remember(record, counts[place])
+            self._remember(record, min(counts[place], 1))
             counts[place] += 1
+            if record.status == "skipped" and not record.duration:
+                continue
+            before = last.get((record.machine, run))
+            if before and before.commit != record.commit:
+                gap = record.started - before.started - before.duration
+                self._builds += [gap] if gap > 0 else []
+            last[record.machine, run] = record
+        self._builds = [statistics.median(self._builds)] if self._builds else [BUILD]
 
-    def _remember(self, record: PastRound, number: int) -> None:
-        ok = record.status == "ok"
+    def _remember(self, record: PastRound, sort: int) -> None:
+        own = record.machine == self._machine
         alike = bool(record.node.gpus) == self._has_gpu
+        if record.status == "ok":
+            where = _OWN if own else _ALIKE if alike else _OTHERS
+            self._known[record.point, sort, where].append(record.duration)
+            self._of_benchmark[record.benchmark, sort, where].append(record.duration)
         # a point that a requirement left out began on no node, and took none of its time
-        skipped = record.status == "skipped" and record.duration
-        if record.machine == self._machine:
-            known = self._own
-        elif alike and (ok or skipped):
-            known = self._alike if ok else self._skipped
-        elif ok:
-            known = self._others
-        else:
-            return
-        known[record.point].add(number, record.duration)
-        if ok:
-            self._of_benchmark[record.benchmark][min(number, 1)].append(record.duration)
-        else:
-            known[record.point].later = 0.0
+        elif own or (alike and record.status == "skipped" and record.duration):
+            where = _OWN_WITHOUT if own else _ALIKE_WITHOUT
+            self._known[record.point, sort, where].append(record.duration)
+            self._known[record.point, 1, where] = [0.0]
 
     def expect(self, this: Round) -> float:
         """Seconds that this round will take, what lies between two rounds included."""
-        sort = min(this.number, 1)
-        ratio = self._progress[sort].ratio(self._progress[1 - sort])
-        return self._expected(this) * ratio + self.between
+        return self._corrected(this).seconds + self.between
 
     def expect_all(self, rounds: Iterable[Round]) -> float:
         """Seconds that these rounds will take together."""
         return sum(map(self.expect, rounds))
 
+    def left(self, planned: Mapping[Round, int], commits: int = 0) -> TimeLeft:
+        """How long these rounds take together. planned: how often each is.  commits: that are
+        begun meanwhile."""
+        seconds = commits * self.build
+        of_point: dict[str, float] = defaultdict(float)
+        of_benchmark: dict[str, float] = defaultdict(float)
+        for this, count in planned.items():
+            guess = self._corrected(this)
+            seconds += count * (guess.seconds + self.between)
+            of_point[this.point] += count * guess.deviation
+            if guess.source in (_BENCHMARK, _NOTHING):
+                of_benchmark[this.benchmark] += count * guess.deviation
+        if seconds <= 0:
+            return TimeLeft(0.0, 0.0, 0.0)
+        variance = sum(each**2 for each in of_point.values())
+        variance += COMMON_OF_BENCHMARK * sum(each**2 for each in of_benchmark.values())
+        variance += ((COMMON_OF_COMMITS if commits else COMMON) * seconds) ** 2
+        # a log-normal distribution: few points take far longer than what is known of them says
+        square = math.log1p(variance / seconds**2)
+        median = seconds / math.exp(square / 2)
+        reach = math.exp(REACH * math.sqrt(square))
+        return TimeLeft(median, median / reach, median * reach)
+
     def learn(self, this: Round, seconds: float, wall: float) -> None:
         """Take in a round of this run. seconds: of the point itself.  wall: from one round's end to
         the next one's."""
-        progress = self._progress[min(this.number, 1)]
-        expected = self._expected(this)
-        progress.predicted += expected
-        progress.measured += min(seconds, SURPRISE * expected + 1.0)
-        if this.number == 0:
-            self._now[this.point] = seconds
+        sort = min(this.number, 1)
+        self._progress[sort].add(seconds, self._expected(this))
+        self._now[this.point, sort].append(seconds)
+        self._of_benchmark[this.benchmark, sort, _AGAIN].append(seconds)
         self._overhead += max(0.0, wall - seconds)
         self._rounds += 1
+
+    def learn_build(self, seconds: float) -> None:
+        """Take in what lay between the rounds of two commits of this run."""
+        self._builds.append(seconds)
+
+    @property
+    def build(self) -> float:
+        """Mean seconds between the rounds of two commits."""
+        return statistics.fmean(self._builds)
 
     @property
     def between(self) -> float:
@@ -207,18 +297,45 @@ class RoundTimes:
         ending processes."""
         return self._overhead / self._rounds if self._rounds else 0.0
 
-    def _expected(self, this: Round) -> float:
+    def _corrected(self, this: Round) -> _Guess:
+        """By what this run has shown."""
+        guess = self._expected(this)
+        if guess.source is _AGAIN:
+            return guess
+        sort = min(this.number, 1)
+        ratio = self._progress[sort].ratio(self._progress[1 - sort])
+        return guess._replace(seconds=guess.seconds * ratio)
+
+    def _expected(self, this: Round) -> _Guess:
         """Before the correction by this run."""
-        for known in (self._own, self._alike, self._skipped, self._others):
-            if (
-                this.point in known
-                and (seconds := known[this.point].of(this.number)) is not None
-            ):
-                return seconds
-        if this.number and this.point in self._now:
-            return _later_round(self._now[this.point])
-        alike = self._of_benchmark.get(this.benchmark, {}).get(min(this.number, 1))
-        return statistics.median(alike) if alike else UNKNOWN
+        sort = min(this.number, 1)
+        if sort and (again := self._now.get((this.point, 1))):
+            return _mean_of(again, _AGAIN)
+        for where in _PLACES:
+            if known := self._known.get((this.point, sort, where)):
+                return _mean_of(known[-RECENT:], where)
+        if sort and (first := self._now.get((this.point, 0))):
+            return _Guess(_later_round(statistics.fmean(first)), _FIRST.spread, _FIRST)
+        for where in (_AGAIN, *_PLACES):
+            if others := self._of_benchmark.get((this.benchmark, sort, where)):
+                # the mean of a log-normal distribution of this median
+                mean = statistics.median(others) * math.exp(_BENCHMARK.spread**2 / 2)
+                return _Guess(mean, _BENCHMARK.spread, _BENCHMARK)
+        unknown = UNKNOWN[self._has_gpu]
+        seconds = _later_round(unknown) if sort else unknown
+        return _Guess(seconds, _NOTHING.spread, _NOTHING)
+
+
+def _mean_of(known: Sequence[float], source: _Source) -> _Guess:
+    """The mean of rounds of a point, and their own spread as far as they are many."""
+    spread = source.spread
+    if len(known) > 1 and min(known) > 0:
+        logarithms = [math.log(each) for each in known]
+        middle = statistics.fmean(logarithms)
+        own = sum((each - middle) ** 2 for each in logarithms)
+        weight = SPREAD_WEIGHT + len(known) - 1
+        spread = math.sqrt((SPREAD_WEIGHT * spread**2 + own) / weight)
+    return _Guess(statistics.fmean(known), spread, source)
 
 
 def _later_round(first: float) -> float:

@@ -16,7 +16,7 @@ from hpml_plugins.registry import PluginSource
 from hpml_plugins.report.points import describe_points
 from hpml_plugins.report.progress import RunReport, describe_code_changes
 from hpml_plugins.report.shares import Roof
-from hpml_plugins.run import PastRound, RoundTimes, Task, TimeLimit, rounds_of
+from hpml_plugins.run import PastRound, RoundTimes, Task, TimeLeft, TimeLimit, rounds_of
 from hpml_plugins.store import append_record, past_rounds, record_file
 
 NAMES = [f"metric_number_{number}" for number in range(8)]
@@ -188,13 +188,13 @@ def test_what_is_left_counts_down_with_each_round_and_ends_at_the_limit() -> Non
     report = RunReport(RoundTimes(past, "here"))
     report.plan(rounds, repeats=2)  # of two commits
     report.start_round(rounds[0], task("one", 3))
-    first = report.seconds_left
+    first = report.time_left.seconds
     assert report._current == "round 1 of 3: one"
     report.finish_round(rounds[0])
-    assert report.seconds_left < first
+    assert report.time_left.seconds < first
     limited = RunReport(RoundTimes(past, "here"), limit=TimeLimit(5.0))
     limited.plan(rounds)
-    assert 0 < limited.seconds_left <= 5
+    assert 0 < limited.time_left.seconds <= 5
 
 
 def test_what_did_not_fit_into_the_limit_is_named_at_the_end(tmp_path: Path) -> None:
@@ -235,12 +235,47 @@ def test_the_bar_is_of_time_and_never_goes_back(
         report.progress("later", 0.5)
         report.finish_round(this)
     assert shares == sorted(shares) and shares[0] == 0 and 50 < shares[-1] < 100
-    assert report.seconds_left == 0
+    assert report.time_left.seconds == 0
 
 
 def test_a_point_that_cannot_run_is_no_part_of_the_plan() -> None:
     report = RunReport()
     report.plan(rounds_of(task("one", 1)))
-    left = report.seconds_left
+    left = report.time_left.seconds
     report.finish_round(rounds_of(task("skipped", 1))[0])
-    assert report.seconds_left == left > 0
+    assert report.time_left.seconds == left > 0
+
+
+def test_a_time_that_is_not_known_well_is_told_as_a_range() -> None:
+    report = RunReport()
+    told = [
+        (TimeLeft(200.0, 190.0, 230.0), "about 3 min 20 s"),
+        (TimeLeft(200.0, 130.0, 290.0), "2 to 5 min"),
+        (TimeLeft(70.0, 41.0, 119.0), "40 to 120 s"),
+        (TimeLeft(120.0, 48.0, 301.0), "40 s to 6 min"),
+        (TimeLeft(7200.0, 3700.0, 14000.0), "1 to 3.9 h"),
+    ]
+    for left, words in told:
+        assert report._spell_left(left) == words
+    # a gate may need less than what it plans
+    early = RunReport(ends_early=True)
+    assert early._spell_left(TimeLeft(200.0, 130.0, 290.0)) == "at most 4 min 50 s"
+
+
+def test_the_commits_that_are_still_to_be_built_are_in_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("hpml_plugins.clocks.monotonic", lambda: now[0])
+    past = [PastRound("one", "1", {}, "ok", 1.0, 20.0, "here")]
+    report = RunReport(RoundTimes(past, "here"))
+    (this,) = rounds_of(task("one", 1))
+    report.plan([this], repeats=2, commits=2)
+    report.begin()
+    both = report.time_left.seconds
+    now[0] += 20
+    report.finish_round(this)
+    now[0] += 100  # builds the second commit
+    report.begin()
+    assert report.time_left.seconds < both - 20
+    assert report.times.build > 50
