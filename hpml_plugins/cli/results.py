@@ -167,6 +167,11 @@ def plot(
 @click.option(
     "--all", "everything", is_flag=True, help="Show also what is the same or undecided."
 )
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit status 1 if anything is worse, else 3 if anything could not be judged.",
+)
 @_BRANCH
 @_RESULTS
 @click.pass_obj
@@ -178,6 +183,7 @@ def compare(
     benchmark: str | None,
     machine: str | None,
     everything: bool,
+    check: bool,
     branch: str | None,
     results: Path,
 ) -> int:
@@ -196,7 +202,13 @@ def compare(
     for side in (a, b):
         _refuse_unknown_side(settings, results, side)
     from hpml_plugins.analysis.variability import Variability
-    from hpml_plugins.report.compare import as_table, compare, describe_one_sided, find_side
+    from hpml_plugins.report.compare import (
+        as_table,
+        compare,
+        describe_one_sided,
+        exit_status,
+        find_side,
+    )
     from hpml_plugins.report.tables import as_csv
     from hpml_plugins.store import describe_outside, read_foreign, read_records
 
@@ -223,14 +235,16 @@ def compare(
     if not found:
         nothing = f"{a!r} and {b!r} have no measured point in common"
         raise UsageError("; ".join(filter(None, [nothing, left_out])))
-    for line in filter(None, (left_out, describe_one_sided(sides[0], sides[1], records))):
+    one_sided = describe_one_sided(sides[0], sides[1], records)
+    for line in filter(None, (left_out, one_sided)):
         warn(line)
+    status = exit_status(found, refused, one_sided) if check else 0
     if form == "csv":
         say(*as_csv(as_table(found, formatted=False, refused=refused)).splitlines())
-        return 0
+        return status
     say(f"A: {sides[0].kind} {sides[0].name}", f"B: {sides[1].kind} {sides[1].name}", "")
     _print_comparison(found, refused, everything=everything, markdown=form == "markdown")
-    return 0
+    return status
 
 
 def _refuse_unknown_machine(results: Path, machine: str | None) -> None:

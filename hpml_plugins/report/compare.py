@@ -213,6 +213,20 @@ def describe_one_sided(a: Side, b: Side, records: Iterable[Record]) -> str:
     return f"points that are not compared: {', '.join(parts)}" if parts else ""
 
 
+def exit_status(
+    found: Iterable[Compared], refused: Sequence[RefusedComparison], one_sided: str
+) -> int:
+    """Of `hpml compare --check`. 1: something is worse.  3: nothing is, and something could not be
+    judged: AMBIGUOUS, of another definition, or measured on one side alone.  0: neither.
+
+    one_sided: see `describe_one_sided`.
+    """
+    verdicts = {each.difference.verdict for each in found}
+    if "WORSE" in verdicts:
+        return 1
+    return 3 if "AMBIGUOUS" in verdicts or refused or one_sided else 0
+
+
 def _runs_by_point(
     records: Iterable[Record],
     order: Mapping[str, int],

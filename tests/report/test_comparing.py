@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from records import a_record
+from records import a_record, a_value
 from support import ROOT, call_hpml, unavailable
 
 from hpml_plugins.analysis.variability import Variability
+from hpml_plugins.analysis.verdicts import Difference
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import MetricSamples, Record
@@ -25,6 +26,7 @@ from hpml_plugins.report.compare import (
     as_table,
     changed,
     compare,
+    exit_status,
     find_side,
     list_confounders,
     notes,
@@ -462,6 +464,27 @@ def test_what_was_refused_stands_below_the_table_or_is_the_error(tmp_path: Path)
         done.stderr
         == "hpml: toy: not compared: version 1 on A, 2 on B: its definition changed\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "refused", "one_sided", "status"),
+    [
+        (["SAME", "BETTER", "BOUND"], [], "", 0),
+        (["SAME", "WORSE", "AMBIGUOUS"], [], "", 1),
+        (["SAME", "AMBIGUOUS"], [], "", 3),
+        (["SAME"], [RefusedComparison("b", "", "its definition changed")], "", 3),
+        (["SAME"], [], "points that are not compared: 1 measured on A alone", 3),
+    ],
+)
+def test_a_check_tells_worse_from_what_could_not_be_judged(
+    verdicts: list[Any], refused: list[RefusedComparison], one_sided: str, status: int
+) -> None:
+    value = a_value(1.0)
+    found = [
+        Compared("", "b", "", "time", "s", value, value, Difference(each), ())
+        for each in verdicts
+    ]
+    assert exit_status(found, refused, one_sided) == status
 
 
 def _queries() -> dict[str, str]:

@@ -549,6 +549,9 @@ def test_two_machines_are_compared(tmp_path: Path) -> None:
     done = call("compare", "before", "after", "--results", str(into), "--format", "csv")
     rows = [line for line in done.stdout.splitlines() if ",WORSE," in f",{line},"]
     assert done.returncode == 0 and len(rows) >= 3
+    common = ("--results", str(into), "--check")
+    for sides, status in (("before", "after"), 1), (("after", "before"), 0):
+        assert call("compare", *sides, *common).returncode == status
 
 
 def slowed(tree: Any) -> None:
