@@ -16,7 +16,7 @@ from hpml_plugins.cli.small import run_asv
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node
-from hpml_plugins.registry import plugin_name, read_registry
+from hpml_plugins.registry import name_of_file, read_registry
 from hpml_plugins.store import (
     atomic_write,
     machine_folders,
@@ -75,7 +75,7 @@ def command(
 def _write_project(project: Path, file: Path, records: Path, html: Path) -> None:
     """A project of this plugin and these Records. Raises the error of a plugin that does not
     load."""
-    entry = {"name": plugin_name(file.stem), "path": str(file)}
+    entry = {"name": name_of_file(file), "path": str(file)}
     registry = project / "registry.yaml"
     registry.write_text(json.dumps({"version": 1, "plugins": [entry]}), encoding="utf-8")
     host = make_host(read_registry(registry))

@@ -11,6 +11,7 @@ from hpml_plugins.registry.reader import (
     TaskEntry,
     is_one_of,
     json_schema,
+    name_of_file,
     plugin_name,
     read_registry,
     registry_of,

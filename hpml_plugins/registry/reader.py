@@ -246,7 +246,7 @@ def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
     relative = os.path.relpath(file.resolve(), path.parent.resolve())
     return Registry(
         path,
-        (PluginEntry(plugin_name(file.stem), path=relative),),
+        (PluginEntry(name_of_file(file), path=relative),),
         YamlLines("", str(file)),
     )
 
@@ -275,6 +275,12 @@ def is_one_of(value: object, values: Iterable[object]) -> bool:
 def plugin_name(text: str) -> str:
     """A name that an entry may have, made of any text: `hpml-softmax` becomes `hpml_softmax`."""
     return re.sub(r"^[^a-z]+", "", re.sub(r"[^a-z0-9_]+", "_", text.lower())) or "plugin"
+
+
+def name_of_file(file: Path) -> str:
+    """The name of a plugin that is this file: of a package's `__init__.py` the package's."""
+    file = file.resolve()
+    return plugin_name(file.parent.name if file.stem == "__init__" else file.stem)
 
 
 def json_schema(shape: type[msgspec.Struct] = RegistryFile) -> dict[str, Any]:

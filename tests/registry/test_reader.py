@@ -10,7 +10,7 @@ import yaml
 from support import ROOT
 
 from hpml_plugins.errors import RegistryError
-from hpml_plugins.registry import json_schema, read_registry
+from hpml_plugins.registry import json_schema, name_of_file, read_registry, registry_of
 
 #: what is wrong → (the text, the line it stands on, what the error must say)
 BAD = {
@@ -209,3 +209,18 @@ def test_a_registry_is_parsed_once_and_its_document_is_built_from_the_events(
     registry = read_registry(path)
     assert parse.call_count == 1
     assert registry.at("plugin_999", "grid", "bench", "size") == f"{path}:{2 + 4 * 999 + 4}"
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("row_sum.py", "row_sum"),
+        ("hpml_row_sum/__init__.py", "hpml_row_sum"),
+        ("a/Soft-Max 2.py", "soft_max_2"),
+    ],
+)
+def test_a_file_gives_its_plugin_a_name_and_a_package_gives_its_own(
+    file: str, name: str
+) -> None:
+    (entry,) = registry_of(Path(file)).plugins
+    assert entry.name == name_of_file(Path(file)) == name

@@ -16,7 +16,7 @@ from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import GROUP, locate, make_host
 from hpml_plugins.model import Finding
 from hpml_plugins.node import detect_node
-from hpml_plugins.registry import PluginSource, plugin_name, read_registry
+from hpml_plugins.registry import PluginSource, name_of_file, plugin_name, read_registry
 from hpml_plugins.store import results_folder
 from hpml_plugins.terminal import one_line
 from hpml_plugins.tools.check.judging import (
@@ -46,7 +46,7 @@ def find_plugin(name: str, registry: Path = Path("registry.yaml")) -> CheckedPlu
             return CheckedPlugin(entry.source, folder)
     file = Path(name)
     if file.is_file():
-        source = PluginSource(plugin_name(file.resolve().stem), path=str(file.resolve()))
+        source = PluginSource(name_of_file(file), path=str(file.resolve()))
         return CheckedPlugin(source, folder, file=name)
     if name.endswith(".py"):
         raise UsageError(f"{name}: no such file")
