@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Requests whose last token is computed again.
 CHECKED = 3
+#: Tokens of a block of the cache.
+BLOCK = 64
 #: How far the logit of a token may be below the largest, in deviations of the logits: the
 #: likeliest tokens may be as likely as each other.
 SLACK = 0.3
@@ -134,8 +136,8 @@ def measure(
 
 
 def context_of(prompt: int, output: int) -> int:
-    """The most tokens that a request can have."""
-    return prompt + output * 3 // 2 + 1
+    """Places for the most tokens that a request can have: whole blocks, as kernels read masks."""
+    return -(-(prompt + output * 3 // 2 + 1) // BLOCK) * BLOCK
 
 
 def check_tokens(bench: Bench, decoder: Llama, requests: Sequence[Request], prompts: Any) -> None:

@@ -216,7 +216,7 @@ TIME_TO_LOSS = Benchmark(
         "length": (1024,),
         "target": (1.3,),
         "steps": (1000,),
-        "runs": (10,),
+        "runs": (3, 10),
     },
     requires=Requires(gpus=1, gpu_memory=30e9, modules=("torch", "triton")),
     timeout=3600,
