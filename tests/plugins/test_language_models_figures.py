@@ -16,7 +16,9 @@ FIGURES = {figure.name: figure for figure in hpml_figures()}
 BENCHMARKS = {benchmark.name: benchmark for benchmark in hpml_benchmarks()}
 
 
-def record(name: str, values: dict[str, float], series: Any = (), **params: Any) -> Record:
+def record(
+    name: str, values: dict[str, float], series: Any = (), card: str = "A", **params: Any
+) -> Record:
     """A Record whose metrics are 1 where the test does not care."""
     benchmark = BENCHMARKS[name]
     metrics = {
@@ -30,14 +32,15 @@ def record(name: str, values: dict[str, float], series: Any = (), **params: Any)
     }
     (first, *_) = benchmark.points()
     point = {**first, **params}
-    return a_record(benchmark, metrics, params=point, machine="h100", series=dict(series))
+    facts: dict[str, Any] = {"params": point, "machine": "h100", "series": dict(series)}
+    return a_record(benchmark, metrics, gpu="H100", card=card, **facts)
 
 
-def explained(rung: str, time: float, times: dict[str, float]) -> Record:
+def explained(rung: str, time: float, times: dict[str, float], card: str = "A") -> Record:
     total = sum(times.values())
     values = {"time": time, "predicted": total, "low": 0.9 * total, "high": 1.1 * total}
     parts = Series({"part": list(times), "time": list(times.values())}, {"time": "s"})
-    return record("lm_explained", values, {"parts": parts}, rung=rung)
+    return record("lm_explained", values, {"parts": parts}, card, rung=rung)
 
 
 RUNGS = [
@@ -68,6 +71,16 @@ def test_a_prediction_is_corrected_by_the_other_rungs_alone() -> None:
     (alone,) = FIGURES["predictions"].table(RUNGS[:1]).rows()
     assert (alone["left_out"], alone["left_out_error"]) == (None, None)
     assert len(picture(FIGURES["predictions"], RUNGS).marks) > 0
+
+
+def test_a_prediction_is_not_corrected_by_another_card() -> None:
+    elsewhere = explained("training_64", 0.3, {"attention": 0.1}, card="B")
+    same = explained("decode_64", 0.012, {"attention": 0.010}, card="B")
+    rows = list(FIGURES["predictions"].table([*RUNGS, elsewhere, same]).rows())
+    # the rungs of card A correct each other as if B had measured nothing, and the other way round
+    assert [row["left_out"] for row in rows] == pytest.approx([0.004, 0.2, 0.12, 0.03])
+    (*_, alone) = FIGURES["predictions"].table([*RUNGS, elsewhere]).rows()
+    assert (alone["left_out"], alone["left_out_error"]) == (None, None)
 
 
 def test_a_shared_step_is_a_part_of_one_alone_and_the_additions() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hpml_plugins import Axis, Figure, Record, Rule, Table, bar_chart, dot_chart, line_chart
+from hpml_plugins.analysis import card_of
 
 Row = dict[str, Any]
 PARTS = (
@@ -44,7 +45,7 @@ def predictions(records: Sequence[Record]) -> Table:
     """predicted: the sum of the parts' times; low, high: of their 95 % intervals' ends. error: by
     which the prediction is off. The parts miss what the compiler fuses across them and what the
     whole step's data leave in the caches; left_out is the prediction times the geometric mean of
-    measured over predicted of the same machine's other rungs.
+    measured over predicted of the other rungs that the same card has measured.
     """
     rows: list[Row] = []
     for record in records:
@@ -59,18 +60,25 @@ def predictions(records: Sequence[Record]) -> Table:
                 "high": predicted.info.get("high"),
             }
         )
-    table = Table.of(rows, dict.fromkeys(("time", "predicted", "low", "high"), "s"))
-    units = {"left_out": "s", "error": "1", "left_out_error": "1"}
-    return table.extended(lambda row: _judged(row, rows), units)
+    cards = [card_of(record) for record in records]
+    judged = [
+        row | _judged(row, [other for other, its in zip(rows, cards, strict=True) if its == card])
+        for row, card in zip(rows, cards, strict=True)
+    ]
+    times = ("time", "predicted", "low", "high", "left_out")
+    return Table.of(judged, dict.fromkeys(times, "s") | {"error": "1", "left_out_error": "1"})
 
 
 def _judged(row: Row, rows: Sequence[Row]) -> Row:
-    """The errors of a row's prediction; without another rung on its machine none is left out."""
+    """The errors of a row's prediction; without another rung of its card none is left out.
+
+    rows: of the same card.
+    """
     found: Row = {"error": row["predicted"] / row["time"] - 1}
     others = [
         math.log(other["time"] / other["predicted"])
         for other in rows
-        if other["machine"] == row["machine"] and other["rung"] != row["rung"]
+        if other["rung"] != row["rung"]
     ]
     if not others:
         return {**found, "left_out": None, "left_out_error": None}
