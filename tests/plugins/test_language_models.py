@@ -17,7 +17,7 @@ import torch
 from support import in_a_child
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record
+from hpml_plugins import Bench, Benchmark, HpmlError, Metric, Node, Rank, Record, Requires
 from hpml_plugins.errors import CheckFailed
 from hpml_plugins.measure import SamplingPlan
 from hpml_plugins.node.detect import detect_node
@@ -426,10 +426,14 @@ def test_two_gpus_add_up_as_one() -> None:
         return {"error": max(errors)}
 
     benchmark = Benchmark(
-        "peers", measure, [Metric("error", "1", "lower")], description="Peers."
+        "peers",
+        measure,
+        [Metric("error", "1", "lower")],
+        requires=Requires(gpus=2),
+        description="Peers.",
     )
     record = measured(benchmark, detect_node())
-    assert not record.reason
+    assert (record.status, record.reason) == ("ok", "")
     assert record.metrics["error"].median < 1e-2
 
 
