@@ -42,7 +42,16 @@ def test_the_hooks_offer_five_benchmarks_and_their_figures() -> None:
     names = ["roofline_model", "roofline_kernel", "roof_copy", "roof_matmul", "roof_power"]
     assert [item.name for item in offered] == names
     (figures,) = manager.hook.hpml_figures()
-    names = ["roofline", "roofs", "points", "flop", "cards", "kernels", "tensor_cores"]
+    names = [
+        "roofline",
+        "types",
+        "roofs",
+        "points",
+        "flop",
+        "cards",
+        "kernels",
+        "tensor_cores",
+    ]
     assert [figure.name for figure in figures] == names
 
 

@@ -229,6 +229,29 @@ def test_the_chart_says_what_each_line_and_point_is() -> None:
     assert len(drawn.marks["point"]) == 3 + 4  # ours on three machines, and the published
 
 
+def test_gpu_types_share_the_axes_of_a_precision() -> None:
+    h100 = ("NVIDIA H100 80GB HBM3", "h100")
+    records = [
+        *RECORDS,
+        record("roofline_model", *h100, **RESNET, **step(400e9, 10e9, 5e-3)),
+        record(
+            "roof_matmul", "NVIDIA H100 80GB HBM3", "h100-pair", dtype="bfloat16", best=1.0
+        ),
+    ]
+    drawn = picture(by_name("types"), records)
+    assert {
+        "bfloat16",
+        "NVIDIA H200",
+        "NVIDIA H100 80GB HBM3",
+        "published roof",
+    } <= drawn.texts
+    # a point of each and that of an unknown GPU in float32; published roofs of both, and the
+    # H200's measured one; no roof of a node without points
+    assert len(drawn.marks["point"]) == 3
+    assert len(drawn.marks["line mark"]) == 3
+    assert not drawn.texts & {"laptop, CPU", "V100 SXM2", "resnet18, published"}
+
+
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_every_figure_has_a_table_of_any_part_of_the_records(figure: Figure) -> None:
     for record in RECORDS:

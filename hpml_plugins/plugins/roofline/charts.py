@@ -216,6 +216,19 @@ def everything(records: Sequence[Record]) -> Table:
     return Table.of(rows, {**UNITS, **table.units})
 
 
+def types(records: Sequence[Record]) -> Table:
+    """The same on one pair of axes for all types of GPU, one panel per precision: the GPUs on which
+    points were measured, without those that others published, and without CPUs.
+    """
+    table = everything(records)
+    measured = {
+        (row["machine"], row["GPU"], row["precision"])
+        for row in table.rows()
+        if row["what"] != "roof" and row["source"] != PUBLISHED and row["GPU"] != "CPU"
+    }
+    return table.filtered(lambda row: (row["machine"], row["GPU"], row["precision"]) in measured)
+
+
 def kernels(records: Sequence[Record]) -> Table:
     """FLOP excess: counted minus formula. Bytes ratio: counted divided by formula; below 1 where
     results stayed in the L2 cache.
@@ -308,23 +321,26 @@ def _source(record: Record) -> str:
     return flop if flop == nbytes else f"FLOP {flop}, bytes {nbytes}"
 
 
-CHART = roofline_chart(
-    Axis("intensity", "arithmetic intensity (bytes of DRAM)", "FLOP/B", log=True),
-    Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
-    "precision",
-    roof="min(datum.rate, datum.at * datum.bandwidth)",
-    dash="{roof} roof",
-    shape="kind",
-    panel=("machine", "GPU"),
-    label="name",
-    hollow="indexof(datum.source, 'ncu') < 0",
-    across=2,
-    also=[
-        *(Axis(name, name, UNITS[name]) for name in ("FLOP", "bytes", "time")),
-        Axis(SHARE, SHARE, "%"),
-        "source",
-    ],
-)
+def _chart(colour: str, panel: Sequence[str]) -> dict[str, Any]:
+    """Points below roofs."""
+    return roofline_chart(
+        Axis("intensity", "arithmetic intensity (bytes of DRAM)", "FLOP/B", log=True),
+        Axis("rate", "rate (1 multiply-add = 2 FLOP)", "FLOP/s", log=True),
+        colour,
+        roof="min(datum.rate, datum.at * datum.bandwidth)",
+        dash="{roof} roof",
+        shape="kind",
+        panel=panel,
+        label="name",
+        hollow="indexof(datum.source, 'ncu') < 0",
+        across=2,
+        also=[
+            *(Axis(name, name, UNITS[name]) for name in ("FLOP", "bytes", "time")),
+            Axis(SHARE, SHARE, "%"),
+            "source",
+        ],
+    )
+
 
 FLOP_DOTS = dot_chart(
     ("GPU", "{what}"),
@@ -342,7 +358,14 @@ FIGURES = (
         "Roofline: attainable and achieved FLOP/s by arithmetic intensity",
         ALL,
         everything,
-        CHART,
+        _chart("precision", ("machine", "GPU")),
+    ),
+    Figure(
+        "types",
+        "Roofline: GPU types on the same axes",
+        ALL,
+        types,
+        _chart("GPU", ("precision",)),
     ),
     Figure("roofs", "The roofs, published and measured", ALL, roofs),
     Figure("points", "The points and their share of the roof", ALL, points),
