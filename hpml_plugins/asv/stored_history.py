@@ -18,7 +18,6 @@ from asv.util import ProcessError, UserError
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.store.history import (
     CommitOrder,
-    Line,
     Standing,
     commit_order,
     name_some,
@@ -121,32 +120,21 @@ def _refuse(*_: object) -> None:
 
 
 def find_order(conf: Any, repository: Any) -> CommitOrder:
-    """The lines of the branches of asv's configuration; of another version control than git by
-    asv's own answers.
+    """The lines of the branches of asv's configuration.
 
-    repository: asv's; None where the configuration names none. Raises UserError or ProcessError for
-    another than git that has no such branches.
+    repository: asv's; None where the configuration names none. Raises UserError for another version
+    control than git.
     """
     results = Path(conf.results_dir)
     if repository is None:
         return order_by_date(stored_dates(result_files(results)))
+    if repository.dvcs != "git":
+        raise UserError(f"hpml-plugins knows the branches of git, not of {repository.dvcs}")
     names = list(
         dict.fromkeys(str(repository.get_branch_name(branch)) for branch in conf.branches)
     )
-    if repository.dvcs == "git":
-        local = Path(conf.repo)  # asv keeps a mirror of a repository that is elsewhere
-        return commit_order(local if local.is_dir() else Path(conf.project), results, names)
-    lines = [Line(name, frozenset(repository.get_branch_commits(name))) for name in names]
-    own = frozenset[str]().union(*(line.own for line in lines))
-    stored = stored_dates(result_files(results))
-    known = repository.get_revisions(stored.keys() | own)
-    by_date = frozenset(stored.keys() - known.keys())
-    ordered = sorted(own & known.keys(), key=known.__getitem__)
-    dates = {commit: int(repository.get_date(commit)) for commit in ordered} | stored
-    places = {
-        commit: place for place, commit in enumerate(place_by_date(ordered, dates, by_date))
-    }
-    return CommitOrder(places, lines, by_date, known=known.keys())
+    local = Path(conf.repo)  # asv keeps a mirror of a repository that is elsewhere
+    return commit_order(local if local.is_dir() else Path(conf.project), results, names)
 
 
 def show_missing_commits(conf: Any) -> None:

@@ -230,7 +230,7 @@ def _regime(record: Record) -> str:
         return ""
     if any(each.regime for each in record.metrics.values()):
         return "sustained"
-    return "throttled" if record.is_throttled else "not throttled"
+    return "throttled" if record.throttled else "not throttled"
 
 
 #: Name → what a Record tells of it, in words; empty where it does not. These belong to a machine:

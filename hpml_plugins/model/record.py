@@ -215,7 +215,8 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
     number that is not finite, such as the loss of a training that diverged.
     """
 
-    # msgspec takes no union of two kinds of list; that a column is all of one kind is held here.
+    # msgspec takes no union of two kinds of list; that a column is all of one kind is held in
+    # `__post_init__`.
     columns: Annotated[dict[Text, Column], FEW]
     units: Words = {}
 
@@ -232,16 +233,16 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
             str(name): [_cell(name, cell) for cell in cells]
             for name, cells in columns.items()
         }
-        lengths = {name: len(cells) for name, cells in plain.items()}
+        return cls(plain, {**(units or {})})
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(cells) for name, cells in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns of different length: {lengths}")
-        if unknown := [symbol for symbol in (units or {}).values() if symbol not in UNITS]:
+        if unknown := [symbol for symbol in self.units.values() if symbol not in UNITS]:
             raise ValueError(
                 f"unit {unknown[0]!r} is not known; use one of {', '.join(UNITS)}"
             )
-        return cls(plain, dict(units or {}))
-
-    def __post_init__(self) -> None:
         for name, values in self.columns.items():
             kinds = set(map(type, values)) - {type(None)}
             if len(kinds) > 1 and str in kinds:
@@ -344,12 +345,6 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             ),
             default=1,
         )
-
-    @property
-    def is_throttled(self) -> bool:
-        """Whether the GPU throttled while samples of no regime were taken, as before there were
-        regimes."""
-        return bool(self.throttled)
 
     @property
     def is_busy(self) -> bool:

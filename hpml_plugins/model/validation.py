@@ -26,7 +26,7 @@ from hpml_plugins.model.checking import (
     MOST_OUTPUT,
     MOST_TEXT,
 )
-from hpml_plugins.model.record import MetricSamples, Record, Series
+from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.units import UNITS, is_right_direction, may_be_negative
 from hpml_plugins.terminal import unturned
 
@@ -61,8 +61,6 @@ def check_record(record: Record, schema: int) -> None:
         raise ValidationError("seed is an integer of more than 64 bits")
     for name, metric in record.metrics.items():
         _check_metric(name, metric)
-    for name, series in record.series.items():
-        _check_series(name, series)
 
 
 def check_schema(found: object, known: int) -> None:
@@ -268,16 +266,6 @@ def _check_declaration(name: str, unit: str, direction: str | None) -> None:
         raise ValidationError(f"metric {name} has the unknown unit {_spell(unit)}")
     if not is_right_direction(unit, direction):
         raise ValidationError(f"metric {name}: {direction} is never better in {unit}")
-
-
-def _check_series(name: str, series: Series) -> None:
-    if len({len(column) for column in series.columns.values()}) > 1:
-        raise ValidationError(f"series {_spell(name)} has columns of different length")
-    for unit in series.units.values():
-        if unit not in UNITS:
-            raise ValidationError(
-                f"series {_spell(name)} has the unknown unit {_spell(unit)}"
-            )
 
 
 def _check_letters(what: str, name: str, right: object, letters: str) -> None:

@@ -158,7 +158,10 @@ def doubts(record: Record) -> list[str]:
     found = []
     if record.missing_rounds:
         found.append(f"only {record.missing_rounds}")
-    if noise := [*_widest(record), *_rounds_differ(record)]:
+    noise = _widest(record)
+    if ratios := [max(medians) / min(medians) for _, medians in _differing_rounds(record)]:
+        noise.append(f"rounds differ {times(max(ratios))}×")
+    if noise:
         found.append(f"noisy: {', '.join(noise)}")
     shown = [] if found else record.warnings[:MOST_WARNINGS]
     found += shown
@@ -188,39 +191,32 @@ def _relative_width(metric: MetricSamples) -> float:
     return max(found.value - found.low, found.high - found.value) / abs(found.value)
 
 
-def _rounds_differ(record: Record) -> list[str]:
-    """`rounds differ 3.00×`, where a timed metric's do."""
-    largest = 1.0
-    for metric in record.metrics.values():
+def _differing_rounds(record: Record) -> Iterator[tuple[str, list[float]]]:
+    """The timed metrics whose rounds disagree, which explains an interval wider than those of
+    rounds, with the medians of these."""
+    for name, metric in record.metrics.items():
         medians = metric.round_medians if metric.timers else []
-        if medians and min(medians) > 0:
-            largest = max(largest, max(medians) / min(medians))
-    return [f"rounds differ {times(largest)}×"] if largest > 1 + NOISY else []
+        if medians and max(medians) > min(medians) * (1 + NOISY) > 0:
+            yield name, medians
 
 
 def all_remarks(record: Record) -> list[str]:
     """All of it, in full."""
     missing = f"only {record.missing_rounds} measured"
     found = [missing] if record.missing_rounds else []
-    return [*found, *record.remarks, *_differing_rounds(record)]
+    differing = [
+        f"{name}: the rounds differ, their medians are"
+        f" {', '.join(quantity(each, 's') for each in medians)}"
+        for name, medians in _differing_rounds(record)
+        if record.metrics[name].unit == "s"
+    ]
+    return [*found, *record.remarks, *differing]
 
 
 def kind_of(reason: str) -> str:
     """A reason for having no number, as that of many points: the first of several, whatever the
     number of GPUs."""
     return _GPUS.sub("more GPUs", reason.partition("; ")[0], count=1)
-
-
-def _differing_rounds(record: Record) -> Iterator[str]:
-    """A warning where the rounds of a timed metric disagree, which explains an interval wider than
-    those of rounds."""
-    for name, metric in record.metrics.items():
-        medians = metric.round_medians if metric.timers else []
-        if medians and max(medians) > min(medians) * (1 + NOISY) > 0 and metric.unit == "s":
-            yield (
-                f"{name}: the rounds differ, their medians are"
-                f" {', '.join(quantity(each, 's') for each in medians)}"
-            )
 
 
 def headlines(

@@ -229,7 +229,7 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     ),
     (
         lambda b: b.series("s", {"a": [1]}, "s"),
-        "series 's': 'str' object has no attribute 'values'",
+        "series 's': 'str' object is not a mapping",
     ),
     (lambda b: b.work(flop="many"), "work's flop is a str, not a number"),
     (lambda b: b.work(bytes=None), "work's bytes is a NoneType, not a number"),
