@@ -129,6 +129,9 @@ def estimate_members(
     pool_of[observed.member] = observed.pool
     kept = ~np.isin(observed.means.card, list(without))
     squares, repeats, own = _sum_squares(observed.means.compared(kept), members)
+    of_pool = _cards_by(observed.means, kept, observed.means.pool, len(observed.family))
+    families = observed.family[observed.means.pool]
+    of_family = _cards_by(observed.means, kept, families, int(observed.family.max()) + 1)
     sample = np.divide(squares, repeats, out=np.zeros(members), where=repeats > 0)
     variance = np.full(members, UNKNOWN_CARDS**2)
     freedom = np.full(members, LEAST_WORTH)
@@ -139,13 +142,12 @@ def estimate_members(
         inside = pool_of == pool
         told = inside & has_own
         is_modest = bool(observed.modest[pool])
-        cards = _cards_of(observed, kept, [pool])
+        cards = float(of_pool[pool])
         are_few = cards < ENOUGH_CARDS
-        family = observed.family == observed.family[pool]
-        told_by_all = family[pool_of] & has_own
+        told_by_all = (family_of == observed.family[pool]) & has_own
         if are_few and told_by_all.sum() > told.sum():
             told, is_modest = told_by_all, True
-            cards = _cards_of(observed, kept, np.flatnonzero(family).tolist())
+            cards = float(of_family[observed.family[pool]])
         prior, worth = _fit_class(sample[told], own[told], cards, modest=is_modest)
         for_others = max(prior, UNKNOWN_CARDS**2) if are_few else prior
         borrowed = np.where(has_own[inside], prior, for_others)
@@ -157,11 +159,11 @@ def estimate_members(
     return Estimated(variance, freedom, known, own)
 
 
-def _cards_of(observed: CardObservations, kept: Array, pools: Collection[int]) -> float:
-    """The degrees of freedom of all cards of some pools together."""
-    found = observed.means.compared(kept & np.isin(observed.means.pool, list(pools)))
-    (cards,) = _told_apart(found._replace(member=np.zeros_like(found.member)), 1).tolist()
-    return float(cards)
+def _cards_by(means: _CardMeans, kept: Array, group: Array, groups: int) -> Array:
+    """The degrees of freedom of all cards of each group together.  group: of each mean."""
+    _, spot = np.unique(means.spot * groups + group, return_inverse=True)
+    found = means._replace(spot=spot, member=group).compared(kept)
+    return _told_apart(found, groups)
 
 
 def _fit_class(
@@ -198,7 +200,8 @@ def _sum_squares(found: _CardMeans, members: int) -> tuple[Array, Array, Array]:
 
 
 def _told_apart(found: _CardMeans, members: int) -> Array:
-    """Of each member the distinct cards, less the groups of cards that share a spot."""
+    """Of each member the distinct cards, less the groups of cards that share a spot: the degrees
+    of freedom."""
     if not len(found.member):
         return np.zeros(members)
     keys = found.member * (found.card.max() + 1) + found.card
