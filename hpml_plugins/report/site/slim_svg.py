@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hpml_plugins.report.charts import INK
@@ -46,6 +46,8 @@ _INHERITED: Final = (
 _OF_STROKES: Final = ("stroke-width", "stroke-opacity", "stroke-dasharray")
 #: Attributes in px, of which a tenth is enough.
 _LENGTHS: Final = ("d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height")
+#: What is between the fields of a title: `size: 1 B · type: H100`.
+_BETWEEN: Final = " · "
 #: Marks that stand for more than one row, and texts that say what they are.
 _UNTITLED: Final = ("line mark", "area mark", "trail mark", "text mark")
 _TENTH, _HUNDREDTH = re.compile(r"-?\d+\.\d+"), re.compile(r"-?\d+\.\d{3,}")
@@ -185,19 +187,42 @@ def _look(element: ElementTree.Element) -> dict[str, str]:
 def _unite_hidden(group: ElementTree.Element) -> None:
     """Hidden circles, which only carry titles, are one where they are alike and in one place: of
     several only the last would show its title."""
-    first: dict[tuple[tuple[str, str], ...], ElementTree.Element] = {}
+    titles: dict[tuple[tuple[str, str], ...], list[str]] = {}
     kept: list[ElementTree.Element] = []
     for element in group:
         title = element.find(_TITLE)
         if element.tag == _CIRCLE and element.get("opacity") == "0" and title is not None:
-            united = first.setdefault(tuple(sorted(element.attrib.items())), element)
-            if united is not element:
-                there = united.find(_TITLE)
-                assert there is not None
-                there.text = f"{there.text}\n{title.text}"
+            of_place = titles.setdefault(tuple(sorted(element.attrib.items())), [])
+            of_place.append(title.text or "")
+            if len(of_place) > 1:
                 continue
         kept.append(element)
+    for element in kept:
+        told = titles.get(tuple(sorted(element.attrib.items())), ())
+        title = element.find(_TITLE)
+        if len(told) > 1 and title is not None:
+            title.text = _one_title(told)
     group[:] = kept
+
+
+def _one_title(titles: Sequence[str]) -> str:
+    """Titles as one: a line where only one field of theirs differs, with all its values, and
+    otherwise a line each."""
+    rows = [title.split(_BETWEEN) for title in titles]
+    if len({len(row) for row in rows}) == 1:
+        fields = [list(dict.fromkeys(field)) for field in zip(*rows, strict=True)]
+        names = [{each.partition(": ")[0] for each in field} for field in fields]
+        if sum(len(field) > 1 for field in fields) == 1 and all(
+            len(each) == 1 for each in names
+        ):
+            return _BETWEEN.join(map(_one_field, fields))
+    return "\n".join(titles)
+
+
+def _one_field(values: Sequence[str]) -> str:
+    """`part: float, bits8` of `part: float` and `part: bits8`."""
+    first, *more = values
+    return ", ".join([first, *(each.partition(": ")[2] for each in more)])
 
 
 def _share(group: ElementTree.Element) -> None:

@@ -6,10 +6,12 @@ Writing the pages of this repository's results takes 13 s of one CPU, taking the
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import shutil
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,8 +27,8 @@ from hpml_plugins.report.site.manifest import Manifest, write_manifest
 from hpml_plugins.report.site.previous import previous_file, replaced_site, take_over
 from hpml_plugins.store import CommitOrder
 
-#: In the published folder.
-NAME: Final = "unchanged.json"
+#: In the published folder. Compressed: only publishing reads it.
+NAME: Final = "unchanged.json.gz"
 #: Settings of asv that say where things are, not what is in them.
 _PLACES: Final = ("html_dir",)
 #: Folders of sys.path that change when a package is installed.
@@ -140,7 +142,7 @@ def remember(
     }
     removed = sorted(before.keys() - after.keys())
     published = Published(digest, files, removed, entries, problems)
-    (html_dir / NAME).write_bytes(msgspec.json.encode(published))
+    (html_dir / NAME).write_bytes(gzip.compress(msgspec.json.encode(published), mtime=0))
 
 
 def take_over_pages(
@@ -152,9 +154,9 @@ def take_over_pages(
     if not digest or state is None or listed is None:
         return None
     try:
-        published = msgspec.json.decode(state.read_bytes(), type=Published)
+        published = msgspec.json.decode(gzip.decompress(state.read_bytes()), type=Published)
         manifest = msgspec.json.decode(listed.read_bytes(), type=Manifest)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, EOFError, zlib.error, msgspec.MsgspecError):
         return None
     files = {address: previous_file(address) for address in published.files}
     if published.digest != digest or any(

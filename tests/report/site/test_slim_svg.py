@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from hpml_plugins.report.site.slim_svg import slim
 
 SVG = "http://www.w3.org/2000/svg"
@@ -98,3 +100,21 @@ def test_hidden_circles_in_one_place_are_one_with_all_titles() -> None:
     assert all("opacity" not in each.attrib for each in group)
     shown = slimmed(circle(5, "a", 'fill="#111"') + circle(5, "b", 'fill="#111"'))
     assert len(shown) == 2
+
+
+@pytest.mark.parametrize(
+    ("titles", "told"),
+    [
+        (["part: a · x: 1", "part: b · x: 1", "part: c · x: 1"], "part: a, b, c · x: 1"),
+        (["x: 1 · y: 2", "x: 1 · y: 2"], "x: 1 · y: 2\nx: 1 · y: 2"),
+        (["x: 1 · y: 2", "x: 2 · y: 3"], "x: 1 · y: 2\nx: 2 · y: 3"),
+        (["x: 1 · y: 2", "x: 1 · z: 2"], "x: 1 · y: 2\nx: 1 · z: 2"),
+        (["x: 1 · y: 2", "x: 1"], "x: 1 · y: 2\nx: 1"),
+    ],
+)
+def test_titles_that_differ_in_one_field_are_one_line(titles: list[str], told: str) -> None:
+    shape = "M2,0A2,2,0,1,1,-2,0A2,2,0,1,1,2,0"
+    marks = (MARK.replace("size: 1 B", title) for title in titles)
+    hidden = f'd="{shape}" stroke="#111" opacity="0"'
+    group = slimmed("".join(f"<path {hidden} {mark}/>" for mark in marks))
+    assert [each.findtext(f"{{{SVG}}}title") for each in group] == [told]

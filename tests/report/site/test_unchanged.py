@@ -3,6 +3,7 @@ changed."""
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
@@ -132,7 +133,8 @@ def test_pages_and_what_asv_was_told_are_taken_over(tmp_path: Path, old: Path) -
 
 
 @pytest.mark.parametrize(
-    "damage", ["digest", "missing", "cut", "state", "manifest", "no site"]
+    "damage",
+    ["digest", "missing", "cut", "state", "not gzip", "cut gzip", "manifest", "no site"],
 )
 def test_pages_are_written_where_something_differs(
     tmp_path: Path, old: Path, damage: str
@@ -142,7 +144,11 @@ def test_pages_are_written_where_something_differs(
     elif damage == "cut":
         (old / "index.html").write_text("our")
     elif damage == "state":
+        (old / unchanged.NAME).write_bytes(gzip.compress(b"["))
+    elif damage == "not gzip":
         (old / unchanged.NAME).write_text("[")
+    elif damage == "cut gzip":
+        (old / unchanged.NAME).write_bytes((old / unchanged.NAME).read_bytes()[:-20])
     elif damage == "manifest":
         (old / MANIFEST).unlink()
     site = staged(tmp_path)
