@@ -43,6 +43,8 @@ OURS = f"{POLICY}; style-src 'self'"
 
 #: Data of a script that are longer are deflated, B.
 LEAST_PACKED = 4096
+#: Of zlib: 9 takes three times as long as 3, and the data of points is a fifth smaller.
+_LEVEL = 9
 
 #: Word → another spelling of it, for every search and filter.
 SYNONYMS = {
@@ -123,7 +125,7 @@ def write_data(html_dir: Path, address: str, value: Any) -> None:
     data = unturned(hide_homes(msgspec.json.encode(value).decode())).encode()
     call = b"hpml.put(%b,%b)"
     if len(data) > LEAST_PACKED:
-        packer = zlib.compressobj(3, wbits=-zlib.MAX_WBITS)
+        packer = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
         packed = base64.b64encode(packer.compress(data) + packer.flush())
         call, data = b"hpml.unpack(%b,%b)", b'"%b"' % packed
     path.write_bytes(call % (msgspec.json.encode(address), data))
