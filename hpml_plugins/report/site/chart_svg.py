@@ -24,7 +24,7 @@ from hpml_plugins.report.pictures import checked_svg
 from hpml_plugins.report.site.slim_svg import slim
 
 #: Of what this module makes of a specification; raised with every change of that.
-_VERSION: Final = "3"
+_VERSION: Final = "4"
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _REFERENCE: Final = re.compile(r"url\(#([^)]*)\)")
 
