@@ -255,7 +255,7 @@ def _has_verdict(pairs: Pairs) -> bool:
 def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
     """Verdicts on what both sides measured, and why the rest was not compared or not judged."""
     judged: list[int] = []
-    left_out, not_judged = Counter[str](), Counter[str]()
+    left_out, not_judged = Counter[str](), Counter[str](loop.sides.removed)
     for number, (task, pairs) in enumerate(
         zip(loop.sides.prepared.tasks, loop.pairs, strict=True)
     ):

@@ -126,7 +126,8 @@ class GateResult:
         ).items():
             yield f"Undecided: {reason} ({counted(count, 'value')})."
         for reason, count in self.not_judged_points.items():
-            yield f"Not judged: {reason} ({counted(count, 'point')})."
+            points = f" ({counted(count, 'point')})" if count else ""
+            yield f"Not judged: {reason}{points}."
         for reason, count in self.left_out.items():
             yield f"Not compared: {reason} ({counted(count, 'point')})."
         yield from (f"Broken: {line}" for line in self.broken)

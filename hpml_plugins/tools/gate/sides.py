@@ -7,7 +7,7 @@ import random
 import re
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from hpml_plugins.model import Record
 from hpml_plugins.report import RunReport
 from hpml_plugins.run import CAUTION, OutOfTime, TimeLimit, rounds_of
 from hpml_plugins.terminal import warn
+from hpml_plugins.tools.gate.removed import find_removed
 from hpml_plugins.tools.gate.verdicts import FIRST_LOOK, Pair, looks
 
 BASE, HEAD = 0, 1
@@ -108,13 +109,22 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
 class Sides:
     """The packages of both commits, and what measures a round of a point of one of them.
 
-    prepared: the suite and its points.  Each round of each side has a new process, from which that
-    of every point is forked: what is fixed for the lifetime of a process, such as addresses and
-    hash seeds, differs from round to round.
+    prepared: the suite and its points.  removed: see `find_removed`.
+
+    Each round of each side has a new process, from which that of every point is forked: what is
+    fixed for the lifetime of a process, such as addresses and hash seeds, differs from round to
+    round.
     """
 
-    def __init__(self, conf: Any, prepared: Prepared, environments: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        conf: Any,
+        prepared: Prepared,
+        environments: Sequence[Any],
+        removed: Mapping[str, int],
+    ) -> None:
         self.prepared = prepared
+        self.removed = removed
         self._conf = conf
         self._environments = environments
         self._spawners: dict[int, Any] = {}
@@ -192,8 +202,10 @@ def build_sides(
             environment.create()
             environment.install_project(own, repository, commit)
             environments.append(environment)
+        only = copy.copy(conf)
+        only.branches = []  # asv would install one of them where head's suite does not import
         found = Benchmarks.discover(
-            conf, repository, environments[HEAD:], [commits.head], regex=list(bench) or None
+            only, repository, environments[HEAD:], [commits.head], regex=list(bench) or None
         )
     except ProcessError as error:
         if limit.left <= 0:
@@ -214,16 +226,23 @@ def build_sides(
             f"{what}: {causes[0] if causes else 'what is printed above says why'}"
         ) from None
     except UserError as error:
+        if len(environments) == len(SIDES):
+            cause = "the suite does not import at head: what is printed above says why"
+            raise HpmlError(cause) from None
         raise HpmlError(describe(error)) from None
+    base = commits.top, commits.base
+    removed = find_removed(
+        conf, repository, environments[BASE], base, prepared, bench, found._all_benchmarks
+    )
     narrow(found, prepared.suite.benchmarks)
     prepared.tasks = tasks_of(found, prepared.suite.benchmarks)
     prepared.tasks += own_tasks(found, conf.default_benchmark_timeout)
-    if not prepared.tasks:
+    if not prepared.tasks and not removed:
         raise UsageError(
             "no benchmark is selected; hpml list shows the benchmarks and what this node skips,"
             " and hpml compare --check judges imported results"
         )
-    sides = Sides(conf, prepared, environments)
+    sides = Sides(conf, prepared, environments, removed)
     try:
         yield sides
     finally:

@@ -88,6 +88,57 @@ def test_they_are_judged_beside_ours(mine: OwnRepository) -> None:
     assert "Not judged: base failed: it did not return a number (1 point)" in said
 
 
+PLUGIN = """
+    from hpml_plugins import Benchmark, Metric, hookimpl
+
+    def measure(bench):
+        return {"steps": 1}
+
+    @hookimpl
+    def hpml_benchmarks():
+        metrics = [Metric("steps", "1", "lower")]
+        return [Benchmark(name, measure, metrics) for name in NAMES]
+"""
+
+
+def test_a_removed_benchmark_is_not_judged_and_said_so(mine: OwnRepository) -> None:
+    """asv measures both commits with the files of head, which lacks it. Ours too."""
+    mine.write("benchmarks/steps.py", PLUGIN.replace("NAMES", "['kept', 'gone']"))
+    registry = mine.path / "registry.yaml"
+    added = "\n  - name: steps\n    path: benchmarks/steps.py\n"
+    registry.write_text(registry.read_text().rstrip() + added)
+    mine.commit("a plugin")
+    mine.write("benchmarks/steps.py", PLUGIN.replace("NAMES", "['kept']"))
+    mine.write("benchmarks/old.py", THEIRS.replace("time_work", "time_other"))
+    options = ["--rounds", "3", "--bench", "track_steps|time_|steps"]
+    done = mine.hpml("gate", "main", *options, status=3)
+    said = " ".join(done.stdout.split())
+    assert " 2 points not judged" in said
+    assert "Not judged: head no longer has the benchmark old.time_work (1 point)." in said
+    assert "Not judged: head no longer has the benchmark gone (1 point)." in said
+    assert "track_broken" not in said and "kept" not in said
+    # nothing of the selection is left
+    done = mine.hpml("gate", "main", "--bench", "time_work", status=3)
+    assert "not judged: 1 point not judged" in done.stdout
+
+
+def test_a_suite_of_base_that_does_not_import_leaves_unknown_what_it_had(
+    mine: OwnRepository,
+) -> None:
+    mine.write("benchmarks/old.py", "import nowhere")
+    mine.commit("broken")
+    mine.write("benchmarks/old.py", THEIRS)
+    done = mine.hpml("gate", "main", "--rounds", "3", "--bench", "peakmem", status=3)
+    assert "Not judged: which benchmarks base has cannot be told: " in done.stdout
+
+
+def test_a_suite_that_does_not_import_at_head_is_no_branchs(mine: OwnRepository) -> None:
+    """asv would install the tip of a branch instead, and measure that."""
+    mine.write("theirs/__init__.py", "import nowhere")
+    said = mine.hpml("gate", "main", "--bench", "old", status=2).stderr
+    assert "the suite does not import at head" in said
+
+
 def test_what_builds_no_commits_is_refused(mine: OwnRepository) -> None:
     configuration = mine.path / "asv.conf.json"
     text = configuration.read_text()
