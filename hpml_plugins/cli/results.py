@@ -170,7 +170,7 @@ def plot(
 @click.option(
     "--check",
     is_flag=True,
-    help="Exit status 1 if anything is worse, else 3 if anything could not be judged.",
+    help="Exit status 1 if anything is worse, else 3 if anything could not be judged, with counts.",
 )
 @_BRANCH
 @_RESULTS
@@ -202,13 +202,8 @@ def compare(
     for side in (a, b):
         _refuse_unknown_side(settings, results, side)
     from hpml_plugins.analysis.variability import Variability
-    from hpml_plugins.report.compare import (
-        as_table,
-        compare,
-        describe_one_sided,
-        exit_status,
-        find_side,
-    )
+    from hpml_plugins.report import compare as comparing
+    from hpml_plugins.report.compare import as_table, describe_one_sided, find_side
     from hpml_plugins.report.tables import as_csv
     from hpml_plugins.store import describe_outside, read_foreign, read_records
 
@@ -221,7 +216,9 @@ def compare(
     ]
 
     sides = [find_side(name, records, partial(find_commit, repository)) for name in (a, b)]
-    found, refused = compare(sides[0], sides[1], records, order, Variability(stored))
+    found, refused = comparing.compare(
+        sides[0], sides[1], records, order, Variability(stored)
+    )
     by_line = [side for side in sides if side.kind != "commit"]
     asked = (
         each.commit
@@ -238,7 +235,10 @@ def compare(
     one_sided = describe_one_sided(sides[0], sides[1], records)
     for line in filter(None, (left_out, one_sided)):
         warn(line)
-    status = exit_status(found, refused, one_sided) if check else 0
+    status = 0
+    if check:
+        status, counts = comparing.check(found, refused, one_sided)
+        say(counts, error=True)
     if form == "csv":
         say(*as_csv(as_table(found, formatted=False, refused=refused)).splitlines())
         return status

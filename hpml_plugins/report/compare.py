@@ -213,18 +213,30 @@ def describe_one_sided(a: Side, b: Side, records: Iterable[Record]) -> str:
     return f"points that are not compared: {', '.join(parts)}" if parts else ""
 
 
-def exit_status(
+def check(
     found: Iterable[Compared], refused: Sequence[RefusedComparison], one_sided: str
-) -> int:
-    """Of `hpml compare --check`. 1: something is worse.  3: nothing is, and something could not be
-    judged: AMBIGUOUS, of another definition, or measured on one side alone.  0: neither.
+) -> tuple[int, str]:
+    """The exit status of `hpml compare --check`, and what it counted. 1: something is worse.  3:
+    nothing is, and something could not be judged: AMBIGUOUS, worse beside other work, of another
+    definition, or measured on one side alone.  0: neither.
 
     one_sided: see `describe_one_sided`.
     """
-    verdicts = {each.difference.verdict for each in found}
-    if "WORSE" in verdicts:
-        return 1
-    return 3 if "AMBIGUOUS" in verdicts or refused or one_sided else 0
+    counts = Counter((each.difference.verdict, each.is_busy) for each in found)
+    worse = counts["WORSE", False]
+    not_judged = {
+        "AMBIGUOUS": counts["AMBIGUOUS", False] + counts["AMBIGUOUS", True],
+        "worse while other processes used the CPUs (measure again when idle)": counts[
+            "WORSE", True
+        ],
+        "of another definition": len(refused),
+    }
+    parts = [f"{count} {what}" for what, count in not_judged.items() if count]
+    parts += [one_sided] if one_sided else []
+    told = [f"{counted(worse, 'value')} worse"] if worse else []
+    told += [f"not judged: {', '.join(parts)}"] if parts else []
+    status = 1 if worse else 3 if parts else 0
+    return status, f"check: {'; '.join(told) or 'nothing is worse'}"
 
 
 def _runs_by_point(

@@ -25,8 +25,8 @@ from hpml_plugins.report.compare import (
     as_lines,
     as_table,
     changed,
+    check,
     compare,
-    exit_status,
     find_side,
     list_confounders,
     notes,
@@ -467,24 +467,62 @@ def test_what_was_refused_stands_below_the_table_or_is_the_error(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "refused", "one_sided", "status"),
+    ("verdicts", "refused", "one_sided", "status", "said"),
     [
-        (["SAME", "BETTER", "BOUND"], [], "", 0),
-        (["SAME", "WORSE", "AMBIGUOUS"], [], "", 1),
-        (["SAME", "AMBIGUOUS"], [], "", 3),
-        (["SAME"], [RefusedComparison("b", "", "its definition changed")], "", 3),
-        (["SAME"], [], "points that are not compared: 1 measured on A alone", 3),
+        (["SAME", "BETTER", "BOUND"], [], "", 0, "nothing is worse"),
+        (
+            ["SAME", "WORSE", "AMBIGUOUS"],
+            [],
+            "",
+            1,
+            "1 value worse; not judged: 1 AMBIGUOUS",
+        ),
+        (["SAME", "AMBIGUOUS", "AMBIGUOUS"], [], "", 3, "not judged: 2 AMBIGUOUS"),
+        (
+            ["SAME", "busy WORSE"],
+            [],
+            "",
+            3,
+            "not judged: 1 worse while other processes used",
+        ),
+        (["WORSE", "busy WORSE"], [], "", 1, "1 value worse; not judged: 1 worse while"),
+        (["busy SAME", "busy BETTER"], [], "", 0, "nothing is worse"),
+        (
+            ["SAME"],
+            [RefusedComparison("b", "", "changed")],
+            "",
+            3,
+            "1 of another definition",
+        ),
+        (
+            ["SAME"],
+            [],
+            "points that are not compared: 1",
+            3,
+            "points that are not compared: 1",
+        ),
     ],
 )
 def test_a_check_tells_worse_from_what_could_not_be_judged(
-    verdicts: list[Any], refused: list[RefusedComparison], one_sided: str, status: int
+    verdicts: list[Any],
+    refused: list[RefusedComparison],
+    one_sided: str,
+    status: int,
+    said: str,
 ) -> None:
-    value = a_value(1.0)
+    quiet = a_value(1.0)
+    busy = a_value(1.0, is_busy=True)
     found = [
-        Compared("", "b", "", "time", "s", value, value, Difference(each), ())
+        Compared(
+            *("", "b", "", "time", "s", quiet, busy if "busy" in each else quiet),
+            Difference(each.split()[-1]),
+            (),
+        )
         for each in verdicts
     ]
-    assert exit_status(found, refused, one_sided) == status
+    found_status, told = check(found, refused, one_sided)
+    assert found_status == status
+    assert said in told
 
 
 def _queries() -> dict[str, str]:
