@@ -7,13 +7,15 @@ attribute, or gives it other parameters, ends with a line that names it.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,12 +44,14 @@ from hpml_plugins.asv.run import (
 )
 from hpml_plugins.asv.staging import staged_site
 from hpml_plugins.asv.stored_history import show_missing_commits
-from hpml_plugins.errors import HpmlError, UsageError, describe, unwritable
+from hpml_plugins.errors import HpmlError, UsageError, describe, nearest, unwritable
 from hpml_plugins.git import NOT_INSTALLED, GitRefused, why_git_refuses
 from hpml_plugins.store import (
     Locked,
     atomic_write,
     commit_order,
+    lock_machine,
+    machine_folders,
     open_result,
     project,
     read_records,
@@ -155,9 +159,15 @@ def _run_command(
         return original(cls, conf, args, **options)
     if command == "Run" and args.range is None:
         args.range = newest_commits(Path(conf.repo), conf.branches)
+    results = Path(conf.results_dir)
+    before = {folder.name for folder in machine_folders(results)}
+    atexit.register(_remove_unused, results, args, before)  # after the lock is released
+    named = getattr(args, "machine", None)
     prepared = prepare(
         conf, args, writes=command in _WRITING and not getattr(args, "dry_run", False)
     )
+    if named and before and named not in before:
+        say(f"--machine {named}: a new machine; {nearest(named, sorted(before))}")
     for problem in [
         *(plugin.error for plugin in prepared.host.broken),
         *prepared.host.offers.problems,
@@ -171,6 +181,18 @@ def _run_command(
         log.flush()
         _summarise(prepared, conf)
     return status or (NOT_WHOLE if prepared.report.left_out else status)
+
+
+def _remove_unused(results: Path, args: Any, before: Collection[str]) -> None:
+    """Remove the folder of a machine that this command made and stored nothing in, such as one for
+    a `--machine` that was mistyped. before: the names that were there."""
+    folder = results / str(args.machine)
+    if folder.name in before or folder not in machine_folders(results):
+        return
+    # a process that waits for the lock sees that its file is gone, and makes the folder again
+    with suppress(HpmlError), lock_machine(results, folder.name) as lock:
+        if {each.name for each in folder.iterdir()} <= {MACHINE, lock.path.name}:
+            shutil.rmtree(folder)
 
 
 def _summarise(prepared: Prepared, conf: Any) -> None:

@@ -255,6 +255,15 @@ def test_a_named_machine_keeps_its_name(ran: Project) -> None:
     assert (ran.path / "results/mine/records").is_dir()
 
 
+def test_a_machine_that_nothing_was_measured_on_leaves_no_folder(ran: Project) -> None:
+    before = {each.name for each in (ran.path / "results").iterdir()}
+    known = next(each.name for each in (ran.path / "results").iterdir() if each.is_dir())
+    done = ran.asv("run", "main^!", "--bench", "nothing like it", "--machine", f"{known}x")
+    assert done.returncode == 2
+    assert f"--machine {known}x: a new machine; did you mean {known!r}?" in done.stdout
+    assert {each.name for each in (ran.path / "results").iterdir()} == before
+
+
 def test_a_plugin_that_breaks_on_one_node_does_not_erase_its_benchmarks(
     ran: Project,
 ) -> None:
