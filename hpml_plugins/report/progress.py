@@ -339,8 +339,11 @@ def _spell_range(low: float, high: float) -> str:
     if high < 2 * 60:
         return f"{math.floor(low / 10) * 10} to {math.ceil(high / 10) * 10} s"
     if high < 2 * 3600:
-        lowest = math.floor(low / 60) or f"{math.floor(low / 10) * 10} s"
-        return f"{lowest} to {math.ceil(high / 60)} min"
+        step = 0.5 if high < 10 * 60 else 1
+        most = f"{math.ceil(high / 60 / step) * step:g} min"
+        if low < 60:
+            return f"{math.floor(low / 10) * 10} s to {most}"
+        return f"{math.floor(low / 60 / step) * step:g} to {most}"
     return f"{math.floor(low / 360) / 10:g} to {math.ceil(high / 360) / 10:g} h"
 
 

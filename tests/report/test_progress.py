@@ -252,7 +252,9 @@ def test_a_time_that_is_not_known_well_is_told_as_a_range() -> None:
         (TimeLeft(200.0, 190.0, 230.0), "about 3 min 20 s"),
         (TimeLeft(200.0, 130.0, 290.0), "2 to 5 min"),
         (TimeLeft(70.0, 41.0, 119.0), "40 to 120 s"),
-        (TimeLeft(120.0, 48.0, 301.0), "40 s to 6 min"),
+        (TimeLeft(120.0, 48.0, 301.0), "40 s to 5.5 min"),
+        (TimeLeft(240.0, 155.0, 330.0), "2.5 to 5.5 min"),
+        (TimeLeft(900.0, 620.0, 1310.0), "10 to 22 min"),
         (TimeLeft(7200.0, 3700.0, 14000.0), "1 to 3.9 h"),
     ]
     for left, words in told:
