@@ -304,7 +304,8 @@ def _print_comparison(
 
     shown = found if everything else changed(found)
     width = shutil.get_terminal_size().columns
-    say(summarise(found, "" if everything else "--all"))
+    summary = summarise(found, "" if everything else "--all")
+    say(*(wrap(summary, width) if sys.stdout.isatty() else [summary]))
     if shown:
         table = (
             as_markdown(as_table(shown, formatted=True)).splitlines()

@@ -136,6 +136,14 @@ def describe_failure(
     traceback.print_exception(error)
     line, expression = failing_line(error)
     if line:
-        return f"{what} ({Path(line).name}: {expression})"
+        return f"{what} ({_short(line)}: {expression})"
     code = getattr(measure, "__code__", None)
-    return f"{what} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else what
+    place = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+    return f"{what} ({_short(place)})" if place else what
+
+
+def _short(place: str) -> str:
+    """`file.py:3` of a path and a line; of a package's `__init__.py` with the package."""
+    path = Path(place)
+    is_package = path.name.startswith("__init__.py")
+    return f"{path.parent.name}/{path.name}" if is_package else path.name

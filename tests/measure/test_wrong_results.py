@@ -18,7 +18,9 @@ import numpy
 import pytest
 
 from hpml_plugins import Bench, Benchmark, Metric, Record, Requires, Samples
+from hpml_plugins.errors import ResultError
 from hpml_plugins.measure import Context, measure_point, point
+from hpml_plugins.measure.libraries import describe_failure
 from hpml_plugins.measure.metrics import impossible_rates
 from hpml_plugins.model.node import Gpu, Node
 from hpml_plugins.model.serialization import decode, encode
@@ -540,3 +542,11 @@ def test_negative_values_are_possible_where_the_metric_says_so() -> None:
 
 def _fields(node: Node) -> dict[str, Any]:
     return {name: getattr(node, name) for name in node.__struct_fields__}
+
+
+def test_a_failure_in_a_package_names_the_package() -> None:
+    found: dict[str, Any] = {}
+    code = compile("def measure(bench): ...", "/somewhere/hpml_sums/__init__.py", "exec")
+    exec(code, found)
+    said = describe_failure(ResultError("no time"), found["measure"])
+    assert said == "no time (hpml_sums/__init__.py:1)"
