@@ -17,7 +17,6 @@ from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.report.site.page import point_anchor, workload_address
 from hpml_plugins.report.site.regressions import MeasuredSeries
-from hpml_plugins.report.site.task_table import cards_of_machines
 from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 
 
@@ -28,9 +27,7 @@ def write_points(
     commit_url: str = "",
 ) -> None:
     """Write the page of each benchmark, and what its script reads."""
-    found = find_workloads(
-        history, build(history, Costs({})), [], cards_of_machines(history)
-    )
+    found = find_workloads(history, build(history, Costs({})), [])
     placed = {each.place: each for each in series}
     write_workloads(found, history, placed, [], html_dir, "p", commit_url)
 

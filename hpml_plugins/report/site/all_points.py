@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hpml_plugins.model import formatting
+from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
 from hpml_plugins.report.site.page import fill, write_data
 from hpml_plugins.report.site.task_table import (
-    TypeColumn,
     reach_of,
     show_cell,
     verdict_fragments,
 )
-from hpml_plugins.report.site.tasks import TaskRow, judge_rows, texts
+from hpml_plugins.report.site.tasks import judge_rows, texts
 
 #: Further types that a row names.
 MOST_FURTHER = 6

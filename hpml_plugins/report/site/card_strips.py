@@ -14,10 +14,9 @@ from markupsafe import Markup
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.report.site import svg
+from hpml_plugins.report.site.matrix import TaskCell, TaskRow, TypeColumn
 from hpml_plugins.report.site.page import day
 from hpml_plugins.report.site.strips import Strip, StripBand, draw_strips
-from hpml_plugins.report.site.task_table import TypeColumn
-from hpml_plugins.report.site.tasks import TaskCell, TaskRow
 
 #: Lines of a picture, and dots of a line, at most.
 MOST_CARDS, MOST_DOTS = 24, 200

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from hpml_plugins.report.reading import History, Outcome
 from hpml_plugins.report.site import svg
+from hpml_plugins.report.site.matrix import colour_class
 from hpml_plugins.report.site.nodes import Gaps
 from hpml_plugins.report.site.page import fill, write_page
 from hpml_plugins.report.site.regressions import (
@@ -21,7 +22,6 @@ from hpml_plugins.report.site.regressions import (
     show_shift,
     write_feed,
 )
-from hpml_plugins.report.site.task_table import colour_class
 
 #: Heading of a list → what an empty one means.
 LISTS = {

@@ -8,6 +8,7 @@ the cards and Records behind a row, when he opens one. Its rows of all points: s
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import answers
 from hpml_plugins.report.site.all_points import write_points
 from hpml_plugins.report.site.card_strips import draw, find_strips
-from hpml_plugins.report.site.matrix import Matrix
+from hpml_plugins.report.site.matrix import Matrix, TaskRow, TypeColumn
 from hpml_plugins.report.site.nodes import Gaps
 from hpml_plugins.report.site.page import (
     day,
@@ -28,16 +29,13 @@ from hpml_plugins.report.site.page import (
 )
 from hpml_plugins.report.site.regressions import Judged, Shift
 from hpml_plugins.report.site.task_table import (
-    TypeColumn,
-    cards_of_machines,
     choose_pair,
     reach_of,
     show_cell,
-    type_column,
     verdict_fragments,
     within,
 )
-from hpml_plugins.report.site.tasks import TaskRow, describe, judge_rows
+from hpml_plugins.report.site.tasks import describe, judge_rows
 
 #: Columns of the table; the rows of all points name further types.
 MOST_TYPES = 6
@@ -57,10 +55,10 @@ def write_compare_page(
     project: str,
 ) -> None:
     """Write the page and the data of its script.  rows: see `find_rows`.  points: all of them."""
-    columns = _columns(rows, matrix, history)
+    columns = _columns(rows, matrix)
     numbers = [column.number for column in columns]
     rows = within(rows, numbers)
-    names = [column.hardware.label for column in matrix.columns]
+    names = [column.label for column in matrix.columns]
     pair = choose_pair(rows, numbers)
     verdicts = {
         base: {other: judge_rows(rows, base, other) for other in numbers if other != base}
@@ -133,26 +131,15 @@ def write_compare_page(
     )
 
 
-def _columns(rows: Sequence[TaskRow], matrix: Matrix, history: History) -> list[TypeColumn]:
+def _columns(rows: Sequence[TaskRow], matrix: Matrix) -> list[TypeColumn]:
     """The types that have a value in some row: GPUs where there are any, those with most rows
     first."""
-    counts = {
-        number: sum(number in row.cells for row in rows)
-        for number in range(len(matrix.columns))
-    }
-    kinds = [
-        matrix.columns[number].hardware.kind for number, count in counts.items() if count
-    ]
-    kind = min(kinds, default=0)
-    fitting = [
-        number
-        for number, count in counts.items()
-        if count and matrix.columns[number].hardware.kind == kind
-    ]
-    fitting.sort(key=lambda number: (-counts[number], number))
-    chosen = sorted(fitting[:MOST_TYPES])
-    cards = cards_of_machines(history)
-    return [type_column(number, matrix, cards) for number in chosen]
+    counts = Counter(number for row in rows for number in row.cells)
+    found = [matrix.columns[number] for number in sorted(counts)]
+    kind = min((column.hardware.kind for column in found), default=0)
+    fitting = [column for column in found if column.hardware.kind == kind]
+    fitting.sort(key=lambda column: -counts[column.number])
+    return sorted(fitting[:MOST_TYPES], key=lambda column: column.number)
 
 
 def _drawer(row: TaskRow, columns: Sequence[TypeColumn]) -> str:

@@ -1,28 +1,35 @@
-"""What each GPU type gives at each point: the numbers that all tables of types show, from one
-reading of the Records."""
+"""What each GPU type gives at each point: the rows that all tables of types show, from one reading
+of the Records."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values
-from hpml_plugins.analysis.sides import BOOST, MeasuredRun, at_boost, boosted, side_values
+from hpml_plugins.analysis.sides import BOOST, MeasuredRun, at_boost, side_values
+from hpml_plugins.model.formatting import quantity
+from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
-from hpml_plugins.report.reading import Hardware, History, TrackedMetric
-from hpml_plugins.report.shares import measured_power
+from hpml_plugins.report.charts import COLOURS, look
+from hpml_plugins.report.reading import Hardware, History, Outcome, TrackedMetric
+from hpml_plugins.report.shares import measured_power, share_of_peak
 from hpml_plugins.store import of_node
+
+Regime = Literal["settled", "boost"]
 
 #: Units of headline metrics: a benchmark's first rate in this order or, where it has none, its
 #: first time.
 HEADLINE_UNITS = ("FLOP/s", "OP/s", "B/s", "1/s", "s")
 #: Beside the registry. No file, no prices.
 PRICES_FILE = "gpu-prices.yaml"
+#: Published figures in the head of a column: field of GpuType, unit.
+PEAKS = (("memory", "B"), ("bandwidth", "B/s"), ("power", "W"))
 
 
 class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,6 +47,46 @@ def read_costs(folder: Path) -> Costs:
 
 
 @dataclass(frozen=True)
+class TypeColumn:
+    """A GPU type and number of GPUs.  number: its place in the matrix.  machines: those that have
+    it.  cards: distinct cards that measured; 0 where no Record tells.  price: of all its GPUs, an
+    hour; None where it is not known."""
+
+    number: int
+    hardware: Hardware
+    machines: tuple[str, ...]
+    cards: int = 0
+    price: float | None = None
+
+    @property
+    def label(self) -> str:
+        """What readers call it."""
+        return self.hardware.label
+
+    @property
+    def count(self) -> int:
+        """GPUs of a machine."""
+        return self.hardware.count
+
+    @property
+    def colour(self) -> str:
+        """Its class in the style sheet."""
+        return colour_class(self.hardware)
+
+    @property
+    def facts(self) -> str:
+        """Published figures."""
+        known = find_gpu(self.hardware.gpu) if self.hardware.kind == 0 else None
+        figures = [(getattr(known, name), unit) for name, unit in PEAKS] if known else []
+        return " · ".join(quantity(value, unit) for value, unit in figures if value)
+
+
+def colour_class(hardware: Hardware) -> str:
+    """The class of a type's colour in the style sheet, the same on every page."""
+    return f"look{COLOURS.index(look(hardware.name, hardware.count).colour)}"
+
+
+@dataclass(frozen=True)
 class PublishedRun(MeasuredRun):
     """A measured Record of a published commit; the commit in full, "" for none."""
 
@@ -47,91 +94,98 @@ class PublishedRun(MeasuredRun):
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What one point gave on one hardware: the mean over its cards of all Records of the newest
+class TaskCell:
+    """What one GPU type gives at a point: the mean over its cards of all Records of the newest
     code.
 
-    status: "ok", "failed", "skipped" or "" for nothing at all.  number: where the status is "ok".
-    watts: measured under this load, by the newest Record; 0 where it was not.  values: of all its
-    metrics.  runs: all measured Records of the point, of any code.
+    number: in the regime of the row.  share: of the published peak, 0 to 1; None where it is not
+    known.  watts: of the board under this load, by the newest Record; 0 where it was not measured.
+    values: of all metrics of the point, settled.  runs: all its measured Records, of any code.
     """
 
-    status: str = ""
-    number: MeasuredValue | None = None
+    number: MeasuredValue
+    share: float | None = None
     watts: float = 0.0
     values: Values = field(default_factory=dict, repr=False)
     runs: tuple[PublishedRun, ...] = field(default=(), repr=False)
 
-
-@dataclass(frozen=True)
-class Column:
-    """A GPU type and number of GPUs. machines: those that have it.  price: of all its GPUs, an
-    hour; None where it is not known."""
-
-    hardware: Hardware
-    machines: tuple[str, ...]
-    price: float | None
+    @property
+    def cards(self) -> int:
+        """How many cards it is the mean of."""
+        return len(self.number.levels) or 1
 
 
 @dataclass(frozen=True)
-class Row:
-    """One point of a metric, with one cell per column. regime: "boost" where the values are those
-    before the cards throttled, else "": a point that any card throttled at has a row of each."""
+class TaskRow:
+    """One point of a metric in a regime.
 
-    point: str
-    cells: tuple[Cell, ...]
-    regime: str = ""
-
-
-@dataclass(frozen=True)
-class Group:
-    """One metric, with the points that have a number or a failure somewhere."""
+    point: "" for a benchmark without parameters.  cells: number of a column → its cell, where it
+    has a number.  failed: the columns where the newest result is a failure.  task: in words of the
+    registry, else the metric's title.  section: of the page, else the plugin.
+    """
 
     metric: TrackedMetric
-    rows: tuple[Row, ...]
+    point: str
+    regime: Regime
+    cells: dict[int, TaskCell]
+    failed: frozenset[int]
+    task: str
+    section: str
+
+    def readings(self, column: int) -> list[MeasuredValue]:
+        """The runs behind the number of a column, in this row's regime."""
+        name, cell = self.metric.metric, self.cells[column]
+        code = cell.values[name].code
+        found = [run for run in cell.runs if run.code == code and name in run.values]
+        values = [run.values[name] for run in found]
+        return list(map(at_boost, values)) if self.regime == BOOST else values
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """All of them.  groups: those of one benchmark together, its headline first."""
+    """All of them.  rows: those of a benchmark together, its headline first."""
 
-    columns: tuple[Column, ...]
-    groups: tuple[Group, ...]
-    currency: str
+    columns: tuple[TypeColumn, ...]
+    rows: tuple[TaskRow, ...]
+    currency: str = ""
+
+    def of_benchmark(self, name: str) -> list[TaskRow]:
+        """The rows of a benchmark."""
+        return [row for row in self.rows if row.metric.benchmark.name == name]
+
+    def at_boost(self, row: TaskRow) -> TaskRow:
+        """A row in the regime boost. A step that the GPU never throttled has one rate, which is
+        both."""
+        cells = {
+            number: _at_boost(row, self.columns[number], cell)
+            for number, cell in row.cells.items()
+        }
+        return replace(row, regime="boost", cells=cells)
 
 
 def build(history: History, costs: Costs) -> Matrix:
     """The matrix of a history, sorted by benchmark and point; a benchmark of which no GPU has a
-    number comes last."""
-    hardware = sorted({machine.hardware for machine in history.machines})
-    every = [_column(each, history, costs) for each in hardware]
-    columns = [
-        column
-        for column in every
-        if any(history.seen.get(machine) for machine in column.machines)
-    ]
+    number comes last.
+
+    A point that was measured or failed somewhere has a row; one that any card throttled at has a
+    row for each regime.
+    """
+    columns = tuple(_columns(history, costs))
     declared = {name: place for place, name in enumerate(history.metrics)}
-    groups: list[Group] = []
-    runs: _Runs = {}
-    for _, metrics in itertools.groupby(
-        history.measured, key=lambda metric: metric.benchmark.name
+    gpus = {column.number for column in columns if column.hardware.kind == 0}
+    on_gpus: list[TaskRow] = []
+    others: list[TaskRow] = []
+    for _, of_one in itertools.groupby(
+        history.measured, key=lambda each: each.benchmark.name
     ):
-        found = [Group(metric, _rows(metric, columns, runs)) for metric in metrics]
-        found.sort(
-            key=lambda each: (headline_rank(each.metric), declared[each.metric.name])
+        metrics = sorted(
+            of_one, key=lambda each: (headline_rank(each), declared[each.name])
         )
-        groups += [group for group in found if group.rows]
-    on_gpus = {
-        group.metric.benchmark.name
-        for group in groups
-        for row in group.rows
-        if any(
-            cell.number and column.hardware.kind == 0
-            for cell, column in zip(row.cells, columns, strict=True)
-        )
-    }
-    groups.sort(key=lambda group: group.metric.benchmark.name not in on_gpus)
-    return Matrix(tuple(columns), tuple(groups), costs.currency)
+        runs: _Runs = {}
+        rows = [row for metric in metrics for row in _rows(metric, columns, runs)]
+        has_gpus = any(gpus & row.cells.keys() for row in rows)
+        (on_gpus if has_gpus else others).extend(rows)
+    return Matrix(columns, (*on_gpus, *others), costs.currency)
 
 
 def headline_rank(metric: TrackedMetric) -> int:
@@ -142,57 +196,120 @@ def headline_rank(metric: TrackedMetric) -> int:
     return len(HEADLINE_UNITS) + (not metric.direction)
 
 
-def _column(hardware: Hardware, history: History, costs: Costs) -> Column:
-    machines = tuple(
-        machine.name for machine in history.machines if machine.hardware == hardware
-    )
-    price = costs.prices.get(hardware.gpu)
-    return Column(hardware, machines, (price and hardware.count * price) or None)
+def _columns(history: History, costs: Costs) -> Iterator[TypeColumn]:
+    """The types that have measured anything."""
+    cards, number = _cards_of_machines(history), 0
+    for hardware in sorted({machine.hardware for machine in history.machines}):
+        names = [each.name for each in history.machines if each.hardware == hardware]
+        if any(history.seen.get(name) for name in names):
+            measured = set[str]().union(*(cards.get(name, ()) for name in names))
+            price = costs.prices.get(hardware.gpu)
+            price = (price and hardware.count * price) or None
+            yield TypeColumn(number, hardware, tuple(names), len(measured), price)
+            number += 1
+
+
+def _cards_of_machines(history: History) -> dict[str, set[str]]:
+    """Machine → the UUIDs of the GPUs that measured anything there."""
+    found: dict[str, set[str]] = {}
+    for benchmark in history.benchmarks:
+        for point, machine in benchmark.index:
+            cards = found.setdefault(machine, set())
+            for outcome in benchmark.index.on_line((point, machine)):
+                for reading in itertools.islice(outcome.readings.values(), 1):
+                    cards.update(
+                        card
+                        for card in reading.card.split(",")
+                        if card.startswith(("GPU-", "MIG-"))
+                    )
+    return found
 
 
 #: The runs of a point on a column.
-_Runs = dict[tuple[str, str, int], tuple[PublishedRun, ...]]
+_Runs = dict[tuple[str, int], tuple[PublishedRun, ...]]
 
 
-def _rows(metric: TrackedMetric, columns: Sequence[Column], runs: _Runs) -> tuple[Row, ...]:
-    rows = []
-    for label in metric.benchmark.points:
-        cells = tuple(
-            _cell(metric, label, column, _runs_of(metric, label, column, number, runs))
-            for number, column in enumerate(columns)
-        )
-        # else the page of nodes says why
-        if any(cell.status in ("ok", "failed") for cell in cells):
-            settled = Row(label, cells)
-            bursts = tuple(_at_boost(cell) for cell in cells)
-            rows.append(settled)
-            if any(cell.number for cell in bursts):
-                rows.append(replace(settled, cells=bursts, regime=BOOST))
-    return tuple(rows)
+def _rows(
+    metric: TrackedMetric, columns: Sequence[TypeColumn], runs: _Runs
+) -> Iterator[TaskRow]:
+    for point in metric.benchmark.points:
+        cells, failed, missing = {}, set(), True
+        for column in columns:
+            newest = _newest(metric, point, column)
+            if newest is None:
+                continue
+            missing = False
+            outcome, value, machine = newest
+            if value is None:
+                failed.add(column.number)
+                continue
+            known = _runs_of(metric, point, column, runs)
+            alike = [run for run in known if run.code == value.code]
+            values = side_values(alike) if alike else outcome.readings
+            if metric.metric in values:
+                current = metric.benchmark.current.get((point, machine))
+                watts = (measured_power(current[1]) if current else None) or 0.0
+                number = values[metric.metric]
+                share = _share(metric, point, column, number)
+                cells[column.number] = TaskCell(number, share, watts, values, known)
+        if missing:  # the page of nodes says why
+            continue
+        title, plugin = metric.title, metric.benchmark.plugin
+        row = TaskRow(metric, point, "settled", cells, frozenset(failed), title, plugin)
+        yield row
+        bursts = {
+            column.number: _at_boost(row, column, cells[column.number])
+            for column in columns
+            if column.number in cells and cells[column.number].number.boosted
+        }
+        if bursts:
+            yield replace(row, regime="boost", cells=bursts, failed=frozenset())
 
 
-def _at_boost(cell: Cell) -> Cell:
-    """The cell of the regime boost; empty where the card did not throttle.
-
-    No power: the sensor is slower than a burst.
-    """
-    if cell.number is None or cell.number.boosted is None:
-        return Cell()
+def _at_boost(row: TaskRow, column: TypeColumn, cell: TaskCell) -> TaskCell:
+    """The cell in the regime boost. No power of a burst: the sensor is slower than that."""
     number = at_boost(cell.number)
-    return replace(cell, number=number, watts=0.0, values=boosted(cell.values))
+    share = _share(row.metric, row.point, column, number)
+    watts = 0.0 if cell.number.boosted else cell.watts
+    return replace(cell, number=number, share=share, watts=watts)
+
+
+def _newest(
+    metric: TrackedMetric, point: str, column: TypeColumn
+) -> tuple[Outcome, MeasuredValue | None, str] | None:
+    """The newest result of a column's machines, and whose it is; without a value it failed."""
+    results = []
+    for name in column.machines:
+        for outcome, value in reversed(metric.judged(point, name)):
+            if value or outcome.status == "failed":
+                results.append((outcome, value, name))
+                break
+    rank = metric.benchmark.index.rank
+    return max(results, key=lambda each: rank(each[0]), default=None)
+
+
+def _share(
+    metric: TrackedMetric, point: str, column: TypeColumn, number: MeasuredValue
+) -> float | None:
+    """The share of the published peak, by the first machine whose Record tells it."""
+    current = metric.benchmark.current
+    places = [(point, machine) for machine in column.machines]
+    records = [current[place][1] for place in places if place in current]
+    shares = (share_of_peak(each, metric.metric, number.value) for each in records)
+    return next((share for share in shares if share is not None), None)
 
 
 def _runs_of(
-    metric: TrackedMetric, label: str, column: Column, number: int, known: _Runs
+    metric: TrackedMetric, point: str, column: TypeColumn, known: _Runs
 ) -> tuple[PublishedRun, ...]:
     """All measured Records of the line of a point on a column; those of other software stacks than
     the node's own only where there are no others."""
-    key, index = (metric.benchmark.name, label, number), metric.benchmark.index
+    key, index = (point, column.number), metric.benchmark.index
     if key not in known:
         found = [
             outcome
             for name in column.machines
-            for outcome in index.on_line((label, name))
+            for outcome in index.on_line((point, name))
             if outcome.readings and outcome.revision >= 0
         ]
         known[key] = tuple(
@@ -205,29 +322,3 @@ def _runs_of(
             for each in of_node(found)
         )
     return known[key]
-
-
-def _cell(
-    metric: TrackedMetric, label: str, column: Column, runs: tuple[PublishedRun, ...]
-) -> Cell:
-    """The newest result on these machines, and the mean over the cards that measured its code."""
-    lines = {name: metric.judged(label, name) for name in column.machines}
-    results = []
-    for name, line in lines.items():
-        results += [
-            (*each, name)
-            for each in reversed(line)
-            if each[1] or each[0].status == "failed"
-        ][:1]
-    if not results:
-        return Cell("skipped") if any(lines.values()) else Cell()
-    rank = metric.benchmark.index.rank
-    outcome, newest, machine = max(results, key=lambda each: rank(each[0]))
-    if newest is None:
-        return Cell("failed")
-    alike = [run for run in runs if run.code == newest.code]
-    values = side_values(alike) if alike else outcome.readings
-    number = values.get(metric.metric, newest)
-    current = metric.benchmark.current.get((label, machine))
-    watts = measured_power(current[1]) if current else None
-    return Cell("ok", number, watts or 0.0, values, runs)

@@ -34,10 +34,9 @@ from hpml_plugins.report.site.card_strips import draw as draw_cards
 from hpml_plugins.report.site.card_strips import find_strips
 from hpml_plugins.report.site.data_files import FOLDER, data_path
 from hpml_plugins.report.site.line_chart import ChartLine, Dot, Mark
+from hpml_plugins.report.site.matrix import TaskRow, TypeColumn, colour_class
 from hpml_plugins.report.site.page import day, fill, graph_link, run_command
 from hpml_plugins.report.site.regressions import MeasuredSeries
-from hpml_plugins.report.site.task_table import TypeColumn, colour_class
-from hpml_plugins.report.site.tasks import TaskRow
 from hpml_plugins.store import describe_outside
 
 #: Why values are drawn pale; other reasons are those of `why_not_judged`.

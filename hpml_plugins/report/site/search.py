@@ -11,7 +11,7 @@ import msgspec
 
 from hpml_plugins.model.site_page import SearchEntry
 from hpml_plugins.report.reading import History
-from hpml_plugins.report.site.matrix import Matrix
+from hpml_plugins.report.site.matrix import Matrix, TaskRow
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.page import (
     SYNONYMS,
@@ -21,7 +21,6 @@ from hpml_plugins.report.site.page import (
     write_page,
 )
 from hpml_plugins.report.site.plugin_pages import PluginPage
-from hpml_plugins.report.site.tasks import TaskRow
 
 #: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
 LARGEST = 450_000
@@ -82,7 +81,7 @@ def _tasks(tasks: Iterable[TaskRow], matrix: Matrix) -> Iterator[SearchEntry]:
     """What a reader asks a GPU for in words of the registry, with the types that have an answer."""
     for row in (each for each in tasks if each.task != each.metric.title):
         benchmark = row.metric.benchmark.name
-        types = [matrix.columns[number].hardware.label for number in row.cells]
+        types = [matrix.columns[number].label for number in row.cells]
         about = " ".join([row.section, row.metric.title, row.point, *types])
         yield "task", row.task, about, point_link(benchmark, row.metric.metric, row.point)
 
@@ -104,7 +103,7 @@ def _entries(
         for shown in page.figures:
             yield "chart", shown.drawable.figure.title, plugin, shown.address
     for column in matrix.columns:
-        label = column.hardware.label
+        label = column.label
         yield (
             "GPU type",
             label,

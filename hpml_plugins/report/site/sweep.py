@@ -13,8 +13,7 @@ from markupsafe import Markup
 from hpml_plugins.model import formatting
 from hpml_plugins.report.site import line_chart, svg
 from hpml_plugins.report.site.line_chart import ChartLine, Dot, dot_title
-from hpml_plugins.report.site.task_table import TypeColumn
-from hpml_plugins.report.site.tasks import TaskRow
+from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
 from hpml_plugins.store.declarations import value_of
 
 #: Values of a parameter that make a sweep; choices of the others that are drawn.

@@ -1,5 +1,5 @@
-"""A table of tasks by GPU type, as pages write it: which types are its columns, what stands in a
-cell, and the verdict of each type against a base."""
+"""A table of tasks by GPU type, as pages write it: what stands in a cell, and the verdict of each
+type against a base."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hpml_plugins.analysis.verdicts import DIFFERENT_PROBLEMS, MARGIN, Difference
 from hpml_plugins.model import formatting
-from hpml_plugins.published import find_gpu
-from hpml_plugins.report.charts import COLOURS, look
-from hpml_plugins.report.reading import Hardware, History
-from hpml_plugins.report.site.matrix import Matrix
+from hpml_plugins.report.site.matrix import TaskCell, TaskRow
 from hpml_plugins.report.site.page import fill
-from hpml_plugins.report.site.tasks import RowDifference, TaskCell, TaskRow, texts
+from hpml_plugins.report.site.tasks import RowDifference, texts
 
 #: Verdict → class in the style sheet, and words after the ratio.
 VERDICTS = {
@@ -29,69 +25,8 @@ VERDICTS = {
 }
 #: The picture of ratios reaches from 1 over the largest to it, within these bounds.
 LEAST_REACH, MOST_REACH = 1.1, 4.0
-#: Published figures in the head of a column: field of GpuType, unit.
-PEAKS = (("memory", "B"), ("bandwidth", "B/s"), ("power", "W"))
 #: What a value's regime is called.
 REGIMES = {"sustained": "settled clocks", "boost": "first moments"}
-
-
-@dataclass(frozen=True)
-class TypeColumn:
-    """A column.  number: its place in the matrix.  colour: its class in the style sheet.
-
-    facts: published figures.  count: GPUs of a machine.  cards: distinct cards that measured; 0
-    where no Record tells.
-    """
-
-    number: int
-    label: str
-    colour: str
-    facts: str
-    count: int
-    machines: int
-    cards: int
-    price: float | None
-
-
-def colour_class(hardware: Hardware) -> str:
-    """The class of a type's colour in the style sheet, the same on every page."""
-    return f"look{COLOURS.index(look(hardware.name, hardware.count).colour)}"
-
-
-def type_column(
-    number: int, matrix: Matrix, cards: Mapping[str, Collection[str]]
-) -> TypeColumn:
-    """A column of the matrix.  cards: see `cards_of_machines`."""
-    column = matrix.columns[number]
-    known = find_gpu(column.hardware.gpu) if column.hardware.kind == 0 else None
-    figures = [(getattr(known, name), unit) for name, unit in PEAKS] if known else []
-    facts = [formatting.quantity(value, unit) for value, unit in figures if value]
-    measured = set[str]().union(*(cards.get(machine, ()) for machine in column.machines))
-    return TypeColumn(
-        number,
-        column.hardware.label,
-        colour_class(column.hardware),
-        " · ".join(facts),
-        column.hardware.count,
-        len(column.machines),
-        len(measured),
-        column.price,
-    )
-
-
-def cards_of_machines(history: History) -> dict[str, set[str]]:
-    """Machine → the UUIDs of the GPUs that measured anything there."""
-    found: dict[str, set[str]] = {}
-    for benchmark in history.benchmarks:
-        for point, machine in benchmark.index:
-            cards = found.setdefault(machine, set())
-            for outcome in benchmark.index.on_line((point, machine)):
-                if outcome.readings:
-                    cards.update(next(iter(outcome.readings.values())).card.split(","))
-    return {
-        machine: {card for card in cards if card.startswith(("GPU-", "MIG-"))}
-        for machine, cards in found.items()
-    }
 
 
 def within(rows: Sequence[TaskRow], numbers: Collection[int]) -> list[TaskRow]:

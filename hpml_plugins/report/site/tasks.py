@@ -9,71 +9,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from hpml_plugins.analysis.measured import MeasuredValue
-from hpml_plugins.analysis.sides import BOOST, PointSides, at_boost, newest_run
+from hpml_plugins.analysis.sides import BOOST, PointSides, newest_run
 from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.registry import TaskEntry
-from hpml_plugins.report.reading import History, TrackedMetric
-from hpml_plugins.report.shares import share_of_peak
-from hpml_plugins.report.site.matrix import (
-    HEADLINE_UNITS,
-    Cell,
-    Column,
-    Group,
-    Matrix,
-    PublishedRun,
-    Row,
-)
+from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.matrix import HEADLINE_UNITS, Matrix, TaskCell, TaskRow
 from hpml_plugins.store.declarations import asv_name
-
-Regime = Literal["settled", "boost"]
 
 #: Rows of a page whose registry names no tasks.
 MOST_ROWS = 12
-
-
-@dataclass(frozen=True)
-class TaskCell:
-    """What one GPU type gives for a task.
-
-    number: the mean over its cards.  share: of the published peak, 0 to 1; None where it is not
-    known.  watts: of the board under this load; 0 where nobody measured it.  runs: the measured
-    Records behind the number, all of one code.
-    """
-
-    number: MeasuredValue
-    share: float | None
-    watts: float
-    runs: tuple[PublishedRun, ...]
-
-    @property
-    def cards(self) -> int:
-        """How many cards it is the mean of."""
-        return len(self.number.levels) or 1
-
-
-@dataclass(frozen=True)
-class TaskRow:
-    """One task.  point: "" for a benchmark without parameters.  cells: number of a column of the
-    matrix → its cell, where it has a number.  source: None where nobody has measured it."""
-
-    section: str
-    task: str
-    metric: TrackedMetric
-    point: str
-    regime: Regime
-    cells: dict[int, TaskCell]
-    source: Row | None
-
-    def readings(self, column: int) -> list[MeasuredValue]:
-        """The runs behind the number of a column, in this row's regime."""
-        name = self.metric.metric
-        return [_at(run.values[name], self.regime) for run in self.cells[column].runs]
 
 
 def find_rows(
@@ -81,8 +30,7 @@ def find_rows(
 ) -> tuple[list[TaskRow], list[str]]:
     """The rows of the page, and what is wrong with tasks that have none, one line each."""
     if not tasks:
-        return _headline_rows(history, matrix), []
-    groups = {group.metric.name: group for group in matrix.groups}
+        return _headline_rows(matrix), []
     rows, problems = [], []
     for section, members in tasks.items():
         for task in members:
@@ -91,126 +39,50 @@ def find_rows(
             if name not in history.metrics:
                 problems.append(f"task {task.task!r}: no benchmark here has {task.metric}")
                 continue
-            found = _rows_of(task, groups.get(name))
+            wanted = {name: repr(value) for name, value in task.point.items()}
+            found = [
+                row
+                for row in matrix.rows
+                if (row.metric.name, row.regime) == (name, "settled")
+                and wanted.items() <= row.metric.benchmark.points[row.point].items()
+            ]
             if len(found) > 1:
                 points = "; ".join(row.point for row in found[:3])
                 problems.append(
                     f"task {task.task!r} means {len(found)} points: {points}, …"
                 )
                 continue
-            of_row = section, task.task, history.metrics[name]
-            if found:
-                rows.append(_task_row(*of_row, found[0], task.regime, history, matrix))
-            else:
-                rows.append(
-                    TaskRow(*of_row, format_point(task.point), task.regime, {}, None)
-                )
+            point = format_point(task.point)
+            tracked = history.metrics[name]
+            nothing = TaskRow(tracked, point, task.regime, {}, frozenset(), "", "")
+            row = replace(found[0] if found else nothing, task=task.task, section=section)
+            rows.append(matrix.at_boost(row) if task.regime == BOOST else row)
     return (rows if any(row.cells for row in rows) else []), problems
 
 
-def _rows_of(task: TaskEntry, group: Group | None) -> list[Row]:
-    """The measured points that a task may mean."""
-    if group is None:
-        return []
-    wanted = {name: repr(value) for name, value in task.point.items()}
-    points = group.metric.benchmark.points
-    return [
-        row
-        for row in group.rows
-        if not row.regime and wanted.items() <= points[row.point].items()
-    ]
-
-
-def _task_row(
-    section: str,
-    task: str,
-    metric: TrackedMetric,
-    row: Row,
-    regime: Regime,
-    history: History,
-    matrix: Matrix,
-) -> TaskRow:
-    cells = {
-        number: _task_cell(metric, row.point, cell, column, regime, history)
-        for number, (cell, column) in enumerate(zip(row.cells, matrix.columns, strict=True))
-        if cell.number and metric.metric in cell.values
-    }
-    return TaskRow(section, task, metric, row.point, regime, cells, row)
-
-
-def _task_cell(
-    metric: TrackedMetric,
-    point: str,
-    cell: Cell,
-    column: Column,
-    regime: Regime,
-    history: History,
-) -> TaskCell:
-    settled = cell.values[metric.metric]
-    number = _at(settled, regime)
-    runs = tuple(
-        run for run in cell.runs if run.code == settled.code and metric.metric in run.values
-    )
-    records = [
-        metric.benchmark.current[point, machine][1]
-        for machine in column.machines
-        if (point, machine) in metric.benchmark.current
-    ]
-    shares = (share_of_peak(record, metric.metric, number.value) for record in records)
-    share = next((each for each in shares if each is not None), None)
-    # no sensor is as fast as a burst
-    watts = 0.0 if number is settled.boosted else cell.watts
-    return TaskCell(number, share, watts, runs)
-
-
-def _at(value: MeasuredValue, regime: Regime) -> MeasuredValue:
-    return at_boost(value) if regime == BOOST else value
-
-
-def rows_of_metric(group: Group, history: History, matrix: Matrix) -> list[TaskRow]:
-    """Every point of a metric that was measured or failed somewhere; one that a GPU throttles at
-    has a row for each regime."""
-    metric, found = group.metric, []
-    for row in group.rows:
-        regime: Regime = "boost" if row.regime else "settled"
-        of_row = metric.benchmark.plugin, metric.title, metric
-        found.append(_task_row(*of_row, row, regime, history, matrix))
-    return found
-
-
-def _headline_rows(history: History, matrix: Matrix) -> list[TaskRow]:
+def _headline_rows(matrix: Matrix) -> list[TaskRow]:
     """Of each benchmark its headline metric, at the point that most types measured, then the
     largest; MOST_ROWS of those benchmarks that most types measured.
 
     On the columns of GPUs, a benchmark that needs none says nothing: it is left out there.
     """
+    gpus = {column.number for column in matrix.columns if column.hardware.kind == 0}
     found = []
-    for _, groups in itertools.groupby(
-        matrix.groups, key=lambda group: group.metric.benchmark.name
+    for benchmark, of_one in itertools.groupby(
+        matrix.rows, key=lambda row: row.metric.benchmark
     ):
-        group = next(groups)
-        metric = group.metric
-        if not metric.direction or metric.unit not in HEADLINE_UNITS:
+        rows = list(of_one)
+        headline = rows[0].metric
+        if not headline.direction or headline.unit not in HEADLINE_UNITS:
             continue
-        rows = [
-            _task_row(
-                metric.benchmark.plugin,
-                metric.title,
-                metric,
-                row,
-                "settled",
-                history,
-                matrix,
-            )
-            for row in group.rows
-            if not row.regime
-        ]
-        if not metric.benchmark.needs_gpu:
-            for row in rows:
-                for number in list(row.cells):
-                    if matrix.columns[number].hardware.kind == 0:
-                        del row.cells[number]
-        measured = [row for row in rows if row.cells]
+        left_out = set() if benchmark.needs_gpu else gpus
+        measured = []
+        for row in rows:
+            cells = {
+                number: cell for number, cell in row.cells.items() if number not in left_out
+            }
+            if cells and row.metric is headline and row.regime == "settled":
+                measured.append(replace(row, cells=cells))
         if measured:
             found.append(largest_row(measured))
     found.sort(key=_reach, reverse=True)
@@ -243,21 +115,16 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowD
     """
     pairs, numbers, compared = [], [], []
     for number, row in enumerate(rows):
-        if (
-            row.source is None
-            or not row.metric.direction
-            or not {base, other} <= row.cells.keys()
-        ):
+        if not row.metric.direction or not {base, other} <= row.cells.keys():
             continue
-        one, another = row.source.cells[base], row.source.cells[other]
+        one, another = row.cells[base], row.cells[other]
         sides = PointSides(one.runs, another.runs, common=True)
         name = row.metric.metric
         values = sides.compared(name, row.regime, (one.values, another.values))
         pairs.append((*values, name))
         numbers.append(number)
         of_base, of_other = (of_side[name] for of_side in values)
-        shown = row.cells[base].number.code, row.cells[other].number.code
-        is_older = (of_base.code, of_other.code) != shown
+        is_older = (of_base.code, of_other.code) != (one.number.code, another.number.code)
         commit = newest_run([*sides.a, *sides.b]).commit if is_older else ""
         compared.append(_tell_compared(of_base, of_other, commit, row) if is_older else "")
     return {

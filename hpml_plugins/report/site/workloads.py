@@ -18,7 +18,7 @@ from typing import Any
 from hpml_plugins.report.reading import History, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site import sweep
 from hpml_plugins.report.site.answers import answer_of_workload
-from hpml_plugins.report.site.matrix import Matrix
+from hpml_plugins.report.site.matrix import Matrix, TaskRow, TypeColumn
 from hpml_plugins.report.site.page import (
     point_anchor,
     point_link,
@@ -29,19 +29,15 @@ from hpml_plugins.report.site.page import (
 from hpml_plugins.report.site.plugin_pages import PluginPage, ShownFigure
 from hpml_plugins.report.site.point_details import PointDetails, SeriesByPlace, list_records
 from hpml_plugins.report.site.task_table import (
-    TypeColumn,
     choose_pair,
     show_cell,
     show_verdict,
-    type_column,
     within,
 )
 from hpml_plugins.report.site.tasks import (
     RowDifference,
-    TaskRow,
     judge_rows,
     largest_row,
-    rows_of_metric,
 )
 
 #: The folder of what the pages' script reads.
@@ -93,35 +89,13 @@ class Workload:
 
 
 def find_workloads(
-    history: History,
-    matrix: Matrix,
-    tasks: Sequence[TaskRow],
-    cards: Mapping[str, set[str]],
+    history: History, matrix: Matrix, tasks: Sequence[TaskRow]
 ) -> list[Workload]:
-    """All benchmarks, by name.  tasks: rows of the first page, which lead on their pages.  cards:
-    see `cards_of_machines`."""
-    groups = {
-        name: list(of_one)
-        for name, of_one in itertools.groupby(
-            matrix.groups, key=lambda group: group.metric.benchmark.name
-        )
-    }
-    metrics: dict[str, list[TrackedMetric]] = {}
-    for metric in history.ordered:
-        metrics.setdefault(metric.benchmark.name, []).append(metric)
-    every = [type_column(number, matrix, cards) for number in range(len(matrix.columns))]
+    """All benchmarks, by name.  tasks: rows of the first page, which lead on their pages."""
     found = []
     for benchmark in history.benchmarks:
-        rows = [
-            row
-            for group in groups.get(benchmark.name, ())
-            for row in rows_of_metric(group, history, matrix)
-        ]
-        numbers = [
-            column.number
-            for column in every
-            if any(column.number in row.cells for row in rows)
-        ][:MOST_TYPES]
+        rows = matrix.of_benchmark(benchmark.name)
+        numbers = sorted({number for row in rows for number in row.cells})[:MOST_TYPES]
         rows = within(rows, numbers)
         pair = choose_pair([row for row in rows if row.metric.direction], numbers)
         verdicts = {
@@ -129,11 +103,13 @@ def find_workloads(
             for other in numbers
             if pair and other != pair[0]
         }
-        columns = [every[number] for number in numbers]
+        columns = [matrix.columns[number] for number in numbers]
         lead, base = _lead(rows, tasks), pair[0] if pair else None
         shown = {row.metric.name for row in rows}
         not_compared = [
-            metric for metric in metrics.get(benchmark.name, ()) if metric.name not in shown
+            metric
+            for metric in history.ordered
+            if metric.benchmark is benchmark and metric.name not in shown
         ]
         found.append(Workload(benchmark, rows, columns, lead, base, verdicts, not_compared))
     return found

@@ -29,7 +29,6 @@ from hpml_plugins.report.site.plugin_pages import (
     write_plugin_pages,
 )
 from hpml_plugins.report.site.search import write_search
-from hpml_plugins.report.site.task_table import cards_of_machines
 from hpml_plugins.report.site.tasks import find_rows
 from hpml_plugins.report.site.unchanged import (
     digest_inputs,
@@ -125,7 +124,7 @@ def _write(
     pages, faults = write_plugin_pages(drawn, current, html_dir, project, row_links)
     rows, wrong = find_rows(host.registry.tasks if host else {}, history, matrix)
     problems += wrong
-    workloads = find_workloads(history, matrix, rows, cards_of_machines(history))
+    workloads = find_workloads(history, matrix, rows)
     write_workloads(
         workloads,
         history,

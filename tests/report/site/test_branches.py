@@ -159,9 +159,9 @@ def test_two_equal_machines_compare_as_equal(made: Project) -> None:
 
 def test_gpu_types_show_the_value_of_main(made: Project) -> None:
     _, history, _ = read(made)
-    (group,) = build(history, Costs({})).groups
-    ((cell,),) = [row.cells for row in group.rows]
-    assert cell.number and cell.number.value == pytest.approx(SLOW)
+    (row,) = build(history, Costs({})).rows
+    (cell,) = row.cells.values()
+    assert cell.number.value == pytest.approx(SLOW)
 
 
 def test_the_badge_counts_the_last_two_commits_of_main(

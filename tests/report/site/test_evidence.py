@@ -27,7 +27,6 @@ from hpml_plugins.report.site.components import (
 from hpml_plugins.report.site.evidence import fill_evidence, find_evidence
 from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.report.site.page import fill
-from hpml_plugins.report.site.task_table import cards_of_machines
 from hpml_plugins.report.site.workloads import find_workloads
 from hpml_plugins.store import append_record, read_records, record_file
 
@@ -184,7 +183,7 @@ def test_where_the_host_takes_part_a_row_is_a_host_and_elsewhere_a_card(
             append_record(file, replace(made, node=node))
     history = read(results, declared, {COMMIT: 0.0})
     matrix = build(history, Costs({}))
-    workloads = find_workloads(history, matrix, [], cards_of_machines(history))
+    workloads = find_workloads(history, matrix, [])
     readings = read_cards(workloads, find_hosts(history))
     hosts = {each.card: each for each in readings if each.component == "host clock"}
     assert {name: each.kind for name, each in hosts.items()} == {

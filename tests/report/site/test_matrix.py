@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import subprocess
@@ -19,9 +20,9 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.work import DeclaredWork
 from hpml_plugins.report.reading import hardware_of
-from hpml_plugins.report.site.matrix import Cell, Costs, Matrix, build
+from hpml_plugins.report.site.matrix import Costs, Matrix, TaskCell, TaskRow, build
 from hpml_plugins.report.site.page import graph_link, point_link
-from hpml_plugins.report.site.tasks import judge_rows, rows_of_metric
+from hpml_plugins.report.site.tasks import judge_rows
 from hpml_plugins.store import append_record, record_file
 from hpml_plugins.store.declarations import read_declarations
 
@@ -88,19 +89,26 @@ def matrix(tmp_path: Path) -> Callable[[], Matrix]:
     return lambda: build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({}))
 
 
-def cells(matrix: Matrix, group: int = 0) -> list[list[Cell]]:
-    return [list(row.cells) for row in matrix.groups[group].rows]
+def groups(matrix: Matrix) -> list[list[TaskRow]]:
+    """The rows of each metric."""
+    found = itertools.groupby(matrix.rows, key=lambda row: row.metric.name)
+    return [list(rows) for _, rows in found]
+
+
+def cells(matrix: Matrix, group: int = 0) -> list[list[TaskCell]]:
+    return [list(row.cells.values()) for row in groups(matrix)[group]]
 
 
 def texts(matrix: Matrix, group: int = 0) -> list[list[str]]:
-    """What stands in the cells of a group: the number without its interval, or the status."""
-    unit = matrix.groups[group].metric.unit
+    """What stands in the cells of a group: the number without its interval, or that it failed."""
     return [
         [
-            formatting.quantity(cell.number.value, unit) if cell.number else cell.status
-            for cell in row
+            "failed"
+            if column.number in row.failed
+            else formatting.quantity(row.cells[column.number].number.value, row.metric.unit)
+            for column in matrix.columns
         ]
-        for row in cells(matrix, group)
+        for row in groups(matrix)[group]
     ]
 
 
@@ -115,18 +123,18 @@ def test_rows_are_points_and_columns_are_gpu_types(
         "NVIDIA H200 ×1",
     ]
     assert [
-        (group.metric.benchmark.heading, group.metric.metric) for group in made.groups
+        (rows[0].metric.benchmark.heading, rows[0].metric.metric) for rows in groups(made)
     ] == [
         ("other.track_x", "value"),
         ("softmax", "time"),
     ]
-    assert [row.point for row in made.groups[1].rows] == ["cols=64", "cols=256"]
+    assert [row.point for row in groups(made)[1]] == ["cols=64", "cols=256"]
     assert texts(made, 1) == [
         ["4.000 ms", "1.000 ms"],
         ["5.000 ms", "2.000 ms"],
     ]
-    assert made.groups[0].rows[0].point == ""
-    assert cells(made)[0][0] == Cell()
+    other = made.rows[0]
+    assert (other.point, list(other.cells), other.failed) == ("", [1], frozenset())
 
 
 def test_the_newest_commit_wins_whatever_order_the_files_have(
@@ -161,19 +169,17 @@ def test_a_skipped_point_and_a_failed_one_are_told_apart(
     add(H200, OLD, DAY, {TIME["name"]: [NAN, None]})
     add(A100, OLD, DAY, {TIME["name"]: [0.001, 0.002]})
     made = matrix()
-    rate, time = made.groups
-    skipped, failed = (row.cells[1] for row in time.rows)
-    assert (skipped.status, failed.status) == ("skipped", "failed")
-    assert (
-        len(rate.rows) == 1
-    )  # nobody measured a rate; of the point that failed nobody can
+    rate, (skipped, failed) = groups(made)
+    assert (list(skipped.cells), skipped.failed) == ([0], set())
+    assert (list(failed.cells), failed.failed) == ([0], {1})
+    assert len(rate) == 1  # nobody measured a rate; of the point that failed nobody can
 
 
 def test_a_point_that_nobody_measured_has_no_row(
     add: Add, matrix: Callable[[], Matrix]
 ) -> None:
     add(H200, OLD, DAY, {TIME["name"]: [NAN, 0.002], RATE["name"]: [NAN, NAN]})
-    assert len(matrix().groups) == 1
+    assert len(groups(matrix())) == 1
     assert texts(matrix()) == [["2.000 ms"]]
 
 
@@ -197,7 +203,7 @@ def test_a_point_that_the_grid_did_not_have_yet_did_not_fail(
 ) -> None:
     narrow = {TIME["name"]: {**TIME, "params": [["64"]]}}
     add(H200, OLD, DAY, {TIME["name"]: [0.001]}, benchmarks=narrow)
-    assert [row.point for row in matrix().groups[0].rows] == ["cols=64"]
+    assert [row.point for row in matrix().rows] == ["cols=64"]
 
 
 def test_a_result_of_another_version_does_not_count(
@@ -210,7 +216,7 @@ def test_a_result_of_another_version_does_not_count(
         {FOREIGN["name"]: [1.0]},
         benchmarks={FOREIGN["name"]: {**FOREIGN, "version": "0"}},
     )
-    assert matrix().groups == ()
+    assert matrix().rows == ()
 
 
 def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matrix]) -> None:
@@ -222,7 +228,8 @@ def test_what_only_cpus_measured_comes_last(add: Add, matrix: Callable[[], Matri
         {FOREIGN["name"]: [7.0], RATE["name"]: [5.0, 6.0]},
     )
     assert [
-        (group.metric.benchmark.heading, group.metric.metric) for group in matrix().groups
+        (rows[0].metric.benchmark.heading, rows[0].metric.metric)
+        for rows in groups(matrix())
     ] == [
         ("softmax", "rate"),
         ("softmax", "time"),
@@ -248,7 +255,7 @@ def test_the_headline_is_a_rate_else_a_time_else_what_has_a_direction(
 
     def order() -> list[str]:
         made = build(read(tmp_path / "results", benchmarks, DATES), Costs({}))
-        return [group.metric.metric for group in made.groups]
+        return [rows[0].metric.metric for rows in groups(made)]
 
     assert order() == ["time", "share", "size"]
     benchmarks[str(RATE["name"])] = RATE
@@ -284,7 +291,7 @@ def test_the_interval_is_for_the_next_run_whatever_the_samples_of_one_say(
             code="same",
         )
     add(H200, OLD, DAY, {TIME["name"]: [[0.001] * 40, [0.5]]}, started=99, code="same")
-    found = [cell.number for (cell,) in cells(matrix()) if cell.number]
+    found = [cell.number for (cell,) in cells(matrix())]
     # the mean over the runs, which is known to 1 % / √31
     assert [number.value for number in found] == [
         pytest.approx(1e-3, rel=6e-3),
@@ -296,7 +303,7 @@ def test_the_interval_is_for_the_next_run_whatever_the_samples_of_one_say(
 
 
 def test_verdicts_are_of_each_column_against_each(
-    add: Add, matrix: Callable[[], Matrix], tmp_path: Path
+    add: Add, matrix: Callable[[], Matrix]
 ) -> None:
     for run in range(4):
         for each, times in ((H200, [0.001, 0.002]), (A100, [0.001, 0.004])):
@@ -308,13 +315,9 @@ def test_verdicts_are_of_each_column_against_each(
         "NVIDIA A100",
         "NVIDIA H200",
     ]
-    history = read(tmp_path / "results", BENCHMARKS, DATES)
     found = [
-        [
-            each.verdict
-            for each in judge_rows(rows_of_metric(group, history, made), *pair).values()
-        ]
-        for group in made.groups
+        [each.verdict for each in judge_rows(rows, *pair).values()]
+        for rows in groups(made)
         for pair in ((0, 1), (1, 0))
     ]
     assert found == [["SAME", "BETTER"], ["SAME", "WORSE"]] * 2
@@ -352,11 +355,10 @@ def test_a_value_at_settled_clocks_says_so_and_boost_has_a_row_of_its_own(
 ) -> None:
     made = stored(tmp_path, throttled("m", 0.002, 0.001, "NVIDIA H200", 1))
     assert texts(made) == [["2.000 ms"], ["1.000 ms"]]
-    numbers = [cell.number for (cell,) in cells(made) if cell.number]
+    numbers = [cell.number for (cell,) in cells(made)]
     assert [number.regime for number in numbers] == ["sustained", "boost"]
-    (group,) = made.groups
-    assert [(row.point, row.regime) for row in group.rows] == [
-        ("cols=64", ""),
+    assert [(row.point, row.regime) for row in made.rows] == [
+        ("cols=64", "settled"),
         ("cols=64", "boost"),
     ]
 
@@ -369,8 +371,7 @@ def test_boost_is_judged_against_boost_and_not_against_what_did_not_throttle(
     other = [throttled("c", 2e-3, None, "NVIDIA B200", run) for run in range(4)]
     made = stored(tmp_path, *slower, *faster, *other)
     assert [column.hardware.gpu[-4:] for column in made.columns] == ["A100", "B200", "H200"]
-    history = read(tmp_path / "results", BENCHMARKS, DATES)
-    rows = rows_of_metric(made.groups[0], history, made)
+    rows = made.rows
     found = judge_rows(rows, 0, 2)
     # settled, then at boost; B200 has no boost
     assert [found[place].verdict for place in (0, 1)] == ["SAME", "BETTER"]
@@ -389,7 +390,7 @@ def test_imported_results_keep_the_interval_that_asv_gave(
         / result.get_result_value(FOREIGN["name"], [])[0]
     )
     ((cell,),) = cells(matrix())
-    assert cell.number and half_width(cell.number) == pytest.approx(100 * half, rel=0.05)
+    assert half_width(cell.number) == pytest.approx(100 * half, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -483,7 +484,7 @@ def test_a_cell_has_the_power_that_was_measured(add: Add, tmp_path: Path) -> Non
     )
     append_record(record_file(tmp_path / "results", "node1", OLD), record)
     made = build(read(tmp_path / "results", BENCHMARKS, DATES), Costs({}))
-    measured, other = (row.cells[0] for row in made.groups[0].rows)
+    measured, other = (row.cells[0] for row in made.rows)
     assert (measured.watts, other.watts) == (512.3, 0.0)
 
 

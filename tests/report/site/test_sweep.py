@@ -7,14 +7,13 @@ import re
 import pytest
 from records import a_value
 
-from hpml_plugins.report.reading import TrackedBenchmark, TrackedMetric
+from hpml_plugins.report.reading import Hardware, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site import sweep
 from hpml_plugins.report.site.line_chart import LONGEST_NAME
-from hpml_plugins.report.site.task_table import TypeColumn
-from hpml_plugins.report.site.tasks import TaskCell, TaskRow
+from hpml_plugins.report.site.matrix import TaskCell, TaskRow, TypeColumn
 from hpml_plugins.store import Index
 
-H100 = TypeColumn(0, "NVIDIA H100 80GB HBM3 ×1", "look0", "", 1, 1, 1, None)
+H100 = TypeColumn(0, Hardware(0, "NVIDIA H100 80GB HBM3", "1"), ("m",))
 
 
 def rows_of(points: dict[str, dict[str, str]]) -> list[TaskRow]:
@@ -22,8 +21,8 @@ def rows_of(points: dict[str, dict[str, str]]) -> list[TaskRow]:
     benchmark = TrackedBenchmark("b", "p", "b", "1", Index({}))
     benchmark.points.update(points)
     metric = TrackedMetric("b.track_rate", benchmark, "rate", "B/s", "higher")
-    cell = TaskCell(a_value(1e9), None, 0.0, ())
-    return [TaskRow("", "", metric, name, "settled", {0: cell}, None) for name in points]
+    cells = {0: TaskCell(a_value(1e9))}
+    return [TaskRow(metric, name, "settled", cells, frozenset(), "", "") for name in points]
 
 
 def texts(drawn: tuple[str, str] | None, kind: str) -> list[str]:
