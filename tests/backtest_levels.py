@@ -19,6 +19,7 @@ benchmarks/pages/measuring.md.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -50,7 +51,6 @@ from hpml_plugins.report.site.regressions import (
     Change,
     MeasuredSeries,
     Readings,
-    answer,
     ask,
 )
 from hpml_plugins.report.tables import as_markdown
@@ -133,9 +133,8 @@ def listed(runs: Runs, series: int) -> list[Change]:
     if len(readings.readings) < 2 * ENOUGH_WITH_INTERVAL:
         return []
     told, asked = ask(SERIES, readings)
-    known = answer(
-        told, {question: series * each.p < ERROR_RATE for question, each in asked.items()}
-    )
+    answers = {question: series * each.p < ERROR_RATE for question, each in asked.items()}
+    known = dataclasses.replace(told, answers=answers)
     return [*known.open, *known.changes]
 
 

@@ -16,6 +16,8 @@ _NAMES = (
     "after",
     "change",
     "differences",
+    "also",
+    "steps",
     "link",
 )
 

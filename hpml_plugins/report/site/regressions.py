@@ -50,7 +50,7 @@ from hpml_plugins.model import formatting
 from hpml_plugins.model.differences import differences
 from hpml_plugins.report.reading import History, Machine, TrackedMetric, stored_record
 from hpml_plugins.report.site.nodes import Gaps
-from hpml_plugins.report.site.page import day, graph_link, point_link
+from hpml_plugins.report.site.page import day, fill, graph_link, point_link
 from hpml_plugins.terminal import printable
 
 #: Smallest part of the level that counts.
@@ -102,7 +102,7 @@ class Change:
     after: the levels. verdict: "better", "worse", or "" where the metric has no direction.  steps:
     what it consists of, where that is several changes.  drifts: whether it came steadily, over all
     revisions from last to first.  bound: what is sure of the ratio, in words; "" where there is no
-    ratio, or nothing but the values is known.
+    ratio, or nothing but the values is known.  scatter: the larger mean deviation of both levels.
     """
 
     last: int
@@ -113,6 +113,13 @@ class Change:
     steps: tuple[Change, ...] = ()
     drifts: bool = False
     bound: str = ""
+    scatter: float = 0.0
+
+    @property
+    def exceeds_scatter(self) -> bool:
+        """Whether the levels differ by more than the threshold and the scatter around them."""
+        least = max(THRESHOLD * abs(self.before), self.scatter)
+        return abs(self.after - self.before) > least
 
     @property
     def wording(self) -> str:
@@ -311,21 +318,18 @@ def _reference(reading: MeasuredValue) -> float:
 class MeasuredSeries:
     """One point of a metric on one machine, and its levels.
 
-    label: the point in words.  branch: of whose line, "" for the first.  certain: whether each
-    level and the next differ by more than runs and cards do, of all series that are asked at once.
-    lasting: likewise of the best level and the newest.  drifting: likewise of the ends of each
-    level that drifts.  bounds: of each of these questions, what is sure of the ratio.  judged: of
-    how many readings the levels are.  left_out: why others are not judged → how many.
+    label: the point in words.  answers: whether the levels that a question is about differ by more
+    than runs and cards do, of all series that are asked at once.  branch: of whose line, "" for the
+    first.  bounds: of each question, what is sure of the ratio.  judged: of how many readings the
+    levels are.  left_out: why others are not judged → how many.
     """
 
     metric: TrackedMetric
     label: str
     machine: Machine
     levels: Sequence[Level] = ()
-    certain: Sequence[bool] = ()
+    answers: Mapping[Question, bool] = field(default_factory=dict)
     branch: str = ""
-    lasting: bool = False
-    drifting: Mapping[int, bool] = field(default_factory=dict)
     bounds: Mapping[Question, str] = field(default_factory=dict)
     judged: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -339,33 +343,33 @@ class MeasuredSeries:
     def changes(self) -> list[Change]:
         """Every change of level that is larger than the threshold and the scatter around both
         levels, oldest first."""
-        found = []
+        certain = [self._change(each) for each in self._moves() if self.answers.get(each)]
+        return [change for change in certain if change.exceeds_scatter]
+
+    def _moves(self) -> Iterator[Question]:
+        """Where the series may have changed, oldest first."""
         for number, level in enumerate(self.levels):
-            if level.end is not None and self.drifting.get(number):
-                change = self._drift(number)
-                found += [change] if _exceeds(level.value, level.end, level.scatter) else []
-            if number < len(self.certain) and self.certain[number]:
-                change, after = self._step(number), self.levels[number + 1]
-                scatter = max(level.scatter, after.scatter)
-                found += [change] if _exceeds(change.before, change.after, scatter) else []
-        return found
+            if level.end is not None:
+                yield "drift", number
+            if number + 1 < len(self.levels):
+                yield "next", number
 
-    def _step(self, number: int) -> Change:
-        """From a level to the next."""
-        old, new = self.levels[number : number + 2]
-        before, after = old.ends[-1], new.value
-        verdict = _verdict(before, after, self.metric.direction)
-        bound = self.bounds.get(("next", number), "")
-        return Change(old.last, new.first, before, after, verdict, bound=bound)
-
-    def _drift(self, number: int) -> Change:
-        """From one end of a level that drifts to the other."""
-        level = self.levels[number]
-        before, after = level.ends[0], level.ends[-1]
-        verdict = _verdict(before, after, self.metric.direction)
-        bound = self.bounds.get(("drift", number), "")
+    def _change(self, move: Question) -> Change:
+        """From one end of a level that drifts to the other, or from a level to the next."""
+        what, number = move
+        drifts = what == "drift"
+        old, new = self.levels[number], self.levels[number if drifts else number + 1]
+        last, before = (old.first, old.value) if drifts else (old.last, old.ends[-1])
+        first, after = (old.last, old.ends[-1]) if drifts else (new.first, new.value)
         return Change(
-            level.first, level.last, before, after, verdict, drifts=True, bound=bound
+            last,
+            first,
+            before,
+            after,
+            _verdict(before, after, self.metric.direction),
+            drifts=drifts,
+            bound=self.bounds.get(move, ""),
+            scatter=max(old.scatter, new.scatter),
         )
 
     @functools.cached_property
@@ -377,43 +381,30 @@ class MeasuredSeries:
         threshold. A benchmark whose direction is not known has none: nobody can say.
         """
         direction = self.metric.direction
-        if not (self.levels and direction and self.lasting):
+        if not (self.levels and direction and self.answers.get(("lasting", 0))):
             return []
         number, at = best_level(self.levels, direction)
         best, newest = self.levels[number], self.levels[-1]
-        before, after = best.ends[0 if at == BEGIN else -1], newest.ends[-1]
-        scatter = max(best.scatter, newest.scatter)
-        if _verdict(before, after, direction) != "worse" or not _exceeds(
-            before, after, scatter
-        ):
-            return []
-        steps = self._steps(number, at)
-        last, first = (
-            (steps[0].last, steps[-1].first) if steps else (best.last, newest.first)
-        )
-        drifts = len(steps) == 1 and steps[0].drifts
-        return [
-            Change(
-                last,
-                first,
-                before,
-                after,
-                "worse",
-                tuple(steps) if len(steps) > 1 else (),
-                drifts,
-                self.bounds.get(("lasting", 0), ""),
-            )
+        # a drift counts from where the best value is
+        moves = [
+            each
+            for each in self._moves()
+            if each[1] >= number and (each != ("drift", number) or at == BEGIN)
         ]
-
-    def _steps(self, number: int, at: float) -> list[Change]:
-        """The changes for the worse since an end of a level, oldest first."""
-        found = []
-        for place, level in enumerate(self.levels[number:], number):
-            if level.end is not None and (place > number or at == BEGIN):
-                found.append(self._drift(place))
-            if place + 1 < len(self.levels):
-                found.append(self._step(place))
-        return [change for change in found if change.verdict == "worse"]
+        steps = [each for each in map(self._change, moves) if each.verdict == "worse"]
+        before, after = best.ends[0 if at == BEGIN else -1], newest.ends[-1]
+        change = Change(
+            steps[0].last if steps else best.last,
+            steps[-1].first if steps else newest.first,
+            before,
+            after,
+            _verdict(before, after, direction),
+            tuple(steps) if len(steps) > 1 else (),
+            len(steps) == 1 and steps[0].drifts,
+            self.bounds.get(("lasting", 0), ""),
+            max(best.scatter, newest.scatter),
+        )
+        return [change] if change.verdict == "worse" and change.exceeds_scatter else []
 
 
 def best_level(levels: Sequence[Level], direction: str) -> tuple[int, float]:
@@ -640,7 +631,7 @@ def find_changes(history: History) -> list[MeasuredSeries]:
     chances = correct([each.p for _, asked in found for each in asked.values()])
     certain = iter([chance < ERROR_RATE for chance in chances])
     return [
-        answer(series, {question: next(certain) for question in asked})
+        replace(series, answers={question: next(certain) for question in asked})
         for series, asked in found
     ]
 
@@ -677,27 +668,10 @@ def _questions(levels: Levels, direction: str) -> dict[Question, Contrast]:
     return asked
 
 
-def answer(series: MeasuredSeries, answers: Mapping[Question, bool]) -> MeasuredSeries:
-    """The series with what is certain about its levels."""
-    certain = [sure for (what, _), sure in answers.items() if what == "next"]
-    drifting = {number: sure for (what, number), sure in answers.items() if what == "drift"}
-    return replace(
-        series,
-        certain=certain,
-        drifting=drifting,
-        lasting=answers.get(("lasting", 0), False),
-    )
-
-
 def _verdict(old: float, new: float, direction: str) -> str:
     if not direction or old == new:
         return ""
     return "worse" if (new > old) == (direction == "lower") else "better"
-
-
-def _exceeds(old: float, new: float, scatter: float) -> bool:
-    """Whether two levels differ by more than the threshold and the scatter around them."""
-    return abs(new - old) > max(THRESHOLD * abs(old), scatter)
 
 
 def _where(series: MeasuredSeries) -> str:
@@ -850,74 +824,52 @@ def write_feed(
     """
     from asv import feed
 
-    def entries() -> Iterator[Any]:
-        for each in shown:
-            texts = {
-                name: printable(text)
-                for name, text in each.items()
-                if isinstance(text, str)
-            }
-            title = (
-                "{change}: {title} {point}".format_map(texts).strip()
-                + f" on {texts['where']}"
-            )
-            words = {name: escape(text) for name, text in texts.items()}
-            text = (
-                '<a href="{link}">{title} {point}</a> on {where}: {before} before, {after} after'
-                " ({change}), in {range} of {day}.".format_map(words)
-            )
-            if texts.get("also"):
-                text += " Changed with it: {also}.".format_map(words)
-            if texts.get("steps"):
-                text += " How it came: {steps}.".format_map(words)
-            if texts["differences"]:
-                text += " What else differs: {differences}.".format_map(words)
-            yield entry(
-                title,
-                texts["link"],
-                each["date"],
-                list(map(printable, each["identity"])),
-                text,
-            )
-        for gap in gaps:
-            machine, link = printable(gap.name), f"evidence.html#{gap.anchor}"
-            since = {"": gap.last} if gap.stale else {}
-            since |= {
-                of: max(date for _, _, date, _ in points)
-                for of, points in gap.dropped.items()
-            }
-            for benchmark, date in since.items():
-                number = len(gap.dropped.get(benchmark, ()))
-                what = (
-                    f"{formatting.counted(number, 'point')} of {printable(benchmark)} no longer"
-                    if number
-                    else "not"
-                )
-                title = f"{machine}: {what} measured since {day(date)}"
-                yield entry(title, link, date, ["missing", machine, printable(benchmark)])
-            if gap.failed:
-                title = f"{machine}: {formatting.counted(gap.failed, 'point')} failed"
-                yield entry(title, link, gap.last, ["failed", machine])
-
-        for count in judged:
-            if count.left_out:
-                machine = printable(count.machine)
-                yield entry(
-                    f"{machine}: {count.wording}",
-                    "changes.html",
-                    count.last,
-                    ["not judged", machine],
-                )
-
-    def entry(
-        title: str, link: str, date: float, identity: list[str], text: str = ""
-    ) -> Any:
+    entries = []
+    for each in shown:
+        title = f"{each['change']}: {each['title']} {each['point']}".strip()
+        plain = {
+            name: printable(value) if isinstance(value, str) else value
+            for name, value in each.items()
+        }
+        text = fill("feed_change.html", **plain)
+        identity = each["identity"]
+        entries.append(
+            (f"{title} on {each['where']}", each["link"], each["date"], identity, text)
+        )
+    for gap in gaps:
+        entries += [(*entry, "") for entry in _gap_entries(gap)]
+    for count in judged:
+        if count.left_out:
+            title = f"{count.machine}: {count.wording}"
+            identity = ["not judged", count.machine]
+            entries.append((title, "changes.html", count.last, identity, ""))
+    written = []
+    for title, link, date, identity, text in entries:
+        title, link = printable(title), printable(link)
         when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
-        text = text or f'<a href="{link}">{escape(title)}</a>'
-        return feed.FeedEntry(title, when.replace(tzinfo=None), link, text, identity, when)
-
+        text = printable(text) or f'<a href="{link}">{escape(title)}</a>'
+        told = list(map(printable, identity))
+        written.append(
+            feed.FeedEntry(title, when.replace(tzinfo=None), link, text, told, when)
+        )
     project = printable(project)
     title = f"{project} performance regressions"
     feed.write_atom(
-        str(path), list(entries()), title=title, author=project, address=f"{project}.asv"
+        str(path), written, title=title, author=project, address=f"{project}.asv"
     )
+
+
+def _gap_entries(gap: Gaps) -> Iterator[tuple[str, str, float, list[str]]]:
+    """Title, address, date and identity of what is missing on a machine."""
+    link = f"evidence.html#{gap.anchor}"
+    if gap.stale:
+        title = f"{gap.name}: not measured since {day(gap.last)}"
+        yield title, link, gap.last, ["missing", gap.name, ""]
+    for benchmark, points in gap.dropped.items():
+        last = max(date for _, _, date, _ in points)
+        what = f"{formatting.counted(len(points), 'point')} of {benchmark} no longer"
+        title = f"{gap.name}: {what} measured since {day(last)}"
+        yield title, link, last, ["missing", gap.name, benchmark]
+    if gap.failed:
+        title = f"{gap.name}: {formatting.counted(gap.failed, 'point')} failed"
+        yield title, link, gap.last, ["failed", gap.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Sequence
 
@@ -19,8 +20,8 @@ from hpml_plugins.report.site.regressions import (
     Level,
     Levels,
     MeasuredSeries,
+    Question,
     Readings,
-    answer,
     ask,
 )
 from hpml_plugins.store import Index
@@ -42,13 +43,17 @@ def compared(
         "b.track_m", TrackedBenchmark("b", "p", "b", "1", Index({})), "m", "s", direction
     )
     certain = [p <= 0.01 for p in p_values] or [True] * (len(levels) - 1)
-    drifting = {
-        number: True for number, level in enumerate(levels) if level.end is not None
+    answers: dict[Question, bool] = {
+        ("next", number): sure for number, sure in enumerate(certain)
     }
+    answers |= {
+        ("drift", number): True
+        for number, level in enumerate(levels)
+        if level.end is not None
+    }
+    answers["lasting", 0] = all(certain)
     machine = Machine(Hardware(0, "H200", "1"), "m")
-    return MeasuredSeries(
-        metric, "", machine, levels, certain, lasting=all(certain), drifting=drifting
-    )
+    return MeasuredSeries(metric, "", machine, levels, answers)
 
 
 def still_worse(
@@ -245,7 +250,7 @@ def test_the_bound_of_a_change_lies_between_its_ratio_and_1(
     series, asked = ask(
         MeasuredSeries(metric, "", machine), Readings.of(list(enumerate(line)))
     )
-    (change,) = answer(series, dict.fromkeys(asked, True)).changes
+    (change,) = dataclasses.replace(series, answers=dict.fromkeys(asked, True)).changes
     words, bound = change.bound.removeprefix("at ").removesuffix("×").split()
     assert words == ("least" if after > before else "most")
     assert sorted([1.0, float(bound), after / before])[1] == float(bound)
