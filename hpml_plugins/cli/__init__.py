@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -224,6 +224,18 @@ class LazyCommand(click.Command):
     ) -> click.Context:
         """The context of the command itself, which click then invokes."""
         return self.load().make_context(info_name, args, parent, **extra)
+
+
+def adds_commands(*commands: tuple[str, str, str]) -> Callable[[click.Group], None]:
+    """The hook `hpml_commands` of a folder of tools.  commands: see `LazyCommand`."""
+    from hpml_plugins.hookspecs import hookimpl
+
+    @hookimpl
+    def hpml_commands(cli: click.Group) -> None:
+        for name, place, text in commands:
+            cli.add_command(LazyCommand(name, place, text))
+
+    return hpml_commands
 
 
 class _CommandGroup(click.Group):

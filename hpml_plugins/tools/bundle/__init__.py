@@ -5,19 +5,12 @@ Two modules of it travel and run on a bare node, so they use the standard librar
 and `install`.
 """
 
-import click
+from hpml_plugins.cli import adds_commands
 
-from hpml_plugins.cli import LazyCommand
-from hpml_plugins.hookspecs import hookimpl
-
-
-@hookimpl
-def hpml_commands(cli: click.Group) -> None:
-    """Called by `hpml`: adds `bundle`."""
-    cli.add_command(
-        LazyCommand(
-            "bundle",
-            "hpml_plugins.tools.bundle.command:command",
-            "Make one file for a node without a network.",
-        )
-    )
+hpml_commands = adds_commands(
+    (
+        "bundle",
+        "hpml_plugins.tools.bundle.command:command",
+        "Make one file for a node without a network.",
+    ),
+)
