@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from hpml_plugins.terminal import printable
 
 
 def fill_template(tool: str, template: str, **values: object) -> str:
-    """A template of a tool's folder, ended by one line break.  Raises UndefinedError for a name
-    that has no value."""
-    folder = PackageLoader("hpml_plugins", f"tools/{tool}")
-    environment = Environment(loader=folder, undefined=StrictUndefined)
+    """A template of a tool's folder, ended by one line break; in HTML and SVG texts are escaped.
+    Raises UndefinedError for a name that has no value."""
+    environment = Environment(
+        loader=PackageLoader("hpml_plugins", f"tools/{tool}"),
+        undefined=StrictUndefined,
+        autoescape=select_autoescape(("html.jinja", "svg.jinja")),
+    )
+    environment.filters["printable"] = printable
     return environment.get_template(template).render(**values).rstrip("\n") + "\n"

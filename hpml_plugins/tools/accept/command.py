@@ -42,6 +42,7 @@ from hpml_plugins.tools.accept.judging import (
 )
 from hpml_plugins.tools.accept.measuring import Measured, chosen_keys, measure_node
 from hpml_plugins.tools.accept.points import BITS, accept_points, digests_of
+from hpml_plugins.tools.templates import fill_template
 from hpml_plugins.version import __version__
 
 #: Exit statuses.
@@ -277,30 +278,5 @@ def _judge_between(
 
 def as_lines(found: Acceptance) -> list[str]:
     """The verdict in words."""
-    lines = []
-    for card in found.cards:
-        of = f" of {counted(card.population, 'card')}" if card.population else ""
-        rank = (
-            f", percentile {card.percentile:.0f}{of}" if card.percentile is not None else ""
-        )
-        lines.append(f"{card.verdict.upper()}  {card.card}, {card.hardware}{rank}")
-        if card.why:
-            lines.append(f"  {card.explained_by or 'why'}: {card.why}")
-        lines += [f"  {_line(each)}" for each in card.components]
-        lines.append(
-            f"  {'bits':13} {card.bits}{f': {card.bits_why}' if card.bits_why else ''}"
-        )
-        lines += [f"  try: {each}" for each in card.advice]
-    lines += [f"node: {_line(each)}" for each in found.node]
-    stack = " ".join(f"{name} {version}" for name, version in found.stack.items())
-    lines.append(
-        f"{found.verdict.upper()}  this node; {found.seconds:.0f} s, {stack}, bands {found.bands}"
-    )
-    return lines
-
-
-def _line(each: ComponentVerdict) -> str:
-    told = [f"{each.times:.3f}× the mean's time"] if each.times else []
-    told += [f"percentile {each.percentile:.0f}"] if each.percentile is not None else []
-    told += [each.why] if each.verdict == "cannot say" and each.why else []
-    return f"{each.component:13} {each.verdict}: {', '.join(told)}"
+    text = fill_template("accept", "lines.txt.jinja", found=found, counted=counted)
+    return text.splitlines()
