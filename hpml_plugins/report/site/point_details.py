@@ -3,11 +3,12 @@ software stacks, its Records, and what measures it again."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from markupsafe import Markup
@@ -64,13 +65,25 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _MachineLine:
-    """What a machine measured on a branch, oldest first.  missed: outcomes without a number."""
+    """What a machine measured on a branch, oldest first.  missed: outcomes without a number.  name:
+    the type; also the machine where another one has the same type, and the branch."""
 
     machine: Machine
     branch: str
     readings: list[_Reading]
     missed: list[Outcome] = field(default_factory=list)
     series: MeasuredSeries | None = None
+    name: str = ""
+
+    @property
+    def colour(self) -> str:
+        """Of its type, a class in the style sheet."""
+        return colour_class(self.machine.hardware)
+
+    @property
+    def marker(self) -> str:
+        """Of its number of cards, one of `svg.MARKERS`."""
+        return look(self.machine.hardware.name, self.machine.hardware.count).marker
 
 
 @dataclass(frozen=True)
@@ -91,12 +104,12 @@ class PointDetails:
     def fill(self) -> str:
         """The piece of the page."""
         metric, label = self.metric, self.row.point
-        lines = [
-            line
+        found = [
+            self._line(machine, branch)
             for branch in metric.benchmark.index.branches
             for machine in self.history.machines
-            if (line := self._line(machine, branch))
         ]
+        lines = _named(found)
         strips = find_strips(self.row, self.columns)
         of_gpus = {column.label for column in self.columns if column.count}
         split = _gpus_apart(strips, [each.name in of_gpus for each in strips])
@@ -106,7 +119,7 @@ class PointDetails:
             cards_pictures=[draw_cards(alike, metric.unit) for alike in split],
             facts=self._facts(lines),
             charts=list(self._charts(lines)),
-            legend=_legend(lines),
+            lines=lines,
             newest=[row for line in lines if (row := self._newest(line))],
             changes=list(self._changes(lines)),
             commands=self._commands(),
@@ -199,9 +212,7 @@ class PointDetails:
             at = [low + share * (high - low) / 4 for share in range(5)]
             labels = [(when, day(1000 * when), "") for when in at]
             yield "date", self._chart(lines, lambda each: each.started, labels)
-        of_stacks = [
-            line for machine in history.machines if (line := self._by_stack(machine))
-        ]
+        of_stacks = _named([self._by_stack(machine) for machine in history.machines])
         environments = {
             each.outcome.environment for line in of_stacks for each in line.readings
         }
@@ -235,10 +246,9 @@ class PointDetails:
         revisions, where the axis is of commits: levels and changes are drawn there."""
         title = f"{self.metric.title} {self.row.point}".strip()
         about = f"History of {title}: a dot for each Record"
-        drawn = [
-            self._drawn(line, number, lines, place, places)
-            for number, line in enumerate(lines)
-        ]
+        drawn = []
+        for line, dash in zip(lines, itertools.cycle(svg.DASHES), strict=False):
+            drawn.append(self._drawn(line, dash if line.branch else "", place, places))
         split = _gpus_apart(drawn, [line.machine.hardware.kind == 0 for line in lines])
         charts = [
             line_chart.draw(alike, labels, self.metric.unit, about) for alike in split
@@ -248,32 +258,28 @@ class PointDetails:
     def _drawn(
         self,
         line: _MachineLine,
-        number: int,
-        lines: Sequence[_MachineLine],
+        dash: str,
         place: Callable[[Outcome], float],
         places: Mapping[int, float] | None,
     ) -> ChartLine:
-        name, hardware = _name(line, lines), line.machine.hardware
         dots = [
             Dot(
                 place(each.outcome),
                 each.value.value,
                 each.value.estimate.low if each.counts else None,
                 each.value.estimate.high if each.counts else None,
-                self._title(name, each),
+                self._title(line.name, each),
                 f"{'apart ' if each.why else ''}{'' if each.counts else 'other'}",
             )
             for each in line.readings
         ]
-        dash = svg.DASHES[number % len(svg.DASHES)] if line.branch else ""
         levels, marks = self._levels(line, places) if places else ([], [])
         missed = [
-            (place(each), f"{name}: {each.status}, {each.reason[:MOST_REASON]}")
+            (place(each), f"{line.name}: {each.status}, {each.reason[:MOST_REASON]}")
             for each in line.missed
         ]
-        shape = look(hardware.name, hardware.count).marker
         return ChartLine(
-            name, colour_class(hardware), shape, dash, dots, levels, marks, missed
+            line.name, line.colour, line.marker, dash, dots, levels, marks, missed
         )
 
     def _title(self, name: str, each: _Reading) -> str:
@@ -315,7 +321,6 @@ class PointDetails:
         _, own = formatting.split_estimate(formatting.estimate(last.value.own, metric.unit))
         boost = last.value.boost
         return {
-            "name": _name(line, [line]),
             "machine": line.machine.name,
             "value": spell_samples(last.value, metric.unit),
             "within": f"{own}, boost {formatting.quantity(boost, metric.unit)}"
@@ -341,7 +346,7 @@ class PointDetails:
             yield {
                 "commit": self.history.commits[column],
                 "day": day(self.history.dates[column]),
-                "name": _name(line, lines),
+                "name": line.name,
                 "verdict": change.verdict,
                 "wording": change.wording,
                 "before": formatting.quantity(change.before, self.metric.unit),
@@ -452,29 +457,18 @@ def _selection(metric: TrackedMetric, label: str) -> dict[str, str]:
     return {f"p-{name}": text for name, text in metric.benchmark.points[label].items()}
 
 
-def _name(line: _MachineLine, lines: Sequence[_MachineLine]) -> str:
-    """The type; also the machine where another one has the same type, and the branch."""
-    label = line.machine.hardware.label
-    same = {
-        each.machine.name
-        for each in lines
-        if each.machine.hardware == line.machine.hardware
-    }
-    named = f"{label} · {line.machine.name}" if len(same) > 1 else label
-    return f"{named} · branch {line.branch}" if line.branch else named
-
-
-def _legend(lines: Sequence[_MachineLine]) -> list[dict[str, str]]:
-    return [
-        {
-            "name": _name(line, lines),
-            "colour": colour_class(line.machine.hardware),
-            "shape": svg.MARKERS[
-                look(line.machine.hardware.name, line.machine.hardware.count).marker
-            ],
-        }
-        for line in lines
-    ]
+def _named(lines: Sequence[_MachineLine | None]) -> list[_MachineLine]:
+    """Those that are there, with names that tell them apart."""
+    found = [line for line in lines if line]
+    machines = {(line.machine.hardware, line.machine.name) for line in found}
+    of_type = Counter(hardware for hardware, _ in machines)
+    named = []
+    for line in found:
+        hardware, branch = line.machine.hardware, line.branch
+        name = f"{hardware.label} · {line.machine.name}"
+        name = name if of_type[hardware] > 1 else hardware.label
+        named.append(replace(line, name=f"{name} · branch {branch}" if branch else name))
+    return named
 
 
 def _newest_quiet(values: Sequence[MeasuredValue]) -> MeasuredValue | None:
