@@ -18,6 +18,8 @@ from hpml_plugins.report.site.page import day
 from hpml_plugins.report.site.regressions import Judged
 from hpml_plugins.terminal import unturned
 
+#: In this order they are listed.
+_VERDICTS = ("WORSE", "BETTER", "BOUND", "AMBIGUOUS", "SAME")
 #: Width of a letter of 11 px Verdana, on average, and of the space around a text.
 LETTER, SPACE = 6.6, 10
 _BADGE = """\
@@ -49,14 +51,9 @@ def write_summary(
             newest += bool(line and line[-1][1])
             once += len(values) == 1
             failed += bool(line and line[-1][0].status == "failed")
-    verdicts: dict[str, int] = {
-        "WORSE": 0,
-        "BETTER": 0,
-        "BOUND": 0,
-        "AMBIGUOUS": 0,
-        "SAME": 0,
-    }
-    verdicts |= Counter(each.verdict for each in compare_values(pairs))
+    verdicts = dict.fromkeys(_VERDICTS, 0) | Counter(
+        each.verdict for each in compare_values(pairs)
+    )
     summary = {
         "project": project,
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -3,9 +3,8 @@ on the page of nodes."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hpml_plugins.analysis.backtest import BackTest, ClassResult, MeasuredPoint
 from hpml_plugins.report.reading import History
@@ -19,30 +18,11 @@ from hpml_plugins.report.site.components import (
 from hpml_plugins.report.site.nodes import ENOUGH_PASSES, MOST_NAMED, Gaps, NodeCoverage
 
 
-class ClassEvidence(NamedTuple):
-    """Of a class of values; see `ClassResult`. Shares of 1.
-
-    cards: that took part.  values: that were left out, each with all that its card measured.
-    covered: the share of them that the interval of the other cards held.  pairs: of cards, in both
-    orders.  called, called_together: the share of pairs of equal code that are called different,
-    alone and corrected.  smallest: the slow-down that is found in 95 % of the pairs.
-    """
-
-    name: str
-    cards: int
-    values: int
-    covered: float
-    pairs: int
-    called: float
-    called_together: float
-    smallest: float
-
-
 def fill_evidence(
     project: str,
     machines: Sequence[NodeCoverage] = (),
     gaps: Sequence[Gaps] = (),
-    evidence: Sequence[ClassEvidence] = (),
+    evidence: Sequence[ClassResult] = (),
     cards: Sequence[CardReading] = (),
     warnings: Sequence[tuple[str, int, int]] = (),
 ) -> dict[str, Any]:
@@ -66,23 +46,9 @@ def fill_evidence(
     }
 
 
-def find_evidence(history: History) -> list[ClassEvidence]:
+def find_evidence(history: History) -> list[ClassResult]:
     """Of each class of which two cards of a type or more measured values by equal code."""
-    results = BackTest(_measured_points(history), history.references).results
-    return [_class_evidence(each) for each in results.values()]
-
-
-def _class_evidence(result: ClassResult) -> ClassEvidence:
-    return ClassEvidence(
-        str(result.physics),
-        len(result.cards),
-        len(result.covered),
-        statistics.fmean(result.covered),
-        len(result.called),
-        statistics.fmean(result.called),
-        statistics.fmean(result.called_together),
-        result.smallest_found,
-    )
+    return [*BackTest(_measured_points(history), history.references).results.values()]
 
 
 def _measured_points(history: History) -> Iterator[MeasuredPoint]:
