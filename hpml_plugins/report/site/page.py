@@ -21,7 +21,13 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hpml_plugins.model.formatting import estimate, shown_unit, spell_choice, times
+from hpml_plugins.model.formatting import (
+    estimate,
+    quantity,
+    shown_unit,
+    spell_choice,
+    times,
+)
 from hpml_plugins.model.validation import hide_homes
 from hpml_plugins.published import SPELLINGS
 from hpml_plugins.report.reading import TrackedBenchmark
@@ -147,6 +153,7 @@ def _templates() -> Environment:
         formatted,
         graph_link,
         point_link,
+        quantity,
         quote_fragment,
         navigation,
         numeric,

@@ -3,9 +3,6 @@ compared with it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from hpml_plugins.model import formatting
 from hpml_plugins.published import (
     ROWS,
     GpuType,
@@ -19,43 +16,21 @@ from hpml_plugins.published import (
 _PEAKS = {"copy": "bandwidth", "bf16_product": "bfloat16", "fp8_product": "fp8"}
 
 
-class ReportedLine(NamedTuple):
-    """One figure as the page writes it.  share: of the type's published peak, or ""."""
-
-    gpu: str
-    value: str
-    share: str
-    how: str
-    source: str
-    site: str
-    date: str
-
-
-def reported() -> dict[str, list[ReportedLine]]:
-    """What others measured: row in words → figures, by GPU type in the order of `gpus.yaml`, the
-    highest first."""
+def reported() -> dict[str, list[tuple[ReportedFigure, float | None]]]:
+    """What others measured: row in words → figures, each with its share of the type's published
+    peak; by GPU type in the order of `gpus.yaml`, the highest first."""
     types = {gpu.name: (place, gpu) for place, gpu in enumerate(gpu_types())}
     figures = sorted(
         reported_figures(), key=lambda each: (types[each.gpu][0], -each.gpus, -each.value)
     )
     return {
-        title: [_line(each, types[each.gpu][1]) for each in figures if each.row == row]
+        title: [
+            (each, _share(each, types[each.gpu][1])) for each in figures if each.row == row
+        ]
         for row, title in ROWS.items()
     }
 
 
-def _line(figure: ReportedFigure, gpu: GpuType) -> ReportedLine:
+def _share(figure: ReportedFigure, gpu: GpuType) -> float | None:
     peak = getattr(gpu, _PEAKS[figure.row]) if figure.row in _PEAKS else None
-    return ReportedLine(
-        f"{figure.gpu} × {figure.gpus}" if figure.gpus > 1 else figure.gpu,
-        formatting.quantity(figure.value, figure.unit),
-        f"{figure.value / peak:.0%}".replace("%", " %") if peak else "",
-        figure.how,
-        figure.source,
-        "/".join(
-            figure.source.removeprefix("https://")
-            .removeprefix("github.com/")
-            .split("/")[:2]
-        ),
-        figure.date.isoformat(),
-    )
+    return figure.value / peak if peak else None
