@@ -16,12 +16,14 @@ import torch
 import yaml
 from charted import picture
 from PIL import Image
+from records import a_record
 from support import ROOT
 
-from hpml_plugins import HpmlError, Node, Record, load_data
+from hpml_plugins import HpmlError, Node, Record, Samples, load_data
 from hpml_plugins.measure import meter
 from hpml_plugins.measure.bench import Bench
 from hpml_plugins.plugins.tta import (
+    eager,
     hpml_benchmarks,
     hpml_figures,
     out_of_distribution,
@@ -346,6 +348,41 @@ def test_a_recipe_whose_update_is_not_shared_is_refused_on_ranks(node: Node) -> 
 # -- other images
 
 
+def test_a_recipe_without_compiling_is_the_same_but_for_that(node: Node) -> None:
+    recipe = read_recipe("fast", "cifar10-jpeg")
+    plain = eager.without_compiling(recipe)
+    assert (recipe.compile, plain.compile) == ("default", "")
+    assert plain.fingerprint() != recipe.fingerprint()
+    assert msgspec.structs.replace(plain, compile=recipe.compile) == recipe
+    with pytest.raises(HpmlError, match="recipe 'lab' compiles nothing; measure it by"):
+        eager.without_compiling(read_recipe("lab", "cifar10-jpeg"))
+    # on a CPU too, where no recipe compiles
+    success = eager.measure(Bench(node, {}), **FAST, runs=1)["success"]
+    assert isinstance(success, Samples) and success.median == 1
+
+
+def test_compiling_pays_after_the_runs_that_gain_what_it_took() -> None:
+    def a_set(benchmark: str, mean: float, setup: float, recipe: str = "fast") -> Record:
+        params: Any = {"recipe": recipe, "data": "cifar10-jpeg", "runs": 5}
+        return a_record(
+            benchmark, {"mean_time": mean, "setup": setup}, params=params, machine="h100"
+        )
+
+    records = [
+        a_set("tta", 2.0, 60.0),
+        a_set("tta_eager", 3.0, 10.0),
+        a_set("tta", 4.0, 60.0, "modern_stem3"),
+        a_set("tta_eager", 3.0, 10.0, "modern_stem3"),
+        a_set("tta", 9.0, 10.0, "lab"),
+    ]
+    fast, modern = rows_of("compiling", records)
+    # 50 s more of set-up, 1 s less of each run
+    assert (fast["speedup"], fast["pays_after"]) == (1.5, 50.0)
+    assert (modern["speedup"], modern["pays_after"]) == (0.75, None)
+    assert len(picture(FIGURES["compiling"], records).marks["point"]) == 4
+    assert rows_of("compiling", records[:1]) == []
+
+
 def test_shifts_are_what_they_say_and_the_same_each_time() -> None:
     data = load_data("digits")
     first, again = out_of_distribution.shifted(data), out_of_distribution.shifted(data)
@@ -532,8 +569,9 @@ def test_tables_say_what_was_measured(records: list[Record]) -> None:
     assert watched["epoch"] == pytest.approx(1442 / records[1].median("throughput"))  # type: ignore[operator]
 
 
-#: `utilisation` is that of GPUs; `utilisation_cpu` has the same table and chart.
-DRAWN = [name for name, figure in FIGURES.items() if figure.chart and name != "utilisation"]
+#: Of GPUs: `utilisation_cpu` has the table and chart of `utilisation`; `compiling` is drawn above.
+OF_GPUS = ("utilisation", "compiling")
+DRAWN = [name for name, figure in FIGURES.items() if figure.chart and name not in OF_GPUS]
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -9,6 +9,7 @@ from hpml_plugins import Benchmark, DataSource, Figure, hookimpl
 @hookimpl
 def hpml_benchmarks() -> list[Benchmark]:
     """Sets of runs to the target accuracy, and what the processor does meanwhile."""
+    from hpml_plugins.plugins.tta.eager import EAGER
     from hpml_plugins.plugins.tta.time_to_accuracy import DDP, DDP_CPU, TTA, TTA_CPU
     from hpml_plugins.plugins.tta.utilisation import (
         TRICKS,
@@ -17,7 +18,8 @@ def hpml_benchmarks() -> list[Benchmark]:
         UTILISATION_CPU,
     )
 
-    return [TTA, TTA_CPU, DDP, DDP_CPU, UTILISATION, UTILISATION_CPU, TRICKS, TRICKS_CPU]
+    sets = [TTA, TTA_CPU, EAGER, DDP, DDP_CPU]
+    return [*sets, UTILISATION, UTILISATION_CPU, TRICKS, TRICKS_CPU]
 
 
 @hookimpl

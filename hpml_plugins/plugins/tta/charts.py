@@ -56,6 +56,42 @@ def time(records: Sequence[Record]) -> Table:
     return chosen.sorted(*ORDER)
 
 
+def compiling(records: Sequence[Record]) -> Table:
+    """Means over the runs of a set, with and without compiling, by the same machine type.
+    pays_after: so many runs gain what setting up takes longer; none where compiling is no faster.
+    """
+    compiled = {_task(record): record for record in records if record.benchmark == "tta"}
+    rows: list[Row] = []
+    for record in records:
+        with_it = compiled.get(_task(record))
+        if record.benchmark != "tta_eager" or with_it is None:
+            continue
+        times = [each.metrics["mean_time"].median for each in (with_it, record)]
+        setups = [each.metrics["setup"].median for each in (with_it, record)]
+        gained, paid = times[1] - times[0], setups[0] - setups[1]
+        rows.append(
+            {
+                "machine": record.machine,
+                "recipe": record.params["recipe"],
+                "data": record.params["data"],
+                "runs": record.params["runs"],
+                "compiled": times[0],
+                "eager": times[1],
+                "speedup": times[1] / times[0],
+                "compiled_setup": setups[0],
+                "eager_setup": setups[1],
+                "pays_after": max(0.0, paid / gained) if gained > 0 else None,
+            }
+        )
+    seconds = ("compiled", "eager", "compiled_setup", "eager_setup")
+    return Table.of(rows, dict.fromkeys(seconds, "s") | {"speedup": "1", "pays_after": "1"})
+
+
+def _task(record: Record) -> tuple[str, ...]:
+    params = record.params
+    return (record.machine, *(str(params[name]) for name in ("recipe", "data", "runs")))
+
+
 def _runs(record: Record) -> Row:
     time, success = record.metrics["time"].info, record.metrics["success"].info
     accuracies, runs = record.metrics["accuracy"].samples, record.series["runs"]
@@ -315,6 +351,17 @@ FIGURES = (
     Figure("time", "Time to accuracy", SETS, time, TIME),
     Figure(
         "variation", "Coefficient of variation of the time to accuracy", SETS, variation, VARIATION
+    ),
+    Figure(
+        "compiling",
+        "Time to accuracy with and without compiling",
+        ("tta", "tta_eager"),
+        compiling,
+        dot_chart(
+            ("machine", "{recipe}, {data}"),
+            Axis("value", "mean time of a run", "s", log=True),
+            parts=("compiled", "eager"),
+        ),
     ),
     Figure("curves", "Accuracy over time", SETS, curves, CURVES),
     Figure(
