@@ -11,7 +11,7 @@ accept() { # FAULT RUN SECONDS ARGUMENTS...
     local name=$1-$2 need=$3; shift 3
     [ $((end - SECONDS)) -ge "$need" ] || { echo "$name: no time left"; return; }
     timeout -k 5 $((end - SECONDS)) "$python" -m hpml_plugins accept --json "$@" >"$folder/$name.json"
-    echo "$name: status $?, $SECONDS s"
+    echo "$name: status $?, $SECONDS s $(grep -m 1 '"why"' "$folder/$name.json")"
 }
 beside() { # FAULT KIND SHARE RUNS: a neighbour on each GPU meanwhile
     local pids=() gpu run
