@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
-    from hpml_plugins.analysis.cards import estimate_members
+    from hpml_plugins.analysis.cards import estimate_points
     from hpml_plugins.analysis.measured import (
         MeasuredValue,
         Values,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
 
 _NAMES = {
-    ".cards": ("estimate_members",),
+    ".cards": ("estimate_points",),
     ".measured": ("MeasuredValue", "Values", "card_of", "hardware_of", "mean_over_cards"),
     ".physics": ("Physics", "compared_metrics"),
     ".variability": ("Place", "Variability", "observe"),

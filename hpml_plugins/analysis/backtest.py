@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from hpml_plugins.analysis.cards import estimate_members
+from hpml_plugins.analysis.cards import estimate_points
 from hpml_plugins.analysis.measured import Adjusted, MeasuredValue, Values, mean_over_cards
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
 from hpml_plugins.analysis.reference import References
@@ -229,8 +229,8 @@ class BackTest:
         """The spread of each line as it is known without these cards."""
         key = frozenset(cards)
         if key not in self._known:
-            members = estimate_members(self._observed.cards, self._observed.numbers_of(key))
-            self._known[key] = self._observed.spreads(self._same, members)
+            between = estimate_points(self._observed.cards, self._observed.numbers_of(key))
+            self._known[key] = self._observed.spreads(self._same, between)
         return self._known[key]
 
     def _adjusted_without(self, *cards: str) -> dict[int, Adjusted]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import statistics
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from hpml_plugins.analysis.cards import CardObservations, estimate_members
+from hpml_plugins.analysis.cards import CardObservations, estimate_points
 from hpml_plugins.analysis.measured import (
     EXACT,
     Adjusted,
@@ -65,9 +66,9 @@ class ObservedReadings:
     lines: list[list[MeasuredValue]]
     names: list[str]
 
-    def spreads(self, same: Estimated, members: Estimated) -> list[Spread]:
-        """The spread of each line.  members: `estimate_members` of `cards`."""
-        between = Estimated(*(each[self.cards.member] for each in members))
+    def spreads(self, same: Estimated, cards: Estimated) -> list[Spread]:
+        """The spread of each line.  cards: `estimate_points` of `cards`."""
+        between = Estimated(*(each[self.cards.point] for each in cards))
         return estimate_spreads(self.observations, same, between)
 
     def numbers_of(self, cards: Collection[str]) -> list[int]:
@@ -87,7 +88,7 @@ def fill_in_spreads(
     if observed is None:
         return
     same = estimate_runs(observed.observations)
-    spreads = observed.spreads(same, estimate_members(observed.cards))
+    spreads = observed.spreads(same, estimate_points(observed.cards))
     for readings, spread in zip(observed.lines, spreads, strict=True):
         for reading in readings:
             reading.spread = spread
@@ -139,24 +140,23 @@ def adjusted_spreads(
     slopes = np.full(len(known), math.nan)
     for pool, found in fitted.items():
         slopes[cards.pool == pool] = found.value
-    adjusted = told & np.isfinite(slopes)
-    if not adjusted.any():
+    if not fitted:
         return {}
-    members = estimate_members(cards.chosen(adjusted, cards.value - slopes * known))
+    values = np.where(told, cards.value - slopes * known, math.nan)
+    between = estimate_points(dataclasses.replace(cards, value=values))
     of_type = functools.cache(references.of_type)
     made: dict[int, Adjusted] = {}
     first = 0
     for number, (line, spread) in enumerate(zip(observed.lines, spreads, strict=True)):
-        coefficient, member = fitted.get(int(cards.pool[first])), int(cards.member[first])
+        coefficient, point = fitted.get(int(cards.pool[first])), int(cards.point[first])
         first += len(line[-RECENT:])
-        is_known = member < len(members.known) and members.known[member]
-        if coefficient is None or not is_known:
+        if coefficient is None or not between.known[point]:
             continue
         made[number] = Adjusted(
             coefficient.value,
             coefficient.variance,
-            _without_factor(spread, float(members.variance[member])),
-            float(members.freedom[member]),
+            _without_factor(spread, float(between.variance[point])),
+            float(between.freedom[point]),
             _signed_type(line[0], of_type(line[0].hardware, line[0].physics)),
         )
     return made
@@ -218,7 +218,7 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
     The spread of what was counted, and the scatter of what is not above 0, are filled in at once.
     """
     groups, kinds, codes, cards, runs = (_Numbers() for _ in range(5))
-    spots, members, pools = (_Numbers() for _ in range(3))
+    places, spots, members, pools = (_Numbers() for _ in range(4))
     rows: list[tuple[float, ...]] = []
     lines: list[list[MeasuredValue]] = []
     for place, readings in points:
@@ -232,6 +232,7 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
                 kinds[kind],
                 members[member],
                 pools[pool],
+                places[member, place],
             )
             recent = line[-RECENT:]
             told = [each.rounds for each in recent if each.rounds]
@@ -240,7 +241,7 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
                 float(sum(freedom for _, freedom in told)),
             )
             for each in recent:
-                spot = spots[place, each.physics, each.hardware, each.code]
+                spot = spots[of_line[-1], each.hardware, each.code]
                 of_reading = codes[each.code], cards[each.card], runs[each.started], spot
                 rows.append(
                     (
@@ -256,9 +257,18 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
     if not rows:
         return None
     values, of_rounds, freedom_of_rounds, *columns = np.array(rows).T
-    point, group, kind_of, member_number, pool_number, code, card, run, spot_number = (
-        column.astype(np.int64) for column in columns
-    )
+    (
+        point,
+        group,
+        kind_of,
+        member_number,
+        pool_number,
+        place_number,
+        code,
+        card,
+        run,
+        spot_number,
+    ) = (column.astype(np.int64) for column in columns)
     modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools.known])
     classes = _Numbers()
     family = np.array([classes[pool[:-1]] for pool in pools.known])
@@ -267,7 +277,14 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
             values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run
         ),
         CardObservations(
-            values, spot_number, member_number, pool_number, card, modest, family
+            values,
+            place_number,
+            spot_number,
+            member_number,
+            pool_number,
+            card,
+            modest,
+            family,
         ),
         lines,
         list(cards.known),

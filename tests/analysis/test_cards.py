@@ -19,7 +19,7 @@ from hpml_plugins.analysis.backtest import (
     BackTest,
     smallest_found,
 )
-from hpml_plugins.analysis.cards import CardObservations, estimate_members
+from hpml_plugins.analysis.cards import CardObservations, estimate_points
 from hpml_plugins.analysis.measured import card_of
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import UNKNOWN_CARDS, Estimated, Spread
@@ -38,7 +38,7 @@ def observed(
         range(members), range(points), range(cards)
     ):
         spot = member * points + point
-        rows.append((spot + factors[member, card], spot, member, 0, card))
+        rows.append((spot + factors[member, card], spot, spot, member, 0, card))
     values, *columns = np.array(rows).T
     return CardObservations(
         values,
@@ -55,10 +55,11 @@ def deviations(found: Estimated) -> Any:
 def test_the_spread_is_found_and_counts_as_many_degrees_of_freedom_as_cards_are_told_apart() -> (
     None
 ):
-    found = estimate_members(observed(cards=40, members=6, points=5, deviation=0.01))
+    found = estimate_points(observed(cards=40, members=6, points=5, deviation=0.01))
     assert deviations(found) == pytest.approx(0.01, rel=0.25)
     # not five times as much: the points share the cards' factors
-    assert found.own == pytest.approx([39] * 6)
+    assert found.own == pytest.approx([39] * 30)
+    assert (found.freedom <= 39 + 30).all()
     assert found.known.all()
 
 
@@ -66,6 +67,7 @@ def test_cards_that_never_share_a_point_are_not_told_apart() -> None:
     one = observed(cards=2, members=1, points=1, deviation=0.01)
     apart = CardObservations(
         np.concatenate([one.value, one.value]),
+        np.zeros(4, np.int64),
         np.array([0, 0, 1, 1]),
         np.zeros(4, np.int64),
         np.zeros(4, np.int64),
@@ -73,14 +75,15 @@ def test_cards_that_never_share_a_point_are_not_told_apart() -> None:
         one.modest,
         one.family,
     )
-    assert estimate_members(apart).own.tolist() == [2]  # four cards in two groups
-    assert estimate_members(one).own.tolist() == [1]
+    assert estimate_points(apart).own.tolist() == [2]  # four cards in two groups
+    assert estimate_points(one).own.tolist() == [1]
 
 
 def with_one_more_member(known: CardObservations) -> CardObservations:
     """With one value of a further member, on the first card."""
     return CardObservations(
         np.append(known.value, 1.0),
+        np.append(known.point, known.point.max() + 1),
         np.append(known.spot, 99),
         np.append(known.member, known.member.max() + 1),
         np.append(known.pool, 0),
@@ -95,28 +98,22 @@ def test_a_member_of_one_card_borrows_from_its_class_and_a_class_of_few_cards_sa
 ):
     known = observed(cards=12, members=6, points=1, deviation=0.002)
     alone = with_one_more_member(known)
-    found = estimate_members(alone)
+    found = estimate_points(alone)
     assert deviations(found)[6] == pytest.approx(0.002, rel=0.4)
     assert found.own[6] == 0 and found.freedom[6] < found.freedom[0]
     few = observed(cards=2, members=1, points=3, deviation=1e-5)
     lonely = with_one_more_member(few)
-    assert deviations(estimate_members(lonely))[1] == pytest.approx(UNKNOWN_CARDS)
+    assert deviations(estimate_points(lonely))[3] == pytest.approx(UNKNOWN_CARDS)
 
 
 def test_a_card_that_is_left_out_tells_nothing() -> None:
     made = observed(cards=5, members=4, points=2, deviation=0.005)
-    far = CardObservations(
-        np.where(made.card == 3, made.value + 0.5, made.value),
-        made.spot,
-        made.member,
-        made.pool,
-        made.card,
-        made.modest,
-        made.family,
+    far = dataclasses.replace(
+        made, value=np.where(made.card == 3, made.value + 0.5, made.value)
     )
-    assert (deviations(estimate_members(far)) > 0.1).all()
-    assert (deviations(estimate_members(far, [3])) < 0.02).all()
-    nobody = estimate_members(far, range(5))
+    assert (deviations(estimate_points(far)) > 0.1).all()
+    assert (deviations(estimate_points(far, [3])) < 0.02).all()
+    nobody = estimate_points(far, range(5))
     assert not nobody.known.any() and deviations(nobody) == pytest.approx(UNKNOWN_CARDS)
 
 
@@ -124,32 +121,44 @@ def test_members_that_differ_are_told_apart_and_alike_ones_narrow_one_another() 
     def half(members: Any) -> float:
         return float(np.median(members.freedom))
 
-    alike = estimate_members(
-        observed(cards=4, members=30, points=1, deviation=0.01, seed=1)
-    )
+    alike = estimate_points(observed(cards=4, members=30, points=1, deviation=0.01, seed=1))
     draw = np.random.default_rng(2)
     base = observed(cards=4, members=30, points=1, deviation=0.01, seed=1)
     scales = np.exp(draw.normal(0, 1.5, 30))
-    unlike = CardObservations(
-        base.spot + (base.value - base.spot) * scales[base.member],
-        base.spot,
-        base.member,
-        base.pool,
-        base.card,
-        base.modest,
-        base.family,
+    unlike = dataclasses.replace(
+        base, value=base.spot + (base.value - base.spot) * scales[base.member]
     )
-    assert half(estimate_members(unlike)) < half(alike)
-    modest = CardObservations(
-        base.value,
-        base.spot,
-        base.member,
-        base.pool,
-        base.card,
-        np.array([True]),
-        base.family,
+    assert half(estimate_points(unlike)) < half(alike)
+    modest = dataclasses.replace(base, modest=np.array([True]))
+    assert half(estimate_points(modest)) == pytest.approx(2 + 3)
+
+
+def test_a_point_that_differs_from_its_benchmark_is_told_apart_from_the_others() -> None:
+    """Of each benchmark one point of five moves ten times as far."""
+    base = observed(cards=12, members=1, points=30, deviation=0.0, seed=3)
+    draw = np.random.default_rng(4)
+    far = np.where(base.point % 5 == 0, 0.02, 0.002)
+    made = dataclasses.replace(
+        base,
+        value=base.value + draw.normal(0, far),
+        member=base.point // 5,
     )
-    assert half(estimate_members(modest)) == pytest.approx(2 + 3)
+    found = deviations(estimate_points(made))
+    of_far = np.arange(30) % 5 == 0
+    assert np.median(found[of_far]) == pytest.approx(0.02, rel=0.25)
+    pooled = math.sqrt(np.mean(far**2))
+    assert 0.002 < np.median(found[~of_far]) < pooled / 2
+
+
+def test_what_is_not_a_number_does_not_count() -> None:
+    made = observed(cards=6, members=3, points=2, deviation=0.005)
+    told = made.card != 5
+    found = estimate_points(
+        dataclasses.replace(made, value=np.where(told, made.value, np.nan))
+    )
+    left_out = estimate_points(made, [5])
+    assert found.variance == pytest.approx(left_out.variance)
+    assert found.freedom == pytest.approx(left_out.freedom)
 
 
 def test_cards_of_a_type_tell_of_their_type_and_of_another_where_that_has_too_few() -> None:
@@ -158,6 +167,7 @@ def test_cards_of_a_type_tell_of_their_type_and_of_another_where_that_has_too_fe
     calm, wild = (observed(6, 6, 2, deviation) for deviation in (1e-3, 2e-2))
     both = CardObservations(
         np.concatenate([calm.value, wild.value, [1.0]]),
+        np.concatenate([calm.point, wild.point + 12, [24]]),
         np.concatenate([calm.spot, wild.spot + 100, [999]]),
         np.concatenate([calm.member, wild.member + 6, [12]]),
         np.concatenate([calm.pool, wild.pool + 1, [2]]),
@@ -165,12 +175,12 @@ def test_cards_of_a_type_tell_of_their_type_and_of_another_where_that_has_too_fe
         np.zeros(3, bool),
         np.zeros(3, np.int64),
     )
-    found = deviations(estimate_members(both))
-    assert (found[:6] < 2e-3).all() and (found[6:12] > 1e-2).all()
-    assert 1e-2 <= found[12] < found[6:12].max()
+    found = deviations(estimate_points(both))
+    assert (found[:12] < 2e-3).all() and (found[12:24] > 1e-2).all()
+    assert 1e-2 <= found[24] < found[12:24].max()
     # nothing is borrowed from another class
     apart = dataclasses.replace(both, family=np.array([0, 0, 1]))
-    assert not estimate_members(apart).known[12]
+    assert not estimate_points(apart).known[24]
 
 
 def records(cards: int, deviation: float, seed: int = 0) -> list[Record]:

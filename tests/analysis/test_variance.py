@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hpml_plugins.analysis.cards import CardObservations, estimate_members
+from hpml_plugins.analysis.cards import CardObservations, estimate_points
 from hpml_plugins.analysis.variance import (
     FLOOR,
     QUARTILE,
@@ -71,6 +71,7 @@ def spreads(observed: Observations) -> Any:
     modest = np.zeros(int(observed.kind.max()) + 1, bool)
     cards = CardObservations(
         observed.value,
+        observed.point,
         spots,
         observed.point,
         observed.kind,
@@ -78,7 +79,7 @@ def spreads(observed: Observations) -> Any:
         modest,
         np.arange(len(modest)),
     )
-    between = Estimated(*(each[observed.point] for each in estimate_members(cards)))
+    between = Estimated(*(each[observed.point] for each in estimate_points(cards)))
     return Spread(
         *np.array(estimate_spreads(observed, estimate_runs(observed), between))[
             observed.point

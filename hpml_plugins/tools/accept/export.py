@@ -16,7 +16,7 @@ from hpml_plugins.analysis import (
     MeasuredValue,
     Place,
     card_of,
-    estimate_members,
+    estimate_points,
     estimate_runs,
     hardware_of,
     observe,
@@ -204,10 +204,10 @@ class _Estimator:
     def _without(self, cards: frozenset[str]) -> Any:
         assert self._observed
         if cards not in self._spreads:
-            members = estimate_members(
+            cards_of_points = estimate_points(
                 self._observed.cards, self._observed.numbers_of(cards)
             )
-            self._spreads[cards] = self._observed.spreads(self._same, members)
+            self._spreads[cards] = self._observed.spreads(self._same, cards_of_points)
         return self._spreads[cards]
 
     def level(
