@@ -236,10 +236,12 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
 
 def _of_most_cards(readings: Sequence[MeasuredValue]) -> list[MeasuredValue]:
     """Those of the class that most cards have: one card whose launch was seen once, say, stands
-    for no type."""
+    for no type. What was sampled while a card throttled counts only where none has regimes."""
     classes: dict[Physics, list[MeasuredValue]] = {}
     for each in readings:
         classes.setdefault(each.physics, []).append(each)
+    if Physics.SUSTAINED in classes:
+        classes.pop(Physics.THROTTLED, None)
 
     def weight(members: list[MeasuredValue]) -> tuple[int, float]:
         return len({each.card for each in members}), max(each.started for each in members)

@@ -251,17 +251,26 @@ def _choose_rounds(rounds: Sequence[Record]) -> dict[str, list[MetricSamples]]:
     """Of each metric that every round has the samples that stand for it."""
     first, *others = (record.metrics for record in rounds)
     common = [name for name in first if all(name in metrics for metrics in others)]
-    return {name: _choose([record.metrics[name] for record in rounds]) for name in common}
+    return {
+        name: _choose([(record.metrics[name], bool(record.throttled)) for record in rounds])
+        for name in common
+    }
 
 
-def _choose(rounds: Sequence[MetricSamples]) -> list[MetricSamples]:
+def _choose(rounds: Sequence[tuple[MetricSamples, bool]]) -> list[MetricSamples]:
     """Those that were timed alike and in one regime, as most were.
 
-    Where two ways have as many, hidden launches stand before visible ones, and settled clocks
-    before boost, which is measured beside them.
+    What was sampled while the card throttled is neither boost nor settled: it counts only where no
+    round has regimes. Where two ways have as many, hidden launches stand before visible ones, and
+    settled clocks before boost, which is measured beside them.
+
+    rounds: with whether the card throttled.
     """
+    has_regimes = any(metric.regime for metric, _ in rounds)
     ways: dict[Hashable, list[MetricSamples]] = {}
-    for metric in rounds:
+    for metric, throttled in rounds:
+        if has_regimes and throttled and not metric.regime:
+            continue
         way = (
             tuple(metric.timers),
             metric.launch_visible,

@@ -186,6 +186,18 @@ def test_the_mean_is_over_cards_whatever_the_number_of_their_runs() -> None:
     assert mean_over_cards([counted(3.0), replace(counted(4.0), started=9.0)]).value == 4.0
 
 
+def test_cards_that_throttled_without_regimes_do_not_outvote_one_with_regimes() -> None:
+    def value(number: float, card: str, physics: Physics) -> MeasuredValue:
+        return a_value(number, card, physics=physics)
+
+    throttled = [value(1.0, card, Physics.THROTTLED) for card in "AB"]
+    settled = value(1.2, "C", Physics.SUSTAINED)
+    assert mean_over_cards([*throttled, settled]) == replace(settled, unlike_runs=2)
+    assert mean_over_cards(throttled).value == pytest.approx(1.0)
+    cool = value(0.9, "C", Physics.NEVER_THROTTLED)
+    assert mean_over_cards([*throttled, cool]).value == pytest.approx(1.0)
+
+
 def test_more_cards_a_side_narrow_the_interval_and_common_cards_are_compared_with_themselves() -> (
     None
 ):

@@ -124,6 +124,19 @@ def test_rounds_in_another_regime_than_most_are_left_out_with_their_throttling(
     assert bool(joined.warnings) == (metric.unlike_rounds > 0)
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_rounds_that_throttled_without_regimes_stand_only_where_no_round_has_regimes(
+    place: int,
+) -> None:
+    mixed = [one([number], throttled="power cap") for number in (1.0, 2.0)]
+    assert combine(mixed).metrics["time"].samples == [1.0, 2.0]
+    rounds = [*mixed[:place], one([3.0], [0.5]), *mixed[place:]]
+    joined = combine(rounds)
+    metric = joined.metrics["time"]
+    assert (metric.samples, metric.regime, metric.unlike_rounds) == ([3.0], "sustained", 2)
+    assert joined.throttled == ""
+
+
 def test_texts_that_differ_between_rounds_are_joined() -> None:
     slow = one([1.0])
     metric = slow.metrics["time"]
