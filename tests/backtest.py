@@ -66,6 +66,9 @@ def verdict_table(results: Results) -> Iterator[dict[str, str]]:
     groups["all classes of a GPU"] = [
         results[physics] for physics in ON_GPU if physics in results
     ]
+    groups["all classes of a GPU, both visits with the reference"] = [
+        each.with_references for each in groups["all classes of a GPU"]
+    ]
     groups["all"] = list(results.values())
     for name, members in groups.items():
         if pairs := sum(len(each.pairs) for each in members):

@@ -71,7 +71,8 @@ class ComparedPair(NamedTuple):
     called: whether it was called different, judged alone.  called_together: the same, judged with
     all that the two cards have in common.  smallest: the smallest slow-down of the second that
     would be found, alone, as a logarithm.  adjusted: whether the factors of the cards were taken
-    out.
+    out.  referenced: whether both visits measured the reference steps, as they do by default; those
+    steps themselves have no reference.
     """
 
     cards: tuple[str, str]
@@ -79,6 +80,7 @@ class ComparedPair(NamedTuple):
     called_together: bool
     smallest: float
     adjusted: bool
+    referenced: bool
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,11 @@ class ClassResult:
     def by_the_reference(self) -> ClassResult:
         """Of the pairs whose factors of the cards were taken out."""
         return ClassResult(self.physics, [], [each for each in self.pairs if each.adjusted])
+
+    @property
+    def with_references(self) -> ClassResult:
+        """Of the pairs of visits that both measured the reference steps: what users get."""
+        return ClassResult(self.physics, [], [each for each in self.pairs if each.referenced])
 
 
 class MeasuredPoint(NamedTuple):
@@ -286,6 +293,7 @@ class BackTest:
                         found.verdict in DIFFERENT,
                         smallest_found(alone),
                         alone.adjusted,
+                        None not in (one.cards[0].reference, other.cards[0].reference),
                     )
                 )
 
