@@ -148,7 +148,9 @@ class ClassResult:
     @property
     def with_references(self) -> ClassResult:
         """Of the pairs of visits that both measured the reference steps: what users get."""
-        return ClassResult(self.physics, [], [each for each in self.pairs if each.referenced])
+        return ClassResult(
+            self.physics, [], [each for each in self.pairs if each.referenced]
+        )
 
 
 class MeasuredPoint(NamedTuple):

@@ -266,37 +266,63 @@ def _compare_cards(a: MeasuredValue, b: MeasuredValue) -> _Compared:
 
 
 def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared | None:
-    """The same without the factors of the cards; None where a card or a type has no reference.
+    """The same without the factors of the cards; None where no side has a reference.
 
-    Of two sides on one type the references are compared directly. Of two types each side's is
+    Of two sides on one type the references are compared directly. Else each side that has one is
     compared with the mean over its type, which has an error of its own (the regression estimator of
     double sampling; Cochran, Sampling Techniques, 3rd ed. (1977), section 12.6). The error of β
     counts as far as the references differ.
     """
     if a.physics is not b.physics:
         return None
-    factors = _mean_reference(a), _mean_reference(b)
-    if factors[0] is None or factors[1] is None or not (a.adjusted and b.adjusted):
-        return None
-    variance = a.adjusted.variance / len(a.cards) + b.adjusted.variance / len(b.cards)
-    freedom = min(a.adjusted.freedom, b.adjusted.freedom)
-    if a.hardware == b.hardware:
-        apart = factors[1] - factors[0]
+    of_a, of_b = _mean_reference(a), _mean_reference(b)
+    is_direct = a.hardware == b.hardware and a.adjusted and b.adjusted
+    if is_direct and of_a is not None and of_b is not None:
+        assert a.adjusted and b.adjusted
+        apart = of_b - of_a
         ratio = plain.ratio - a.adjusted.coefficient * apart
+        variance = a.adjusted.variance / len(a.cards) + b.adjusted.variance / len(b.cards)
         variance += a.adjusted.of_coefficient * apart**2
+        freedom = min(a.adjusted.freedom, b.adjusted.freedom)
         return _Compared(ratio, variance, freedom, plain.cards, adjusted=True)
-    ratio = plain.ratio
-    for adjusted, factor, sign in (
-        (a.adjusted, factors[0], -1),
-        (b.adjusted, factors[1], 1),
-    ):
-        if adjusted.of_type is None:
-            return None
-        apart = factor - adjusted.of_type.mean
-        ratio -= sign * adjusted.coefficient * apart
-        variance += adjusted.of_coefficient * apart**2
-        variance += adjusted.coefficient**2 * adjusted.of_type.variance
-    return _Compared(ratio, variance, freedom, plain.cards, adjusted=True)
+    sides = _from_type(a, of_a), _from_type(b, of_b)
+    if sides == (None, None):
+        return None
+    shifts, variances, freedoms = zip(
+        *(found or _unadjusted(side) for found, side in zip(sides, (a, b), strict=True)),
+        strict=True,
+    )
+    ratio = plain.ratio + shifts[1] - shifts[0]
+    return _Compared(ratio, sum(variances), min(freedoms), plain.cards, adjusted=True)
+
+
+class _Side(NamedTuple):
+    """Of the mean of a side's cards. shift: of its logarithm.  variance, freedom: of what it is
+    then."""
+
+    shift: float
+    variance: float
+    freedom: float
+
+
+def _unadjusted(side: MeasuredValue) -> _Side:
+    assert side.spread is not None
+    variance = side.spread.any_card / len(side.cards)
+    return _Side(0.0, variance, side.spread.any_freedom)
+
+
+def _from_type(side: MeasuredValue, reference: float | None) -> _Side | None:
+    """Without how far the cards' reference is from the mean of their type."""
+    adjusted = side.adjusted
+    if reference is None or adjusted is None or adjusted.of_type is None:
+        return None
+    apart = reference - adjusted.of_type.mean
+    variance = (
+        adjusted.variance / len(side.cards)
+        + adjusted.of_coefficient * apart**2
+        + adjusted.coefficient**2 * adjusted.of_type.variance
+    )
+    return _Side(-adjusted.coefficient * apart, variance, adjusted.freedom)
 
 
 def _mean_reference(side: MeasuredValue) -> float | None:

@@ -195,6 +195,25 @@ def test_two_types_are_compared_by_what_their_cards_have_in_common() -> None:
     )
 
 
+def test_of_two_sides_the_one_that_has_a_reference_is_adjusted() -> None:
+    """A card of another type was measured before there were references: the truth is 1.1."""
+    made = measured(8, referenced=True)
+    a, b = products(made, "h100")[0], products(made, "h200")[0]
+    left = [
+        each
+        for each in made
+        if (each.benchmark == BENCHMARK and each.machine == "h200")
+        or (each.benchmark != BENCHMARK and (each.params["size"] != 1 or each in (a, b)))
+    ]
+    found, raw = (
+        compare(records, [a], [b], "time")
+        for records in (left, [each for each in left if each.benchmark != BENCHMARK])
+    )
+    assert found.adjusted and not raw.adjusted
+    assert half_width(found) < half_width(raw)
+    assert found.interval is not None and found.interval[0] < 1.1 < found.interval[1]
+
+
 def test_a_reference_that_tells_nothing_changes_nothing() -> None:
     draw = random.Random(1)
     made = measured(6, referenced=False)
@@ -305,4 +324,6 @@ def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_
         "boost, by the reference" in names
         and "never throttled, by the reference" not in names
     )
+    assert "all classes of a GPU, both visits with the reference" in names
+    assert found[Physics.BOOST].with_references.pairs == adjusted.pairs
     assert "boost, by the reference" not in [row["class"] for row in coverage_table(found)]
