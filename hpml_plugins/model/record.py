@@ -347,6 +347,12 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         )
 
     @property
+    def is_throttled(self) -> bool:
+        """Whether the GPU throttled while samples of no regime were taken, as before there were
+        regimes."""
+        return bool(self.throttled)
+
+    @property
     def is_busy(self) -> bool:
         """Whether other processes used the CPUs while this was measured: its times on the CPU are
         judged with a wider interval."""
