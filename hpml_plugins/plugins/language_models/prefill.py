@@ -22,6 +22,10 @@ from hpml_plugins.plugins.language_models.shapes import (
     prefill_flop,
 )
 
+#: COMPILED_TOLERANCE where activations are quantised at each call: compiled, they are rounded once
+#: less before, and a number that falls on the next fp8 value is 1/16 off. 0.054 on an H100.
+FP8_TOLERANCE = 0.1
+
 
 def measure(bench: Bench, *, model: str, length: int, format: str) -> Mapping[str, Any]:
     """Time reading one prompt into an empty cache: all layers of all tokens, logits of the last.
@@ -55,7 +59,7 @@ def measure(bench: Bench, *, model: str, length: int, format: str) -> Mapping[st
     found = bench.result(decoder.prompt(tokens, caches)[0])
     difference = inference.relative_error(found, written)
     bench.check(
-        difference <= COMPILED_TOLERANCE,
+        difference <= (FP8_TOLERANCE if format == "fp8_products" else COMPILED_TOLERANCE),
         f"the compiled pass differs from the pass as it is written by {difference:.1e}",
     )
     bench.work(flop=prefill_flop(shape, 1, length), dtype=PRODUCTS[format])
