@@ -16,9 +16,21 @@ from hpml_plugins.model.validation import check_record, check_schema, cleaned
 #: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows
 #: is noise.
 DIGITS = 9
-#: How the reason of a failed check began before there was a kind of failure. The other failures of
-#: that time were raised by `measure`.
-_CHECK = re.compile(r"(rank \d+: )?check failed: ")
+#: How the reasons began that were stored before there was a kind of failure; all others were raised
+#: by `measure`.
+_REASONS = {
+    Failure.CHECK: r"(rank \d+: )?check failed: ",
+    Failure.TIMEOUT: r"(ranks )?timed out after ",
+    Failure.SIGNAL: r"died of ",
+    Failure.EXIT: r"ended with exit status ",
+    Failure.LIMIT: r"more than \d+ processes at once|sent a message of more than ",
+    Failure.SUPERVISOR: r"its supervising process was killed or stopped",
+    Failure.RESULT: (
+        r"its result cannot be stored|it sent what cannot be read|it reported \d+ times"
+        r"|metric '|measure returned |work is declared of "
+    ),
+    Failure.GPU: r"GPU \d+ \(.*\) (is lost|had \d+ memory errors)",
+}
 
 #: How warnings of noise began that were stored before they had a field of their own.
 _NOISE = re.compile(
@@ -89,7 +101,7 @@ def upgrade(record: Record) -> Record:
         facts["noise"] = [*record.noise, *noise]
         facts["warnings"] = [text for text in record.warnings if text not in noise]
     if record.status == "failed" and not record.failure:
-        facts["failure"] = Failure.CHECK if _CHECK.match(record.reason) else Failure.ERROR
+        facts["failure"] = _failure_of(record.reason)
     if not record.of_stack and record.environment.startswith(STACK):
         facts["of_stack"] = True
     return msgspec.structs.replace(record, **facts) if facts else record
@@ -98,6 +110,11 @@ def upgrade(record: Record) -> Record:
 def _throttled_of(warnings: Sequence[str]) -> str:
     told = [text for text in warnings if text.startswith(THROTTLED)]
     return told[0].partition(": ")[2] or "unknown reason" if told else ""
+
+
+def _failure_of(reason: str) -> Failure:
+    found = [kind for kind, pattern in _REASONS.items() if re.match(pattern, reason)]
+    return found[0] if found else Failure.ERROR
 
 
 _DECODER = msgspec.json.Decoder(Record)

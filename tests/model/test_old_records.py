@@ -46,7 +46,7 @@ def read_metric(info: dict[str, Any], **changes: Any) -> Any:
 )
 def test_throttling_was_told_by_a_warning(warnings: list[str], throttled: str) -> None:
     found = read(warnings=warnings)
-    assert found.throttled == throttled
+    assert (found.throttled, found.is_throttled) == (throttled, bool(throttled))
     assert read(warnings=warnings, throttled="heat").throttled == "heat"
 
 
@@ -68,6 +68,21 @@ def test_noise_was_told_by_warnings() -> None:
     [
         ("check failed: the product differs from float64's", Failure.CHECK),
         ("rank 1: check failed: sum differs", Failure.CHECK),
+        ("timed out after 60 s in wait (a.py:3)", Failure.TIMEOUT),
+        ("ranks timed out after 45 s: rank 0 silent", Failure.TIMEOUT),
+        ("died of SIGKILL (killed, perhaps for want of memory)", Failure.SIGNAL),
+        ("ended with exit status 3 before it reported", Failure.EXIT),
+        (
+            "more than 2048 processes at once (HPML_PROCESS_LIMIT sets another limit)",
+            Failure.LIMIT,
+        ),
+        ("sent a message of more than 1,074 MB", Failure.LIMIT),
+        ("its supervising process was killed or stopped", Failure.SUPERVISOR),
+        ("its result cannot be stored: ValueError", Failure.RESULT),
+        ("it sent what cannot be read: a Record of another run", Failure.RESULT),
+        ("metric 'time' is not finite: nan", Failure.RESULT),
+        ("GPU 0 (NVIDIA H200) is lost: NVML says 'GPU is lost'; dmesg", Failure.GPU),
+        ("GPU 1 (NVIDIA H200) had 2 memory errors that ECC could not correct", Failure.GPU),
         ("KeyError: 'device' (a.py:7: node['device'])", Failure.ERROR),
         ("", Failure.ERROR),
     ],
