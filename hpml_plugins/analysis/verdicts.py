@@ -276,9 +276,11 @@ def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared |
     if a.physics is not b.physics:
         return None
     of_a, of_b = _mean_reference(a), _mean_reference(b)
-    is_direct = a.hardware == b.hardware and a.adjusted and b.adjusted
-    if is_direct and of_a is not None and of_b is not None:
-        assert a.adjusted and b.adjusted
+    if (
+        a.hardware == b.hardware
+        and (a.adjusted and b.adjusted)
+        and (of_a is not None and of_b is not None)
+    ):
         apart = of_b - of_a
         ratio = plain.ratio - a.adjusted.coefficient * apart
         variance = a.adjusted.variance / len(a.cards) + b.adjusted.variance / len(b.cards)

@@ -139,7 +139,7 @@ class RunReport(Follower):
 
     @property
     def time_left(self) -> TimeLeft:
-        """How long the rounds take that are left; no more than what is left of the limit."""
+        """How long the remaining rounds take; no more than what remains of the limit."""
         left = self.times.left(self._planned, max(0, self._commits))
         gone = min(self._expected, clocks.monotonic() - self._began)
         left = TimeLeft(*(max(0.0, each - gone) for each in left))

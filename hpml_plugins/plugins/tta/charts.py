@@ -58,7 +58,8 @@ def time(records: Sequence[Record]) -> Table:
 
 def compiling(records: Sequence[Record]) -> Table:
     """Means over the runs of a set, with and without compiling, by the same machine type.
-    pays_after: so many runs gain what setting up takes longer; none where compiling is no faster.
+    pays_after: the number of runs after which the faster training has made up for the longer
+    set-up; none where compiling is no faster.
     """
     compiled = {_task(record): record for record in records if record.benchmark == "tta"}
     rows: list[Row] = []
