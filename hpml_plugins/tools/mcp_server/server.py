@@ -24,6 +24,8 @@ from hpml_plugins.version import __version__
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
+    from hpml_plugins.model import Record
+
 #: s that a command may take.
 LIMIT = 300
 #: Rows of one answer: a model reads them all.
@@ -84,17 +86,15 @@ class Results:
     folder: Path
 
     def benchmarks(self) -> dict[str, Any]:
-        """What was measured where: by benchmark, its machines and points."""
+        """What was measured where: by benchmark, its machines and the units of its metrics."""
+        listed = {each.get("benchmark"): each for each in self._listed()}
         rows: dict[str, Any] = {}
         for each in self._frame("*", "*").records:
-            entry = rows.setdefault(each.benchmark, {"plugin": each.plugin, "machines": []})
+            entry = rows.setdefault(each.benchmark, _entry(each, listed))
             if each.machine not in entry["machines"]:
                 entry["machines"].append(each.machine)
-        listed = {each.get("benchmark"): each for each in self._listed()}
-        for name, entry in rows.items():
-            known = listed.get(name, {})
-            entry["description"] = known.get("description", "")
-            entry["metrics"] = known.get("metrics", {})
+            for name, metric in each.metrics.items():
+                entry["metrics"].setdefault(name, metric.unit)
         return {"benchmarks": rows, "not measured yet": sorted({*listed} - {*rows, None})}
 
     def compare(self, a: str, b: str, benchmark: str = "") -> dict[str, Any]:
@@ -163,9 +163,20 @@ class Results:
         done = subprocess.run(
             arguments, capture_output=True, text=True, timeout=LIMIT, check=False
         )
-        if done.returncode not in (0, 1):
+        if done.returncode:
             raise ValueError(one_line(done.stderr.strip()) or f"status {done.returncode}")
         return done.stdout
+
+
+def _entry(record: Record, listed: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
+    """What is told of a benchmark, of which a plugin that is not installed tells nothing."""
+    known = listed.get(record.benchmark, {})
+    return {
+        "plugin": record.plugin,
+        "machines": [],
+        "description": known.get("description", ""),
+        "metrics": dict(known.get("metrics", {})),
+    }
 
 
 def _options(benchmark: str, form: str, *more: str) -> list[str]:

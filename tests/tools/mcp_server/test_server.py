@@ -101,6 +101,12 @@ def test_benchmarks_are_listed_with_their_machines(results: Results) -> None:
     assert found["not measured yet"] == ["new"]
 
 
+def test_without_the_plugin_the_metrics_are_those_of_the_records(results: Results) -> None:
+    found = Results(results.folder / "no-registry.yaml", results.folder).benchmarks()
+    toy = {"plugin": "toy", "machines": ["fast", "slow"], "description": ""}
+    assert found["benchmarks"]["toy"] == {**toy, "metrics": {"time": "s"}}
+
+
 def test_two_machines_are_compared(results: Results) -> None:
     (row,) = content(ask(results, "compare", a="fast", b="slow"))["rows"]
     assert (row["benchmark"], row["point"], row["verdict"]) == ("toy", "size=1", "WORSE")
