@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpml_plugins.analysis import MeasuredValue, Variability
 from hpml_plugins.errors import HpmlError, UsageError, needs_extra
-from hpml_plugins.model import Figure, Record, Table, format_point
+from hpml_plugins.model import Figure, Record, Table, counted, format_point
 from hpml_plugins.report import Axis, Drawable, bar_chart, dot_chart, record_rows
 from hpml_plugins.store import find_results, read_foreign, read_records, unpack_records
 from hpml_plugins.temporary import temporary_folder
@@ -54,13 +54,16 @@ def load(path: str | Path = "results") -> Frame:
 
 
 def _read_file(file: Path) -> list[Record]:
+    damage: list[str] = []
     with temporary_folder("hpml-records-") as folder:
-        unpack_records(file, folder, warn)
-        found = list(read_records(folder, warn))
+        unpack_records(file, folder, damage.append)
+        found = list(read_records(folder, damage.append))
     if not found:
         raise UsageError(
             "no Record in this file; hpml run --record writes such files", str(file)
         )
+    for fault in damage:
+        warn(fault)
     return found
 
 
@@ -146,8 +149,8 @@ class Frame:
         benchmarks = {record.benchmark for record in self.records}
         machines = {record.machine for record in self.records}
         return (
-            f"<Frame: {len(self)} Records of {len(benchmarks)} benchmarks on"
-            f" {len(machines)} machines>"
+            f"<Frame: {counted(len(self), 'Record')} of {counted(len(benchmarks), 'benchmark')}"
+            f" on {counted(len(machines), 'machine')}>"
         )
 
     def _repr_html_(self) -> str:

@@ -88,16 +88,30 @@ def test_both_regimes_of_a_throttled_metric_have_a_row(tmp_path: Path) -> None:
     assert list(frame["median"]) == [2.0, 1.0]
 
 
-@pytest.mark.parametrize("name", ["nothing", "empty.jsonl"])
-def test_what_holds_no_results_is_said_in_one_line(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["nothing", "empty.jsonl", "other.txt"])
+def test_what_holds_no_results_is_said_in_one_line(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "other.txt").write_text("no Record\n" * 9)
     with pytest.raises(UsageError, match=r"no results here|no Record in this file"):
         hpml.load(tmp_path / name)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_damaged_line_among_records_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "toy.jsonl"
+    path.write_bytes(b"no Record\n" + encode(a_record(metrics={"time": 1.0})) + b"\n")
+    assert len(hpml.load(path)) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "toy.jsonl:1: not a complete Record" in line
 
 
 def test_it_shows_itself_as_a_chart_and_a_table(results: Path) -> None:
     frame = hpml.load(results)
-    assert repr(frame) == "<Frame: 4 Records of 2 benchmarks on 1 machines>"
+    assert repr(frame) == "<Frame: 4 Records of 2 benchmarks on 1 machine>"
     shown = frame.select("toy")._repr_mimebundle_()
     assert "<svg" in shown["text/html"] and "never throttled" in shown["text/html"]
     spec = shown["application/vnd.vegalite.v6+json"]
