@@ -7,6 +7,7 @@ import ast
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -153,6 +154,22 @@ def test_every_line_of_a_command_goes_through_the_one_function() -> None:
                     "sys.std" in spelled and "write" in spelled
                 )
                 assert not known, f"{name}:{node.lineno}: {spelled}"
+
+
+def test_one_thing_is_not_printed_as_several() -> None:
+    """Numbers stand before a plural only where they are always several, or the whole of a share."""
+    several = {"report/figures.py", "report/site/tasks.py", "cli/results.py"}
+    nouns = "(points|values|benchmarks|plugins|Records|machines|commits|rows)"
+    counts = re.compile(r"(?<! of )\{[a-z_][\w.()]*\} " + nouns + r"\b")
+    package = ROOT / "hpml_plugins"
+    found = [
+        f"{path.relative_to(package)}: {match[0]}"
+        for folder in ("asv", "cli", "report", "run", "store", "tools")
+        for path in (package / folder).rglob("*.py")
+        for match in counts.finditer(path.read_text())
+        if str(path.relative_to(package)) not in several
+    ]
+    assert found == [], "say it by model.counted"
 
 
 def test_commands_show_what_others_wrote_as_text(

@@ -23,6 +23,7 @@ from hpml_plugins.errors import UsageError
 from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model.benchmark import REFERENCE, Params
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.node import Node
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import decode
@@ -297,8 +298,8 @@ def keep_shard(benchmarks: Benchmarks) -> None:
     mine = shard(weights, count)[index]
     if weights and not mine:
         say(
-            f"shard {index + 1} of {count} has nothing to measure: there are {len(weights)}"
-            " benchmarks"
+            f"shard {index + 1} of {count} has nothing to measure: there are"
+            f" {counted(len(weights), 'benchmark')}"
         )
         raise SystemExit(0)
     for name in set(benchmarks) - set(mine):

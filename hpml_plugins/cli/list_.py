@@ -240,10 +240,9 @@ def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
         if "broken" in row:
             yield f"{row['plugin']}  BROKEN"
             continue
-        yield from wrap(
-            f"{row['plugin']}  {row['benchmark']}  {row['points']} points: {row['description']}",
-            width,
-        )
+        points = counted(row["points"], "point")
+        head = f"{row['plugin']}  {row['benchmark']}  {points}: {row['description']}"
+        yield from wrap(head, width)
         metrics = ", ".join(f"{name} [{symbol}]" for name, symbol in row["metrics"].items())
         details = [
             f"metrics: {metrics}",

@@ -342,11 +342,12 @@ def export(file: Path, results: Path) -> int:
         raise UsageError(
             f"{file}: export writes Parquet; name the file {file.stem}.parquet"
         )
+    from hpml_plugins.model.formatting import counted
     from hpml_plugins.report.export import write_parquet
     from hpml_plugins.store import read_foreign, read_records
 
     records = itertools.chain(read_records(results, warn), read_foreign(results))
-    say(f"{file}: {write_parquet(records, file)} rows")
+    say(f"{file}: {counted(write_parquet(records, file), 'row')}")
     return 0
 
 

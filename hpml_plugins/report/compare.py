@@ -326,7 +326,8 @@ def summarise(compared: Sequence[Compared], hidden: str = "") -> str:
     )
     rest = len(compared) - len(changed(compared))
     where = f"; {hidden} shows the other {rest}" if hidden and rest else ""
-    return f"{len(compared)} values of {points} points: {verdicts}{where}"
+    values = counted(len(compared), "value")
+    return f"{values} of {counted(points, 'point')}: {verdicts}{where}"
 
 
 def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) -> list[str]:
@@ -343,14 +344,14 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
         each.difference.reason for each in compared if each.difference.ratio is not None
     )
     unjudged = [
-        f"{count} values have no verdict: {reason}"
+        f"{counted(count, 'value')} without a verdict: {reason}"
         for reason, count in reasons.items()
         if reason
     ]
     if busy := sum(each.is_busy for each in compared):
         unjudged.append(
-            f"{busy} values are marked busy: other processes used the CPUs meanwhile, and their"
-            " intervals are wider"
+            f"{counted(busy, 'value')} marked busy: other processes used the CPUs meanwhile, and"
+            " the interval is wider"
         )
     if adjusted := sum(each.difference.adjusted for each in compared):
         unjudged.append(
@@ -364,8 +365,8 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
         )
     across = len({(each.benchmark, each.point) for each in compared if each.across})
     unlike = (
-        f"{across} points: no code was measured on both; compared across commits of one benchmark"
-        " version"
+        f"{counted(across, 'point')}: no code was measured on both; compared across commits of one"
+        " benchmark version"
     )
     return [*map(str, refused), *refusals, *unjudged, *([unlike] if across else [])]
 

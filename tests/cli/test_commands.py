@@ -390,7 +390,7 @@ def test_doctor_names_what_works_and_what_is_broken_with_its_fix(
     assert findings["fvcore"]["state"] == "broken"
     assert "no fvcore today" in findings["fvcore"]["what"]
     assert findings["fvcore"]["fix"] == "pip install fvcore"
-    assert findings["registry"]["what"] == "registry.yaml: 1 plugins, 1 benchmarks"
+    assert findings["registry"]["what"] == "registry.yaml: 1 plugin, 1 benchmark"
     assert answer["python"] == platform.python_version()
     assert answer["packages"]["fvcore"]
 

@@ -194,7 +194,7 @@ def test_what_other_processes_disturbed_is_marked_and_counted() -> None:
         str(row["B"]).endswith(" busy") for row in as_table(rows, formatted=True).rows()
     )
     assert notes(rows, []) == [
-        "2 values are marked busy: other processes used the CPUs meanwhile, and their intervals are"
+        "2 values marked busy: other processes used the CPUs meanwhile, and the interval is"
         " wider"
     ]
 

@@ -11,6 +11,7 @@ import click
 
 from hpml_plugins.cli import Settings
 from hpml_plugins.errors import UsageError
+from hpml_plugins.model import counted
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.pack import make_bundle
@@ -96,9 +97,8 @@ def command(
         )
     say(f"keeps    {_listed(made.kept)}")
     history = made.history
-    say(
-        f"history  {', '.join(history.branches)} at {history.commit[:8]}, {history.commits} commits"
-    )
+    commits = counted(history.commits, "commit")
+    say(f"history  {', '.join(history.branches)} at {history.commit[:8]}, {commits}")
     say("", f"{output}  {output.stat().st_size / 1e6:.1f} MB; on the node:")
     say(f"    sh {shlex.quote(output.name)}")
     say("    hpml/asv run")

@@ -18,6 +18,7 @@ from hpml_plugins.model import (
     Grid,
     Params,
     Record,
+    counted,
     natural_key,
     spell_choice,
 )
@@ -146,7 +147,7 @@ def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
     yield Finding(
         "loads",
         "ok",
-        f"{count} benchmarks; names, units, directions, grids and signatures hold",
+        f"{counted(count, 'benchmark')}; names, units, directions, grids and signatures hold",
     )
     names = Counter(each.name for each in first.benchmarks)
     for name in (name for name, uses in names.items() if uses > 1):
@@ -307,7 +308,7 @@ def _measured(
         yield Finding(
             benchmark.name,
             "missing" if measured else "not judged",
-            f"{count} points are skipped here: {'; '.join(sorted(reasons))}",
+            f"{counted(count, 'point')} skipped here: {'; '.join(sorted(reasons))}",
         )
     if measured:
         others = "; --all measures the others" if chosen < total else ""
@@ -328,7 +329,7 @@ def _checked(name: str, tried: Sequence[Tried]) -> Iterator[Finding]:
     if not (plain := [each for each in tried if not each.fault and each.status == "ok"]):
         return
     if unchecked := [each for each in plain if not each.record.checks]:
-        what = f"{len(unchecked)} points were measured without any bench.check"
+        what = f"{counted(len(unchecked), 'point')} measured without any bench.check"
         yield Finding(
             name,
             "broken",

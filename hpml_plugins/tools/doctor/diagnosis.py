@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.git import why_git_refuses
 from hpml_plugins.host import make_host
-from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node
+from hpml_plugins.model import Finding, GpuHealth, GpuUser, Node, counted
 from hpml_plugins.node import (
     GLANCE,
     CpuWatch,
@@ -255,10 +255,9 @@ def _registry(path: Path) -> Iterator[Finding]:
     except HpmlError as error:
         yield Finding("registry", "broken", str(error))
         return
-    count = sum(1 for _ in host.benchmarks())
-    yield Finding(
-        "registry", "ok", f"{path}: {len(host.plugins)} plugins, {count} benchmarks"
-    )
+    plugins = counted(len(host.plugins), "plugin")
+    benchmarks = counted(sum(1 for _ in host.benchmarks()), "benchmark")
+    yield Finding("registry", "ok", f"{path}: {plugins}, {benchmarks}")
     for plugin in host.broken:
         yield Finding(f"plugin {plugin.entry.name}", "broken", str(plugin.error))
     for problem in host.offers.problems:

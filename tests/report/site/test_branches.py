@@ -367,7 +367,7 @@ def test_compare_says_what_it_leaves_out(tmp_path: Path, hpml: Hpml) -> None:
         '{"version": 1, "repo": ".", "branches": ["main"]}  // asv\'s'
     )
     done = hpml("compare", "--all", *MACHINES)
-    assert "1 values of 1 points: 1 SAME" in done.stdout
+    assert "1 value of 1 point: 1 SAME" in done.stdout
     assert "5 Records of 5 commits that are not on the line of main (" in done.stderr
     assert "--branch" in done.stderr
     other = hpml("compare", "--all", "--branch", "topic", *MACHINES)

@@ -133,7 +133,7 @@ FOUND = [
     (
         "never_checks",
         "broken",
-        "1 points were measured without any bench.check",
+        "1 point measured without any bench.check",
         "bench.check(result agrees",
     ),
     (
@@ -173,7 +173,7 @@ FOUND = [
     (
         "wants_a_program",
         "not judged",
-        "1 points are skipped here: needs program no-such-program",
+        "1 point skipped here: needs program no-such-program",
         "",
     ),
     ("wants_a_program", "warning", "has no description", "description='one sentence'"),
