@@ -113,16 +113,24 @@ def choose_results(context: click.Context, _: click.Parameter, named: Path | Non
     return named or settings.results
 
 
+#: What options and arguments name: a file or a folder, and a file alone.
+PATH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, dir_okay=False)
 #: Options of the commands that put results into the project's.
 INTO = click.option(
     "--into",
-    type=click.Path(path_type=Path),
+    type=PATH,
     callback=choose_results,
     help="Where to merge them.  [default: results_dir of asv.conf.json]",
 )
 DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show what would be written; write nothing."
 )
+
+
+def json_option(text: str = "Print JSON.") -> Callable[[Any], Any]:
+    """The option --json of a command, as its argument `as_json`.  text: its help."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
 
 
 def read_results(
@@ -294,7 +302,7 @@ class _CommandGroup(click.Group):
 )
 @click.option(
     "--registry",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("registry.yaml"),
     show_default=True,
     help="The registry file.",

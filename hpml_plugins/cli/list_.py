@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.cli import Settings, json_option, print_json
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.host import GROUP, Host, entry_points, make_host
 from hpml_plugins.model.formatting import counted
@@ -44,7 +44,7 @@ from hpml_plugins.terminal import align, say, warn
     is_flag=True,
     help="Show the plugins that installed packages offer, and the lines that add them.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option("Print JSON instead of a table.")
 @click.pass_obj
 def command(
     settings: Settings,

@@ -11,7 +11,7 @@ import msgspec
 
 from hpml_plugins.asv.configuration import write_configuration
 from hpml_plugins.asv.run import machine_file
-from hpml_plugins.cli import Settings, records_beside
+from hpml_plugins.cli import PATH, Settings, records_beside
 from hpml_plugins.cli.small import run_asv
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import make_host
@@ -29,18 +29,18 @@ from hpml_plugins.terminal import say, warn
 
 
 @click.command("preview")
-@click.argument("file", metavar="FILE.py", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE.py", type=PATH)
 @click.option(
     "--results",
     "records",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE.jsonl",
     help="A file of hpml run --record.  [default: the one beside FILE.py]",
 )
 @click.option(
     "--to",
     "folder",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Write the site to this folder, and serve nothing.",
 )
 @click.option("--browser", is_flag=True, help="Open it in a browser.")

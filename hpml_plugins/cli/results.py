@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpml_plugins.cli import DRY_RUN, INTO, Settings, choose_results, read_results
+from hpml_plugins.cli import (
+    DRY_RUN,
+    FILE,
+    INTO,
+    PATH,
+    Settings,
+    choose_results,
+    read_results,
+)
 from hpml_plugins.errors import UsageError, nearest
 from hpml_plugins.git import find_commit
 from hpml_plugins.terminal import say, warn
@@ -34,7 +42,7 @@ MOST_SHOWN = 20
 _PICTURES = ("svg", "png", "pdf")
 _RESULTS = click.option(
     "--results",
-    type=click.Path(path_type=Path),
+    type=PATH,
     callback=read_results,
     metavar="DIR|FILE.jsonl",
     help="Results, or a file of hpml run --record.  [default: results_dir of asv.conf.json]",
@@ -105,7 +113,7 @@ def table(
 @click.option(
     "--to",
     "target",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path(),
     help="Folder to write to; for one chart also a file, such as chart.svg.",
 )
@@ -330,7 +338,7 @@ def _print_comparison(
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @_RESULTS
 def export(file: Path, results: Path) -> int:
     """Write all Records to FILE as Parquet.
@@ -352,9 +360,7 @@ def export(file: Path, results: Path) -> int:
 
 
 @click.command()
-@click.argument(
-    "folders", nargs=-1, required=True, metavar="DIR...", type=click.Path(path_type=Path)
-)
+@click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=PATH)
 @INTO
 @DRY_RUN
 @click.option(
@@ -448,7 +454,7 @@ def _show_changes(planned: Merge) -> None:
 )
 @click.option(
     "--results",
-    type=click.Path(path_type=Path),
+    type=PATH,
     callback=choose_results,
     help="Folder of results.  [default: results_dir of asv.conf.json]",
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from hpml_plugins.cli import Positive, Settings, records_beside
+from hpml_plugins.cli import PATH, Positive, Settings, json_option, records_beside
 from hpml_plugins.errors import Failure, UsageError, nearest
 from hpml_plugins.host import Declared, Host, Offers, Unmet, load_sources, make_host, merge
 from hpml_plugins.isolation import end_leftovers
@@ -91,7 +91,7 @@ def _place_records(
 )
 @click.option(
     "--record",
-    type=click.Path(path_type=Path),
+    type=PATH,
     is_flag=False,
     flag_value=BESIDE,
     callback=_place_records,
@@ -99,9 +99,7 @@ def _place_records(
     help="Append the Records of all rounds to this file; default: FILE.jsonl beside FILE.py.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show all warnings.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print each Record as a line of JSON."
-)
+@json_option("Print each Record as a line of JSON.")
 @click.pass_obj
 def command(
     settings: Settings,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hpml_plugins.cli import print_json
+from hpml_plugins.cli import PATH, json_option, print_json
 from hpml_plugins.terminal import say, warn
 
 
@@ -17,7 +17,7 @@ from hpml_plugins.terminal import say, warn
 @click.option(
     "--name", help="The machine's name; default: a stable name made of GPU type and count."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all facts as JSON.")
+@json_option("Print all facts as JSON.")
 @click.option("--dry-run", is_flag=True, help="Show the facts; write nothing.")
 def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
     """Record this node in ~/.asv-machine.json, with its GPUs.
@@ -55,7 +55,7 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
     "--results",
     "folders",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help=(
         "Results to show instead of the project's, of any project of hpml-plugins or asv; several"

@@ -12,7 +12,7 @@ from typing import get_args
 import click
 import msgspec
 
-from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.cli import FILE, PATH, Settings, json_option, print_json
 from hpml_plugins.errors import Failure, UsageError
 from hpml_plugins.model import Record, Table, counted
 from hpml_plugins.report import as_text
@@ -49,27 +49,24 @@ from hpml_plugins.version import __version__
 STATUS: Mapping[Verdict, int] = {"pass": 0, "fail": 1, "cannot say": 3}
 #: What a sound card does not do: compute a wrong result, or be lost.
 WRONG = (Failure.CHECK, Failure.GPU)
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("accept")
-@click.option(
-    "--bands", "file", type=_FILE, default=SHIPPED, help="Bands of your own site."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--html", type=_FILE, help="Write one page, for a vendor.")
+@click.option("--bands", "file", type=FILE, default=SHIPPED, help="Bands of your own site.")
+@json_option()
+@click.option("--html", type=FILE, help="Write one page, for a vendor.")
 @click.option(
     "--only",
     type=click.Choice([*get_args(Component), BITS]),
     help="Measure only what tells of this component; nothing passes then.",
 )
-@click.option("--record", type=_FILE, help="Append all Records to this file.")
+@click.option("--record", type=FILE, help="Append all Records to this file.")
 @click.option(
     "--list", "only_list", is_flag=True, help="Show the points, and measure nothing."
 )
 @click.option(
     "--export-bands",
-    type=_FILE,
+    type=FILE,
     help="Write the bands of this project's results to this file.",
 )
 @click.option(
@@ -79,7 +76,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--results",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Results for --export-bands and --back-test.",
 )
 @click.pass_obj

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import PATH, Settings
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model import counted
 from hpml_plugins.terminal import say, warn
@@ -24,7 +24,7 @@ from hpml_plugins.tools.bundle.pack import make_bundle
 @click.option(
     "--node",
     "file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="JSON",
     help="The node's facts.",
 )
@@ -45,7 +45,7 @@ from hpml_plugins.tools.bundle.pack import make_bundle
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default="hpml-bundle.sh",
     show_default=True,
 )

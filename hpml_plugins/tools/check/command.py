@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hpml_plugins.cli import Positive, Settings, show_findings
+from hpml_plugins.cli import Positive, Settings, json_option, show_findings
 from hpml_plugins.terminal import warn
 from hpml_plugins.tools.check.check import check, find_plugin
 from hpml_plugins.tools.check.judging import MOST_POINTS
@@ -25,7 +25,7 @@ from hpml_plugins.tools.check.judging import MOST_POINTS
     is_flag=True,
     help=f"Measure every point, not {MOST_POINTS} of each benchmark.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @click.pass_obj
 def command(
     settings: Settings, plugin: str, limit: float, every: bool, as_json: bool

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from hpml_plugins.cli import Settings, print_json
+from hpml_plugins.cli import PATH, Settings, json_option, print_json
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model import Cell, Table
 from hpml_plugins.registry import EVERYTHING, read_registry
@@ -26,7 +26,7 @@ CORE = "core"
 _CLUSTER = click.option(
     "--cluster",
     "file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="The file of targets; default: cluster.yaml.",
 )
 
@@ -187,7 +187,7 @@ def _submit_one(target: Target, commits: list[str], request: RunRequest, jobs: P
     is_flag=True,
     help="Cancel the named jobs that have not ended.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option("Print JSON instead of a table.")
 @click.pass_obj
 def jobs(
     settings: Settings,

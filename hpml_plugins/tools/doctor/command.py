@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import click
 
-from hpml_plugins.cli import Settings, show_findings
+from hpml_plugins.cli import Settings, json_option, show_findings
 from hpml_plugins.tools.bundle.ask_node import ask
 from hpml_plugins.tools.doctor.diagnosis import diagnose
 
 
 @click.command("doctor")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print JSON: the findings, and the facts that hpml bundle needs.",
-)
+@json_option("Print JSON: the findings, and the facts that hpml bundle needs.")
 @click.pass_obj
 def command(settings: Settings, as_json: bool) -> int:
     """Show what this node has, what is broken, and how to fix it. Exit status 1 when something is

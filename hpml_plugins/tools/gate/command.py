@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from hpml_plugins.asv import prepare, read_configuration
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import FILE, Settings
 from hpml_plugins.errors import UsageError, regular_expression
 from hpml_plugins.model import counted, format_point
 from hpml_plugins.node import describe_load
@@ -87,12 +87,12 @@ REFUSED, NOT_JUDGED = 1, 3
 )
 @click.option(
     "--markdown",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Write a report for a pull request.",
 )
 @click.option(
     "--svg",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Draw the report.",
 )
 @click.option(
@@ -100,7 +100,7 @@ REFUSED, NOT_JUDGED = 1, 3
 )
 @click.option(
     "--record",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Append all Records to this file.",
 )
 @click.pass_obj

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from hpml_plugins.cli import DRY_RUN, INTO, Settings
+from hpml_plugins.cli import DRY_RUN, INTO, PATH, Settings
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.git import find_commit
 from hpml_plugins.model import Record, counted
@@ -24,9 +24,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @click.command("import")
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
-)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=PATH)
 @click.option(
     "--machine", metavar="NAME", help="Where it was measured, if FILE does not tell."
 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpml_plugins.cli import Settings, choose_results
+from hpml_plugins.cli import PATH, Settings, choose_results
 from hpml_plugins.errors import needs_extra
 from hpml_plugins.terminal import one_line
 from hpml_plugins.version import __version__
@@ -63,7 +63,7 @@ _VERDICTS = {
 @click.command("mcp")
 @click.option(
     "--results",
-    type=click.Path(path_type=Path),
+    type=PATH,
     callback=choose_results,
     help="Results to serve.  [default: results_dir of asv.conf.json]",
 )

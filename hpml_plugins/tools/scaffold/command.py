@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from hpml_plugins.asv import plugins_folder
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import PATH, Settings
 from hpml_plugins.errors import RegistryError, UsageError
 from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
@@ -106,7 +106,7 @@ def register(registry: Path, line: str) -> None:
 @click.option(
     "--to",
     "folder",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Where to write it.  [default: a file beside the asv benchmarks, a package here]",
 )
 @click.option(
