@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from hpml_plugins.analysis.measured import TypeReference, card_of, hardware_of
 from hpml_plugins.analysis.physics import Physics
+from hpml_plugins.analysis.variance import Array
 
 if TYPE_CHECKING:
     from hpml_plugins.model.record import Record
@@ -51,6 +52,8 @@ TOLD_BY_BOOST = (Physics.BOOST, Physics.SUSTAINED)
 SHRINKAGE = 1.0
 #: Cards from which a coefficient is estimated.
 ENOUGH_CARDS = 3
+#: Below this sum of squares references differ by rounding alone: of logarithms, near 1e-16 each.
+SAME_REFERENCE = 1e-24
 
 
 class _Visit(NamedTuple):
@@ -137,19 +140,6 @@ def visit_of(record: Record) -> _Visit | None:
     )
 
 
-class Pair(NamedTuple):
-    """A card's mean of a group of equal code and type, with the reference of its visits;
-    logarithms.
-
-    value: of a time; of a rate its negative, so that both rise with the reference.
-    """
-
-    group: object
-    card: str
-    value: float
-    reference: float
-
-
 class Coefficient(NamedTuple):
     """β of a class. cards: how many told it.  before, after: the pooled variance without and with
     it.  variance: of β itself."""
@@ -166,34 +156,33 @@ class Coefficient(NamedTuple):
         return self.value > 0 and self.after < self.before
 
 
-def fit_coefficient(pairs: Sequence[Pair]) -> Coefficient | None:
+def fit_coefficient(
+    group: Array, card: Array, value: Array, reference: Array
+) -> Coefficient | None:
     """β by least squares within the groups, shrunk and limited; None where too few cards tell.
 
-    The standard error counts cards, not values: the values of one card share its factor.
+    One entry for each value, in every array.  group: of equal code and type.  value: the logarithm
+    of a time; of a rate its negative, so that both rise with the reference.  reference: that of the
+    visit. Each card counts once in a group, with its means. The standard error counts cards, not
+    values: the values of one card share its factor.
     """
-    groups: dict[object, list[Pair]] = {}
-    for pair in pairs:
-        groups.setdefault(pair.group, []).append(pair)
-    shared = [
-        members for members in groups.values() if len({each.card for each in members}) > 1
-    ]
-    cards = {each.card for members in shared for each in members}
-    if len(cards) < ENOUGH_CARDS:
+    if len(np.unique(card)) < ENOUGH_CARDS:
         return None
-    values, references = [], []
-    for members in shared:
-        mean = statistics.fmean(each.value for each in members)
-        mean_reference = statistics.fmean(each.reference for each in members)
-        values += [each.value - mean for each in members]
-        references += [each.reference - mean_reference for each in members]
-    y, x = np.array(values), np.array(references)
-    freedom = len(y) - len(shared)
+    (groups, cards), place = np.unique([group, card], axis=1, return_inverse=True)
+    y, x = (_means(each, place.ravel()) for each in (value, reference))
+    members = np.bincount(groups)[groups]
+    y, x, groups, cards = (each[members > 1] for each in (y, x, groups, cards))
+    told = len(np.unique(cards))
+    if told < ENOUGH_CARDS:
+        return None
+    y, x = (each - _means(each, groups)[groups] for each in (y, x))
+    freedom = len(y) - len(np.unique(groups))
     squares = float(x @ x)
-    if squares == 0:
+    if squares < SAME_REFERENCE:
         return None
     slope = float(x @ y) / squares
     rest = float((y - slope * x) @ (y - slope * x))
-    independent = max(1, len(cards) - 2)
+    independent = max(1, told - 2)
     error = math.sqrt(
         rest / max(1, freedom - 1) / squares * max(1.0, freedom / independent)
     )
@@ -201,8 +190,14 @@ def fit_coefficient(pairs: Sequence[Pair]) -> Coefficient | None:
     left = y - believed * x
     return Coefficient(
         believed,
-        len(cards),
+        told,
         float(y @ y) / freedom,
         float(left @ left) / max(1, freedom - 1),
         error**2,
     )
+
+
+def _means(values: Array, group: Array) -> Array:
+    """The mean of each group, by its number; 0 where there is none."""
+    sums, counts = np.bincount(group, values), np.bincount(group)
+    return sums / np.maximum(counts, 1)

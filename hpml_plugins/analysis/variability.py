@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +25,7 @@ from hpml_plugins.analysis.measured import (
 )
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics, compared_metrics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
-from hpml_plugins.analysis.reference import Coefficient, Pair, References, fit_coefficient
+from hpml_plugins.analysis.reference import Coefficient, References, fit_coefficient
 from hpml_plugins.analysis.variance import (
     Estimated,
     Observations,
@@ -169,7 +171,9 @@ def _fit_coefficients(
     found: dict[int, Coefficient] = {}
     for pool in np.unique(cards.pool[told]).tolist():
         inside = told & (cards.pool == pool)
-        coefficient = fit_coefficient(_card_pairs(cards, references, inside))
+        coefficient = fit_coefficient(
+            cards.spot[inside], cards.card[inside], cards.value[inside], references[inside]
+        )
         if coefficient and coefficient.narrows:
             found[pool] = coefficient
     return found
@@ -188,28 +192,9 @@ def _signed_type(
     return of_type and of_type._replace(mean=_signed(reading, of_type.mean))
 
 
-def _card_pairs(cards: CardObservations, references: _Array, chosen: _Array) -> list[Pair]:
-    """The mean of each card in each spot, with that of its references."""
-    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for number in np.flatnonzero(chosen).tolist():
-        key = int(cards.spot[number]), int(cards.card[number])
-        found.setdefault(key, []).append(
-            (float(cards.value[number]), float(references[number]))
-        )
-    return [
-        Pair(spot, str(card), *map(statistics.fmean, zip(*values, strict=True)))
-        for (spot, card), values in found.items()
-    ]
-
-
-class _Numbers:
+def _numbers() -> defaultdict[Any, int]:
     """Numbers for names, in the order in which they come."""
-
-    def __init__(self) -> None:
-        self.known: dict[Any, int] = {}
-
-    def __getitem__(self, name: Any) -> int:
-        return self.known.setdefault(name, len(self.known))
+    return defaultdict(itertools.count().__next__)
 
 
 def observe(points: Iterable[Readings]) -> ObservedReadings | None:
@@ -217,8 +202,8 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
 
     The spread of what was counted, and the scatter of what is not above 0, are filled in at once.
     """
-    groups, kinds, codes, cards, runs = (_Numbers() for _ in range(5))
-    places, spots, members, pools = (_Numbers() for _ in range(4))
+    groups, kinds, codes, cards, runs = (_numbers() for _ in range(5))
+    places, spots, members, pools = (_numbers() for _ in range(4))
     rows: list[tuple[float, ...]] = []
     lines: list[list[MeasuredValue]] = []
     for place, readings in points:
@@ -269,9 +254,9 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
         run,
         spot_number,
     ) = (column.astype(np.int64) for column in columns)
-    modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools.known])
-    classes = _Numbers()
-    family = np.array([classes[pool[:-1]] for pool in pools.known])
+    modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools])
+    classes = _numbers()
+    family = np.array([classes[pool[:-1]] for pool in pools])
     return ObservedReadings(
         Observations(
             values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run
@@ -287,7 +272,7 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
             family,
         ),
         lines,
-        list(cards.known),
+        list(cards),
     )
 
 

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from backtest import coverage_table, measured_points, verdict_table
 from records import Given, a_record
@@ -16,7 +17,7 @@ from hpml_plugins.analysis.backtest import BackTest
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.reference import (
     BENCHMARK,
-    Pair,
+    Coefficient,
     References,
     fit_coefficient,
     visit_of,
@@ -269,39 +270,40 @@ def test_other_records_are_no_reference(changes: dict[str, Any]) -> None:
     assert visit_of(reference("GPU-a", "NVIDIA H200", 1.0, 0.0, **changes)) is None
 
 
-def pairs(
+def fitted(
     slope: float, noise: float, cards: int, groups: int = 4, seed: int = 5
-) -> list[Pair]:
+) -> Coefficient | None:
+    """Of cards whose values follow their factors by this slope, and have this noise."""
     draw = random.Random(seed)
     factors = [draw.gauss(0, 0.01) for _ in range(cards)]
-    return [
-        Pair(group, str(card), 10.0 * group + slope * factor + draw.gauss(0, noise), factor)
+    rows = [
+        (group, card, 10.0 * group + slope * factor + draw.gauss(0, noise), factor)
         for group in range(groups)
         for card, factor in enumerate(factors)
     ]
+    of_group, of_card, values, references = np.array(rows).T
+    return fit_coefficient(of_group.astype(int), of_card.astype(int), values, references)
 
 
 def test_the_coefficient_is_found_shrunk_and_limited() -> None:
-    full = fit_coefficient(pairs(1.0, 0.0005, cards=8))
+    full = fitted(1.0, 0.0005, cards=8)
     assert full is not None and full.narrows
     assert 0.9 < full.value <= 1.0
     assert full.after < full.before / 50
-    half = fit_coefficient(pairs(0.5, 0.002, cards=8))
+    half = fitted(0.5, 0.002, cards=8)
     assert half is not None and 0.3 < half.value < 0.55
-    twice, against = (
-        fit_coefficient(pairs(slope, 0.0005, cards=8)) for slope in (2.0, -1.0)
-    )
+    twice, against = (fitted(slope, 0.0005, cards=8) for slope in (2.0, -1.0))
     assert twice is not None and twice.value == 1.0
     assert against is not None and against.value == 0.0 and not against.narrows
 
 
 def test_two_cards_tell_no_coefficient() -> None:
-    assert fit_coefficient(pairs(1.0, 0.0, cards=2)) is None
-    assert fit_coefficient([]) is None
-    assert (
-        fit_coefficient([each._replace(reference=1.0) for each in pairs(1.0, 0.0, cards=5)])
-        is None
-    )
+    assert fitted(1.0, 0.0, cards=2) is None
+    nothing = np.array([], int)
+    assert fit_coefficient(nothing, nothing, nothing, nothing) is None
+    cards = np.arange(5)
+    group, same = np.zeros(5, int), np.full(5, 0.1)
+    assert fit_coefficient(group, cards, cards * 1.0, same) is None
 
 
 def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_them() -> (
