@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -56,7 +56,7 @@ class _Repeated:
     cards: dict[str, MeasuredValue]
 
 
-class LeftOut(NamedTuple):
+class _LeftOut(NamedTuple):
     """A value that was predicted by the other cards. card: that measured it.  error, half_width: of
     it from their mean, and of their interval; logarithms."""
 
@@ -65,7 +65,7 @@ class LeftOut(NamedTuple):
     half_width: float
 
 
-class ComparedPair(NamedTuple):
+class _ComparedPair(NamedTuple):
     """A value of equal code, of one card against another.
 
     called: whether it was called different, judged alone.  called_together: the same, judged with
@@ -88,17 +88,8 @@ class ClassResult:
     """What the back-test finds of a class.  pairs: in both orders."""
 
     physics: Physics
-    left_out: list[LeftOut] = field(default_factory=list)
-    pairs: list[ComparedPair] = field(default_factory=list)
-
-    def of_cards(self, cards: Collection[str]) -> ClassResult:
-        """Of the values that these cards measured, predicted by all cards and compared with
-        all."""
-        return ClassResult(
-            self.physics,
-            [each for each in self.left_out if each.card in cards],
-            [each for each in self.pairs if any(card in cards for card in each.cards)],
-        )
+    left_out: list[_LeftOut] = field(default_factory=list)
+    pairs: list[_ComparedPair] = field(default_factory=list)
 
     @property
     def cards(self) -> set[str]:
@@ -114,11 +105,6 @@ class ClassResult:
     def half_width(self) -> float:
         """The median of the half widths."""
         return statistics.median(each.half_width for each in self.left_out)
-
-    @property
-    def empirical(self) -> float:
-        """The half width that would hold 95 % of the values that were left out."""
-        return float(np.quantile([each.error for each in self.left_out], FOUND))
 
     @property
     def called(self) -> list[bool]:
@@ -139,18 +125,6 @@ class ClassResult:
     def smallest_found(self) -> float:
         """The slow-down that is found in FOUND of the pairs, 0.05 for 5 %."""
         return math.expm1(smallest_in_most(self.smallest))
-
-    @property
-    def by_the_reference(self) -> ClassResult:
-        """Of the pairs whose factors of the cards were taken out."""
-        return ClassResult(self.physics, [], [each for each in self.pairs if each.adjusted])
-
-    @property
-    def with_references(self) -> ClassResult:
-        """Of the pairs of visits that both measured the reference steps: what users get."""
-        return ClassResult(
-            self.physics, [], [each for each in self.pairs if each.referenced]
-        )
 
 
 class MeasuredPoint(NamedTuple):
@@ -262,7 +236,7 @@ class BackTest:
             spread = self._without(card)[each.line]
             width = half_width(spread.any_card, spread.any_freedom, len(others))
             error = abs(math.log(value.value) - statistics.fmean(others))
-            result.left_out.append(LeftOut(card, error, width))
+            result.left_out.append(_LeftOut(card, error, width))
 
     def _compare_pairs(self) -> None:
         """Every two cards, in both orders, on all that both measured by equal code."""
@@ -289,7 +263,7 @@ class BackTest:
             for each, found, (one, other) in zip(common, together, pairs, strict=True):
                 (alone,) = compare_values([({"": one}, {"": other}, "")])
                 self.results[each.physics].pairs.append(
-                    ComparedPair(
+                    _ComparedPair(
                         (a, b),
                         alone.verdict in DIFFERENT,
                         found.verdict in DIFFERENT,

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from backtest import coverage_table, measured_points, verdict_table
+from backtest import (
+    by_the_reference,
+    coverage_table,
+    measured_points,
+    verdict_table,
+    with_references,
+)
 from records import Given, a_record
 
 from hpml_plugins.analysis.backtest import BackTest
@@ -312,10 +318,10 @@ def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_
     made = measured(8, referenced=True)
     plain = BackTest(measured_points(made)).results
     found = BackTest(measured_points(made), References.of(made)).results
-    assert not any(each.by_the_reference.pairs for each in plain.values())
-    by_reference = {name for name, each in found.items() if each.by_the_reference.pairs}
+    assert not any(by_the_reference(each).pairs for each in plain.values())
+    by_reference = {name for name, each in found.items() if by_the_reference(each).pairs}
     assert by_reference == {Physics.BOOST, Physics.SUSTAINED}
-    alone, adjusted = plain[Physics.BOOST], found[Physics.BOOST].by_the_reference
+    alone, adjusted = plain[Physics.BOOST], by_the_reference(found[Physics.BOOST])
     assert (
         len(adjusted.called) == len(TYPES) * 8 * 7 * 4
     )  # all but those of the reference itself
@@ -327,5 +333,5 @@ def test_the_back_test_takes_the_factors_of_the_cards_out_where_references_tell_
         and "never throttled, by the reference" not in names
     )
     assert "all classes of a GPU, both visits with the reference" in names
-    assert found[Physics.BOOST].with_references.pairs == adjusted.pairs
+    assert with_references(found[Physics.BOOST]).pairs == adjusted.pairs
     assert "boost, by the reference" not in [row["class"] for row in coverage_table(found)]
