@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ from hpml_plugins.tools.accept.points import (
     accept_points,
     component_of,
     digests_of,
+    majority,
 )
 from hpml_plugins.version import __version__
 
@@ -92,16 +93,12 @@ class Value(NamedTuple):
 
 
 class _TypeValues(NamedTuple):
-    """The values of one type and stack, with the levels that they are judged by.
-
-    values: by their place in `levels`.
-    """
+    """The values of one type and stack."""
 
     hardware: str
     stack: Words
     values: list[Value]
     outliers: set[str]
-    members: Any
 
     @property
     def cards(self) -> set[str]:
@@ -141,7 +138,6 @@ def gather(records: Iterable[Record]) -> list[_TypeValues]:
             stacks[spelled],
             list(values.values()),
             _outliers(values.values()),
-            None,
         )
         for (hardware, spelled), values in sorted(found.items())
     ]
@@ -335,12 +331,8 @@ def _digests(records: Iterable[Record], judged: _TypeValues) -> Words:
         if record.benchmark == BITS and alike:
             for step, digest in digests_of(record).items():
                 by_step[step][card_of(record)] = digest
-    found = {}
-    for step, of_cards in by_step.items():
-        (digest, count), *_ = Counter(of_cards.values()).most_common()
-        if count >= 2 and count > len(of_cards) / 2:
-            found[step] = digest
-    return found
+    most = {step: majority(list(of_cards.values())) for step, of_cards in by_step.items()}
+    return {step: digest for step, digest in most.items() if digest}
 
 
 def _provenance(used: Sequence[Record]) -> Provenance:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -24,7 +23,7 @@ from hpml_plugins.tools.accept.bands import (
     spell_stack,
     stack_of_record,
 )
-from hpml_plugins.tools.accept.points import BITS
+from hpml_plugins.tools.accept.points import BITS, majority
 
 Verdict = Literal["pass", "fail", "cannot say"]
 #: The components of a card; without a judged value of each of the first four nothing passes.
@@ -435,7 +434,7 @@ def judge_bits(
     for card, own in digests.items():
         differing, unknown = [], []
         for step, digest in own.items():
-            right = known.get(card, {}).get(step) or _majority(
+            right = known.get(card, {}).get(step) or majority(
                 [each[step] for each in digests.values() if step in each]
             )
             if right is None:
@@ -455,12 +454,6 @@ def judge_bits(
         else:
             found[card] = "pass", ""
     return found
-
-
-def _majority(digests: Sequence[str]) -> str | None:
-    """What more than half computed, of two at least."""
-    (digest, count), *_ = Counter(digests).most_common(1)
-    return digest if count >= 2 and count > len(digests) / 2 else None
 
 
 def judge_node(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpml_plugins.analysis import Physics
@@ -56,3 +58,9 @@ def digests_of(record: Record) -> dict[str, str]:
     columns = record.series["digests"].columns if "digests" in record.series else {}
     pairs = zip(columns.get("step", ()), columns.get("sha256", ()), strict=True)
     return {str(step): str(digest) for step, digest in pairs}
+
+
+def majority(digests: Sequence[str]) -> str | None:
+    """What more than half computed, of two at least; None where nothing is that."""
+    (digest, count), *_ = Counter(digests).most_common(1)
+    return digest if count >= 2 and count > len(digests) / 2 else None
