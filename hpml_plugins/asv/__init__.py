@@ -4,7 +4,7 @@
 from hpml_plugins.asv.configuration import PLUGIN, plugins_folder, read_configuration
 from hpml_plugins.asv.driver import run_point
 from hpml_plugins.asv.environment import NodeEnvironment, own_requirements
-from hpml_plugins.asv.own import OwnCaches, own_tasks, run_own
+from hpml_plugins.asv.own import own_tasks, run_own
 from hpml_plugins.asv.patches import apply
 from hpml_plugins.asv.publisher import GpuTypes
 from hpml_plugins.asv.run import (

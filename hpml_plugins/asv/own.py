@@ -4,7 +4,6 @@ a Record."""
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -48,36 +47,12 @@ class _SetupFailed(Exception):
     """`setup_cache` of a benchmark fails, with what it printed."""
 
 
-class OwnCaches:
-    """What `setup_cache` of benchmarks made, for the processes of one commit."""
-
-    def __init__(self) -> None:
-        self._folders: dict[str, str] = {}
-
-    def folder(self, spawner: Spawner, entry: Mapping[str, Any]) -> str | None:
-        """The folder in which a benchmark's processes run; None where any does. Raises
-        an error."""
-        key = entry.get("setup_cache_key")
-        if key is None:
-            return None
-        if key not in self._folders:
-            timeout = entry.get("setup_cache_timeout") or entry["timeout"]
-            made, printed = spawner.create_setup_cache(entry["name"], timeout, "{}")
-            if made is None:
-                raise _SetupFailed(f"setup_cache failed: {_last_line(printed)}")
-            self._folders[key] = made
-        return self._folders[key]
-
-    def remove(self) -> None:
-        """Remove the folders."""
-        for folder in self._folders.values():
-            shutil.rmtree(folder, ignore_errors=True)
-        self._folders.clear()
-
-
-def run_own(spawner: Spawner, task: AsvTask, timeout: float, caches: OwnCaches) -> Record:
+def run_own(
+    spawner: Spawner, task: AsvTask, timeout: float, caches: dict[str, str]
+) -> Record:
     """Measure a round of a point in one process. timeout: s, where that is shorter than the
-    benchmark's own."""
+    benchmark's own.  caches: asv's key of a `setup_cache` → the folder that it made at this
+    commit; one that is needed now is added."""
     entry = {**task.entry, "timeout": min(task.entry["timeout"], timeout)}
     status, reason, samples = _measure(spawner, entry, task.number, caches)
     metrics = {}
@@ -98,11 +73,11 @@ def run_own(spawner: Spawner, task: AsvTask, timeout: float, caches: OwnCaches) 
 
 
 def _measure(
-    spawner: Spawner, entry: dict[str, Any], number: int, caches: OwnCaches
+    spawner: Spawner, entry: dict[str, Any], number: int, caches: dict[str, str]
 ) -> tuple[Status, str, list[float]]:
     """The status of a round, the reason where it gave no number, and its samples."""
     try:
-        folder = caches.folder(spawner, entry)
+        folder = _cache_folder(spawner, entry, caches)
     except _SetupFailed as error:
         return "failed", str(error), []
     found = run_benchmark(
@@ -121,6 +96,22 @@ def _measure(
     if not all(map(math.isfinite, samples)):
         return "skipped", "asv skips it, or it returned no finite number", []
     return "ok", "", list(map(float, samples))
+
+
+def _cache_folder(
+    spawner: Spawner, entry: Mapping[str, Any], caches: dict[str, str]
+) -> str | None:
+    """The folder in which a benchmark's processes run; None where any does. Raises an error."""
+    key = entry.get("setup_cache_key")
+    if key is None:
+        return None
+    if key not in caches:
+        timeout = entry.get("setup_cache_timeout") or entry["timeout"]
+        made, printed = spawner.create_setup_cache(entry["name"], timeout, "{}")
+        if made is None:
+            raise _SetupFailed(f"setup_cache failed: {_last_line(printed)}")
+        caches[key] = made
+    return caches[key]
 
 
 def _last_line(printed: str | None) -> str:

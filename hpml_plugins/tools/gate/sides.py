@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +19,6 @@ import msgspec
 
 from hpml_plugins.asv import (
     AsvTask,
-    OwnCaches,
     Prepared,
     narrow,
     own_tasks,
@@ -128,7 +129,7 @@ class Sides:
         self._conf = conf
         self._environments = environments
         self._spawners: dict[int, Any] = {}
-        self._caches = (OwnCaches(), OwnCaches())
+        self._caches: tuple[dict[str, str], dict[str, str]] = ({}, {})
 
     def measure(self, side: int, task: AsvTask, timeout: float) -> Record | None:
         """Measure one round; None where the commit gives no Record within `timeout`, s."""
@@ -162,8 +163,8 @@ class Sides:
     def remove(self) -> None:
         """End the processes, and remove what they share."""
         self.close()
-        for each in self._caches:
-            each.remove()
+        for folder in itertools.chain(*(each.values() for each in self._caches)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
