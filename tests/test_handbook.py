@@ -28,8 +28,15 @@ PLACEHOLDERS = [
     ("CITATION.cff", "AUTHOR_NAME"),
     ("CITATION.cff", "REPOSITORY_ADDRESS"),
     ("README.md", "REPOSITORY_ADDRESS"),
+    ("docs/CONTRIBUTING.md", "REPOSITORY_ADDRESS"),
+    ("docs/cluster.md", "REPOSITORY_ADDRESS"),
+    ("docs/gpu-nodes.md", "REPOSITORY_ADDRESS"),
     ("docs/package.md", "REPOSITORY_ADDRESS"),
+    ("docs/pull-requests.md", "REPOSITORY_ADDRESS"),
+    ("docs/pull-requests.md", "REPOSITORY_OWNER"),
     ("docs/your-repository.md", "REPOSITORY_ADDRESS"),
+    ("pyproject.toml", "AUTHOR_NAME"),
+    ("pyproject.toml", "REPOSITORY_ADDRESS"),
 ]
 
 
@@ -106,8 +113,12 @@ def test_the_published_site_has_the_documentation_and_finds_it(
 ) -> None:
     plugin = _module("plugin")
     written: dict[str, list[tuple[str, str]]] = {}
+    figure = SimpleNamespace(
+        anchor="memory.kept", address="workload-memory.html#memory.kept", svg="<svg>1</svg>"
+    )
     published = SimpleNamespace(
         html_dir=tmp_path,
+        plugins=[SimpleNamespace(figures=[figure])],
         write=lambda _, address, documents: written.update({address: documents}),
     )
     monkeypatch.setattr(plugin, "build", lambda folder: shutil.copytree(site, folder))
@@ -116,6 +127,17 @@ def test_the_published_site_has_the_documentation_and_finds_it(
     assert ("Glossary", "docs/glossary.html") in documents
     assert all((tmp_path / address).exists() for _, address in documents)
     assert any(title == "Two regimes: boost and sustained" for _, title, _, _ in found)
+    text = (tmp_path / "docs/memory.html").read_text()
+    assert "<svg>1</svg>" in text and 'href="../workload-memory.html#memory.kept"' in text
+    # a figure that nothing was measured for keeps the command that draws it
+    assert "<code>hpml plot memory.batch</code>" in text
+
+
+def test_every_document_of_a_plugin_has_a_chart(site: Path) -> None:
+    chart = _module("plugin")._CHART
+    for path in (ROOT / "docs").glob("*.md"):
+        if "\n## Repeat it\n" in path.read_text():
+            assert chart.search((site / f"{path.stem}.html").read_text()), path.name
 
 
 def test_the_fields_of_a_record_are_explained(site: Path) -> None:
@@ -139,6 +161,21 @@ def test_every_environment_variable_is_documented() -> None:
         for name in re.findall(r"\bHPML_[A-Z0-9_]+", path.read_text(encoding="utf-8"))
     }
     assert told == read
+
+
+def test_no_other_file_waits_for_the_publisher() -> None:
+    documents = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.*")]
+    marks = re.compile(
+        r"\b(?:(?:SECURITY|CONDUCT|REPOSITORY)_ADDRESS|AUTHOR_NAME|REPOSITORY_OWNER)\b"
+        r"|(?<=clone )ADDRESS|\bOWNER\b"
+    )
+    found = {
+        (str(path.relative_to(ROOT)), mark)
+        for path in documents
+        if path.suffix in (".md", ".cff", ".toml", ".yml")
+        for mark in marks.findall(path.read_text(encoding="utf-8"))
+    }
+    assert found == set(PLACEHOLDERS)
 
 
 @pytest.mark.xfail(

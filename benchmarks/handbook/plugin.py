@@ -3,9 +3,11 @@ that lists it."""
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,9 +17,11 @@ from typing import TYPE_CHECKING
 from hpml_plugins import HpmlError, SitePage, hookimpl
 
 if TYPE_CHECKING:
-    from hpml_plugins.report import Site
+    from hpml_plugins.report import ShownFigure, Site
 
 HERE = Path(__file__).parent
+#: A paragraph that stands for a figure: its title, and the command that draws it.
+_CHART = re.compile(r"<p>Chart: (.*?) \(<code>hpml plot (.*?)</code>\)</p>")
 _TEMPLATE = """{% extends "base.html" %}
 {% block title %}Documentation{% endblock %}
 {% block header %}<h1>Documentation</h1>{% endblock %}
@@ -49,6 +53,23 @@ def build(folder: Path) -> None:
         raise HpmlError(f"the documentation: {' '.join(done.stderr.split())[-1000:]}")
 
 
+def draw(folder: Path, figures: Iterable[ShownFigure]) -> None:
+    """Put the charts of the published site where built documents name them."""
+    drawn = {each.anchor: each for each in figures if each.svg}
+
+    def chart(named: re.Match[str]) -> str:
+        title, name = named.groups()
+        if name not in drawn:
+            return named[0]
+        address = html.escape(f"../{drawn[name].address}")
+        caption = f'<figcaption><a href="{address}">{title}</a></figcaption>'
+        return f'<figure style="overflow-x: auto">{drawn[name].svg}{caption}</figure>'
+
+    for page in folder.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(_CHART.sub(chart, text), encoding="utf-8")
+
+
 def sections(folder: Path) -> Iterator[tuple[str, str]]:
     """The titles of built documents and of their sections, each with its address below the
     folder."""
@@ -63,6 +84,7 @@ def write(site: Site) -> Iterator[tuple[str, str, str, str]]:
     """Write the page and docs/; yields what a search of the site finds there."""
     folder = site.html_dir / "docs"
     build(folder)
+    draw(folder, (figure for page in site.plugins for figure in page.figures))
     found = list(sections(folder))
     documents = [(title, f"docs/{place}") for title, place in found if "#" not in place]
     site.write(_TEMPLATE, "documentation.html", documents=documents)

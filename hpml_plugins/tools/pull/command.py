@@ -175,7 +175,7 @@ def command(address: str, name: str, into: Path, dry_run: bool, limit: float) ->
     """Merge the results of another repository.
 
     ADDRESS is a git repository, of which the results in its newest commit are read, a folder, or a
-    site that hpml-plugins published (https://…), which offers the newest 100 Records of each point.
+    site that hpml-plugins published (https://…), which offers the newest 50 Records of each point.
     Its machine h200-x1 is NAME.h200-x1 here. Pulling again adds what is new. No code of the source
     is run or stored. Exit status 1 when something was left out.
     """
