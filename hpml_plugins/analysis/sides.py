@@ -52,10 +52,13 @@ class PointSides(Generic[Measured]):
         common: whether the sides are types of hardware, which are compared at the newest code that
         both measured; else, and where there is none, each side's newest code stands for it.
         """
-        shared = {run.code for run in a} & {run.code for run in b} if common else set()
+        newest_of_a, newest_of_b = (
+            _newest_by_code(runs) if common else {} for runs in (a, b)
+        )
+        shared = newest_of_a.keys() & newest_of_b.keys()
         if shared:
             code_of_a = max(
-                shared, key=lambda code: min(_newest(a, code), _newest(b, code))
+                shared, key=lambda code: min(newest_of_a[code], newest_of_b[code])
             )
             code_of_b = code_of_a
         else:
@@ -109,8 +112,11 @@ def newest_run(runs: Sequence[Measured]) -> Measured:
     return max(runs, key=lambda run: run.age)
 
 
-def _newest(runs: Sequence[Measured], code: str) -> Age:
-    return newest_run(_of_code(runs, code)).age
+def _newest_by_code(runs: Sequence[MeasuredRun]) -> dict[str, Age]:
+    found: dict[str, Age] = {}
+    for run in runs:
+        found[run.code] = max(run.age, found.get(run.code, run.age))
+    return found
 
 
 def _of_code(runs: Sequence[Measured], code: str) -> list[Measured]:

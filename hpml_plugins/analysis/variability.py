@@ -22,6 +22,7 @@ from hpml_plugins.analysis.measured import (
     MeasuredValue,
     TypeReference,
     Values,
+    code_of,
 )
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, Physics, compared_metrics
 from hpml_plugins.analysis.reference import BENCHMARK as REFERENCE
@@ -381,6 +382,14 @@ class Variability:
     def values(self, record: Record) -> Values:
         """Of every metric by which a Record is compared."""
         return {name: self.reading(record, name) for name in compared_metrics(record)}
+
+    def code(self, record: Record) -> str:
+        """See `measured.code_of`."""
+        return code_of(record)
+
+    def whole(self, record: Record) -> Record:
+        """The Record itself, where others keep a part of it."""
+        return record
 
 
 def with_intervals(record: Record, readings: Values) -> Record:

@@ -209,24 +209,26 @@ def compare(
     _refuse_unknown_machine(results, machine)
     for side in (a, b):
         _refuse_unknown_side(settings, results, side)
-    from hpml_plugins.analysis.variability import Variability
     from hpml_plugins.report import compare as comparing
     from hpml_plugins.report.compare import as_table, describe_one_sided, find_side
+    from hpml_plugins.report.known import KnownRecords
     from hpml_plugins.report.tables import as_csv
-    from hpml_plugins.store import describe_outside, read_foreign, read_records
+    from hpml_plugins.store import describe_outside
 
     repository, order = _find_order(settings, results, branch)
-    stored = [*read_records(results, warn), *read_foreign(results)]
-    records = [
-        each
-        for each in stored
-        if benchmark in (None, each.benchmark) and machine in (None, each.machine)
-    ]
-
-    sides = [find_side(name, records, partial(find_commit, repository)) for name in (a, b)]
-    found, refused = comparing.compare(
-        sides[0], sides[1], records, order, Variability(stored)
+    named = partial(find_commit, repository)
+    commits = {named(a), named(b)} - {""}
+    known = KnownRecords(
+        results,
+        warn,
+        lambda each: (
+            benchmark in (None, each.benchmark) and machine in (None, each.machine)
+        ),
+        lambda names: names.commit in commits or any(map(names.may_be, (a, b))),
     )
+    sides = [find_side(name, known.names, named) for name in (a, b)]
+    records = known.records
+    found, refused = comparing.compare(sides[0], sides[1], records, order, known)
     by_line = [side for side in sides if side.kind != "commit"]
     asked = (
         each.commit

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from textwrap import wrap
+from typing import Any, Generic, Protocol, TypeVar
 
-from hpml_plugins.analysis.measured import MeasuredValue, Values, code_of
+from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.sides import BOOST, MeasuredRun, PointSides, newest_run
-from hpml_plugins.analysis.variability import Variability
 from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
@@ -28,6 +28,21 @@ _Key = tuple[str, str, str]
 
 #: Benchmark and point.
 _Place = tuple[str, str]
+#: A Record, or what a reader keeps of one under the same names (`report.known`).
+Kept = TypeVar("Kept", bound=Any)
+
+
+class Known(Protocol[Kept]):
+    """What comparisons ask of Records: `Variability`, or `report.known.KnownRecords`."""
+
+    def values(self, kept: Kept, /) -> Values:
+        """Of every metric by which it is compared, with its spread."""
+
+    def code(self, kept: Kept, /) -> str:
+        """See `measured.code_of`."""
+
+    def whole(self, kept: Kept, /) -> Record:
+        """The Record itself."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,7 @@ class Side:
     kind: str
     name: str
 
-    def has(self, record: Record) -> bool:
+    def has(self, record: Kept) -> bool:
         """Whether a Record is of this side."""
         return bool(getattr(record, self.kind) == self.name)
 
@@ -88,7 +103,7 @@ class RefusedComparison:
         return f"{f'{self.benchmark} {self.metric}'.rstrip()}: not compared: {self.reason}"
 
 
-def find_side(name: str, records: Iterable[Record], named: Callable[[str], str]) -> Side:
+def find_side(name: str, records: Iterable[Kept], named: Callable[[str], str]) -> Side:
     """The machine, environment or commit of this name.
 
     named: what git makes of a name, as `git.find_commit`. Raises UsageError that lists what there
@@ -121,18 +136,18 @@ def find_side(name: str, records: Iterable[Record], named: Callable[[str], str])
 
 
 @dataclass(frozen=True)
-class _Run(MeasuredRun):
+class _Run(MeasuredRun, Generic[Kept]):
     """A measured Record, as a side of a comparison."""
 
-    record: Record
+    record: Kept
 
 
 def compare(
     a: Side,
     b: Side,
-    records: Iterable[Record],
+    records: Iterable[Kept],
     order: Mapping[str, int],
-    variability: Variability,
+    known: Known[Kept],
 ) -> tuple[list[Compared], list[RefusedComparison]]:
     """Each point and metric that both sides measured, and what is refused because its definition
     changed, said once.
@@ -140,14 +155,14 @@ def compare(
     Of each side all Records of a point of one code, on all cards, both on one machine unless both
     sides are machines: these are compared at the newest code that both measured. The regime boost
     is a comparison of its own. order: see `store.commit_order`; a side that is a commit was asked
-    for whatever line it is on.  variability: of these Records and of all others there are.
+    for whatever line it is on.  known: these Records and all others there are.
     """
     everything = list(records)
     across = a.kind == b.kind == "machine"
     on_line_of_a = {} if a.kind == "commit" else order
     on_line_of_b = {} if b.kind == "commit" else order
-    old = _runs_by_point(filter(a.has, everything), on_line_of_a, across, variability)
-    new = _runs_by_point(filter(b.has, everything), on_line_of_b, across, variability)
+    old = _runs_by_point(filter(a.has, everything), on_line_of_a, across, known)
+    new = _runs_by_point(filter(b.has, everything), on_line_of_b, across, known)
     first_old = {key: runs[0].record for key, runs in old.items()}
     first_new = {key: runs[0].record for key, runs in new.items()}
     refused = set(_changed_versions(first_old, first_new))
@@ -157,8 +172,8 @@ def compare(
     pairs: list[tuple[Values, Values, str]] = []
     for key in sorted(common, key=lambda key: (*key[:2], natural_key(names[key]))):
         sides = PointSides(old[key], new[key], common=across)
-        one = newest_run(sides.a).record
-        other = newest_run(sides.b).record
+        one = known.whole(newest_run(sides.a).record)
+        other = known.whole(newest_run(sides.b).record)
         confounders = tuple(differences(one, other))
         of_a, of_b = sides.settled
         for name in of_a:
@@ -194,7 +209,7 @@ def compare(
     return judged, sorted(refused)
 
 
-def describe_one_sided(a: Side, b: Side, records: Iterable[Record]) -> str:
+def describe_one_sided(a: Side, b: Side, records: Iterable[Kept]) -> str:
     """`12 points are not compared: measured on A alone (2 failed on B)`; "" where there are
     none."""
     across = a.kind == b.kind == "machine"
@@ -240,20 +255,20 @@ def check(
 
 
 def _runs_by_point(
-    records: Iterable[Record],
+    records: Iterable[Kept],
     order: Mapping[str, int],
     across: bool,
-    variability: Variability,
-) -> dict[_Key, list[_Run]]:
+    known: Known[Kept],
+) -> dict[_Key, list[_Run[Kept]]]:
     """The measured Records of each point that count, the newest first; see `store.Index`."""
-    index = Index[_Key, Record](order)
+    index = Index[_Key, Kept](order)
     for record in records:
         if record.status == "ok":
             machine = "" if across else record.machine
             index.add((machine, record.benchmark, record.point), record)
 
-    def run(record: Record) -> _Run:
-        return _Run(code_of(record), index.rank(record), variability.values(record), record)
+    def run(record: Kept) -> _Run[Kept]:
+        return _Run(known.code(record), index.rank(record), known.values(record), record)
 
     found = {key: of_node(index.on_line(key)) for key in index}
     return {
@@ -262,7 +277,7 @@ def _runs_by_point(
 
 
 def _newest_versions(
-    old: Mapping[_Key, Sequence[_Run]], new: Mapping[_Key, Sequence[_Run]]
+    old: Mapping[_Key, Sequence[_Run[Kept]]], new: Mapping[_Key, Sequence[_Run[Kept]]]
 ) -> Iterable[_Key]:
     """The points that both sides have; of one in several versions of its benchmark the version that
     was measured last."""
@@ -275,7 +290,7 @@ def _newest_versions(
 
 
 def _changed_versions(
-    old: Mapping[_Key, Record], new: Mapping[_Key, Record]
+    old: Mapping[_Key, Kept], new: Mapping[_Key, Kept]
 ) -> Iterator[RefusedComparison]:
     """Benchmarks of which each side has points that the other lacks, of other versions."""
     found: dict[tuple[str, str], tuple[set[str], set[str]]] = {}

@@ -33,6 +33,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Host
 from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.benchmark import Params
+from hpml_plugins.model.differences import unusual_conditions
 from hpml_plugins.model.formatting import format_point_texts, unquoted
 from hpml_plugins.model.record import Record, Status
 from hpml_plugins.model.rounds import combine, group_rounds, join_rounds
@@ -132,7 +133,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     each round begins; no file for an imported result.  code: SHA-256 of the plugin's files, empty
     where it is not known.  environment: the Record's. duration: s, of all rounds.  commit: in full,
     "" for none.  of_stack: whether it was measured with other packages than the node's own.  host:
-    which start of which host, "" where the Record does not tell.
+    which start of which host, "" where the Record does not tell.  conditions: see
+    `unusual_conditions`.
     """
 
     revision: int
@@ -149,9 +151,10 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
     commit: str = ""
     of_stack: bool = False
     host: str = ""
+    conditions: tuple[str, ...] = ()
 
 
-class _Stored(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class StoredPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What is kept of a Record in the cache: of which point it is, and its outcome. The commit's
     place and the file are filled in."""
 
@@ -163,7 +166,7 @@ class _Stored(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[_Stored])
+_DECODER = msgspec.msgpack.Decoder(list[StoredPart])
 #: What was read of a Record, and the Record unless it came from the cache.
 _Found = tuple[Outcome, Record | None]
 
@@ -461,7 +464,7 @@ def read_history(
     references = References()
     newest: dict[str, _Found] = {}
     chosen: dict[tuple[str, tuple[str, str]], _Found] = {}
-    for stored, texts, record in _read(results, known, on_damage, keeps):
+    for stored, texts, record in read_stored(results, known, on_damage, keeps):
         outcome = replace(stored.outcome, revision=order.get(stored.outcome.commit, -1))
         found = outcome, record
         if stored.benchmark == REFERENCE:
@@ -526,7 +529,7 @@ def _whole(found: _Found) -> Record:
 def _add(
     benchmark: TrackedBenchmark,
     texts: Texts | None,
-    stored: _Stored,
+    stored: StoredPart,
     found: _Found,
     chosen: dict[tuple[str, tuple[str, str]], _Found],
 ) -> None:
@@ -561,9 +564,9 @@ def _declare_directions(
             value.boosted.direction = value.direction
 
 
-def _read(
+def read_stored(
     results: Path, declarations: Declarations, on_damage: Callable[[str], None], keeps: bool
-) -> Iterator[tuple[_Stored, Texts | None, Record | None]]:
+) -> Iterator[tuple[StoredPart, Texts | None, Record | None]]:
     """What is stored, with the whole Record where it was read; imported results have no file, but
     the point as asv writes it."""
     with collector_paused():
@@ -576,7 +579,7 @@ def _read(
 
 def _read_file(
     path: Path, on_damage: Callable[[str], None], keeps: bool
-) -> Iterator[tuple[_Stored, Record | None]]:
+) -> Iterator[tuple[StoredPart, Record | None]]:
     """What is stored in a file: from the cache, where it has what was made of the same contents.
 
     Reading 20,000 Records of three rounds (0.9 GB) takes 2.5 instead of 38 s of one CPU then. A
@@ -621,7 +624,7 @@ def _contents(path: Path) -> tuple[tuple[int, int] | None, str]:
     return (told.st_size, told.st_mtime_ns), found.hexdigest()
 
 
-def _in_file(stored: _Stored, file: str) -> _Stored:
+def _in_file(stored: StoredPart, file: str) -> StoredPart:
     """As it was read, of a file. One copy of each text is kept."""
     outcome = stored.outcome
     for reading in outcome.readings.values():
@@ -639,12 +642,15 @@ def _in_file(stored: _Stored, file: str) -> _Stored:
             code=sys.intern(outcome.code),
             environment=sys.intern(outcome.environment),
             commit=sys.intern(outcome.commit),
+            conditions=tuple(map(sys.intern, outcome.conditions)),
         ),
     )
 
 
-def _stored(record: Record, outcome: Outcome) -> _Stored:
-    return _Stored(record.machine, record.benchmark, record.version, record.params, outcome)
+def _stored(record: Record, outcome: Outcome) -> StoredPart:
+    return StoredPart(
+        record.machine, record.benchmark, record.version, record.params, outcome
+    )
 
 
 def _points(
@@ -685,7 +691,9 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
     commit = sys.intern(record.commit)
     host = sys.intern(str(record.node.get("boot") or ""))
-    return Outcome(*first, code, stack, record.duration, commit, record.of_stack, host)
+    conditions = tuple(map(sys.intern, unusual_conditions(record)))
+    more = code, stack, record.duration, commit, record.of_stack, host, conditions
+    return Outcome(*first, *more)
 
 
 def _machines(

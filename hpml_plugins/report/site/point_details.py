@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model import formatting
-from hpml_plugins.model.differences import spell_card, unusual_conditions
+from hpml_plugins.model.differences import spell_card
 from hpml_plugins.model.record import STACK
 from hpml_plugins.report.charts import look
 from hpml_plugins.report.points import spell_samples
@@ -27,7 +27,6 @@ from hpml_plugins.report.reading import (
     Outcome,
     TrackedBenchmark,
     TrackedMetric,
-    stored_record,
 )
 from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site import line_chart, svg
@@ -426,7 +425,6 @@ def _record(
     units: Mapping[str, str],
 ) -> dict[str, Any]:
     values = {name: each for name, each in outcome.readings.items() if name in units}
-    conditions = unusual_conditions(stored_record(outcome)) if outcome.file else []
     first = next(iter(values.values()), None)
     told = [
         f"{name} {formatting.estimate(each.own, units[name])}"
@@ -440,7 +438,9 @@ def _record(
         "published": outcome.revision in history.columns,
         "values": "; ".join(told) or str(outcome.status),
         "samples": first.count if first else "",
-        "told": "; ".join(filter(None, [outcome.reason, *conditions, *outcome.warnings])),
+        "told": "; ".join(
+            filter(None, [outcome.reason, *outcome.conditions, *outcome.warnings])
+        ),
     }
 
 
