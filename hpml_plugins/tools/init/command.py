@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 from packaging.requirements import InvalidRequirement, Requirement
 
 from hpml_plugins.asv import PLUGIN, plugins_folder, read_configuration
@@ -356,12 +358,7 @@ def _yaml_text(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise UsageError(f"{printable(text)}: its name is not UTF-8; rename it") from None
-
-    def spelled(character: str) -> str:
-        plain = character.isascii() and character.isprintable() and character not in '"\\'
-        return character if plain else f"\\U{ord(character):08x}"
-
-    return f'"{"".join(map(spelled, text))}"'
+    return yaml.safe_dump(text, default_style='"', width=math.inf).rstrip("\n")
 
 
 def _free(writer: _Writer, places: list[str], ours: str) -> str | None:
