@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from hpml_plugins.lazy import import_lazily
 
 if TYPE_CHECKING:
-    from hpml_plugins.analysis.cards import estimate_points
     from hpml_plugins.analysis.measured import (
         MeasuredValue,
         Values,
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     )
     from hpml_plugins.analysis.physics import Physics, compared_metrics
     from hpml_plugins.analysis.variability import Place, Variability, observe
-    from hpml_plugins.analysis.variance import estimate_runs, p_value, student_quantile
+    from hpml_plugins.analysis.variance import p_value, student_quantile
     from hpml_plugins.analysis.verdicts import (
         ERROR_RATE,
         Difference,
@@ -29,11 +28,10 @@ if TYPE_CHECKING:
     )
 
 _NAMES = {
-    ".cards": ("estimate_points",),
     ".measured": ("MeasuredValue", "Values", "card_of", "hardware_of", "mean_over_cards"),
     ".physics": ("Physics", "compared_metrics"),
     ".variability": ("Place", "Variability", "observe"),
-    ".variance": ("estimate_runs", "p_value", "student_quantile"),
+    ".variance": ("p_value", "student_quantile"),
     ".verdicts": (
         "ERROR_RATE",
         "Difference",

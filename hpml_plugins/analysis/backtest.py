@@ -9,6 +9,7 @@ how small a slow-down of one of them would be found.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import statistics
@@ -19,7 +20,6 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from hpml_plugins.analysis.cards import estimate_points
 from hpml_plugins.analysis.measured import Adjusted, MeasuredValue, Values, mean_over_cards
 from hpml_plugins.analysis.physics import HOST_TAKES_PART, ON_GPU, Physics
 from hpml_plugins.analysis.reference import References
@@ -31,7 +31,7 @@ from hpml_plugins.analysis.variability import (
     observe,
     with_references,
 )
-from hpml_plugins.analysis.variance import Spread, estimate_runs, half_width
+from hpml_plugins.analysis.variance import half_width
 from hpml_plugins.analysis.verdicts import MARGIN, Difference, compare_values
 
 #: The classes that are tested: those whose values are timed.
@@ -50,7 +50,6 @@ class _Repeated:
     line: the number of the line that its values are of; see `ObservedReadings`.
     """
 
-    place: Place
     physics: Physics
     line: int
     cards: dict[str, MeasuredValue]
@@ -154,12 +153,12 @@ def _timed_readings(measured: Iterable[MeasuredPoint]) -> list[Readings]:
     return [(place, readings) for (_, place), readings in found.items()]
 
 
-def _repeated_values(
-    observed: ObservedReadings, places: Sequence[Place]
-) -> list[_Repeated]:
-    """Every value of equal code on two cards of a type or more.  places: of each line."""
+def _repeated_values(observed: ObservedReadings) -> list[_Repeated]:
+    """Every value of equal code on two cards of a type or more."""
     found: dict[tuple[object, ...], list[tuple[int, MeasuredValue]]] = {}
-    for number, (place, line) in enumerate(zip(places, observed.lines, strict=True)):
+    for number, (place, line) in enumerate(
+        zip(observed.places, observed.lines, strict=True)
+    ):
         for reading in line:
             spot = place, reading.physics, reading.hardware, reading.code
             found.setdefault(spot, []).append((number, reading))
@@ -171,7 +170,7 @@ def _repeated_values(
         if len(by_card) > 1:
             number, first = members[-1]
             cards = {card: mean_over_cards(readings) for card, readings in by_card.items()}
-            made.append(_Repeated(places[number], first.physics, number, cards))
+            made.append(_Repeated(first.physics, number, cards))
     return made
 
 
@@ -190,62 +189,41 @@ class BackTest:
         if observed is None:
             return
         self._observed = observed
-        self._same = estimate_runs(observed.observations)
-        place_of = {id(reading): place for place, line in readings for reading in line}
-        place_of |= {
-            id(each.boosted): place
-            for place, line in readings
-            for each in line
-            if each.boosted
-        }
-        places = [place_of[id(line[0])] for line in observed.lines]
-        self._known: dict[frozenset[str], list[Spread]] = {}
-        self._known_adjusted: dict[frozenset[str], dict[int, Adjusted]] = {}
-        self._repeated = _repeated_values(observed, places)
+        self._repeated = _repeated_values(observed)
         for each in self._repeated:
             result = self.results.setdefault(each.physics, ClassResult(each.physics))
             self._leave_one_out(each, result)
         self._compare_pairs()
         self.results = {name: self.results[name] for name in TESTED if name in self.results}
 
-    def _without(self, *cards: str) -> list[Spread]:
-        """The spread of each line as it is known without these cards."""
-        key = frozenset(cards)
-        if key not in self._known:
-            between = estimate_points(self._observed.cards, self._observed.numbers_of(key))
-            self._known[key] = self._observed.spreads(self._same, between)
-        return self._known[key]
-
-    def _adjusted_without(self, *cards: str) -> dict[int, Adjusted]:
-        """How each line moves without the card's factor, as it is known without these cards."""
-        if not self._references:
-            return {}
-        key = frozenset(cards)
-        if key not in self._known_adjusted:
-            left_out = self._observed.numbers_of(cards)
-            self._known_adjusted[key] = adjusted_spreads(
-                self._observed, self._references, self._without(*cards), left_out
-            )
-        return self._known_adjusted[key]
-
     def _leave_one_out(self, each: _Repeated, result: ClassResult) -> None:
         for card, value in each.cards.items():
             others = [
                 other.cards[0].level for name, other in each.cards.items() if name != card
             ]
-            spread = self._without(card)[each.line]
+            spread = self._observed.spreads([card])[each.line]
             width = half_width(spread.any_card, spread.any_freedom, len(others))
             error = abs(math.log(value.value) - statistics.fmean(others))
             result.left_out.append(_LeftOut(card, error, width))
 
     def _compare_pairs(self) -> None:
         """Every two cards, in both orders, on all that both measured by equal code."""
+
+        @functools.cache
+        def adjusted_without(cards: frozenset[str]) -> dict[int, Adjusted]:
+            if not self._references:
+                return {}
+            return adjusted_spreads(self._observed, self._references, cards)
+
         shared: dict[tuple[str, str], list[_Repeated]] = {}
         for each in self._repeated:
             for pair in itertools.permutations(each.cards, 2):
                 shared.setdefault(pair, []).append(each)
         for (a, b), common in shared.items():
-            spreads, adjusted = self._without(a, b), self._adjusted_without(a, b)
+            spreads, adjusted = (
+                self._observed.spreads((a, b)),
+                adjusted_without(frozenset((a, b))),
+            )
             pairs = []
             for each in common:
                 one, other = (

@@ -62,21 +62,34 @@ Readings = tuple[Place, Sequence[MeasuredValue]]
 @dataclass(frozen=True)
 class ObservedReadings:
     """All readings as numbers. lines: the readings of each point of `observations`, one class
-    each."""
+    each.  places: what each line is of.  names: of the cards, by their numbers."""
 
     observations: Observations
     cards: CardObservations
     lines: list[list[MeasuredValue]]
+    places: list[Place]
     names: list[str]
-
-    def spreads(self, same: Estimated, cards: Estimated) -> list[Spread]:
-        """The spread of each line.  cards: `estimate_points` of `cards`."""
-        between = Estimated(*(each[self.cards.point] for each in cards))
-        return estimate_spreads(self.observations, same, between)
 
     def numbers_of(self, cards: Collection[str]) -> list[int]:
         """The numbers of cards by their names."""
         return [number for number, name in enumerate(self.names) if name in cards]
+
+    def spreads(self, without: Iterable[str] = ()) -> list[Spread]:
+        """The spread of each line, as it is known without these cards."""
+        cards = frozenset(without)
+        if cards not in self._known:
+            found = estimate_points(self.cards, self.numbers_of(cards))
+            between = Estimated(*(each[self.cards.point] for each in found))
+            self._known[cards] = estimate_spreads(self.observations, self._same, between)
+        return self._known[cards]
+
+    @functools.cached_property
+    def _same(self) -> Estimated:
+        return estimate_runs(self.observations)
+
+    @functools.cached_property
+    def _known(self) -> dict[frozenset[str], list[Spread]]:
+        return {}
 
 
 def fill_in_spreads(
@@ -90,13 +103,11 @@ def fill_in_spreads(
     observed = observe(with_references(points, references) if references else points)
     if observed is None:
         return
-    same = estimate_runs(observed.observations)
-    spreads = observed.spreads(same, estimate_points(observed.cards))
-    for readings, spread in zip(observed.lines, spreads, strict=True):
+    for readings, spread in zip(observed.lines, observed.spreads(), strict=True):
         for reading in readings:
             reading.spread = spread
     if references:
-        for number, adjusted in adjusted_spreads(observed, references, spreads).items():
+        for number, adjusted in adjusted_spreads(observed, references).items():
             for reading in observed.lines[number]:
                 reading.adjusted = adjusted
 
@@ -125,20 +136,19 @@ def _signed(reading: MeasuredValue, logarithm: float) -> float:
 def adjusted_spreads(
     observed: ObservedReadings,
     references: References,
-    spreads: Sequence[Spread],
-    without: Collection[int] = (),
+    without: Collection[str] = (),
 ) -> dict[int, Adjusted]:
     """By the number of a line how it moves from card to card without the card's factor; only lines
     of classes whose intervals it narrows.
 
-    spreads: of each line.  without: numbers of cards that are left out.
+    without: cards that are left out.
     """
     cards = observed.cards
     recent = [each for line in observed.lines for each in line[-RECENT:]]
     known = np.array(
         [math.nan if each.reference is None else each.reference for each in recent]
     )
-    told = np.isfinite(known) & ~np.isin(cards.card, list(without))
+    told = np.isfinite(known) & ~np.isin(cards.card, observed.numbers_of(without))
     fitted = _fit_coefficients(cards, known, told)
     slopes = np.full(len(known), math.nan)
     for pool, found in fitted.items():
@@ -150,6 +160,7 @@ def adjusted_spreads(
     of_type = functools.cache(references.of_type)
     made: dict[int, Adjusted] = {}
     first = 0
+    spreads = observed.spreads(without)
     for number, (line, spread) in enumerate(zip(observed.lines, spreads, strict=True)):
         coefficient, point = fitted.get(int(cards.pool[first])), int(cards.point[first])
         first += len(line[-RECENT:])
@@ -204,75 +215,56 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
     The spread of what was counted, and the scatter of what is not above 0, are filled in at once.
     """
     groups, kinds, codes, cards, runs = (_numbers() for _ in range(5))
-    places, spots, members, pools = (_numbers() for _ in range(4))
+    spots, members, member_places, pools = (_numbers() for _ in range(4))
+    # the columns of Observations, then place, spot, member and pool of CardObservations
     rows: list[tuple[float, ...]] = []
     lines: list[list[MeasuredValue]] = []
+    places: list[Place] = []
     for place, readings in points:
         _fill_in_scatter(readings)
         for line in _split(readings):
             first, number = line[0], len(lines)
             kind = first.kind
             member, pool = member_of(place, first), _pool_of(place, first)
-            of_line = (
-                groups[kind, place.benchmark, place.metric],
-                kinds[kind],
-                members[member],
-                pools[pool],
-                places[member, place],
-            )
+            of_member = members[member], pools[pool]
+            place_of_member = member_places[member, place]
             recent = line[-RECENT:]
             told = [each.rounds for each in recent if each.rounds]
-            rounds, rounds_freedom = (
-                pool_rounds(told),
-                float(sum(freedom for _, freedom in told)),
-            )
+            rounds_freedom = float(sum(freedom for _, freedom in told))
+            of_line = pool_rounds(told), rounds_freedom, number
+            of_class = groups[kind, place.benchmark, place.metric], kinds[kind]
             for each in recent:
-                spot = spots[of_line[-1], each.hardware, each.code]
-                of_reading = codes[each.code], cards[each.card], runs[each.started], spot
+                run = codes[each.code], cards[each.card], runs[each.started]
+                spot = spots[place_of_member, each.hardware, each.code]
+                value = math.log(each.value)
                 rows.append(
-                    (
-                        math.log(each.value),
-                        rounds,
-                        rounds_freedom,
-                        number,
-                        *of_line,
-                        *of_reading,
-                    )
+                    (value, *of_line, *of_class, *run, place_of_member, spot, *of_member)
                 )
             lines.append(line)
+            places.append(place)
     if not rows:
         return None
-    values, of_rounds, freedom_of_rounds, *columns = np.array(rows).T
-    (
-        point,
-        group,
-        kind_of,
-        member_number,
-        pool_number,
-        place_number,
-        code,
-        card,
-        run,
-        spot_number,
-    ) = (column.astype(np.int64) for column in columns)
+    table = np.array(rows).T
+    numbers = table[3:].astype(np.int64)
+    observations = Observations(*table[:3], *numbers[:6])
     modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools])
     classes = _numbers()
     family = np.array([classes[pool[:-1]] for pool in pools])
+    place_number, spot_number, member_number, pool_number = numbers[6:]
     return ObservedReadings(
-        Observations(
-            values, of_rounds, freedom_of_rounds, point, group, kind_of, code, card, run
-        ),
+        observations,
         CardObservations(
-            values,
+            observations.value,
             place_number,
             spot_number,
             member_number,
             pool_number,
-            card,
+            observations.card,
             modest,
             family,
         ),
         lines,
+        places,
         list(cards),
     )
 

@@ -8,7 +8,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,8 +16,6 @@ from hpml_plugins.analysis import (
     MeasuredValue,
     Place,
     card_of,
-    estimate_points,
-    estimate_runs,
     hardware_of,
     observe,
     student_quantile,
@@ -192,19 +190,8 @@ class _Estimator:
                     readings.append((place, kept))
         self._observed = observe(readings)
         if self._observed:
-            self._same = estimate_runs(self._observed.observations)
             for number, line in enumerate(self._observed.lines):
                 self._lines |= {id(reading): number for reading in line}
-        self._spreads: dict[frozenset[str], Any] = {}
-
-    def _without(self, cards: frozenset[str]) -> Any:
-        assert self._observed
-        if cards not in self._spreads:
-            cards_of_points = estimate_points(
-                self._observed.cards, self._observed.numbers_of(cards)
-            )
-            self._spreads[cards] = self._observed.spreads(self._same, cards_of_points)
-        return self._spreads[cards]
 
     def level(
         self, value: Value, outliers: set[str], count: int, card: str = ""
@@ -222,7 +209,8 @@ class _Estimator:
         first = next((value.by_card[name][-1] for name in kept), None)
         if len(kept) < least or first is None or id(first) not in self._lines:
             return None
-        spread = self._without(frozenset({card} - {""}))[self._lines[id(first)]]
+        assert self._observed
+        spread = self._observed.spreads({card} - {""})[self._lines[id(first)]]
         variance = spread.any_card + self._of_one_round(value)
         deviation = math.sqrt(variance * (1 + 1 / len(kept)))
         strict = student_quantile(1 - ERROR_RATE / max(1, count), spread.any_freedom)
