@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model import Direction, MetricSamples, Value
@@ -20,8 +18,6 @@ from hpml_plugins.store import MAX_FILE
 EVENTS, CLOCK = "cuda events", "perf_counter"
 #: Seconds per unit of time that other tools write.
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-
-Model = TypeVar("Model")
 
 
 @dataclass(frozen=True)
@@ -88,21 +84,11 @@ def parse_json(text: str) -> Any:
         return None
 
 
-def as_model(found: Any, model: type[Model]) -> Model:
-    """Parsed JSON as a Struct. Raises msgspec.ValidationError, which names the field."""
-    return msgspec.convert(found, model)
-
-
 def metric(
     unit: str, direction: Direction | None, samples: Iterable[float], **info: str | float
 ) -> MetricSamples:
     """Samples of a metric, in `unit`. info: how they came about."""
     return MetricSamples(unit, direction, [*map(float, samples)], info)
-
-
-def scaled(samples: Iterable[float], factor: float) -> list[float]:
-    """The samples in SI base units."""
-    return [sample * factor for sample in samples]
 
 
 def identifier(text: str) -> str:

@@ -19,7 +19,6 @@ from hpml_plugins.tools.importing.reading import (
     SECONDS,
     ForeignPoint,
     Source,
-    as_model,
     metric,
     metric_name,
     parameters,
@@ -75,7 +74,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
     """See `formats`."""
     if not (isinstance(found, dict) and {"context", "benchmarks"} <= found.keys()):
         return None
-    file = as_model(found, _File)
+    file = msgspec.convert(found, _File)
     started = unix_time(file.context.date)
     node = {} if file.context.num_cpus is None else {"num_cpu": file.context.num_cpus}
     debug = file.context.library_build_type == "debug"
@@ -90,7 +89,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
 
 
 def _readings(rows: list[dict[str, Any]], started: float) -> Iterator[ForeignPoint]:
-    results = [as_model(row, _Result) for row in rows]
+    results = msgspec.convert(rows, list[_Result])
     repeated = {result.run_name for result in results if result.run_type == "iteration"}
     for result, row in zip(results, rows, strict=True):
         only = result.aggregate_name == "median" and result.run_name not in repeated

@@ -14,7 +14,6 @@ from hpml_plugins.tools.importing.reading import (
     CLOCK,
     ForeignPoint,
     Source,
-    as_model,
     metric,
     parameters,
     value_of,
@@ -45,7 +44,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
         return None
     if rows and not (isinstance(rows[0], dict) and "command" in rows[0]):
         return None
-    return Source(TOOL, [_reading(each) for each in as_model(found, _File).results])
+    return Source(TOOL, [_reading(each) for each in msgspec.convert(found, _File).results])
 
 
 def _reading(result: _Result) -> ForeignPoint:

@@ -20,10 +20,8 @@ from hpml_plugins.tools.importing.reading import (
     EVENTS,
     ForeignPoint,
     Source,
-    as_model,
     metric,
     parameters,
-    scaled,
     value_of,
 )
 
@@ -89,7 +87,7 @@ class _File(msgspec.Struct):
 def read(path: Path, text: str, found: Any) -> Source | None:
     """See `formats`."""
     if isinstance(found, dict) and {"nccl_version", "results"} <= found.keys():
-        return _read_json(as_model(found, _File))
+        return _read_json(msgspec.convert(found, _File))
     if found is None and (head := _HEAD.search(text)) and "algbw" in head[1]:
         return _read_printed(path, text, head)
     return None
@@ -208,7 +206,7 @@ def _metrics(
     found: _Place, iterations: _Iterations | None
 ) -> Iterator[tuple[str, MetricSamples]]:
     if iterations and iterations.times_us:
-        times = scaled(iterations.times_us, _MICROSECOND)
+        times = [each * _MICROSECOND for each in iterations.times_us]
         yield "time", metric("s", "lower", times, timer=EVENTS)
     elif isinstance(found.time, float | int):
         seconds = found.time * _MICROSECOND

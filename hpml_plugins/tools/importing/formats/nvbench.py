@@ -22,7 +22,6 @@ from hpml_plugins.tools.importing.reading import (
     EVENTS,
     ForeignPoint,
     Source,
-    as_model,
     metric,
     metric_name,
     parameters,
@@ -102,8 +101,8 @@ def read(path: Path, text: str, found: Any) -> Source | None:
     """See `formats`."""
     if not (isinstance(found, dict) and {"meta", "benchmarks"} <= found.keys()):
         return None
-    file = as_model(found, _File)
-    versions = as_model(file.meta.get("version"), dict[str, dict[str, Any]])
+    file = msgspec.convert(found, _File)
+    versions = msgspec.convert(file.meta.get("version"), dict[str, dict[str, Any]])
     if versions.get("json", {}).get("major") != 1:
         raise ValueError("its version is not 1")
     names = {device.id: device.name for device in file.devices or ()}

@@ -16,7 +16,6 @@ from hpml_plugins.tools.importing.reading import (
     CLOCK,
     ForeignPoint,
     Source,
-    as_model,
     metric,
     parameters,
     unix_time,
@@ -52,7 +51,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
     """See `formats`."""
     if not (isinstance(found, dict) and {"machine_info", "benchmarks"} <= found.keys()):
         return None
-    file = as_model(found, _File)
+    file = msgspec.convert(found, _File)
     started = unix_time(file.datetime)
     commit = str(file.commit_info.get("id") or "")
     known = re.fullmatch(r"[0-9a-f]{40}", commit) is not None
