@@ -13,7 +13,7 @@ from hpml_plugins.report.reading import History, Outcome
 from hpml_plugins.report.site import svg
 from hpml_plugins.report.site.matrix import colour_class
 from hpml_plugins.report.site.nodes import Gaps
-from hpml_plugins.report.site.page import fill, write_page
+from hpml_plugins.report.site.page import write_page
 from hpml_plugins.report.site.regressions import (
     LISTED,
     MeasuredSeries,
@@ -92,13 +92,11 @@ def _spark(shift: Shift, history: History) -> Markup:
         new = outcome.revision >= shift.change.first
         title = history.commits[history.columns[outcome.revision]][:8]
         dots.append((number, value, shift.change.verdict if new else "", title))
-    drawn = fill(
-        "spark.svg.jinja",
-        dots=dots,
-        colour=colour_class(shift.series.machine.hardware),
-        x=svg.PixelAxis(0, len(values) - 1, 6, WIDTH - 6),
-        y=svg.PixelAxis.around(values, HEIGHT - 6, 6),
-        width=WIDTH,
-        height=HEIGHT,
-    )
-    return Markup(drawn)
+    x = svg.PixelAxis(0, len(values) - 1, 6, WIDTH - 6)
+    y = svg.PixelAxis.around(values, HEIGHT - 6, 6)
+    drawn = [
+        svg.marker("circle", x(at), y(value), 2.2, f"value {kind}", title)
+        for at, value, kind, title in dots
+    ]
+    kind = f"spark {colour_class(shift.series.machine.hardware)}"
+    return svg.picture(kind, WIDTH, HEIGHT, f"{len(dots)} values", drawn)

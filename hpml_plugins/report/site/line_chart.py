@@ -7,11 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.report.site import svg
-from hpml_plugins.report.site.page import fill
 
 #: px: the ends of the axes, what is beside them, and from one label below to the next.
 LEFT, RIGHT, TOP, FLOOR, MARGIN, GAP = 80, 890, 20, 260, 30, 110
@@ -19,6 +18,8 @@ LEFT, RIGHT, TOP, FLOOR, MARGIN, GAP = 80, 890, 20, 260, 30, 110
 SWEEP_RIGHT, LEGEND, SWEEP_GAP = 710, 270, 50
 #: Marks of a chart, of which all lines get equal parts; characters of a name in the legend.
 MOST_MARKS, LONGEST_NAME = 1500, 36
+#: Verdict of a change → its marker.
+CHANGES = {"better": "triangle-up", "worse": "triangle-down"}
 
 
 @dataclass(frozen=True)
@@ -87,26 +88,72 @@ def draw(
     places = [x for x, *_ in labels] + [dot.x for dot in dots] or [0.0, 1.0]
     stretched = bool(across) and svg.is_wide(places)
     x = svg.PixelAxis(min(places), max(places), LEFT + 14, right - 14, stretched)
-    chart = fill(
-        "line_chart.svg.jinja",
-        lines=lines,
-        ticks=y.ticks(unit),
-        labels=list(_apart(labels, x, gap)),
-        x=x,
-        y=y,
-        lowest=y.low,
-        across=across,
-        step=math.ceil(len(dots) / MOST_MARKS) or 1,
-        about=about,
-        left=LEFT,
-        right=right,
-        top=TOP,
-        floor=FLOOR,
-        width=right + (LEGEND if across else MARGIN),
-        height=FLOOR + 42,
-        longest=LONGEST_NAME,
-    )
-    return Markup(chart)
+    parts = [*_draw_axes(x, y, list(_apart(labels, x, gap)), unit, right)]
+    if across:
+        parts.append(svg.text((LEFT + right) / 2, FLOOR + 36, across, "tick", "middle"))
+    step = math.ceil(len(dots) / MOST_MARKS) or 1
+    for number, line in enumerate(lines):
+        parts.append(f'<g class="{escape(line.colour)}" data-line="{escape(line.name)}">\n')
+        parts += _draw_line(line, x, y, step)
+        legend = TOP + 16 * number + 4
+        if across and legend < FLOOR:
+            name = _shortened(line.name)
+            parts.append(svg.marker(line.marker, right + 14, legend - 4, 3.6, "value"))
+            parts.append(svg.text(right + 24, legend, name, "legend"))
+        parts.append("</g>\n")
+    width = right + (LEGEND if across else MARGIN)
+    return svg.picture("history", width, FLOOR + 42, about, parts)
+
+
+def _draw_axes(
+    x: svg.PixelAxis,
+    y: svg.PixelAxis,
+    labels: Sequence[tuple[float, str, str]],
+    unit: str,
+    right: float,
+) -> Iterator[str]:
+    for value, words in y.ticks(unit):
+        at = y(value)
+        yield svg.line("grid", (LEFT, at), (right, at))
+        yield svg.text(LEFT - 8, at + 4, words, "tick", "end") + "\n"
+    yield svg.line("axis", (LEFT, FLOOR), (right, FLOOR)) + "\n"
+    for place, words, second in labels:
+        at = x(place)
+        yield svg.line("axis", (at, FLOOR), (at, FLOOR + 5))
+        yield svg.text(at, FLOOR + 18, words, "tick", "middle")
+        if second:
+            yield svg.text(at, FLOOR + 32, second, "quiet", "middle")
+        yield "\n"
+
+
+def _draw_line(
+    line: ChartLine, x: svg.PixelAxis, y: svg.PixelAxis, step: int
+) -> Iterator[str]:
+    """step: every so many dots are drawn, and always the newest."""
+    if line.levels:
+        corners = "".join(f"{x(at):g},{y(value):g} " for at, value in line.levels)
+        yield f'<polyline class="line" points="{corners}" stroke-dasharray="{line.dash}"/>'
+    for dot in line.dots[::-1][::step]:
+        at = x(dot.x)
+        if dot.low is not None and dot.high is not None and dot.high >= y.low:
+            yield svg.line(f"whisker {dot.kind}", (at, y(dot.low)), (at, y(dot.high)))
+        kind = f"value {dot.kind}"
+        yield svg.marker(line.marker, at, y(dot.value), 3.6, kind, dot.title) + "\n"
+    for mark in line.marks:
+        shape = CHANGES.get(mark.verdict, "diamond")
+        kind = f"change {mark.verdict}"
+        place = x(mark.x), y(mark.value) - 14
+        yield svg.marker(shape, *place, 5.5, kind, mark.title) + "\n"
+    for at, why in line.missed:
+        yield svg.marker("cross", x(at), FLOOR - 5, 3, "missed", why)
+
+
+def _shortened(name: str) -> str:
+    """A name for the legend, cut between words."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    end = " …"
+    return name[: LONGEST_NAME - len(end)].rsplit(" ", 1)[0] + end
 
 
 def _apart(

@@ -3,13 +3,12 @@ card."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from hpml_plugins.report.site import svg
-from hpml_plugins.report.site.page import fill
 
 #: px.
 WIDTH, RIGHT, TOP = 920, 860, 22
@@ -51,17 +50,38 @@ def draw_strips(
     """The picture as SVG.  axis: values that it reaches to.  hidden: cards without a line.  left:
     px of the labels.  height: of a line, px."""
     x = svg.PixelAxis.around(axis, left, RIGHT)
-    picture = fill(
-        "strips.svg.jinja",
-        lines=lines,
-        bands=bands,
-        hidden=hidden,
-        about=about,
-        x=x,
-        ticks=x.ticks(unit),
-        left=left,
-        height=height,
-        width=WIDTH,
-        top=TOP,
-    )
-    return Markup(picture)
+    floor = TOP + height * len(lines)
+    parts: list[str] = []
+    for value, words in x.ticks(unit):
+        at = x(value)
+        parts.append(svg.line("grid", (at, TOP), (at, floor)))
+        parts.append(svg.text(at, floor + 16, words, "tick", "middle") + "\n")
+    for band in bands:
+        parts += _draw_band(band, x, height)
+    for number, strip in enumerate(lines):
+        y = TOP + height * number + height // 2
+        parts.append(svg.text(left - 10, y + 4, strip.label, "card", "end") + "\n")
+        colour = escape(strip.colour)
+        for value, title in strip.dots:
+            place = f'cx="{x(value):g}" cy="{y}" r="4"'
+            parts.append(
+                f'<circle class="{colour}" {place}><title>{escape(title)}</title></circle>'
+            )
+        for value, name in strip.names:
+            parts.append(svg.text(x(value), y - 7, name, "name", "middle"))
+    if hidden:
+        parts.append(svg.text(left, TOP - 8, f"{hidden} more cards"))
+    return svg.picture("strip", WIDTH, floor + 26, about, parts)
+
+
+def _draw_band(band: StripBand, x: svg.PixelAxis, height: int) -> Iterator[str]:
+    start, end = TOP + height * band.first, TOP + height * band.end
+    if band.low is not None and band.high is not None:
+        low, width = x(band.low), max(1.0, x(band.high) - x(band.low))
+        place = f'x="{low:g}" y="{start}" width="{width:g}" height="{end - start}"'
+        title = "<title>95 % interval for the next card</title>"
+        yield f'<rect class="band {escape(band.colour)}" {place}>{title}</rect>'
+    if band.peak:
+        peak = x(band.peak)
+        yield svg.line("peak", (peak, start), (peak, end))
+        yield svg.text(peak, TOP - 8, "published peak", "peak-label", "middle")

@@ -1,6 +1,6 @@
-"""What our own charts are made of: scales, ticks and shapes of markers.
+"""What our own charts are made of: scales, ticks, and elements with their texts escaped.
 
-The templates `*.svg.jinja` draw them.
+A site has 6,000 charts. Filling templates took ten times as long as writing their elements here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from markupsafe import Markup, escape
 
 from hpml_plugins.model.formatting import quantity
 
@@ -75,6 +77,35 @@ class PixelAxis:
         step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough)
         first, last = math.ceil(low / step), math.floor(high / step)
         return [number * step for number in range(first, last + 1)]
+
+
+def picture(
+    kind: str, width: float, height: float, about: str, parts: Iterable[str]
+) -> Markup:
+    """An SVG.  kind: its classes in the style sheet.  about: what it shows, in words."""
+    described = f'viewBox="0 0 {width} {height}" role="img" aria-label="{escape(about)}"'
+    return Markup(f'<svg class="{escape(kind)}" {described}>\n{"".join(parts)}</svg>')
+
+
+def line(kind: str, start: tuple[float, float], end: tuple[float, float]) -> str:
+    """A line from one place (x, y) to another, px.  kind: its classes in the style sheet."""
+    (x1, y1), (x2, y2) = start, end
+    return f'<line class="{kind}" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>'
+
+
+def marker(
+    shape: str, x: float, y: float, size: float, kind: str, title: str | None = None
+) -> str:
+    """One of MARKERS.  size: its radius, px.  title: what it says."""
+    place = f"translate({x:g} {y:g}) scale({size})"
+    told = f"<title>{escape(title)}</title>" if title else ""
+    return f'<path class="marker {kind}" d="{MARKERS[shape]}" transform="{place}">{told}</path>'
+
+
+def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+    """A line of text.  anchor: which part of it is at the place."""
+    place = f'x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}"'
+    return f"<text {place}>{escape(words)}</text>"
 
 
 def near(values: Sequence[float], ends: Iterable[float]) -> list[float]:
