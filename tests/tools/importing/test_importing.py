@@ -146,6 +146,20 @@ def test_hyperfine_keeps_every_run() -> None:
     )
 
 
+def test_commands_of_hyperfine_with_and_without_parameters_lie_side_by_side(
+    tmp_path: Path,
+) -> None:
+    files = [str(FILES / name) for name in ("hyperfine.json", "hyperfine-parameters.json")]
+    done = call("import", *files, "--machine", "box", "--into", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    declared = json.loads((tmp_path / "benchmarks.json").read_text())
+    names = {name: declared[f"{name}.track_time"]["param_names"] for name in BY_HYPERFINE}
+    assert names == BY_HYPERFINE
+
+
+BY_HYPERFINE = {"hyperfine": ["command"], "hyperfine_delay": ["delay", "command"]}
+
+
 def test_asv_keeps_its_samples_parameters_and_versions() -> None:
     path = FILES / "asv/vm/0b4486c1-existing-python.json"
     found = imported(path)

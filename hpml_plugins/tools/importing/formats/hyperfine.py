@@ -1,6 +1,8 @@
 """hyperfine, `--export-json FILE`.
 
 Source: files of 1.15, and of 1.19 with `memory_usage_byte`. Each run of a command is a sample.
+Commands with parameters are a benchmark of their own, since all points of one have the same
+parameters: `hyperfine_delay` of `-L delay 1,2`.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ def read(path: Path, text: str, found: Any) -> Source | None:
 
 
 def _reading(result: _Result) -> ForeignPoint:
+    benchmark = "_".join((TOOL, *result.parameters))
     params = {"command": result.command}
     given = {name: value_of(text) for name, text in result.parameters.items()}
     point = parameters({**given, **params})
@@ -55,7 +58,7 @@ def _reading(result: _Result) -> ForeignPoint:
     if failed:
         codes = ", ".join(sorted({str(code) for code in failed}))
         why = f"ended with exit status {codes} in {len(failed)} of {len(result.exit_codes)} runs"
-        return ForeignPoint(TOOL, point, failure=why)
+        return ForeignPoint(benchmark, point, failure=why)
     found = {}
     if result.times:
         found["time"] = metric("s", "lower", result.times, timer=CLOCK)
@@ -66,4 +69,4 @@ def _reading(result: _Result) -> ForeignPoint:
             found[name] = metric("s", "lower", [seconds], timer="other", statistic="mean")
     if result.memory_usage_byte:
         found["memory"] = metric("B", "lower", result.memory_usage_byte)
-    return ForeignPoint(TOOL, point, found)
+    return ForeignPoint(benchmark, point, found)
