@@ -54,8 +54,8 @@ class YamlLines:
         return self.name
 
     def _build(self, events: Iterator[Any]) -> None:
-        """Build the document from the parser's events: nodes between them would cost ten times as
-        much."""
+        """Build the document from the parser's events, of which each tells its line: PyYAML's nodes
+        do not tell where an alias stands."""
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if self._lines:
