@@ -207,7 +207,6 @@ class RoundTimes:
         #: by point, sort and where: s of each round
         self._known: dict[tuple[str, int, _Source], list[float]] = defaultdict(list)
         self._of_benchmark: dict[tuple[str, int, _Source], list[float]] = defaultdict(list)
-        self._now: dict[tuple[str, int], list[float]] = defaultdict(list)
         self._progress = {0: _Progress(), 1: _Progress()}
         self._overhead = 0.0
         self._rounds = 0
@@ -277,7 +276,7 @@ class RoundTimes:
         the next one's."""
         sort = min(this.number, 1)
         self._progress[sort].add(seconds, self._expected(this))
-        self._now[this.point, sort].append(seconds)
+        self._known[this.point, sort, _AGAIN].append(seconds)
         self._of_benchmark[this.benchmark, sort, _AGAIN].append(seconds)
         self._overhead += max(0.0, wall - seconds)
         self._rounds += 1
@@ -309,12 +308,12 @@ class RoundTimes:
     def _expected(self, this: Round) -> _Guess:
         """Before the correction by this run."""
         sort = min(this.number, 1)
-        if sort and (again := self._now.get((this.point, 1))):
+        if sort and (again := self._known.get((this.point, 1, _AGAIN))):
             return _mean_of(again, _AGAIN)
         for where in _PLACES:
             if known := self._known.get((this.point, sort, where)):
                 return _mean_of(known[-RECENT:], where)
-        if sort and (first := self._now.get((this.point, 0))):
+        if sort and (first := self._known.get((this.point, 0, _AGAIN))):
             return _Guess(_later_round(statistics.fmean(first)), _FIRST.spread, _FIRST)
         for where in (_AGAIN, *_PLACES):
             if others := self._of_benchmark.get((this.benchmark, sort, where)):
