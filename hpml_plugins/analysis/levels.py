@@ -393,10 +393,6 @@ class _Segmentation:
         difference = self.coefficients(*new) - self.coefficients(*old)
         return self.fit.contrast(difference) if difference.any() else Contrast(0.0)
 
-    def p_value(self, old: tuple[int, float], new: tuple[int, float]) -> float:
-        """Of no difference between two levels.  old, new: segment and where in it."""
-        return self.contrast(old, new).p
-
     @property
     def outliers(self) -> list[int]:
         """Readings that stand out alone from a level that goes on after them."""
@@ -488,7 +484,7 @@ def _search(series: ReadingSeries, covariates: Array) -> _Segmentation:
         if len(new) == 1:
             # Then one more level spans the same as one more column: its fit serves again.
             place = added.index(new[0])
-            p_value = fitted(*added).p_value((place - 1, MIDDLE), (place, MIDDLE))
+            p_value = fitted(*added).contrast((place - 1, MIDDLE), (place, MIDDLE)).p
         else:
             p_value = _p_value_inside(found.fit, *inside)
         if len(gains) * p_value > ENTRY:
@@ -497,7 +493,7 @@ def _search(series: ReadingSeries, covariates: Array) -> _Segmentation:
     while True:
         found = fitted(*starts)
         p_values = [
-            found.p_value((n, MIDDLE), (n + 1, MIDDLE)) for n in range(len(starts) - 1)
+            found.contrast((n, MIDDLE), (n + 1, MIDDLE)).p for n in range(len(starts) - 1)
         ]
         if not p_values or (len(series) - 1) * max(p_values) <= ENTRY:
             return _with_drifts(found, covariates)
@@ -559,7 +555,7 @@ def _with_drifts(found: _Segmentation, covariates: Array) -> _Segmentation:
         segments = sorted([*kept, drift])
         other = _segmentation(series, segments, covariates)
         number = segments.index(drift)
-        is_certain = other.p_value((number, BEGIN), (number, END)) <= ENTRY
+        is_certain = other.contrast((number, BEGIN), (number, END)).p <= ENTRY
         if is_certain and other.fit.plain_criterion() < best.fit.plain_criterion():
             best = other
     return best

@@ -44,7 +44,7 @@ def starts(found: _Segmentation) -> list[int]:
 def p_of_step(found: _Segmentation) -> float:
     """Of the newest level against the one before; 1 where there is one level."""
     last = len(found.segments) - 1
-    return found.p_value((last - 1, MIDDLE), (last, MIDDLE)) if last else 1.0
+    return found.contrast((last - 1, MIDDLE), (last, MIDDLE)).p if last else 1.0
 
 
 def test_equal_code_has_one_level_however_often_the_card_changes() -> None:
@@ -140,7 +140,7 @@ def test_a_slow_drift_is_one_segment_from_end_to_end(rate: float) -> None:
     assert found.value(0, END) - found.value(0, BEGIN) == pytest.approx(
         shape[-1], abs=0.005
     )
-    assert found.p_value((0, BEGIN), (0, END)) < 1e-9
+    assert found.contrast((0, BEGIN), (0, END)).p < 1e-9
 
 
 def test_steps_are_no_drift() -> None:
