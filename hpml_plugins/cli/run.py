@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import shutil
-import tempfile
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -41,6 +40,7 @@ from hpml_plugins.run import (
 )
 from hpml_plugins.store import append_record, past_rounds
 from hpml_plugins.suite.points import declare, record_of
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import printable_json, say, warn
 
 #: The file of --record without a value.
@@ -148,9 +148,7 @@ def command(
         )
     for left in end_leftovers():
         warn(left)
-    with tempfile.TemporaryDirectory(
-        prefix="hpml-run-", ignore_cleanup_errors=True
-    ) as scratch:
+    with temporary_folder("hpml-run-") as scratch:
         suite = declare(host, node, machine, scratch, keep=False)
 
         def measure(number: int) -> Record:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import click
 
 from hpml_plugins.cli import PATH, json_option, print_json
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say, warn
 
 
@@ -75,9 +75,9 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
     from hpml_plugins.store import merge_results
     from hpml_plugins.suite import ASV_RESULTS_VARIABLE
 
-    with tempfile.TemporaryDirectory(prefix="hpml-publish-") as scratch:
+    with temporary_folder("hpml-publish-") as scratch:
         if folders:
-            together = Path(scratch, "results")
+            together = scratch / "results"
             merged = merge_results(folders, together)
             for line in [
                 *merged.conflicts,
@@ -86,9 +86,7 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
                 warn(line)
             os.environ[ASV_RESULTS_VARIABLE] = str(together)
             if not Path(config).exists() and config == "asv.conf.json":
-                config = str(
-                    write_configuration(Path(scratch), html=Path("html").absolute())
-                )
+                config = str(write_configuration(scratch, html=Path("html").absolute()))
         read_configuration(Path(config))  # asv would end with another exit status
         run_asv("publish", "--config", config, *words)
 

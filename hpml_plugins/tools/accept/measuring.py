@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from hpml_plugins.node import detect_node, machine_name, unmet
 from hpml_plugins.run import Follower, Pass, TimeLimit, measure_rounds
 from hpml_plugins.store import append_record, read_file
 from hpml_plugins.suite import declare, record_of
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.accept.bands import Bands, spell_point
 from hpml_plugins.tools.accept.points import BITS, OF_NODE, accept_host, accept_points
 
@@ -108,10 +108,8 @@ def _measure(
     found: Measured, devices: Mapping[str, str | None], keys: Mapping[str, Sequence[str]]
 ) -> None:
     """Measure side by side.  devices: card → its CUDA_VISIBLE_DEVICES, None to leave it."""
-    with tempfile.TemporaryDirectory(prefix="hpml-accept-") as folder:
-        files = {
-            card: Path(folder, f"{number}.jsonl") for number, card in enumerate(devices)
-        }
+    with temporary_folder("hpml-accept-") as folder:
+        files = {card: folder / f"{number}.jsonl" for number, card in enumerate(devices)}
         running = {card: _start(files[card], devices[card], keys[card]) for card in devices}
         try:
             for card, process in running.items():
@@ -168,7 +166,7 @@ def main(file: Path, seconds: float, keys: Sequence[str]) -> None:
         if not declared.why_unmet(params)
         for module in declared.modules
     )
-    with tempfile.TemporaryDirectory(prefix="hpml-accept-run-") as scratch:
+    with temporary_folder("hpml-accept-run-") as scratch:
         suite = declare(host, node, machine_name(node), scratch, keep=False)
 
         def measure(number: int) -> Record:

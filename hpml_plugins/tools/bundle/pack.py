@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from hpml_plugins import version
 from hpml_plugins.asv import read_configuration
 from hpml_plugins.errors import UsageError
 from hpml_plugins.git import ask_git, tell_git
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.bundle import packages
 from hpml_plugins.tools.bundle.packages import NodeFacts
 
@@ -41,8 +41,7 @@ def make_bundle(
     Raises HpmlError, and leaves no file, when it cannot be made.
     """
     request = packages.request_packages(root, node, extra)
-    with tempfile.TemporaryDirectory(prefix="hpml-bundle-") as folder:
-        scratch = Path(folder)
+    with temporary_folder("hpml-bundle-") as scratch:
         branches = [
             name or "" for name in read_configuration(root / "asv.conf.json").branches
         ]

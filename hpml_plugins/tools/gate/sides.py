@@ -7,7 +7,6 @@ import itertools
 import random
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.model import Record
 from hpml_plugins.report import RunReport
 from hpml_plugins.run import CAUTION, OutOfTime, TimeLimit, rounds_of
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import warn
 from hpml_plugins.tools.gate.removed import find_removed
 from hpml_plugins.tools.gate.verdicts import FIRST_LOOK, Pair, looks
@@ -90,8 +90,8 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
     excluded = (
         [f":(exclude,literal){kept.relative_to(top)}"] if kept.is_relative_to(top) else []
     )
-    with tempfile.TemporaryDirectory(prefix="hpml-gate-") as scratch:
-        index = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
+    with temporary_folder("hpml-gate-") as scratch:
+        index = {"GIT_INDEX_FILE": str(scratch / "index")}
         tell_git(top, "read-tree", "HEAD", **index)
         tell_git(top, "add", "--all", "--", ".", *excluded, **index)
         tree = tell_git(top, "write-tree", **index)

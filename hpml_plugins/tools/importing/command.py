@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.git import find_commit
 from hpml_plugins.model import Record, counted
 from hpml_plugins.store import merge_results
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.importing.formats import read_source
 from hpml_plugins.tools.importing.reading import Source
@@ -63,9 +63,9 @@ def command(
             raise HpmlError(str(error), str(file)) from None
         say(f"{file}: {_describe(source, found)}")
         records += found
-    with tempfile.TemporaryDirectory(prefix="hpml-import-") as scratch:
-        write_results(records, Path(scratch), into)
-        report = merge_results([Path(scratch)], into, dry_run=dry_run)
+    with temporary_folder("hpml-import-") as scratch:
+        write_results(records, scratch, into)
+        report = merge_results([scratch], into, dry_run=dry_run)
     for line in [*report.conflicts, *report.skipped]:
         warn(line.replace(f"{scratch}/", ""))
     say(*report.describe())

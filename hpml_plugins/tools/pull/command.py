@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +32,7 @@ from hpml_plugins.store import (
     read_object_or_empty,
     walk_results,
 )
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.pull.sources import PLACES, fetch_results
 
@@ -183,12 +183,12 @@ def command(address: str, name: str, into: Path, dry_run: bool, limit: float) ->
         raise UsageError(
             f"--as {name!r}: use lower-case letters, digits and -, such as 'other-lab'"
         )
-    with tempfile.TemporaryDirectory(prefix="hpml-pull-") as scratch:
-        renamed = Path(scratch, "renamed")
+    with temporary_folder("hpml-pull-") as scratch:
+        renamed = scratch / "renamed"
         renamed.mkdir()
         found = _Import(name, into, renamed)
         with _limited_time(limit, address):
-            found.add(fetch_results(address, Path(scratch), found.skipped.append))
+            found.add(fetch_results(address, scratch, found.skipped.append))
         report = merge_results([renamed], into, dry_run=dry_run)
     for line in [*report.conflicts, *found.skipped, *report.skipped]:
         # names of this command's own copies

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from hpml_plugins.errors import RegistryError, UsageError
 from hpml_plugins.host import make_host
 from hpml_plugins.registry import read_registry
 from hpml_plugins.store import atomic_write
+from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say
 from hpml_plugins.tools.templates import fill_template
 from hpml_plugins.version import __version__
@@ -88,8 +88,8 @@ def register(registry: Path, line: str) -> None:
     )
     text = f"{empty.rstrip()}\n\n  {line}\n"
     try:
-        with tempfile.TemporaryDirectory(prefix="hpml-new-") as scratch:
-            tried = Path(scratch, registry.name)
+        with temporary_folder("hpml-new-") as scratch:
+            tried = scratch / registry.name
             tried.write_text(text, encoding="utf-8")
             read_registry(tried)
         atomic_write(registry.resolve(), text.encode())
