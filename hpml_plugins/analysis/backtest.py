@@ -9,7 +9,6 @@ how small a slow-down of one of them would be found.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import statistics
@@ -31,7 +30,7 @@ from hpml_plugins.analysis.variability import (
     observe,
     with_references,
 )
-from hpml_plugins.analysis.variance import half_width
+from hpml_plugins.analysis.variance import Spread, half_width
 from hpml_plugins.analysis.verdicts import MARGIN, Difference, compare_values
 
 #: The classes that are tested: those whose values are timed.
@@ -206,24 +205,24 @@ class BackTest:
             error = abs(math.log(value.value) - statistics.fmean(others))
             result.left_out.append(_LeftOut(card, error, width))
 
+    def _adjusted_without(
+        self, part: ObservedReadings, cards: frozenset[str]
+    ) -> dict[int, Adjusted]:
+        return adjusted_spreads(part, self._references, cards) if self._references else {}
+
     def _compare_pairs(self) -> None:
         """Every two cards, in both orders, on all that both measured by equal code."""
-
-        @functools.cache
-        def adjusted_without(cards: frozenset[str]) -> dict[int, Adjusted]:
-            if not self._references:
-                return {}
-            return adjusted_spreads(self._observed, self._references, cards)
-
+        known: dict[frozenset[str], tuple[dict[int, Spread], dict[int, Adjusted]]] = {}
         shared: dict[tuple[str, str], list[_Repeated]] = {}
         for each in self._repeated:
             for pair in itertools.permutations(each.cards, 2):
                 shared.setdefault(pair, []).append(each)
         for (a, b), common in shared.items():
-            spreads, adjusted = (
-                self._observed.spreads((a, b)),
-                adjusted_without(frozenset((a, b))),
-            )
+            cards = frozenset((a, b))
+            if cards not in known:
+                part = self._observed.part({each.line for each in common})
+                known[cards] = part.spreads(cards), self._adjusted_without(part, cards)
+            spreads, adjusted = known[cards]
             pairs = []
             for each in common:
                 one, other = (

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -82,15 +82,27 @@ class CardObservations:
     @functools.cached_property
     def means(self) -> _CardMeans:
         """The mean of each card in each spot."""
-        columns = np.stack([self.spot, self.card, self.member, self.pool, self.point])
         told = np.isfinite(self.value)
-        value = self.value[told]
-        each, place = np.unique(columns[:, told], axis=1, return_inverse=True)
-        place = place.ravel()
+        columns = self.value, self.spot, self.card, self.member, self.pool, self.point
+        value, *of_mean = (each[told] for each in columns)
+        key = self.spot[told] * (int(self.card.max()) + 1) + self.card[told]
+        _, first, place = np.unique(key, return_index=True, return_inverse=True)
         runs = np.bincount(place)
         mean = np.bincount(place, value) / runs
         within = np.bincount(place, (value - mean[place]) ** 2) / np.maximum(runs - 1, 1)
-        return _CardMeans(mean, within * (1 - 1 / runs), *each)
+        return _CardMeans(mean, within * (1 - 1 / runs), *(each[first] for each in of_mean))
+
+    def only(self, chosen: Array) -> CardObservations:
+        """The chosen observations.  chosen: of each, whether it is one."""
+        return replace(
+            self,
+            value=self.value[chosen],
+            point=self.point[chosen],
+            spot=self.spot[chosen],
+            member=self.member[chosen],
+            pool=self.pool[chosen],
+            card=self.card[chosen],
+        )
 
 
 class _CardMeans(NamedTuple):
@@ -116,21 +128,28 @@ class _CardMeans(NamedTuple):
         return found._replace(spot=np.unique(found.spot, return_inverse=True)[1])
 
 
-def estimate_points(observed: CardObservations, without: Collection[int] = ()) -> Estimated:
-    """The variance between cards of each point, by its number.  without: cards left out."""
+def estimate_points(
+    observed: CardObservations,
+    without: Collection[int] = (),
+    pools: Collection[int] | None = None,
+) -> Estimated:
+    """The variance between cards of each point, by its number.
+
+    without: cards left out.  pools: those whose points are asked for; None: all.
+    """
     kept = ~np.isin(observed.means.card, list(without))
     points = int(observed.point.max()) + 1
     member_of, pool_of = np.zeros((2, points), np.int64)
     member_of[observed.point], pool_of[observed.point] = observed.member, observed.pool
     variance, freedom, known, _ = (
-        each[member_of] for each in _estimate_members(observed, kept)
+        each[member_of] for each in _estimate_members(observed, kept, pools)
     )
     found = observed.means.compared(kept)
     squares, repeats, own = _sum_squares(found._replace(member=found.point), points)
     sample = np.divide(squares, repeats, out=np.zeros(points), where=repeats > 0)
     has_own = own > 0
     several = has_own & (np.bincount(member_of, has_own)[member_of] > 1)
-    for pool in np.unique(pool_of[several]).tolist():
+    for pool in _asked(pool_of[several], pools):
         inside = several & (pool_of == pool)
         ratios = np.maximum(sample[inside] / variance[inside], LEAST_SHARE**2)
         _, worth = fit_prior(ratios, own[inside])
@@ -143,23 +162,29 @@ def estimate_points(observed: CardObservations, without: Collection[int] = ()) -
     return Estimated(variance, freedom, known, own)
 
 
-def _estimate_members(observed: CardObservations, kept: Array) -> Estimated:
+def _asked(pool: Array, pools: Collection[int] | None) -> list[int]:
+    """The pools, each once; only those that are asked for."""
+    found = np.unique(pool).tolist()
+    return found if pools is None else [each for each in found if each in pools]
+
+
+def _estimate_members(
+    observed: CardObservations, kept: Array, pools: Collection[int] | None
+) -> Estimated:
     """The variance between cards of each member, by its number.  kept: which of the means of
-    cards."""
+    cards.  pools: see `estimate_points`."""
     members = int(observed.member.max()) + 1
     pool_of = np.zeros(members, np.int64)
     pool_of[observed.member] = observed.pool
     squares, repeats, own = _sum_squares(observed.means.compared(kept), members)
     of_pool = _cards_by(observed.means, kept, observed.means.pool, len(observed.family))
-    families = observed.family[observed.means.pool]
-    of_family = _cards_by(observed.means, kept, families, int(observed.family.max()) + 1)
     sample = np.divide(squares, repeats, out=np.zeros(members), where=repeats > 0)
     variance = np.full(members, UNKNOWN_CARDS**2)
     freedom = np.full(members, LEAST_WORTH)
     known = np.zeros(members, bool)
     has_own = own > 0
     family_of = observed.family[pool_of]
-    for pool in np.unique(pool_of[np.isin(family_of, family_of[has_own])]).tolist():
+    for pool in _asked(pool_of[np.isin(family_of, family_of[has_own])], pools):
         inside = pool_of == pool
         told = inside & has_own
         is_modest = bool(observed.modest[pool])
@@ -168,7 +193,11 @@ def _estimate_members(observed: CardObservations, kept: Array) -> Estimated:
         told_by_all = (family_of == observed.family[pool]) & has_own
         if are_few and told_by_all.sum() > told.sum():
             told, is_modest = told_by_all, True
-            cards = float(of_family[observed.family[pool]])
+            families = observed.family[observed.means.pool]
+            of_family = kept & (families == observed.family[pool])
+            cards = float(
+                _cards_by(observed.means, of_family, np.zeros_like(families), 1)[0]
+            )
         prior, worth = _fit_class(sample[told], own[told], cards, modest=is_modest)
         for_others = max(prior, UNKNOWN_CARDS**2) if are_few else prior
         borrowed = np.where(has_own[inside], prior, for_others)

@@ -61,34 +61,66 @@ Readings = tuple[Place, Sequence[MeasuredValue]]
 
 @dataclass(frozen=True)
 class ObservedReadings:
-    """All readings as numbers. lines: the readings of each point of `observations`, one class
-    each.  places: what each line is of.  names: of the cards, by their numbers."""
+    """All readings as numbers, or a part of them.
+
+    same: the variance of a run on the same card, of each observation.  references: of each, NaN
+    where its visit has none.  lines: the readings of each point of `observations`, one class each.
+    places: what each line is of.  names: of the cards, by their numbers.  asked: the pools of whose
+    lines the spreads are asked for; None: all.
+    """
 
     observations: Observations
     cards: CardObservations
+    same: Estimated
+    references: _Array
     lines: list[list[MeasuredValue]]
     places: list[Place]
     names: list[str]
+    asked: frozenset[int] | None = None
 
     def numbers_of(self, cards: Collection[str]) -> list[int]:
         """The numbers of cards by their names."""
         return [number for number, name in enumerate(self.names) if name in cards]
 
-    def spreads(self, without: Iterable[str] = ()) -> list[Spread]:
-        """The spread of each line, as it is known without these cards."""
+    def spreads(self, without: Iterable[str] = ()) -> dict[int, Spread]:
+        """The number of each line → its spread, as it is known without these cards."""
         cards = frozenset(without)
         if cards not in self._known:
-            found = estimate_points(self.cards, self.numbers_of(cards))
+            found = estimate_points(self.cards, self.numbers_of(cards), self.asked)
             between = Estimated(*(each[self.cards.point] for each in found))
-            self._known[cards] = estimate_spreads(self.observations, self._same, between)
+            spreads = estimate_spreads(self.observations, self.same, between)
+            self._known[cards] = dict(zip(self.first, spreads, strict=True))
         return self._known[cards]
 
-    @functools.cached_property
-    def _same(self) -> Estimated:
-        return estimate_runs(self.observations)
+    def part(self, lines: Collection[int]) -> ObservedReadings:
+        """What the spreads of some lines follow from: the observations of the families of their
+        pools.  lines: their numbers."""
+        asked = frozenset(int(self.cards.pool[self.first[number]]) for number in lines)
+        families = frozenset(self.cards.family[list(asked)].tolist())
+        if families not in self._parts:
+            chosen = np.isin(self.cards.family[self.cards.pool], list(families))
+            observations = vars(self.observations).values()
+            self._parts[families] = dataclasses.replace(
+                self,
+                observations=Observations(*(each[chosen] for each in observations)),
+                cards=self.cards.only(chosen),
+                same=Estimated(*(each[chosen] for each in self.same)),
+                references=self.references[chosen],
+            )
+        return dataclasses.replace(self._parts[families], asked=asked)
 
     @functools.cached_property
-    def _known(self) -> dict[frozenset[str], list[Spread]]:
+    def first(self) -> dict[int, int]:
+        """The number of each line → that of its first observation."""
+        numbers, first = np.unique(self.observations.point, return_index=True)
+        return dict(zip(numbers.tolist(), first.tolist(), strict=True))
+
+    @functools.cached_property
+    def _known(self) -> dict[frozenset[str], dict[int, Spread]]:
+        return {}
+
+    @functools.cached_property
+    def _parts(self) -> dict[frozenset[int], ObservedReadings]:
         return {}
 
 
@@ -103,8 +135,8 @@ def fill_in_spreads(
     observed = observe(with_references(points, references) if references else points)
     if observed is None:
         return
-    for readings, spread in zip(observed.lines, observed.spreads(), strict=True):
-        for reading in readings:
+    for number, spread in observed.spreads().items():
+        for reading in observed.lines[number]:
             reading.spread = spread
     if references:
         for number, adjusted in adjusted_spreads(observed, references).items():
@@ -143,11 +175,7 @@ def adjusted_spreads(
 
     without: cards that are left out.
     """
-    cards = observed.cards
-    recent = [each for line in observed.lines for each in line[-RECENT:]]
-    known = np.array(
-        [math.nan if each.reference is None else each.reference for each in recent]
-    )
+    cards, known = observed.cards, observed.references
     told = np.isfinite(known) & ~np.isin(cards.card, observed.numbers_of(without))
     fitted = _fit_coefficients(cards, known, told)
     slopes = np.full(len(known), math.nan)
@@ -156,14 +184,13 @@ def adjusted_spreads(
     if not fitted:
         return {}
     values = np.where(told, cards.value - slopes * known, math.nan)
-    between = estimate_points(dataclasses.replace(cards, value=values))
+    adjusted = dataclasses.replace(cards, value=values)
+    between = estimate_points(adjusted, pools=observed.asked)
     of_type = functools.cache(references.of_type)
     made: dict[int, Adjusted] = {}
-    first = 0
-    spreads = observed.spreads(without)
-    for number, (line, spread) in enumerate(zip(observed.lines, spreads, strict=True)):
+    for number, spread in observed.spreads(without).items():
+        line, first = observed.lines[number], observed.first[number]
         coefficient, point = fitted.get(int(cards.pool[first])), int(cards.point[first])
-        first += len(line[-RECENT:])
         if coefficient is None or not between.known[point]:
             continue
         made[number] = Adjusted(
@@ -237,15 +264,15 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
                 run = codes[each.code], cards[each.card], runs[each.started]
                 spot = spots[place_of_member, each.hardware, each.code]
                 value = math.log(each.value)
-                rows.append(
-                    (value, *of_line, *of_class, *run, place_of_member, spot, *of_member)
-                )
+                reference = math.nan if each.reference is None else each.reference
+                of_card = place_of_member, spot, *of_member
+                rows.append((reference, value, *of_line, *of_class, *run, *of_card))
             lines.append(line)
             places.append(place)
     if not rows:
         return None
-    table = np.array(rows).T
-    numbers = table[3:].astype(np.int64)
+    references, *table = np.array(rows).T
+    numbers = [column.astype(np.int64) for column in table[3:]]
     observations = Observations(*table[:3], *numbers[:6])
     modest = np.array([pool[0] in HOST_TAKES_PART for pool in pools])
     classes = _numbers()
@@ -263,6 +290,8 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
             modest,
             family,
         ),
+        estimate_runs(observations),
+        references,
         lines,
         places,
         list(cards),
