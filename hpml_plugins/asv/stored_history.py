@@ -148,7 +148,8 @@ def show_missing_commits(conf: Any) -> None:
     try:
         repository = get_repo(conf)
         order = find_order(conf, repository)
-        if all(path.name[:8] in _shown_by_asv(repository, conf.branches) for path in files):
+        shown = _shown_by_asv(repository, conf.branches)
+        if all(path.name[:8] in shown for path in files):
             return  # asv names each file after its commit: none has to be read
     except (UserError, ProcessError) as error:
         log.warning(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import compared_metrics
@@ -167,8 +167,6 @@ class StoredPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[StoredPart])
-#: What was read of a Record, and the Record unless it came from the cache.
-_Found = tuple[Outcome, Record | None]
 
 
 @dataclass
@@ -462,24 +460,22 @@ def read_history(
         benchmarks[metric.benchmark.name] = metric.benchmark
         directions[metric.benchmark.name, metric.metric] = metric.direction or None
     references = References()
-    newest: dict[str, _Found] = {}
-    chosen: dict[tuple[str, tuple[str, str]], _Found] = {}
+    newest: dict[str, Outcome] = {}
     for stored, texts, record in read_stored(results, known, on_damage, keeps):
-        outcome = replace(stored.outcome, revision=order.get(stored.outcome.commit, -1))
-        found = outcome, record
+        outcome = stored.outcome
+        force_setattr(outcome, "revision", order.get(outcome.commit, -1))
         if stored.benchmark == REFERENCE:
-            references.add(_whole(found))
-        latest, _ = newest.get(stored.machine, found)
+            references.add(record or stored_record(outcome))
+        latest = newest.get(stored.machine, outcome)
         if outcome.file and outcome.started >= latest.started:
-            newest[stored.machine] = found
+            newest[stored.machine] = outcome
         benchmark = benchmarks.get(stored.benchmark)
         if benchmark and stored.version == benchmark.version:
             _declare_directions(outcome, benchmark, directions)
-            _add(benchmark, texts, stored, found, chosen)
-    last = {machine: _whole(found) for machine, found in newest.items()}
-    for (name, place), found in chosen.items():
-        benchmark = benchmarks[name]
-        benchmark.current[place] = found[0], benchmark.in_order(_whole(found))
+            _add(benchmark, texts, stored)
+    last = {machine: stored_record(outcome) for machine, outcome in newest.items()}
+    for benchmark in benchmarks.values():
+        _read_current(benchmark)
     fill_in_spreads(_points(benchmarks.values()), references)
     published: set[str] = set()
     current: dict[str, list[Record]] = {}
@@ -520,36 +516,22 @@ def _published_commits(index: Index[tuple[str, str], Outcome]) -> set[str]:
     return found
 
 
-def _whole(found: _Found) -> Record:
-    """The Record of what was found."""
-    outcome, record = found
-    return stored_record(outcome) if record is None else record
-
-
-def _add(
-    benchmark: TrackedBenchmark,
-    texts: Texts | None,
-    stored: StoredPart,
-    found: _Found,
-    chosen: dict[tuple[str, tuple[str, str]], _Found],
-) -> None:
-    """Keep what a Record gave among the others of its point, and choose it where it is the current
-    one.  texts: its point, where asv's file spells it."""
-    outcome, _ = found
+def _add(benchmark: TrackedBenchmark, texts: Texts | None, stored: StoredPart) -> None:
+    """Keep what a Record gave among the others of its point.  texts: its point, where asv's file
+    spells it."""
     texts = texts or {name: repr(value) for name, value in stored.params.items()}
     label = format_point_texts(texts)
     benchmark.points.setdefault(label, texts)
-    place, index = (label, stored.machine), benchmark.index
-    index.add(place, outcome)
-    if (
-        not outcome.file
-        or outcome.status != "ok"
-        or index.standing(outcome) is Standing.OUTSIDE
-    ):
-        return
-    before = chosen.get((benchmark.name, place))
-    if before is None or index.rank(outcome) >= index.rank(before[0]):
-        chosen[benchmark.name, place] = found
+    benchmark.index.add((label, stored.machine), stored.outcome)
+
+
+def _read_current(benchmark: TrackedBenchmark) -> None:
+    """Read the Record that stands for each place, whole; none of what was imported."""
+    for place in benchmark.index:
+        of_place = reversed(benchmark.index.on_line(place))
+        measured = (each for each in of_place if each.file and each.status == "ok")
+        if outcome := next(measured, None):
+            benchmark.current[place] = outcome, benchmark.in_order(stored_record(outcome))
 
 
 def _declare_directions(
@@ -624,27 +606,30 @@ def _contents(path: Path) -> tuple[tuple[int, int] | None, str]:
     return (told.st_size, told.st_mtime_ns), found.hexdigest()
 
 
+#: Of a reading and of an outcome: texts that come again in most Records.
+_TEXTS_OF_READING = ("code", "card", "hardware", "run")
+_TEXTS_OF_OUTCOME = ("reason", "code", "environment", "commit", "host")
+
+
 def _in_file(stored: StoredPart, file: str) -> StoredPart:
-    """As it was read, of a file. One copy of each text is kept."""
+    """As it was read, of a file. One copy of each text is kept.
+
+    Nobody else has it yet: it is changed in its place, for a million Records are read so.
+    """
     outcome = stored.outcome
-    for reading in outcome.readings.values():
-        for value in filter(None, (reading, reading.boosted)):
-            value.code, value.card = sys.intern(value.code), sys.intern(value.card)
-            value.hardware, value.run = sys.intern(value.hardware), sys.intern(value.run)
-    return replace(
-        stored,
-        outcome=replace(
-            outcome,
-            file=file,
-            reason=sys.intern(outcome.reason),
-            warnings=tuple(map(sys.intern, outcome.warnings)),
-            readings={sys.intern(name): each for name, each in outcome.readings.items()},
-            code=sys.intern(outcome.code),
-            environment=sys.intern(outcome.environment),
-            commit=sys.intern(outcome.commit),
-            conditions=tuple(map(sys.intern, outcome.conditions)),
-        ),
-    )
+    force_setattr(outcome, "file", file)
+    for name in _TEXTS_OF_OUTCOME:
+        force_setattr(outcome, name, sys.intern(getattr(outcome, name)))
+    for name in ("warnings", "conditions"):
+        if texts := getattr(outcome, name):
+            force_setattr(outcome, name, tuple(map(sys.intern, texts)))
+    readings = outcome.readings
+    for metric in list(readings):
+        reading = readings[sys.intern(metric)] = readings.pop(metric)
+        for value in (reading, reading.boosted) if reading.boosted else (reading,):
+            for name in _TEXTS_OF_READING:
+                setattr(value, name, sys.intern(getattr(value, name)))
+    return stored
 
 
 def _stored(record: Record, outcome: Outcome) -> StoredPart:

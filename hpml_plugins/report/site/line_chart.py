@@ -81,7 +81,8 @@ def draw(
     is_wide = svg.is_wide(values)
     ends = [end for dot in dots for end in (dot.low, dot.high) if end is not None]
     if is_wide:
-        ends = [end for end in ends if min(values) / 2 < end < 2 * max(values)]
+        least, most = min(values) / 2, 2 * max(values)
+        ends = [end for end in ends if least < end < most]
     else:
         ends = svg.near(values, ends)
     y = svg.PixelAxis.around([*values, *ends], FLOOR, TOP, logarithmic=is_wide)

@@ -4,6 +4,7 @@ software stacks, its Records, and what measures it again."""
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import shlex
 from collections import Counter
@@ -245,13 +246,17 @@ class PointDetails:
         revisions, where the axis is of commits: levels and changes are drawn there."""
         title = f"{self.metric.title} {self.row.point}".strip()
         about = f"History of {title}: a dot for each Record"
-        drawn = []
-        for line, dash in zip(lines, itertools.cycle(svg.DASHES), strict=False):
-            drawn.append(self._drawn(line, dash if line.branch else "", place, places))
-        split = _gpus_apart(drawn, [line.machine.hardware.kind == 0 for line in lines])
-        charts = [
-            line_chart.draw(alike, labels, self.metric.unit, about) for alike in split
-        ]
+        dashed = list(zip(lines, itertools.cycle(svg.DASHES), strict=False))
+        split = _gpus_apart(dashed, [line.machine.hardware.kind == 0 for line in lines])
+        charts = []
+        for alike in split:
+            count = sum(len(line.readings) for line, _ in alike)
+            step = math.ceil(count / line_chart.MOST_MARKS) or 1
+            drawn = [
+                self._drawn(line, dash if line.branch else "", place, places, step)
+                for line, dash in alike
+            ]
+            charts.append(line_chart.draw(drawn, labels, self.metric.unit, about))
         return Markup("").join(charts)
 
     def _drawn(
@@ -260,18 +265,22 @@ class PointDetails:
         dash: str,
         place: Callable[[Outcome], float],
         places: Mapping[int, float] | None,
+        step: int,
     ) -> ChartLine:
-        dots = [
-            Dot(
-                place(each.outcome),
-                each.value.value,
-                each.value.estimate.low if each.counts else None,
-                each.value.estimate.high if each.counts else None,
-                self._title(line.name, each),
-                f"{'apart ' if each.why else ''}{'' if each.counts else 'other'}",
+        """step: every so many dots are drawn, and always the newest: others need no title."""
+        dots, last = [], len(line.readings) - 1
+        for number, each in enumerate(line.readings):
+            estimate = each.value.estimate
+            dots.append(
+                Dot(
+                    place(each.outcome),
+                    each.value.value,
+                    estimate.low if each.counts else None,
+                    estimate.high if each.counts else None,
+                    "" if (last - number) % step else self._title(line.name, each),
+                    f"{'apart ' if each.why else ''}{'' if each.counts else 'other'}",
+                )
             )
-            for each in line.readings
-        ]
         levels, marks = self._levels(line, places) if places else ([], [])
         missed = [
             (place(each), f"{line.name}: {each.status}, {each.reason[:MOST_REASON]}")
