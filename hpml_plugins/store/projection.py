@@ -8,7 +8,6 @@ as asv wrote them.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import itertools
 import json
@@ -44,7 +43,7 @@ from hpml_plugins.store.files import (
 )
 from hpml_plugins.store.index import Index
 from hpml_plugins.store.locks import lock_declarations
-from hpml_plugins.store.records import RECORDS, read_file, record_files
+from hpml_plugins.store.records import RECORDS, UNCOMMITTED, read_file, record_files
 from hpml_plugins.terminal import warn
 
 MACHINE = "machine.json"
@@ -88,8 +87,12 @@ def project(
     """
     declared = _declared_benchmarks(results)
     written = []
-    for source in record_files(results):
-        if machine in ("*", source.parent.parent.name) and (force or _is_stale(source)):
+    files = itertools.groupby(record_files(results), key=lambda path: path.parent.parent)
+    for folder, sources in files:
+        if machine not in ("*", folder.name):
+            continue
+        known = _times_of_results(folder)
+        for source in [each for each in sources if force or _is_stale(each, known)]:
             for target, records in _by_result_file(source, on_damage).items():
                 if _write_what_can_be(target, records, declared, on_damage):
                     written.append(target)
@@ -165,13 +168,22 @@ def _is_sound(
     return True
 
 
-def _is_stale(source: Path) -> bool:
-    """Whether a file of Records has a commit whose result file is missing or older."""
-    targets = list(source.parent.parent.glob(f"{glob.escape(source.stem)}-*.json"))
-    changed = source.lstat().st_mtime_ns
-    return source.stem != "uncommitted" and (
-        not targets or any(path.lstat().st_mtime_ns < changed for path in targets)
-    )
+def _times_of_results(machine: Path) -> dict[str, list[int]]:
+    """The first digits of a commit → when its result files were written, ns."""
+    found: dict[str, list[int]] = {}
+    for path in machine.glob("*-*.json"):
+        commit, _, _ = path.name.partition("-")
+        found.setdefault(commit, []).append(path.lstat().st_mtime_ns)
+    return found
+
+
+def _is_stale(source: Path, written: Mapping[str, Sequence[int]]) -> bool:
+    """Whether a file of Records has a commit whose result file is missing or older.  written: see
+    `_times_of_results`."""
+    if source.stem == UNCOMMITTED:
+        return False
+    times = written.get(source.stem)
+    return not times or min(times) < source.lstat().st_mtime_ns
 
 
 def _write(
