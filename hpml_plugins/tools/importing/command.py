@@ -96,7 +96,9 @@ def _completed(
     told = {each.gpus for each in source.readings} - {None}
     if gpu and told:
         raise UsageError("it tells its GPUs; leave out --gpu", str(file))
-    readings = [replace(each, gpus=(gpu,)) for each in source.readings] if gpu else None
+    readings = None
+    if gpu:
+        readings = [replace(each, gpus=(gpu,) * each.gpu_count) for each in source.readings]
     return replace(
         source,
         machine=machine or source.machine,

@@ -197,7 +197,7 @@ def test_nvbench_keeps_samples_of_its_binary_files_rates_and_skips() -> None:
 
 def test_nccl_tests_as_printed() -> None:
     found = imported(FILES / "nccl-tests.txt")
-    record = found["all_reduce_perf", "2097152", "float", "sum", "-1", "out_of_place"]
+    record = found["all_reduce_perf", "2097152", "float", "sum", "-1", "out_of_place", "2"]
     assert samples(record, "time") == pytest.approx([33.2e-6])
     assert samples(record, "bus_bandwidth") == [63.17e9]
     assert record.metrics["time"].info["statistic"] == "mean"
@@ -274,11 +274,29 @@ def test_a_set_of_runs_of_tritonbench_tells_its_card(tmp_path: Path) -> None:
 
 def test_nccl_tests_as_json_keeps_iterations_and_refuses_wrong_results() -> None:
     found = imported(FILES / "nccl-tests.json")
-    record = found["all_gather_perf", "1048576", "float", "none", "-1", "out_of_place"]
+    record = found["all_gather_perf", "1048576", "float", "none", "-1", "out_of_place", "2"]
     assert samples(record, "time") == pytest.approx([18.1e-6, 18.4e-6, 19.1e-6])
     assert samples(record, "algorithm_bandwidth") == [56.68e9]
-    wrong = found["all_gather_perf", "1048576", "float", "none", "-1", "in_place"]
+    wrong = found["all_gather_perf", "1048576", "float", "none", "-1", "in_place", "2"]
     assert (wrong.status, wrong.reason) == ("failed", "3 wrong elements")
+
+
+def test_nccl_tests_tell_how_many_ranks_there_were(tmp_path: Path) -> None:
+    """The JSON has one device of each process, also of one with two GPUs: which is not told."""
+    file = FILES / "nccl-tests.json"
+    record, *_ = imported(file).values()
+    assert record.params["ranks"] == 2 and record.gpu_names == []
+    done = call("import", str(file), "--gpu", "NVIDIA H100", "--into", str(tmp_path))
+    assert done.returncode == 0
+    assert [each.gpu_names for each in read_records(tmp_path)] == [["NVIDIA H100"] * 2] * 2
+
+
+def test_nccl_tests_iterations_that_were_skipped_are_no_samples(tmp_path: Path) -> None:
+    def skip(tree: Any) -> None:
+        tree["results"][0]["out_of_place_per_iter"]["skipped_iterations"] = 1
+
+    record, *_ = imported(changed("nccl-tests.json", skip)(tmp_path)).values()
+    assert samples(record, "time") == pytest.approx([18.4e-6, 19.1e-6])
 
 
 def test_tritonbench_csv_and_json() -> None:
@@ -482,7 +500,7 @@ def test_a_damaged_file_is_refused_in_one_line_that_names_it(
                     out_of_place={"cpu_time": 2.0, "alg_bw": "nan", "bus_bw": "nan"},
                 ),
             ),
-            ("all_gather_perf", "1048576", "float", "none", "-1", "out_of_place"),
+            ("all_gather_perf", "1048576", "float", "none", "-1", "out_of_place", "2"),
             [18.1e-6, 18.4e-6, 19.1e-6],
         ),
     ],

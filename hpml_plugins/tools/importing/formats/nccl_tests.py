@@ -1,5 +1,6 @@
 """nccl-tests: what it prints, and `-J FILE.json`.
 
+The JSON names one GPU of each process; where a process has several, which they are is not told.
 Source: src/util.cu of NVIDIA/nccl-tests 2.19.6 (a0b82b2). With `-I 1` in JSON each iteration is a
 sample, timed by CUDA events; else the mean of the iterations is the one sample, timed by the host.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -54,7 +55,10 @@ class _Place(msgspec.Struct):
 
 
 class _Iterations(msgspec.Struct):
+    """skipped_iterations: those of `-K`, which the tool's own statistics leave out."""
+
     times_us: list[float] = []
+    skipped_iterations: int = 0
 
 
 class _Result(msgspec.Struct):
@@ -71,10 +75,33 @@ class _Result(msgspec.Struct):
 class _Device(msgspec.Struct):
     hostname: str
     device_info: str
+    pid: int = 0
 
 
 class _Config(msgspec.Struct):
+    """nthreads, ngpus: of a process, and of a thread.  devices: one of each process."""
+
     devices: list[_Device] = []
+    nthreads: int = 1
+    ngpus: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """How many GPUs took part; 0 where no process is told."""
+        processes = {(each.hostname, each.pid) for each in self.devices}
+        return len(processes) * self.nthreads * self.ngpus
+
+
+class _Cards(NamedTuple):
+    """How many ranks took part, 0 where it is not told; names: of the GPUs that are told."""
+
+    ranks: int
+    names: tuple[str, ...]
+
+    @property
+    def gpus(self) -> tuple[str, ...] | None:
+        """The GPU of each rank; None where not all are told."""
+        return self.names if self.names and len(self.names) == self.ranks else None
 
 
 class _File(msgspec.Struct):
@@ -96,9 +123,9 @@ def read(path: Path, text: str, found: Any) -> Source | None:
 def _read_json(file: _File) -> Source:
     devices = [(each.hostname, each.device_info) for each in file.config.devices]
     name = _program(file.args[0] if file.args else "")
-    gpus = tuple(gpu for _, gpu in devices) or None
+    cards = _Cards(file.config.ranks, tuple(gpu for _, gpu in devices))
     readings = [
-        _reading(name, _point(result), place, found, iterations, gpus)
+        _reading(name, _point(result), place, found, iterations, cards)
         for result in file.results
         for place, found, iterations in (
             (_PLACES[0], result.out_of_place, result.out_of_place_per_iter),
@@ -127,10 +154,11 @@ def _read_printed(path: Path, text: str, head: re.Match[str]) -> Source:
             "it does not say which collective ran: `# Collective test starting` is missing;"
             " name the file after it, such as all_reduce_perf.txt"
         )
-    gpus = tuple(name.strip() for _, name in devices) or None
+    names = tuple(name.strip() for _, name in devices)
+    cards = _Cards(len(names), names)
     version = _VERSION.search(text)
     readings = [
-        _reading(_program(program[1]), point, place, found, None, gpus)
+        _reading(_program(program[1]), point, place, found, None, cards)
         for point, place, found in _rows(text, head)
     ]
     return Source(
@@ -191,22 +219,25 @@ def _reading(
     place: str,
     found: _Place,
     iterations: _Iterations | None,
-    gpus: tuple[str, ...] | None,
+    cards: _Cards,
 ) -> ForeignPoint:
-    params = parameters({**point, "place": place})
+    ranks = {"ranks": cards.ranks} if cards.ranks else {}
+    params = parameters({**point, "place": place, **ranks})
+    told: Any = {"gpus": cards.gpus, "gpu_count": cards.ranks or 1}
     if isinstance(found.nwrong, float | int) and found.nwrong > 0:
         why = f"{found.nwrong:g} wrong elements"
-        return ForeignPoint(name, params, failure=why, gpus=gpus)
+        return ForeignPoint(name, params, failure=why, **told)
     metrics = dict(_metrics(found, iterations))
     failure = "" if metrics else "no number was written"
-    return ForeignPoint(name, params, metrics, failure, gpus=gpus)
+    return ForeignPoint(name, params, metrics, failure, **told)
 
 
 def _metrics(
     found: _Place, iterations: _Iterations | None
 ) -> Iterator[tuple[str, MetricSamples]]:
     if iterations and iterations.times_us:
-        times = [each * _MICROSECOND for each in iterations.times_us]
+        kept = iterations.times_us[iterations.skipped_iterations :]
+        times = [each * _MICROSECOND for each in kept]
         yield "time", metric("s", "lower", times, timer=EVENTS)
     elif isinstance(found.time, float | int):
         seconds = found.time * _MICROSECOND
