@@ -41,8 +41,13 @@ def accept_runs(folder: Path = RUNS) -> Iterator[dict[str, str]]:
                 "explained by": ", ".join(
                     f"{name} {count}" for name, count in explained.most_common() if name
                 ),
+                "failed for the host": str(sum(map(_fails_for_its_host, found))),
                 "s": f"{max(each.seconds for each in found):.0f}",
             }
+
+
+def _fails_for_its_host(found: Acceptance) -> bool:
+    return any(each.component == "host" and each.verdict == "fail" for each in found.node)
 
 
 def _explanation(card: CardVerdict) -> str:

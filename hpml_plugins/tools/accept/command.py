@@ -31,7 +31,9 @@ from hpml_plugins.tools.accept.judging import (
     Acceptance,
     CardVerdict,
     ComponentVerdict,
+    FailedAtFirst,
     Verdict,
+    describe,
     judge_bits,
     judge_card,
     judge_component,
@@ -40,7 +42,12 @@ from hpml_plugins.tools.accept.judging import (
     population_of,
     stack_of,
 )
-from hpml_plugins.tools.accept.measuring import Measured, chosen_keys, measure_node
+from hpml_plugins.tools.accept.measuring import (
+    Measured,
+    chosen_keys,
+    measure_again,
+    measure_node,
+)
 from hpml_plugins.tools.accept.points import BITS, accept_points, digests_of
 from hpml_plugins.tools.templates import fill_template
 from hpml_plugins.version import __version__
@@ -109,10 +116,15 @@ def command(
     started = time.time()
     warn("measuring the cards of this node, about a minute each; nothing is changed")
     measured = measure_node(bands, only or "")
-    if record:
-        for done in [*itertools.chain(*measured.cards.values()), *measured.between]:
-            append_record(record, done)
+    _keep(measured, record)
     found = judge(measured, bands, started)
+    if at_first := failures_of(found):
+        warn(f"{counted(len(at_first), 'value')} failed; measured once more")
+        again = measure_again(
+            measured, keys_of(found), between=any(each.card == "" for each in at_first)
+        )
+        _keep(again, record)
+        found = judge(measured.with_again(again), bands, started, at_first)
     if as_json:
         print_json(found)
     else:
@@ -122,6 +134,40 @@ def command(
 
         html.write_text(as_page(found), encoding="utf-8")
     return STATUS[found.verdict]
+
+
+def _keep(measured: Measured, file: Path | None) -> None:
+    if file:
+        for done in [*itertools.chain(*measured.cards.values()), *measured.between]:
+            append_record(file, done)
+
+
+def failures_of(found: Acceptance) -> tuple[FailedAtFirst, ...]:
+    """The values that fail; of what is between cards one for all."""
+    of_cards = [
+        FailedAtFirst(card=card.card, why=describe(value))
+        for card in found.cards
+        for value in card.values
+        if value.verdict == "fail"
+    ]
+    between = [
+        FailedAtFirst(card="", why=part.why)
+        for part in found.node
+        if part.component == "link" and part.verdict == "fail"
+    ]
+    return (*of_cards, *between)
+
+
+def keys_of(found: Acceptance) -> dict[str, list[str]]:
+    """The points of the values that fail, by card."""
+    declared = {each.benchmark: each for each, _ in accept_points().values()}
+    keys: dict[str, dict[str, None]] = {}
+    for card in found.cards:
+        for value in card.values:
+            if value.verdict == "fail":
+                key = declared[value.benchmark].key(value.params)
+                keys.setdefault(card.card, {})[key] = None
+    return {card: list(own) for card, own in keys.items()}
 
 
 def _export(results: Path, path: Path) -> int:
@@ -194,8 +240,13 @@ def _list(bands: Bands) -> int:
     return 0
 
 
-def judge(measured: Measured, bands: Bands, started: float) -> Acceptance:
-    """The verdict on what a node measured."""
+def judge(
+    measured: Measured,
+    bands: Bands,
+    started: float,
+    at_first: tuple[FailedAtFirst, ...] = (),
+) -> Acceptance:
+    """The verdict on what a node measured.  at_first: what failed before it was measured again."""
     node = measured.node
     names = {gpu.uuid or str(number): gpu.name for number, gpu in enumerate(node.gpus)}
     hardware = {card: names.get(card, node.cpu) for card in measured.cards}
@@ -222,6 +273,7 @@ def judge(measured: Measured, bands: Bands, started: float) -> Acceptance:
         why=why,
         cards=tuple(cards),
         node=tuple(parts),
+        failed_at_first=at_first,
     )
 
 

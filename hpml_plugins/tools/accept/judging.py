@@ -147,6 +147,16 @@ class CardVerdict(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[ValueVerdict, ...] = ()
 
 
+class FailedAtFirst(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that failed and was measured again; the verdict is on the second measurement.
+
+    card: its UUID; "" for what is between cards.
+    """
+
+    card: str
+    why: str
+
+
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     """What `hpml accept --json` prints.  started: Unix time, s.  seconds: that it took.  host:
     verdict on what the CPUs do.  bands: the version of the file and its digest."""
@@ -164,6 +174,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     cards: tuple[CardVerdict, ...]
     node: tuple[ComponentVerdict, ...] = ()
+    failed_at_first: tuple[FailedAtFirst, ...] = ()
 
 
 def population_of(

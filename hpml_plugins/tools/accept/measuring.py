@@ -43,6 +43,22 @@ class Measured:
     between: list[Record] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
+    def with_again(self, again: Measured) -> Measured:
+        """With what was measured `again` in place of what was measured of it before."""
+        cards = {
+            card: _replaced(records, again.cards.get(card, ()))
+            for card, records in self.cards.items()
+        }
+        between = _replaced(self.between, again.between)
+        return Measured(self.node, cards, between, self.problems)
+
+
+def _replaced(records: Sequence[Record], again: Sequence[Record]) -> list[Record]:
+    """A point of which no second Record is sound keeps its first."""
+    sound = [each for each in again if each.status == "ok"]
+    points = {each.point for each in sound}
+    return [*(each for each in records if each.point not in points), *sound]
+
 
 def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
     """The points of one card: those that the type's population tells of; of an unknown type all.
@@ -69,39 +85,57 @@ def measure_node(bands: Bands, only: str = "") -> Measured:
     """Measure all that this node's cards are judged by.  only: see `chosen_keys`."""
     node = detect_node()
     found = Measured(node)
+    if node.gpus:
+        hardware = {
+            gpu.uuid or str(number): gpu.name for number, gpu in enumerate(node.gpus)
+        }
+    else:
+        hardware = {node.boot or node.host or "this machine": node.cpu}
+    keys = {card: chosen_keys(bands, name, only) for card, name in hardware.items()}
+    _measure_cards(found, keys)
+    if len(keys) > 1 and only in ("", "link"):
+        _measure_between(found, list(keys))
+    return found
+
+
+def measure_again(
+    before: Measured, keys: Mapping[str, Sequence[str]], *, between: bool
+) -> Measured:
+    """Measure these points of the cards once more, and what is `between` them.
+
+    What other programs of the host did at the first time is over by now, or is a fault that lasts.
+    """
+    found = Measured(before.node)
+    _measure_cards(found, keys)
+    if between:
+        _measure_between(found, list(before.cards))
+    return found
+
+
+def _measure_cards(found: Measured, keys: Mapping[str, Sequence[str]]) -> None:
+    """Measure side by side what no other card disturbs, the rest one card after the other."""
     points = accept_points()
-    if not node.gpus:
-        card = node.boot or node.host or "this machine"
-        _measure(found, {card: None}, {card: chosen_keys(bands, node.cpu, only)})
-        return found
-    cards: dict[str, str | None] = {
-        gpu.uuid or str(number): gpu.uuid or str(number)
-        for number, gpu in enumerate(node.gpus)
-    }
-    keys = {
-        card: chosen_keys(bands, gpu.name, only)
-        for card, gpu in zip(cards, node.gpus, strict=True)
-    }
-    if len(cards) == 1:
-        _measure(found, cards, keys)
-        return found
-    together = {
-        card: [key for key in own if points[key][0].benchmark not in ALONE]
-        for card, own in keys.items()
-    }
-    _measure(found, cards, together)
+    together: dict[str, list[str]] = {}
+    alone: dict[str, list[str]] = {}
     for card, own in keys.items():
-        alone = [key for key in own if points[key][0].benchmark in ALONE]
-        _measure(found, {card: cards[card]}, {card: alone})
-    if only not in ("", "link"):
-        return found
-    between = Measured(node)
+        for key in own:
+            is_alone = len(keys) > 1 and points[key][0].benchmark in ALONE
+            (alone if is_alone else together).setdefault(card, []).append(key)
+    on_gpu = bool(found.node.gpus)
+    _measure(found, {card: card if on_gpu else None for card in together}, together)
+    for card, own in alone.items():
+        _measure(found, {card: card}, {card: own})
+
+
+def _measure_between(found: Measured, cards: Sequence[str]) -> None:
+    """Measure the links between the cards, by a process that sees all of them."""
+    points = accept_points()
     of_node = [
         key for key, (declared, _) in points.items() if declared.benchmark in OF_NODE
     ]
-    _measure(between, {"": ",".join(filter(None, cards.values()))}, {"": of_node})
-    found.between = between.cards[""]
-    return found
+    links = Measured(found.node)
+    _measure(links, {"": ",".join(cards)}, {"": of_node})
+    found.between = links.cards[""]
 
 
 def _measure(

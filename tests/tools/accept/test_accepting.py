@@ -367,8 +367,12 @@ def run(bands: Bands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     file = tmp_path / "bands.json"
     file.write_bytes(as_file(bands))
 
-    def call(measured: Measured, *arguments: str) -> tuple[object, str]:
+    def call(
+        measured: Measured, *arguments: str, again: Measured | None = None
+    ) -> tuple[object, str]:
         monkeypatch.setattr(accept_command, "measure_node", lambda *_: measured)
+        second = again or measured
+        monkeypatch.setattr(accept_command, "measure_again", lambda *_, **__: second)
         settings = Settings(tmp_path / "registry.yaml")
         runner = CliRunner()
         command = [*arguments, "--bands", str(file)]
@@ -393,6 +397,34 @@ def test_the_exit_status_is_the_nodes_verdict(run: object, node: Node) -> None:
     status, text = run(Measured(node, {"boot": []}))
     assert status == 3
     assert "CANNOT SAY  this node" in text
+
+
+def test_what_fails_is_measured_again_and_said_whichever_way_it_ends(run: object) -> None:
+    assert callable(run)
+    slow = two_cards(slow=True)
+    at_first = "failed at first, measured again: GPU-1: reference copy is 1.05"
+    again = Measured(slow.node, {"GPU-1": [reference("GPU-1")]})
+    status, text = run(slow, again=again)
+    assert (status, "PASS  GPU-1" in text, at_first in text) == (0, True, True)
+    status, text = run(slow)
+    assert (status, "FAIL  GPU-1" in text, at_first in text) == (1, True, True)
+    status, text = run(slow, again=Measured(slow.node, {"GPU-1": []}))
+    assert (status, "FAIL  GPU-1" in text, at_first in text) == (1, True, True)
+    status, text = run(two_cards())
+    assert (status, "at first" in text) == (0, False)
+
+
+def test_only_points_of_failed_values_are_measured_again(bands: Bands, node: Node) -> None:
+    slow = two_cards(slow=True)
+    found = judge(slow, bands, 0.0)
+    declared = {each.benchmark: each for each, _ in accept_points().values()}
+    assert accept_command.keys_of(found) == {"GPU-1": [declared["reference"].key({})]}
+    bits_key = declared["bits"].key({})
+    again = measuring.measure_again(Measured(node), {"card": [bits_key]}, between=False)
+    assert [each.benchmark for each in again.cards["card"]] == ["bits"]
+    merged = slow.with_again(Measured(slow.node, {"GPU-0": [bits("GPU-0")]}))
+    points = [each.benchmark for each in merged.cards["GPU-0"]]
+    assert sorted(points) == ["bits", "reference"]
 
 
 def test_a_wrong_result_of_any_point_fails_the_card_that_computed_it(bands: Bands) -> None:
