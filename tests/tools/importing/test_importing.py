@@ -315,6 +315,62 @@ def test_tritonbench_csv_and_json() -> None:
     assert len(found) == 2
 
 
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("tritonbench-vector_add.json", "vector_add_fwd"), ("vector_add.csv", "vector_add")],
+)
+def test_tritonbench_as_it_wrote_on_a_cpu(file: str, name: str) -> None:
+    """A latency is a text in its JSON, and of a rate it writes three numbers."""
+    found = imported_on(FILES / file, "box")
+    assert [key[:2] for key in found] == [(name, "4096"), (name, "8192")]
+    record = found[name, "4096", "torch_add"]
+    assert samples(record, "latency") == pytest.approx([4.296000115573406e-6])
+    assert samples(record, "gbps") == pytest.approx([11.441340474321532e9])
+    # three vectors of 4 B per element
+    rate = 12 * 4096 / record.metrics["latency"].median
+    assert record.metrics["gbps"].median == pytest.approx(rate)
+    assert record.gpu_names == []
+
+
+@pytest.mark.parametrize("text", ["(1, 2) is no shape of it", "0 active drivers ([])", ""])
+def test_what_tritonbench_says_of_a_failure_is_no_number(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "op.csv"
+    path.write_text(f"x_val;a-latency;b-latency\n1;0.5;{text}\n")
+    found = {key[2]: record for key, record in imported_on(path, "box").items()}
+    assert samples(found["a"], "latency") == [0.5e-3]
+    assert [each.reason for name, each in found.items() if name == "b"] == [text][
+        : len(text)
+    ]
+
+
+def test_nvbench_as_it_wrote_without_a_gpu() -> None:
+    path = FILES / "nvbench-cpu.json"
+    found = imported_on(path, "box")
+    assert list(found) == [
+        ("simple_no_gpu", "0.01"),
+        ("simple_no_gpu", "0.02"),
+        ("simple_timer", "0.01"),
+    ]
+    states = [
+        state
+        for benchmark in json.loads(path.read_text())["benchmarks"]
+        for state in benchmark["states"]
+    ]
+    for number, (record, state) in enumerate(zip(found.values(), states, strict=True)):
+        raw = (FILES / f"nvbench-cpu.json-bin/{number}.bin").read_bytes()
+        written = [sample for (sample,) in struct.iter_unpack("<f", raw)]
+        assert samples(record, "cpu_only_time") == written and len(written) >= 8
+        told = {each["tag"]: each["data"] for each in state["summaries"]}
+        (mean,) = [
+            float(each["value"])
+            for each in told["nv/cpu_only/time/cpu/mean"]
+            if each["name"] == "value"
+        ]
+        assert sum(written) / len(written) == pytest.approx(mean, rel=1e-6)
+        assert record.gpu_names == [] and list(record.metrics) == ["cpu_only_time"]
+        assert record.packages == {"nvbench": "0.1.0"}
+
+
 def imported_on(path: Path, machine: str) -> dict[tuple[str, ...], Record]:
     from dataclasses import replace
 

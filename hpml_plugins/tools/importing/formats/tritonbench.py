@@ -91,14 +91,22 @@ def _of_csv(name: str, text: str) -> Iterator[ForeignPoint]:
             if not dash:  # a metric of the input, not of an implementation
                 provider, metric_of_cell = "", column
             cell = _Cell(name, row[0], provider, metric_of_cell)
-            yield from cell.readings(_number(text_of_cell))
+            yield from cell.readings(text_of_cell)
 
 
-def _number(text: str) -> Any:
+def _value(told: Any) -> Any:
+    """What a cell tells: a number, also where its text is one, as that of a latency is in JSON.
+
+    Of three numbers, at the median, the longest and the shortest latency, the first.
+    """
+    if not isinstance(told, str | list):
+        return told
+    parts = told.strip("()").split(",") if isinstance(told, str) else told
     try:
-        return float(text)
-    except ValueError:
-        return text
+        first, *_ = map(float, parts)
+    except (TypeError, ValueError):
+        return told
+    return first
 
 
 class _Cell:
@@ -110,6 +118,7 @@ class _Cell:
 
     def readings(self, value: Any) -> Iterator[ForeignPoint]:
         """The value as a ForeignPoint; none for what was not measured, a failure for a text."""
+        value = _value(value)
         if isinstance(value, bool) or value is None or value == "":
             return
         if isinstance(value, int | float):
