@@ -27,13 +27,15 @@ from hpml_plugins.report.compare import (
     changed,
     check,
     compare,
+    describe_one_sided,
     find_side,
     list_confounders,
     notes,
     summarise,
 )
+from hpml_plugins.report.known import KnownRecords
 from hpml_plugins.report.points import spell_samples
-from hpml_plugins.store import append_record, record_file
+from hpml_plugins.store import append_record, read_records, record_file
 
 OLD, NEW = "a" * 40, "b" * 40
 
@@ -390,6 +392,47 @@ def test_a_side_is_a_machine_an_environment_or_what_git_calls_a_commit() -> None
         find_side("nine", RECORDS, lambda name: None)
     with pytest.raises(UsageError, match="nothing was measured at 'HEAD'"):
         find_side("HEAD", RECORDS, lambda name: "c" * 40)
+
+
+@pytest.mark.parametrize(
+    ("words", "benchmark"),
+    [
+        (("one", "two"), None),
+        (("one", "two"), "other"),
+        (("one", NEW[:4]), "toy"),
+        ((OLD, NEW), None),
+    ],
+)
+def test_what_is_kept_of_records_is_compared_as_the_records_are(
+    tmp_path: Path, words: tuple[str, str], benchmark: str | None
+) -> None:
+    boosted = MetricSamples("s", "lower", [2.0, 2.1], boost=[1.0, 1.1])
+    of_reference = a_record("reference", {"copy": 1.0}, gpu="H200", card="GPU-1", run="r")
+    made = [
+        *RECORDS,
+        *(record("one", NEW, 2.0 + n / 1000, run=f"{n}") for n in range(3)),
+        a_record("other", {"time": boosted}, machine="one", commit=NEW, gpu="H200"),
+        a_record("other", {"time": boosted}, machine="two", commit=NEW, gpu="H100"),
+        of_reference,
+        a_record("other", {"time": 0.0}, params={"n": 7}, machine="one", commit=OLD),
+    ]
+    for each in made:
+        append_record(record_file(tmp_path, each.machine, each.commit), each)
+    stored = list(read_records(tmp_path))
+
+    def is_asked(each: Any) -> bool:
+        return benchmark in (None, each.benchmark)
+
+    records = list(filter(is_asked, stored))
+    for _ in range(2):  # from the files, and from what was kept of them
+        known = KnownRecords(
+            tmp_path, pytest.fail, is_asked, lambda names: any(map(names.may_be, words))
+        )
+        a, b = (find_side(word, known.names, lambda _: "") for word in words)
+        assert (a, b) == tuple(find_side(word, records, lambda _: "") for word in words)
+        found = compare(a, b, known.records, ORDER, known)
+        assert found == compare(a, b, records, ORDER, Variability(stored))
+        assert describe_one_sided(a, b, known.records) == describe_one_sided(a, b, records)
 
 
 def test_a_name_that_no_record_has_is_refused_with_the_nearest_before_records_are_read(
