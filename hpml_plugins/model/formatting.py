@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -44,6 +45,7 @@ def shown_unit(symbol: str | Unit) -> Unit:
     return UNITS.get(symbol) or Unit(symbol, symbol, count=True)
 
 
+@functools.lru_cache(maxsize=1 << 16)  # pages write each value about three times
 def quantity(value: float, unit: str | Unit) -> str:
     """A value with its unit: `quantity(0.00123, "s")` is "1.230 ms". Four significant digits."""
     shown = shown_unit(unit)

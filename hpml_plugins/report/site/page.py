@@ -49,6 +49,8 @@ OURS = f"{POLICY}; style-src 'self'"
 
 #: Data of a script that are longer are deflated, B.
 LEAST_PACKED = 4096
+#: Days whose texts are kept: each Record's stands in many places.
+_KNOWN = 1 << 16
 #: Of zlib: 9 takes three times as long as 3, and the data of points is a fifth smaller.
 _LEVEL = 9
 
@@ -143,6 +145,7 @@ def _templates() -> Environment:
         loader=PackageLoader("hpml_plugins.report.site"),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,  # else each template and macro is looked for at each use
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -232,6 +235,7 @@ def commit_links(url: str) -> str:
     return url if urlsplit(url).scheme in ("http", "https") else ""
 
 
+@functools.lru_cache(maxsize=_KNOWN)
 def day(date: float, form: str = "%Y-%m-%d") -> str:
     """The day of a commit or a Record: ms since 1970 as 2026-01-31, UTC; "unknown" for what no
     calendar has."""
