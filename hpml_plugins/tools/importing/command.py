@@ -98,7 +98,9 @@ def _completed(
         raise UsageError("it tells its GPUs; leave out --gpu", str(file))
     readings = None
     if gpu:
-        readings = [replace(each, gpus=(gpu,) * each.gpu_count) for each in source.readings]
+        readings = [
+            replace(each, gpus=(gpu,) * max(1, each.gpu_count)) for each in source.readings
+        ]
     return replace(
         source,
         machine=machine or source.machine,

@@ -27,7 +27,7 @@ class ForeignPoint:
     name: the tool's own of the benchmark.  params: of the point.  metrics: in SI base units; none
     where it failed or was skipped.  failure: the reason of either.  started: Unix time, s; 0 where
     the file does not tell.  gpus: names of those that it used; None where the file does not tell.
-    gpu_count: how many it used where `gpus` is None, as far as the file tells.
+    gpu_count: how many it surely used where `gpus` is None.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ForeignPoint:
     started: float = 0.0
     gpus: tuple[str, ...] | None = None
     version: str = "1"
-    gpu_count: int = 1
+    gpu_count: int = 0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,12 @@ from hpml_plugins.store import (
     record_file,
     save_declarations,
 )
-from hpml_plugins.tools.importing.reading import ForeignPoint, Source, identifier
+from hpml_plugins.tools.importing.reading import (
+    EVENTS,
+    ForeignPoint,
+    Source,
+    identifier,
+)
 
 MACHINE = "machine.json"
 
@@ -83,7 +88,7 @@ def _record(
         params=dict(reading.params),
         status=status,  # type: ignore[arg-type]  # of three literals
         reason=reading.failure,
-        metrics=dict(reading.metrics),
+        metrics=_timed(reading),
         warnings=list(source.warnings),
         started=reading.started,
         machine=source.machine,
@@ -98,6 +103,18 @@ def _record(
         return decode(msgspec.json.encode(made))
     except (ValueError, RecursionError) as error:
         raise HpmlError(f"{reading.name[:80]!r} cannot be stored: {error}") from None
+
+
+def _timed(reading: ForeignPoint) -> dict[str, MetricSamples]:
+    """Its metrics; without their timers where an unknown GPU was timed: it is none of a CPU."""
+    found = dict(reading.metrics)
+    if reading.gpus is not None:
+        return found
+    for name, each in found.items():
+        if reading.gpu_count or each.info.get("timer") == EVENTS:
+            info = {key: value for key, value in each.info.items() if key != "timer"}
+            found[name] = msgspec.structs.replace(each, info=info, timers=[])
+    return found
 
 
 def write_results(records: Sequence[Record], folder: Path, into: Path) -> None:

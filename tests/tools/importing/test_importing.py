@@ -286,9 +286,14 @@ def test_nccl_tests_tell_how_many_ranks_there_were(tmp_path: Path) -> None:
     file = FILES / "nccl-tests.json"
     record, *_ = imported(file).values()
     assert record.params["ranks"] == 2 and record.gpu_names == []
+    # timed on GPUs, of which the class depends
+    assert physics_of(record, "time") is Physics.DERIVED
     done = call("import", str(file), "--gpu", "NVIDIA H100", "--into", str(tmp_path))
     assert done.returncode == 0
-    assert [each.gpu_names for each in read_records(tmp_path)] == [["NVIDIA H100"] * 2] * 2
+    stored = list(read_records(tmp_path))
+    assert [each.gpu_names for each in stored] == [["NVIDIA H100"] * 2] * 2
+    classes = [physics_of(each, "time") for each in stored if each.metrics]
+    assert classes == [Physics.LATENCY]
 
 
 def test_nccl_tests_iterations_that_were_skipped_are_no_samples(tmp_path: Path) -> None:
