@@ -32,16 +32,20 @@ _Place = tuple[str, str]
 Kept = TypeVar("Kept", bound=Any)
 
 
-class Known(Protocol[Kept]):
+#: The same, where it is only asked about.
+_Asked = TypeVar("_Asked", bound=Any, contravariant=True)
+
+
+class Known(Protocol[_Asked]):
     """What comparisons ask of Records: `Variability`, or `report.known.KnownRecords`."""
 
-    def values(self, kept: Kept, /) -> Values:
+    def values(self, kept: _Asked, /) -> Values:
         """Of every metric by which it is compared, with its spread."""
 
-    def code(self, kept: Kept, /) -> str:
+    def code(self, kept: _Asked, /) -> str:
         """See `measured.code_of`."""
 
-    def whole(self, kept: Kept, /) -> Record:
+    def whole(self, kept: _Asked, /) -> Record:
         """The Record itself."""
 
 
