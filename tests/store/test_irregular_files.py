@@ -113,7 +113,7 @@ def test_export_ends_and_leaves_them_out(results: Path) -> None:
         export, ["records.parquet", "--results", str(results)], standalone_mode=False
     )
     assert done.exception is None, done.output
-    assert "records.parquet: 1 rows" in done.output
+    assert "records.parquet: 1 row\n" in done.output
     assert sum("ignored" in line for line in done.output.splitlines()) == len(KINDS) + 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from hpml_plugins.model.formatting import counted
 from hpml_plugins.report.reading import History, Outcome
 from hpml_plugins.report.site import svg
 from hpml_plugins.report.site.matrix import colour_class
@@ -99,4 +100,4 @@ def _spark(shift: Shift, history: History) -> Markup:
         for at, value, kind, title in dots
     ]
     kind = f"spark {colour_class(shift.series.machine.hardware)}"
-    return svg.picture(kind, WIDTH, HEIGHT, f"{len(dots)} values", drawn)
+    return svg.picture(kind, WIDTH, HEIGHT, counted(len(dots), "value"), drawn)
