@@ -517,8 +517,10 @@ def _published_commits(index: Index[tuple[str, str], Outcome]) -> set[str]:
 
 
 def _add(benchmark: TrackedBenchmark, texts: Texts | None, stored: StoredPart) -> None:
-    """Keep what a Record gave among the others of its point.  texts: its point, where asv's file
-    spells it."""
+    """Keep what was read of a Record with the others of its point.
+
+    texts: the parameters as asv's file has them; None where they come from the Record.
+    """
     texts = texts or {name: repr(value) for name, value in stored.params.items()}
     label = format_point_texts(texts)
     benchmark.points.setdefault(label, texts)

@@ -130,7 +130,7 @@ def _draw_axes(
 def _draw_line(
     line: ChartLine, x: svg.PixelAxis, y: svg.PixelAxis, step: int
 ) -> Iterator[str]:
-    """step: every so many dots are drawn, and always the newest."""
+    """step: one dot in so many is drawn, counted back from the newest, which is always drawn."""
     if line.levels:
         corners = "".join(f"{x(at):g},{y(value):g} " for at, value in line.levels)
         yield f'<polyline class="line" points="{corners}" stroke-dasharray="{line.dash}"/>'

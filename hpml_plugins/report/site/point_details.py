@@ -267,7 +267,7 @@ class PointDetails:
         places: Mapping[int, float] | None,
         step: int,
     ) -> ChartLine:
-        """step: every so many dots are drawn, and always the newest: others need no title."""
+        """step: one dot in so many is drawn, back from the newest; only those have titles."""
         dots, last = [], len(line.readings) - 1
         for number, each in enumerate(line.readings):
             estimate = each.value.estimate
