@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,7 +131,6 @@ def first_numbers() -> list[str]:
 
 
 def test_the_lines_are_followed_from_nothing_to_a_number(stranger: Stranger) -> None:
-    begun = time.monotonic()
     by_kind: dict[str, list[str]] = {name: [] for name in KINDS}
     for line, how in LINES.items():
         by_kind[how].append(line)
@@ -152,8 +150,6 @@ def test_the_lines_are_followed_from_nothing_to_a_number(stranger: Stranger) -> 
         stranger.types(line.removesuffix(" && asv preview"), mine)
     assert "attention" in stranger.types("hpml run attention --rounds 1", mine)
     assert (mine / ".asv/html/index.html").exists() or (mine / "html/index.html").exists()
-    # five minutes are promised; what else runs on this machine may slow it down
-    assert time.monotonic() - begun < 300
 
     subprocess.run(
         [sys.executable, str(stranger.clone / ".ci/dist.py"), str(stranger.clone / "dist")],
