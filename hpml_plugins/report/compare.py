@@ -3,6 +3,7 @@ verdicts."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -96,12 +97,16 @@ class Compared:
 
 @dataclass(frozen=True, order=True)
 class RefusedComparison:
-    """What both sides measured, but not by the same definition. metric: empty where it is the whole
-    benchmark."""
+    """What both sides measured and what is not compared. metric: empty where it is the whole
+    benchmark.
+
+    kind: as `check` counts it.
+    """
 
     benchmark: str
     metric: str
     reason: str
+    kind: str = "of another definition"
 
     def __str__(self) -> str:
         return f"{f'{self.benchmark} {self.metric}'.rstrip()}: not compared: {self.reason}"
@@ -180,8 +185,13 @@ def compare(
         other = known.whole(newest_run(sides.b).record)
         confounders = tuple(differences(one, other))
         of_a, of_b = sides.settled
-        for name in of_a:
-            if name not in of_b:
+        for name in one.metrics:
+            if infinite := _infinite_sides(name, one, other):
+                where = f"{names[key]}: " if names[key] else ""
+                reason = f"{where}its value on {infinite} is not finite"
+                refused.add(RefusedComparison(key[1], name, reason, "not finite"))
+                continue
+            if name not in of_a or name not in of_b:
                 continue
             if reason := _contradiction(one.metrics[name], other.metrics[name]):
                 refused.add(RefusedComparison(key[1], name, reason))
@@ -237,7 +247,7 @@ def check(
 ) -> tuple[int, str]:
     """The exit status of `hpml compare --check`, and what it counted. 1: something is worse.  3:
     nothing is, and something could not be judged: AMBIGUOUS, worse beside other work, of another
-    definition, or measured on one side alone.  0: neither.
+    definition, not finite, or measured on one side alone.  0: neither.
 
     one_sided: see `describe_one_sided`.
     """
@@ -248,7 +258,7 @@ def check(
         "worse while other processes used the CPUs (measure again when idle)": counts[
             "WORSE", True
         ],
-        "of another definition": len(refused),
+        **Counter(each.kind for each in refused),
     }
     parts = [f"{count} {what}" for what, count in not_judged.items() if count]
     parts += [one_sided] if one_sided else []
@@ -309,6 +319,18 @@ def _changed_versions(
                 "",
                 f"version {first} on A, {second} on B: its definition changed",
             )
+
+
+def _infinite_sides(metric: str, a: Record, b: Record) -> str:
+    """The sides, "A and B" at most, on which the value of a metric that both have is not finite.
+
+    The median of asv's samples may be; such a value is in no reading.
+    """
+    of_a, of_b = a.median(metric), b.median(metric)
+    if of_a is None or of_b is None:
+        return ""
+    medians = {"A": of_a, "B": of_b}
+    return " and ".join(side for side in medians if not math.isfinite(medians[side]))
 
 
 def _contradiction(a: MetricSamples, b: MetricSamples) -> str:

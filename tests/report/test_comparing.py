@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -539,6 +540,16 @@ def test_what_was_refused_stands_below_the_table_or_is_the_error(tmp_path: Path)
         ),
         (
             ["SAME"],
+            [
+                RefusedComparison("b", "", "changed"),
+                RefusedComparison("c", "value", "of A", "not finite"),
+            ],
+            "",
+            3,
+            "1 of another definition, 1 not finite",
+        ),
+        (
+            ["SAME"],
             [],
             "points that are not compared: 1",
             3,
@@ -566,6 +577,43 @@ def test_a_check_tells_worse_from_what_could_not_be_judged(
     found_status, told = check(found, refused, one_sided)
     assert found_status == status
     assert said in told
+
+
+def _write_asv_results(results: Path, samples: dict[str, dict[str, list[float]]]) -> None:
+    """A plain asv project's folder.  samples: machine → benchmark → what asv recorded."""
+    for machine, recorded in samples.items():
+        folder = results / machine
+        folder.mkdir(parents=True)
+        (folder / "machine.json").write_text("{}")
+        file = {
+            "commit_hash": OLD,
+            "env_name": "e",
+            "params": {"machine": machine},
+            "result_columns": ["result", "params", "version", "samples"],
+            "results": {
+                name: [[values[0]], [], "1", [values]] for name, values in recorded.items()
+            },
+            "version": 2,
+        }
+        (folder / f"{OLD[:8]}-e.json").write_text(json.dumps(file))
+    entry = {"version": "1", "unit": "seconds", "param_names": [], "params": []}
+    names = {name for recorded in samples.values() for name in recorded}
+    (results / "benchmarks.json").write_text(
+        json.dumps({"version": 2, **dict.fromkeys(names, entry)})
+    )
+
+
+def test_a_value_that_is_not_finite_is_said_and_not_judged(tmp_path: Path) -> None:
+    half = 1.5e308  # the median of two of these is beyond what a float holds
+    one = {"suite.time_a": [1.0, 1.0], "suite.time_b": [half, half]}
+    two = {"suite.time_a": [1.0, 1.0], "suite.time_b": [1.0, 1.0]}
+    _write_asv_results(tmp_path / "results", {"slow": one, "quick": two})
+    told = "suite.time_b value: not compared: its value on A is not finite"
+    for words in (("slow", "quick"), ("slow", "quick", "--check")):
+        done = hpml(tmp_path, "compare", *words)
+        assert told in " ".join(done.stdout.split()), done
+    assert done.returncode == 3
+    assert "1 not finite" in done.stderr
 
 
 def _queries() -> dict[str, str]:
