@@ -6,10 +6,12 @@ Source: the SDK `mcp`, https://github.com/modelcontextprotocol/python-sdk.
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ import click
 
 from hpml_plugins.cli import PATH, Settings, choose_results
 from hpml_plugins.errors import needs_extra
+from hpml_plugins.store import find_results
 from hpml_plugins.terminal import one_line
 from hpml_plugins.version import __version__
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
     from hpml_plugins.model import Record
+    from hpml_plugins.tools.frame import Frame
 
 #: s that a command may take.
 LIMIT = 300
@@ -89,7 +93,7 @@ class Results:
         """What was measured where: by benchmark, its machines and the units of its metrics."""
         listed = {each.get("benchmark"): each for each in self._listed()}
         rows: dict[str, Any] = {}
-        for each in self._frame("*", "*").records:
+        for each in self._frame().records:
             entry = rows.setdefault(each.benchmark, _entry(each, listed))
             if each.machine not in entry["machines"]:
                 entry["machines"].append(each.machine)
@@ -108,10 +112,10 @@ class Results:
         self, benchmark: str, machine: str = "*", metric: str = ""
     ) -> dict[str, Any]:
         """The values of a benchmark, newest first."""
-        frame = self._frame(benchmark, machine)
+        frame = self._frame()
         rows = [
             {name: row.get(name) for name in _HISTORY}
-            for row in frame.rows()
+            for row in frame.select(benchmark, machine).rows()
             if metric in ("", row.get("metric")) and row["status"] == "ok"
         ]
         if not rows:
@@ -135,10 +139,11 @@ class Results:
             "report": self._hpml("compare", _options(benchmark, "text", "--all"), a, b),
         }
 
-    def _frame(self, benchmark: str, machine: str) -> Any:
-        from hpml_plugins.tools.frame import load
-
-        return load(self.folder).select(benchmark, machine)
+    def _frame(self) -> Frame:
+        """All Records: read again only where a file of the results is another one than before,
+        for reading them takes seconds."""
+        place = self.folder if self.folder.is_file() else find_results(self.folder)
+        return _load(place, _state_of(place))
 
     def _compared(self, a: str, b: str, benchmark: str) -> list[dict[str, str]]:
         text = self._hpml("compare", _options(benchmark, "csv"), a, b)
@@ -166,6 +171,28 @@ class Results:
         if done.returncode:
             raise ValueError(one_line(done.stderr.strip()) or f"status {done.returncode}")
         return done.stdout
+
+
+#: Path, size in B and time of writing in ns of each file.
+_State = frozenset[tuple[Path, int, int]]
+
+
+def _state_of(place: Path) -> _State:
+    """Of a file, or of all that is below a folder."""
+    found = []
+    for path in (place, *place.rglob("*")):
+        with suppress(OSError):  # removed meanwhile
+            told = path.stat()
+            found.append((path, told.st_size, told.st_mtime_ns))
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(place: Path, state: _State) -> Frame:
+    """The Records.  state: of the files, which tells the cache whether these are still right."""
+    from hpml_plugins.tools.frame import load
+
+    return load(place)
 
 
 def _entry(record: Record, listed: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:

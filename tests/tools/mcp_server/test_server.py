@@ -16,6 +16,7 @@ from records import a_record
 
 from hpml_plugins.model.record import MetricSamples
 from hpml_plugins.store import append_record, record_file
+from hpml_plugins.tools.frame import Frame, load
 from hpml_plugins.tools.mcp_server.server import Results, make_server
 
 REGISTRY = """version: 1
@@ -126,6 +127,25 @@ def test_a_verdict_is_explained(results: Results) -> None:
     found = content(ask(results, "explain_verdict", a="fast", b="slow", **place))
     assert "significantly worse" in found["meaning"]["WORSE"]
     assert "WORSE" in found["report"] and found["values"][0]["metric"] == "time"
+
+
+def test_results_are_read_again_only_when_they_have_changed(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings: list[Path] = []
+
+    def noted(place: Path) -> Frame:
+        readings.append(place)
+        return load(place)
+
+    monkeypatch.setattr("hpml_plugins.tools.frame.load", noted)
+    for _ in range(2):
+        assert "later" not in content(ask(results, "list_benchmarks"))["benchmarks"]
+        assert len(content(ask(results, "history", benchmark="toy"))["rows"]) == 12
+    assert readings == [results.folder]
+    append_record(record_file(results.folder, "slow", ""), a_record("later"))
+    assert "later" in content(ask(results, "list_benchmarks"))["benchmarks"]
+    assert len(readings) == 2
 
 
 @pytest.mark.parametrize(
