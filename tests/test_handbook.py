@@ -4,11 +4,12 @@ its reference has every name. What only a publisher of the project knows is flag
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -113,16 +114,29 @@ def test_the_published_site_has_the_documentation_and_finds_it(
 ) -> None:
     plugin = _module("plugin")
     written: dict[str, list[tuple[str, str]]] = {}
-    figure = SimpleNamespace(
-        anchor="memory.kept", address="workload-memory.html#memory.kept", svg="<svg>1</svg>"
-    )
-    published = SimpleNamespace(
-        html_dir=tmp_path,
-        plugins=[SimpleNamespace(figures=[figure])],
-        write=lambda _, address, documents: written.update({address: documents}),
-    )
+    asked: list[Path] = []
+
+    def make_folder(
+        address: str, make: Callable[[Path], None], made_of: Iterable[Path]
+    ) -> Path:
+        asked[:] = made_of
+        if not (tmp_path / address).exists():
+            make(tmp_path / address)
+        return tmp_path / address
+
+    def write(drawn: str) -> list[tuple[str, str, str, str]]:
+        address = "workload-memory.html#memory.kept"
+        figure = SimpleNamespace(anchor="memory.kept", address=address, svg=drawn)
+        published = SimpleNamespace(
+            make_folder=make_folder,
+            plugins=[SimpleNamespace(figures=[figure])],
+            write=lambda _, address, documents: written.update({address: documents}),
+        )
+        return list(plugin.write(published))
+
     monkeypatch.setattr(plugin, "build", lambda folder: shutil.copytree(site, folder))
-    found = list(plugin.write(published))
+    found = write("<svg>1</svg>")
+    assert asked == [HANDBOOK, ROOT / "docs"]
     (documents,) = written.values()
     assert ("Glossary", "docs/glossary.html") in documents
     assert all((tmp_path / address).exists() for _, address in documents)
@@ -131,6 +145,15 @@ def test_the_published_site_has_the_documentation_and_finds_it(
     assert "<svg>1</svg>" in text and 'href="../workload-memory.html#memory.kept"' in text
     # a figure that nothing was measured for keeps the command that draws it
     assert "<code>hpml plot memory.batch</code>" in text
+    # what is taken over from the site that is replaced gets the charts of today, in files of its
+    # own
+    shutil.copytree(tmp_path / "docs", tmp_path / "old", copy_function=os.link)
+    assert write("<svg>\n2</svg>") == found
+    drawn = (tmp_path / "docs/memory.html").read_text()
+    assert drawn == text.replace("<svg>1</svg>", "<svg>\n2</svg>")
+    assert (tmp_path / "old/memory.html").read_text() == text
+    write("")
+    assert (tmp_path / "docs/memory.html").read_text() == (site / "memory.html").read_text()
 
 
 def test_every_document_of_a_plugin_has_a_chart(site: Path) -> None:

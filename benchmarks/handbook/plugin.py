@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 #: A paragraph that stands for a figure: its title, and the command that draws it.
 _CHART = re.compile(r"<p>Chart: (.*?) \(<code>hpml plot (.*?)</code>\)</p>")
+#: A drawn chart, and the paragraph that it stands for.
+_DRAWN = re.compile(
+    r'<figure style="overflow-x: auto">.*?</figure><!--(<p>Chart: .*?</p>)-->', re.DOTALL
+)
 _TEMPLATE = """{% extends "base.html" %}
 {% block title %}Documentation{% endblock %}
 {% block header %}<h1>Documentation</h1>{% endblock %}
@@ -54,7 +58,8 @@ def build(folder: Path) -> None:
 
 
 def draw(folder: Path, figures: Iterable[ShownFigure]) -> None:
-    """Put the charts of the published site where built documents name them."""
+    """Put the charts of the published site where built documents name them, also in the place of
+    those that were drawn there before."""
     drawn = {each.anchor: each for each in figures if each.svg}
 
     def chart(named: re.Match[str]) -> str:
@@ -63,11 +68,14 @@ def draw(folder: Path, figures: Iterable[ShownFigure]) -> None:
             return named[0]
         address = html.escape(f"../{drawn[name].address}")
         caption = f'<figcaption><a href="{address}">{title}</a></figcaption>'
-        return f'<figure style="overflow-x: auto">{drawn[name].svg}{caption}</figure>'
+        figure = f'<figure style="overflow-x: auto">{drawn[name].svg}{caption}</figure>'
+        return f"{figure}<!--{named[0]}-->"
 
     for page in folder.glob("*.html"):
         text = page.read_text(encoding="utf-8")
-        page.write_text(_CHART.sub(chart, text), encoding="utf-8")
+        if (new := _CHART.sub(chart, _DRAWN.sub(r"\1", text))) != text:
+            page.unlink()
+            page.write_text(new, encoding="utf-8")
 
 
 def sections(folder: Path) -> Iterator[tuple[str, str]]:
@@ -82,8 +90,7 @@ def sections(folder: Path) -> Iterator[tuple[str, str]]:
 
 def write(site: Site) -> Iterator[tuple[str, str, str, str]]:
     """Write the page and docs/; yields what a search of the site finds there."""
-    folder = site.html_dir / "docs"
-    build(folder)
+    folder = site.make_folder("docs", build, [HERE, HERE.parent.parent / "docs"])
     draw(folder, (figure for page in site.plugins for figure in page.figures))
     found = list(sections(folder))
     documents = [(title, f"docs/{place}") for title, place in found if "#" not in place]

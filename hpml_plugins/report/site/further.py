@@ -3,7 +3,7 @@ only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from hpml_plugins.model.site_page import SearchEntry, SitePage
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import fill_text
 from hpml_plugins.report.site.plugin_pages import PluginPage
+from hpml_plugins.report.site.unchanged import digest_folders, take_over_folder
 
 #: What stands in the place of a page that could not be written: all pages lead there.
 _FAILED = """{% extends "base.html" %}
@@ -28,7 +29,8 @@ class Site:
     """The site that is being published, as `SitePage.write` gets it.
 
     plugins: the pages of the plugins, with their figures.  problems: gets a line for each thing
-    that went wrong.  written: addresses of pages.
+    that went wrong.  folders: those of `make_folder` → a digest of what each was made of.
+    written: addresses of pages.
     """
 
     history: History
@@ -36,6 +38,7 @@ class Site:
     html_dir: Path
     project: str
     problems: list[str]
+    folders: dict[str, str] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
 
     def fill(self, template: str, address: str, **values: Any) -> str:
@@ -50,6 +53,22 @@ class Site:
         text = self.fill(template, address, **values)
         (self.html_dir / address).write_text(text, encoding="utf-8")
         self.written.append(address)
+
+    def make_folder(
+        self, address: str, make: Callable[[Path], None], made_of: Iterable[Path]
+    ) -> Path:
+        """Make a folder of the site, unless the site that is replaced has it, made of the same:
+        its files are then taken over.
+
+        make: writes the folder.  made_of: folders with all that it reads, beside this package and
+        what is installed. A file that is changed afterwards has to be replaced, not written to: it
+        may be one of the site that is replaced.
+        """
+        folder, digest = self.html_dir / address, digest_folders(made_of)
+        if not take_over_folder(address, digest, self.html_dir):
+            make(folder)
+        self.folders[address] = digest
+        return folder
 
 
 def collect_pages(host: Host, problems: list[str]) -> list[SitePage]:

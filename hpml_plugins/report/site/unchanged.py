@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import os
 import shutil
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -44,7 +45,8 @@ class Published(msgspec.Struct, frozen=True):
     """What our pages were made of, as a digest, and what was written.
 
     files: address → size, B.  removed: addresses that asv had written.  entries: what the entries
-    of asv's index got.  problems: what went wrong, which is said again.
+    of asv's index got.  problems: what went wrong, which is said again.  folders: those that are
+    kept for themselves → what they were made of, as a digest.
     """
 
     digest: str
@@ -52,6 +54,7 @@ class Published(msgspec.Struct, frozen=True):
     removed: list[str]
     entries: dict[str, dict[str, Any]]
     problems: list[str]
+    folders: dict[str, str] = {}
 
 
 def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> str:
@@ -79,17 +82,28 @@ def digest_inputs(conf: Any, order: CommitOrder, dates: Mapping[str, float]) -> 
     settings = {
         name: str(value) for name, value in vars(conf).items() if name not in _PLACES
     }
+    lines = [(line.branch, sorted(line.own)) for line in order.lines]
+    told = (head, changed, settings, lines, sorted(order.by_date))
+    places = (list(order.items()), sorted(dates.items()))
+    files = (*_files(Path(conf.results_dir)), *(top / name for name in changed))
+    return _digest((told, places), files)
+
+
+def digest_folders(folders: Iterable[Path]) -> str:
+    """A digest of the files below these folders, this package, what is installed beside it and the
+    variables that begin with HPML_."""
+    return _digest((), itertools.chain.from_iterable(map(_files, folders)))
+
+
+def _digest(told: object, files: Iterable[Path]) -> str:
     variables = {
         name: value for name, value in os.environ.items() if name.startswith("HPML_")
     }
     packages = [path for path in sys.path if path.endswith(_PACKAGES)]
     installed = [(path, _changed_at(Path(path))) for path in packages]
-    lines = [(line.branch, sorted(line.own)) for line in order.lines]
-    told = (head, changed, settings, variables, installed, lines, sorted(order.by_date))
-    places = (list(order.items()), sorted(dates.items()))
-    found = hashlib.sha256(repr((told, places)).encode(errors="replace"))
+    found = hashlib.sha256(repr((told, variables, installed)).encode(errors="replace"))
     found.update(package_digest())
-    for file in (*_files(Path(conf.results_dir)), *(top / name for name in changed)):
+    for file in files:
         found.update(os.fsencode(file))
         with suppress(OSError):  # a deleted one
             found.update(hashlib.sha256(file.read_bytes()).digest())
@@ -126,10 +140,12 @@ def remember(
     html_dir: Path,
     declarations: Declarations,
     problems: list[str],
+    folders: dict[str, str],
 ) -> None:
     """Write what the next publish needs to know.
 
     before: what there was before our pages.  old, declarations: asv's entries before and now.
+    folders: see Published.
     """
     after = written(html_dir)
     files = {
@@ -141,7 +157,7 @@ def remember(
         for name, entry in declarations.items()
     }
     removed = sorted(before.keys() - after.keys())
-    published = Published(digest, files, removed, entries, problems)
+    published = Published(digest, files, removed, entries, problems, folders)
     (html_dir / NAME).write_bytes(gzip.compress(msgspec.json.encode(published), mtime=0))
 
 
@@ -153,16 +169,12 @@ def take_over_pages(
     state, listed = previous_file(NAME), previous_file(MANIFEST)
     if not digest or state is None or listed is None:
         return None
+    published = _published()
     try:
-        published = msgspec.json.decode(gzip.decompress(state.read_bytes()), type=Published)
         manifest = msgspec.json.decode(listed.read_bytes(), type=Manifest)
-    except (OSError, EOFError, zlib.error, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError):
         return None
-    files = {address: previous_file(address) for address in published.files}
-    if published.digest != digest or any(
-        file is None or file.stat().st_size != published.files[address]
-        for address, file in files.items()
-    ):
+    if published is None or published.digest != digest or not _are_there(published.files):
         return None
     for address in (*published.files, *published.removed):
         (html_dir / address).unlink(missing_ok=True)
@@ -174,3 +186,35 @@ def take_over_pages(
     write_manifest(html_dir, manifest.expected, manifest.benchmarks)
     shutil.copyfile(state, html_dir / NAME)
     return published.problems
+
+
+def take_over_folder(address: str, digest: str, html_dir: Path) -> bool:
+    """Take a folder over from the site that is replaced, where it was made of the same and is all
+    there; returns whether it was."""
+    published = _published()
+    if published is None or published.folders.get(address) != digest:
+        return False
+    sizes = published.files.items()
+    files = {name: size for name, size in sizes if name.startswith(f"{address}/")}
+    if not _are_there(files):
+        return False
+    for name in files:
+        take_over(name, html_dir)
+    return True
+
+
+def _published() -> Published | None:
+    """What the site that is replaced says of itself."""
+    state = previous_file(NAME)
+    if state is None:
+        return None
+    try:
+        return msgspec.json.decode(gzip.decompress(state.read_bytes()), type=Published)
+    except (OSError, EOFError, zlib.error, msgspec.MsgspecError):
+        return None
+
+
+def _are_there(files: Mapping[str, int]) -> bool:
+    """Whether the site that is replaced has all of these.  files: address → size, B."""
+    found = ((previous_file(address), size) for address, size in files.items())
+    return all(file is not None and file.stat().st_size == size for file, size in found)

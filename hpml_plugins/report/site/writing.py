@@ -73,6 +73,7 @@ def write_site(
         return found
     before, old = written(html_dir), {name: {**each} for name, each in declarations.items()}
     problems: list[str] = []
+    folders: dict[str, str] = {}
     host: Host | None = None
     try:
         host = make_host(read_registry())
@@ -81,9 +82,9 @@ def write_site(
         problems.append(f"no pages of plugins: {error}")
     further = collect_pages(host, problems) if host else []
     with add_to_navigation([(page.label, page.about, page.address) for page in further]):
-        whole = _write(conf, dates, declarations, order, host, further, problems)
+        whole = _write(conf, dates, declarations, order, host, further, problems, folders)
     if digest and whole:
-        remember(digest, before, old, html_dir, declarations, problems)
+        remember(digest, before, old, html_dir, declarations, problems, folders)
     return problems
 
 
@@ -95,9 +96,10 @@ def _write(
     host: Host | None,
     further: Sequence[SitePage],
     problems: list[str],
+    folders: dict[str, str],
 ) -> bool:
     """Write every page; returns whether all plugins could be loaded and drew: one that did not is
-    asked again next time.  further: those that plugins add."""
+    asked again next time.  further: those that plugins add.  folders: see Site."""
     html_dir, project = Path(conf.html_dir), str(conf.project)
     history = read_history(
         Path(conf.results_dir),
@@ -148,7 +150,7 @@ def _write(
         write_page(
             html_dir, "moved.html", address, project=project, title=title, to=to, links=()
         )
-    site = Site(history, pages, html_dir, project, problems)
+    site = Site(history, pages, html_dir, project, problems, folders)
     write_search(
         history, matrix, found, pages, rows, write_pages(further, site), html_dir, project
     )

@@ -37,6 +37,55 @@ from hpml_plugins import hookimpl
 def hpml_pages():
     return ["a page"]
 """
+MAKING = """
+import time
+from pathlib import Path
+
+from hpml_plugins import SitePage, hookimpl
+
+SOURCES = Path(__file__).parent / "sources"
+
+def make(folder):
+    folder.mkdir()
+    (folder / "text.html").write_text((SOURCES / "text.md").read_text())
+    (folder / "made.txt").write_text(f"{time.time_ns():030}")
+
+def write(site):
+    folder = site.make_folder("made", make, [SOURCES])
+    site.write("{% extends 'base.html' %}", "making.html")
+    return ()
+
+@hookimpl
+def hpml_pages():
+    return [SitePage("Making", "makes", "making.html", write)]
+"""
+
+
+def test_a_folder_is_made_anew_where_what_it_is_made_of_changed_or_a_file_is_gone(
+    project: Project,
+) -> None:
+    (project.folder / "registry.yaml").write_text(
+        "version: 1\nplugins:\n  - {name: making, path: making.py}\n"
+    )
+    (project.folder / "making.py").write_text(MAKING)
+    source = project.folder / "sources" / "text.md"
+    source.parent.mkdir()
+    source.write_text("first")
+    text, made = (project.html / "made" / name for name in ("text.html", "made.txt"))
+    project.add(H200, 0, {TIME["name"]: [around(1e-5)] * 4})
+    project.publish()
+    first = made.read_text()
+    project.add(H200, 1, {TIME["name"]: [around(1e-5)] * 4})
+    project.publish()
+    assert (made.read_text(), text.read_text()) == (first, "first")
+
+    source.write_text("second")
+    project.publish()
+    second = made.read_text()
+    assert second > first and text.read_text() == "second"
+    text.unlink()
+    project.publish()
+    assert made.read_text() > second and text.read_text() == "second"
 
 
 def test_pages_of_plugins_stand_in_the_navigation_and_one_that_raises_costs_itself(

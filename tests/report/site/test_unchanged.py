@@ -106,14 +106,16 @@ def old(tmp_path: Path) -> Path:
     (site / "regressions.json").unlink()
     now = {"a.track_time": {"name": "a", "hpml_machines": ["m"]}}
     write_manifest(site, ["index.html"], ["a.track_time"])
-    unchanged.remember("d", before, entries, site, now, ["a plugin said so"])
+    unchanged.remember(
+        "d", before, entries, site, now, ["a plugin said so"], {"data": "made of"}
+    )
     return site
 
 
 def staged(folder: Path) -> Path:
     """What asv writes before our pages."""
     site = folder / "new"
-    site.mkdir()
+    site.mkdir(parents=True)
     (site / "index.html").write_text("asv's")
     (site / "regressions.json").write_text("{}")
     return site
@@ -130,6 +132,22 @@ def test_pages_and_what_asv_was_told_are_taken_over(tmp_path: Path, old: Path) -
     assert entries == {"a.track_time": {"name": "a", "hpml_machines": ["m"]}}
     (site / MANIFEST).write_text("completed")
     assert (old / MANIFEST).read_text() != "completed"
+
+
+def test_a_folder_that_was_made_of_the_same_is_taken_over_alone(
+    tmp_path: Path, old: Path
+) -> None:
+    site = staged(tmp_path)
+    with replacing(old):
+        for address, digest in (("data", "of another"), ("dat", "made of"), ("", "")):
+            assert not unchanged.take_over_folder(address, digest, site)
+        assert not (site / "data").exists()
+        assert unchanged.take_over_folder("data", "made of", site)
+    assert (site / "data" / "1.js").read_text() == "1"
+    assert (site / "index.html").read_text() == "asv's"
+    (old / "data" / "1.js").unlink()
+    with replacing(old):
+        assert not unchanged.take_over_folder("data", "made of", staged(tmp_path / "data"))
 
 
 @pytest.mark.parametrize(
