@@ -4,7 +4,7 @@ one line, the levels that its readings are fitted to; or a sweep over a paramete
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
@@ -26,6 +26,7 @@ CHANGES = {"better": "triangle-up", "worse": "triangle-down"}
 class Dot:
     """One Record.  x: its place on the axis.  low, high: of the interval, or None.
 
+    title: gives its text, and is called for dots that are drawn alone: of many some are not.
     kind: classes in the style sheet: "apart" for a value that is not compared with the newest,
     "other" for one that does not count for its commit.
     """
@@ -34,7 +35,7 @@ class Dot:
     value: float
     low: float | None
     high: float | None
-    title: str
+    title: Callable[[], str]
     kind: str = ""
 
 
@@ -139,7 +140,7 @@ def _draw_line(
         if dot.low is not None and dot.high is not None and dot.high >= y.low:
             yield svg.line(f"whisker {dot.kind}", (at, y(dot.low)), (at, y(dot.high)))
         kind = f"value {dot.kind}"
-        yield svg.marker(line.marker, at, y(dot.value), 3.6, kind, dot.title) + "\n"
+        yield svg.marker(line.marker, at, y(dot.value), 3.6, kind, dot.title()) + "\n"
     for mark in line.marks:
         shape = CHANGES.get(mark.verdict, "diamond")
         kind = f"change {mark.verdict}"

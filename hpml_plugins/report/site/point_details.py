@@ -4,12 +4,12 @@ software stacks, its Records, and what measures it again."""
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from markupsafe import Markup
@@ -250,10 +250,8 @@ class PointDetails:
         split = _gpus_apart(dashed, [line.machine.hardware.kind == 0 for line in lines])
         charts = []
         for alike in split:
-            count = sum(len(line.readings) for line, _ in alike)
-            step = math.ceil(count / line_chart.MOST_MARKS) or 1
             drawn = [
-                self._drawn(line, dash if line.branch else "", place, places, step)
+                self._drawn(line, dash if line.branch else "", place, places)
                 for line, dash in alike
             ]
             charts.append(line_chart.draw(drawn, labels, self.metric.unit, about))
@@ -265,11 +263,9 @@ class PointDetails:
         dash: str,
         place: Callable[[Outcome], float],
         places: Mapping[int, float] | None,
-        step: int,
     ) -> ChartLine:
-        """step: one dot in so many is drawn, back from the newest; only those have titles."""
-        dots, last = [], len(line.readings) - 1
-        for number, each in enumerate(line.readings):
+        dots = []
+        for each in line.readings:
             estimate = each.value.estimate
             dots.append(
                 Dot(
@@ -277,7 +273,7 @@ class PointDetails:
                     each.value.value,
                     estimate.low if each.counts else None,
                     estimate.high if each.counts else None,
-                    "" if (last - number) % step else self._title(line.name, each),
+                    partial(self._title, line.name, each),
                     f"{'apart ' if each.why else ''}{'' if each.counts else 'other'}",
                 )
             )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 from markupsafe import Markup
@@ -147,7 +148,7 @@ def _draw(
                 value,
                 None,
                 None,
-                dot_title(f"{name}, {swept} {texts[x]}", value, lead.metric.unit),
+                partial(dot_title, f"{name}, {swept} {texts[x]}", value, lead.metric.unit),
             )
             for x, value in points
         ]

@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from hpml_plugins.cli.run import _tasks, command
 from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record
 from hpml_plugins.report.reading import read_history
-from hpml_plugins.report.site.line_chart import TOP, ChartLine, Dot, draw
+from hpml_plugins.report.site.line_chart import MOST_MARKS, TOP, ChartLine, Dot, draw
 from hpml_plugins.store import append_record, record_file
 
 AXE = ROOT / ".tools" / "axe.min.js"
@@ -431,7 +432,7 @@ def test_values_that_get_no_verdict_against_the_newest_are_told_apart(
 
 def test_a_wide_interval_does_not_flatten_the_values() -> None:
     dots_of = [
-        Dot(float(n), 2.0 + n / 10, 1.9, 90.0 if n else 2.1, f"{n}") for n in range(3)
+        Dot(float(n), 2.0 + n / 10, 1.9, 90.0 if n else 2.1, lambda: "") for n in range(3)
     ]
     line = ChartLine("H200", "look0", "circle", "", dots_of)
     drawn = str(draw([line], [(0.0, "a", ""), (2.0, "c", "")], "s", "about"))
@@ -442,6 +443,21 @@ def test_a_wide_interval_does_not_flatten_the_values() -> None:
     assert max(heights) - min(heights) > 20
     ends = [float(y) for y in re.findall(r'class="whisker[^>]* y2="([\d.]+)"', drawn)]
     assert min(ends) >= TOP
+
+
+def test_of_many_dots_those_that_are_drawn_alone_are_titled() -> None:
+    titled: list[int] = []
+
+    def title(number: int) -> str:
+        titled.append(number)
+        return f"dot {number}."
+
+    count = 2 * MOST_MARKS
+    dots_of = [Dot(n, 1.0, None, None, partial(title, n)) for n in range(count)]
+    line = ChartLine("H200", "look0", "circle", "", dots_of)
+    drawn = str(draw([line], [(0.0, "a", ""), (count, "b", "")], "s", "about"))
+    assert titled == [*range(count - 1, 0, -2)]  # the newest is always drawn
+    assert re.findall(r"dot (\d+)\.", drawn) == [str(number) for number in titled]
 
 
 def test_over_dates_a_record_stands_where_it_was_measured(html: Path) -> None:
