@@ -12,7 +12,6 @@ from pathlib import Path
 
 from hpml_plugins import clocks
 from hpml_plugins.model import formatting
-from hpml_plugins.model.alike_code import measuring_code
 from hpml_plugins.model.formatting import counted
 from hpml_plugins.model.record import Record
 from hpml_plugins.registry import TaskEntry
@@ -237,14 +236,9 @@ class RunReport(Follower):
             each for each in self._past if each.status == "ok" and "sha256" in each.source
         ]
         for record in sorted(known, key=lambda each: each.started):
-            before = last.setdefault(record.benchmark, record)
+            before = last.get(record.benchmark)
             last[record.benchmark] = record
-            same = before.version == record.version
-            if (
-                id(record) in of_this_run
-                and same
-                and measuring_code(before) != measuring_code(record)
-            ):
+            if before and id(record) in of_this_run and _differ_in_code(before, record):
                 changed.setdefault(record.plugin, {})[record.benchmark] = before.commit
         return describe_code_changes(changed)
 
@@ -328,6 +322,15 @@ class RunReport(Follower):
         yield from [*self.kept, *self.without_number]
         yield from [*self.omitted, *self.noisy, *self.busy, *self.code_changes]
         yield f"Stored in {results / machine / 'records'}"
+
+
+def _differ_in_code(a: Record, b: Record) -> bool:
+    """Whether other code of the plugin measured them, at one version of the benchmark."""
+    if a.version != b.version or a.source["sha256"] == b.source["sha256"]:
+        return False
+    from hpml_plugins.model.alike_code import measuring_code  # reads a file
+
+    return measuring_code(a) != measuring_code(b)
 
 
 def _cut(reason: str) -> str:
