@@ -29,7 +29,8 @@ def build(target: Path) -> list[Path]:
     )
     os.umask(0o022)
     with tempfile.TemporaryDirectory(prefix="hpml-dist-") as scratch:
-        source, built = Path(scratch, "source"), Path(scratch, "built")
+        source = Path(scratch, "source")
+        built = Path(scratch, "built")
         with tarfile.open(fileobj=io.BytesIO(git("archive", "HEAD"))) as archive:
             archive.extractall(source, filter="data")
         env = {**os.environ, "SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0"}
@@ -66,13 +67,11 @@ def normalise(sdist: Path, epoch: int) -> None:
     content = io.BytesIO()
     with tarfile.open(sdist) as before, tarfile.open(fileobj=content, mode="w") as after:
         for member in sorted(before.getmembers(), key=lambda each: each.name):
-            member.mtime, member.uid, member.gid, member.uname, member.gname = (
-                epoch,
-                0,
-                0,
-                "",
-                "",
-            )
+            member.mtime = epoch
+            member.uid = 0
+            member.gid = 0
+            member.uname = ""
+            member.gname = ""
             member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
             member.pax_headers = {}
             after.addfile(member, before.extractfile(member) if member.isfile() else None)

@@ -23,10 +23,8 @@ except ImportError as error:
             return float("nan")
 
         track.benchmark_name = f"{benchmark['benchmark']}.track_{metric['name']}"
-        track.params, track.param_names = (
-            list(benchmark["grid"].values()),
-            list(benchmark["grid"]),
-        )
+        track.params = list(benchmark["grid"].values())
+        track.param_names = list(benchmark["grid"])
         track.version = benchmark["version"]
         return track
 

@@ -140,7 +140,8 @@ def estimate_points(
     kept = ~np.isin(observed.means.card, list(without))
     points = int(observed.point.max()) + 1
     member_of, pool_of = np.zeros((2, points), np.int64)
-    member_of[observed.point], pool_of[observed.point] = observed.member, observed.pool
+    member_of[observed.point] = observed.member
+    pool_of[observed.point] = observed.pool
     variance, freedom, known, _ = (
         each[member_of] for each in _estimate_members(observed, kept, pools)
     )
@@ -192,7 +193,8 @@ def _estimate_members(
         are_few = cards < ENOUGH_CARDS
         told_by_all = (family_of == observed.family[pool]) & has_own
         if are_few and told_by_all.sum() > told.sum():
-            told, is_modest = told_by_all, True
+            told = told_by_all
+            is_modest = True
             families = observed.family[observed.means.pool]
             of_family = kept & (families == observed.family[pool])
             cards = float(
@@ -221,7 +223,8 @@ def _fit_class(
 ) -> tuple[float, float]:
     """τ0² and d0 of a class.  sample, freedom: of its members.  cards: the degrees of freedom of
     all its cards."""
-    prior, worth = float(np.average(sample, weights=freedom)), LEAST_WORTH
+    prior = float(np.average(sample, weights=freedom))
+    worth = LEAST_WORTH
     if len(sample) < ENOUGH_GROUPS:
         return max(prior, FLOOR**2), worth
     for _ in range(FITS):
@@ -256,7 +259,8 @@ def _told_apart(found: _CardMeans, members: int) -> Array:
         return np.zeros(members)
     keys = found.member * (found.card.max() + 1) + found.card
     _, nodes = np.unique(keys, return_inverse=True)
-    cards, spots = int(nodes.max()) + 1, int(found.spot.max()) + 1
+    cards = int(nodes.max()) + 1
+    spots = int(found.spot.max()) + 1
     shape = (cards + spots, cards + spots)
     links = coo_array((np.ones(len(nodes)), (nodes, cards + found.spot)), shape=shape)
     _, group = connected_components(links, directed=False)

@@ -141,7 +141,8 @@ class _Prepared:
     def __init__(self, series: ReadingSeries) -> None:
         self.busy = series.busy if series.busy.any() else None
         self.offset = float(series.values.mean())
-        self.values, self.cards = series.values - self.offset, series.cards
+        self.values = series.values - self.offset
+        self.cards = series.cards
         self.variances = series.runs
         if self.busy is not None:
             self.values = np.append(self.values, 0.0)
@@ -184,9 +185,12 @@ class _Fit:
     """
 
     def __init__(self, series: ReadingSeries, design: Array) -> None:
-        self.series, self.design, self._known = series, design, series.prepared
+        self.series = series
+        self.design = design
+        self._known = series.prepared
         known = self._known
-        self.offset, self.columns = known.offset, known.complete(design)
+        self.offset = known.offset
+        self.columns = known.complete(design)
         products = known.products(self.columns)
         inverse, rank = _inverse(products.squares, DEPENDENT)
         residual = _left(known.squares, products.values, inverse)
@@ -267,7 +271,8 @@ class _Fit:
 
     def plain_criterion(self) -> float:
         """Schwarz's, by the residuals, and the variances as they were known before."""
-        series, known = self.series, self._known
+        series = self.series
+        known = self._known
         solved = _solve(self.residuals, known.cards, known.variances, series.between)
         count = series.runs_freedom + len(series)
         squares = series.runs_freedom + float(self.residuals @ solved)
@@ -341,7 +346,8 @@ def _left(squares: float, values: Array, inverse: Array) -> float:
 def _places(count: int) -> Places:
     """Candidate segments as (first, end): every tail of the series, and inner segments of roughly
     geometric lengths."""
-    first, end = [np.arange(1, count)], [np.full(max(count - 1, 0), count)]
+    first = [np.arange(1, count)]
+    end = [np.full(max(count - 1, 0), count)]
     length = 1
     while length < count - 1:
         inside = np.arange(1, count - length)
@@ -410,8 +416,10 @@ class _Segmentation:
 
         Readings of a card that was not seen before or after may belong to either side.
         """
-        segments, cards = self.segments, self.fit.series.cards
-        before, after = segments[segment - 1], segments[segment]
+        segments = self.segments
+        cards = self.fit.series.cards
+        before = segments[segment - 1]
+        after = segments[segment]
         # Within a visit to one card, a change shows; what is asked is to which side a visit
         # belongs.
         visits = np.flatnonzero(np.diff(cards[before.first : after.end])) + before.first + 1
@@ -520,7 +528,8 @@ def _segmentation(
 def _design(segments: Sequence[_Segment], covariates: Array) -> Array:
     """A column for each segment, one for each that drifts, from BEGIN to END, then the
     covariates."""
-    count, drifting = len(segments), sum(each.drifts for each in segments)
+    count = len(segments)
+    drifting = sum(each.drifts for each in segments)
     design = np.zeros((len(covariates), count + drifting + covariates.shape[1]))
     design[:, count + drifting :] = covariates
     drift = count
@@ -539,7 +548,8 @@ def _with_drifts(found: _Segmentation, covariates: Array) -> _Segmentation:
     Better is the smaller criterion of Schwarz (Annals of Statistics 6, 1978), by the residuals, and
     the variances as they were known before.
     """
-    series, best = found.fit.series, found
+    series = found.fit.series
+    best = found
     for first, last in _monotonic(
         [found.value(number) for number in range(len(found.segments))]
     ):

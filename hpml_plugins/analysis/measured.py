@@ -107,11 +107,9 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
         own = metric.estimate
         physics = physics_of(record, name)
         # A million values have few such texts: one copy of each is kept.
-        code, card, hardware = (
-            intern(code_of(record)),
-            intern(card_of(record)),
-            intern(hardware_of(record)),
-        )
+        code = intern(code_of(record))
+        card = intern(card_of(record))
+        hardware = intern(hardware_of(record))
         common: dict[str, Any] = {
             "direction": metric.direction,
             "code": code,
@@ -265,7 +263,8 @@ def code_of(record: Record) -> str:
     Also one state of the package that was measured, where that is another repository's. See
     `different_problems`.
     """
-    metrics, source = record.metrics, record.source
+    metrics = record.metrics
+    source = record.source
     problem = [
         each.median
         for name, each in metrics.items()

@@ -228,7 +228,8 @@ def signature(metric: MetricSamples) -> float | None:
     The absolute logarithm of the last sample over the first, which is the same for a quantity, its
     multiples and their inverses. None where it tells nothing.
     """
-    first, last = metric.samples[0], metric.samples[-1]
+    first = metric.samples[0]
+    last = metric.samples[-1]
     if first <= 0 or last <= 0 or first == last:
         return None
     return abs(math.log(last / first))

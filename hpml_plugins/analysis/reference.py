@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 #: The benchmark and its metrics: times, s.
 BENCHMARK, VERSION = "reference", "1"
-COPY, FLOAT32, BFLOAT16 = "copy", "float32", "bfloat16"
+COPY = "copy"
+FLOAT32 = "float32"
+BFLOAT16 = "bfloat16"
 #: s between a Record and the reference of the same card that still tells of its visit.
 SAME_VISIT = 2 * 3600.0
 #: Class → the metric of the reference that is of the same physics.
@@ -199,5 +201,6 @@ def fit_coefficient(
 
 def _means(values: Array, group: Array) -> Array:
     """The mean of each group, by its number; 0 where there is none."""
-    sums, counts = np.bincount(group, values), np.bincount(group)
+    sums = np.bincount(group, values)
+    counts = np.bincount(group)
     return sums / np.maximum(counts, 1)

@@ -62,7 +62,8 @@ class PointSides(Generic[Measured]):
             )
             code_of_b = code_of_a
         else:
-            code_of_a, code_of_b = newest_run(a).code, newest_run(b).code
+            code_of_a = newest_run(a).code
+            code_of_b = newest_run(b).code
         self.a = _of_code(a, code_of_a)
         self.b = _of_code(b, code_of_b)
         self.across = common and not shared

@@ -175,7 +175,8 @@ def adjusted_spreads(
 
     without: cards that are left out.
     """
-    cards, known = observed.cards, observed.references
+    cards = observed.cards
+    known = observed.references
     told = np.isfinite(known) & ~np.isin(cards.card, observed.numbers_of(without))
     fitted = _fit_coefficients(cards, known, told)
     slopes = np.full(len(known), math.nan)
@@ -189,8 +190,10 @@ def adjusted_spreads(
     of_type = functools.cache(references.of_type)
     made: dict[int, Adjusted] = {}
     for number, spread in observed.spreads(without).items():
-        line, first = observed.lines[number], observed.first[number]
-        coefficient, point = fitted.get(int(cards.pool[first])), int(cards.point[first])
+        line = observed.lines[number]
+        first = observed.first[number]
+        coefficient = fitted.get(int(cards.pool[first]))
+        point = int(cards.point[first])
         if coefficient is None or not between.known[point]:
             continue
         made[number] = Adjusted(
@@ -250,9 +253,11 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
     for place, readings in points:
         _fill_in_scatter(readings)
         for line in _split(readings):
-            first, number = line[0], len(lines)
+            first = line[0]
+            number = len(lines)
             kind = first.kind
-            member, pool = member_of(place, first), _pool_of(place, first)
+            member = member_of(place, first)
+            pool = _pool_of(place, first)
             of_member = members[member], pools[pool]
             place_of_member = member_places[member, place]
             recent = line[-RECENT:]
@@ -385,19 +390,15 @@ class Variability:
 
     def reading(self, record: Record, name: str) -> MeasuredValue:
         """Of a metric of a Record, with its spread."""
-        found, place = (
-            MeasuredValue.of(record, name),
-            Place(record.benchmark, record.point, name),
-        )
+        found = MeasuredValue.of(record, name)
+        place = Place(record.benchmark, record.point, name)
         if self._references:
             list(with_references([(place, [found])], self._references))
         for each in filter(None, (found, found.boosted)):
             if known := self._known.get((record.machine, place, each.kind)):
-                each.spread, each.scatter, each.adjusted = (
-                    known.spread,
-                    known.scatter,
-                    known.adjusted,
-                )
+                each.spread = known.spread
+                each.scatter = known.scatter
+                each.adjusted = known.adjusted
         return found
 
     def values(self, record: Record) -> Values:

@@ -122,7 +122,8 @@ def estimate_spreads(
     _, first = np.unique(observed.point, return_index=True)
     runs, runs_freedom, known, own_runs = (each[first] for each in same)
     cards, cards_freedom, known_cards, _ = (each[first] for each in between)
-    rounds, rounds_freedom = observed.rounds[first], observed.rounds_freedom[first]
+    rounds = observed.rounds[first]
+    rounds_freedom = observed.rounds_freedom[first]
     # Runs differ by no less than the rounds of one; of a kind that was never repeated nothing else
     # is known.
     unknown = ~known & ~known_cards & np.isfinite(rounds)
@@ -144,10 +145,8 @@ def estimate_spreads(
     borrowed = (
         known_cards & (own_runs == 0) & (runs > cards) & (runs_freedom <= cards_freedom)
     )
-    runs, runs_freedom = (
-        np.where(borrowed, cards, runs),
-        np.where(borrowed, cards_freedom, runs_freedom),
-    )
+    runs = np.where(borrowed, cards, runs)
+    runs_freedom = np.where(borrowed, cards_freedom, runs_freedom)
     wider = cards >= runs
     found = (
         runs,
@@ -168,14 +167,13 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> Estim
     point, variance, freedom = _sample_variances(observed.value, within, replicate)
     _, first_of_point = np.unique(observed.point, return_index=True)
     _, first_of_group = np.unique(observed.group, return_index=True)
-    group_of, kind_of = observed.group[first_of_point], observed.kind[first_of_group]
+    group_of = observed.group[first_of_point]
+    kind_of = observed.kind[first_of_group]
     group = group_of[point]
     pooled, pooled_freedom = _pool(variance, freedom, group, len(kind_of))
     known = pooled_freedom > 0
-    of_group, total = (
-        np.full(len(kind_of), UNKNOWN**2),
-        np.full(len(kind_of), UNKNOWN_FREEDOM),
-    )
+    of_group = np.full(len(kind_of), UNKNOWN**2)
+    total = np.full(len(kind_of), UNKNOWN_FREEDOM)
     worth = total.copy()
     for kind in np.unique(kind_of[known]):
         of_kind = kind_of == kind
@@ -221,7 +219,8 @@ def _sample_variances(
     variance = np.bincount(sets, (value[last] - mean[sets]) ** 2) / np.maximum(count - 1, 1)
     freedom = (count - 1).astype(float)
     order = np.argsort(sets, kind="stable")
-    squares, of_set = np.diff(value[last][order]) ** 2, sets[order][1:]
+    squares = np.diff(value[last][order]) ** 2
+    of_set = sets[order][1:]
     within_set = of_set == sets[order][:-1]
     for length in np.unique(count[count > 3]).tolist():
         scale, worth = _calibration(length)

@@ -64,11 +64,9 @@ class Difference:
     def times(self) -> float | None:
         """How many times better B is, whichever direction is better; None where that cannot be
         said."""
-        return (
-            None
-            if self.ratio is None or self.direction is None
-            else self._oriented(self.ratio)
-        )
+        if self.ratio is None or self.direction is None:
+            return None
+        return self._oriented(self.ratio)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -178,7 +176,8 @@ def correct(p_values: Sequence[float]) -> list[float]:
 def _hypothesis(of_a: Values, of_b: Values, name: str) -> object:
     """The same for all metrics of one timing of a point on both sides; None for a value that is of
     no timing."""
-    a, b = of_a[name], of_b[name]
+    a = of_a[name]
+    b = of_b[name]
     if a.timing is None or b.timing is None:
         return None
     timings = [round(timing, SIGNATURE_DECIMALS) for timing in (a.timing, b.timing)]
@@ -186,7 +185,8 @@ def _hypothesis(of_a: Values, of_b: Values, name: str) -> object:
 
 
 def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
-    a, b = of_a[name], of_b[name]
+    a = of_a[name]
+    b = of_b[name]
     direction = common_direction(a, b)
     if not _describes_problem(a, b) and (reason := different_problems(of_a, of_b)):
         return Difference("AMBIGUOUS", reason=reason)
@@ -275,7 +275,8 @@ def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared |
     """
     if a.physics is not b.physics:
         return None
-    of_a, of_b = _mean_reference(a), _mean_reference(b)
+    of_a = _mean_reference(a)
+    of_b = _mean_reference(b)
     if (
         a.hardware == b.hardware
         and (a.adjusted and b.adjusted)
@@ -422,11 +423,9 @@ def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
 
     A value sampled while the card throttled is neither boost nor sustained.
     """
-    return (
-        "one side throttled"
-        if (a.physics is Physics.THROTTLED) != (b.physics is Physics.THROTTLED)
-        else ""
-    )
+    if (a.physics is Physics.THROTTLED) != (b.physics is Physics.THROTTLED):
+        return "one side throttled"
+    return ""
 
 
 def common_direction(a: MeasuredValue, b: MeasuredValue) -> str | None:

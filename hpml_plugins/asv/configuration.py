@@ -60,11 +60,9 @@ def plugins_folder(project: Path) -> Path:
     """Where a project's own plugins go: beside its asv benchmarks, in a folder that neither asv nor
     a build tool takes for a package. Without asv.conf.json: the project's folder."""
     file = project / NAME
-    return (
-        project / read_configuration(file).benchmark_dir / PLUGINS
-        if file.is_file()
-        else project
-    )
+    if file.is_file():
+        return project / read_configuration(file).benchmark_dir / PLUGINS
+    return project
 
 
 def find_history(folder: Path) -> tuple[Path, list[str]]:
@@ -76,7 +74,8 @@ def find_history(folder: Path) -> tuple[Path, list[str]]:
     try:
         conf = Config.load(str(folder / NAME))
         branches = [str(branch or git_default_branch()) for branch in conf.branches]
-        repository, mirror = folder / str(conf.repo), folder / str(conf.project)
+        repository = folder / str(conf.repo)
+        mirror = folder / str(conf.project)
     except (UserError, ValueError, TypeError, AttributeError, RecursionError, OSError):
         return folder, []
     for path in (

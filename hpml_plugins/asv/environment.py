@@ -168,11 +168,9 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
     @property
     def python_executable(self) -> str:
         """The node's own Python, or that of the stack."""
-        return (
-            str(Path(self._path, "stack", "bin", "python"))
-            if self._requirements
-            else sys.executable
-        )
+        if self._requirements:
+            return str(Path(self._path, "stack", "bin", "python"))
+        return sys.executable
 
     def check_presence(self) -> bool:
         """Whether its folder exists and was made for the same settings."""
@@ -246,11 +244,9 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
 
     def find_executable(self, executable: str) -> str:
         """This environment's Python; anything else from the PATH."""
-        return (
-            self.python_executable
-            if executable == "python"
-            else str(util.which(executable))
-        )
+        if executable == "python":
+            return self.python_executable
+        return str(util.which(executable))
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
         """Run this environment's Python with the commit's package in front of its own.

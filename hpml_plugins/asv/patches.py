@@ -197,11 +197,13 @@ def _remove_unused(results: Path, args: Any, before: Collection[str]) -> None:
 
 def _summarise(prepared: Prepared, conf: Any) -> None:
     """Print the answers of a run: numbers, what was left out, what changed, where the page is."""
-    report, results = prepared.report, Path(conf.results_dir)
+    report = prepared.report
+    results = Path(conf.results_dir)
     say(*report.summary(prepared.host.registry.tasks, results))
     if not report.records:
         return
-    machine, commit = report.records[-1].machine, report.records[-1].commit
+    machine = report.records[-1].machine
+    commit = report.records[-1].commit
     from hpml_plugins.report.last_commit import changes
 
     repository, branches = find_history(Path())

@@ -38,7 +38,8 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
         from hpml_plugins.report.site.writing import write_site
         from hpml_plugins.terminal import one_line
 
-        started, worked = time.perf_counter(), time.process_time()
+        started = time.perf_counter()
+        worked = time.process_time()
         order = repo.order if isinstance(repo, StoredHistory) else find_order(conf, repo)
         # The collector walks through all Records again and again, and finds nothing: of this
         # repository's results it took 6 to 9 % of the CPU time; the peak is 19 of 378 MiB higher.
@@ -52,5 +53,6 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
             log.warning(one_line(problem))
         if more := len(problems) - len(shown):
             log.warning(f"{counted(more, 'further problem')}: asv publish -v shows all")
-        seconds, busy = time.perf_counter() - started, time.process_time() - worked
+        seconds = time.perf_counter() - started
+        busy = time.process_time() - worked
         log.info(f"our pages took {seconds:.2f} s ({busy:.2f} s of one CPU)")

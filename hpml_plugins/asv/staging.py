@@ -49,7 +49,8 @@ def staged_site(conf: Any, args: Any) -> Iterator[None]:
 
 def _replace(site: Path, folder: Path) -> None:
     """Put `folder/site` in the place of the old site."""
-    new, old = folder / "site", folder / "old"
+    new = folder / "site"
+    old = folder / "old"
     there = site.exists()
     if there:
         site.rename(old)

@@ -80,11 +80,9 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
 
     def get_date_from_name(self, name: str) -> int:
         """The date of what git calls so."""
-        return (
-            self.dates[name]
-            if name in self.dates
-            else int(self.known.get_date_from_name(name))
-        )
+        if name in self.dates:
+            return self.dates[name]
+        return int(self.known.get_date_from_name(name))
 
     def get_branch_name(self, branch: str | None = None) -> str:
         """The repository's; "results" where there is none."""
@@ -158,7 +156,8 @@ def show_missing_commits(conf: Any) -> None:
                 f" {str(error).splitlines()[0]}"
             )
         )
-        repository, conf.branches = None, [None]
+        repository = None
+        conf.branches = [None]
         order = order_by_date(stored_dates(files))
     for problem in order.problems:
         log.warning(one_line(problem))
@@ -170,17 +169,17 @@ def show_missing_commits(conf: Any) -> None:
             f" date: {names}"
         )
     if outside := dates.keys() - order.keys():
-        names, branches = (
-            name_some(outside),
-            " and ".join(line.branch for line in order.lines),
-        )
+        names = name_some(outside)
+        branches = " and ".join(line.branch for line in order.lines)
         log.warning(
             one_line(
                 f"{len(outside)} of {len(dates)} commits are not on the line of {branches}, left"
                 f" out: {names}"
             )
         )
-    StoredHistory.known, StoredHistory.dates, StoredHistory.order = repository, dates, order
+    StoredHistory.known = repository
+    StoredHistory.dates = dates
+    StoredHistory.order = order
     conf.dvcs = DVCS
 
 

@@ -170,11 +170,9 @@ class Positive(click.FloatRange):
     ) -> float:
         """The number; ends the command with a usage error for anything else."""
         found: float = super().convert(value, param, ctx)
-        return (
-            self.fail(f"{value!r} is not a number.", param, ctx)
-            if math.isnan(found)
-            else found
-        )
+        if math.isnan(found):
+            return self.fail(f"{value!r} is not a number.", param, ctx)
+        return found
 
 
 def _show_tracebacks(context: click.Context, _: click.Parameter, debug: bool) -> None:

@@ -116,7 +116,8 @@ def make_host(
     reports |= _load_broken_alone(registry, reports, declare)
     plugins = []
     for entry in registry.enabled:
-        report, where = reports[entry.name], registry.at(entry.name)
+        report = reports[entry.name]
+        where = registry.at(entry.name)
         plugins.append(
             LoadedPlugin(
                 entry, registry.folder, where, error=report.error, declared=report.declared
@@ -163,7 +164,8 @@ def _load_in_fork(
     """
     limit = environment_number(LIMIT_VARIABLE, LIMIT)
     messages: list[bytes] = []
-    since, stuck = clocks.monotonic(), False
+    since = clocks.monotonic()
+    stuck = False
 
     def on_message(message: bytes) -> None:
         nonlocal since
@@ -173,11 +175,9 @@ def _load_in_fork(
     def watch() -> str:
         nonlocal stuck
         stuck = clocks.monotonic() - since > limit
-        return (
-            f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)"
-            if stuck
-            else ""
-        )
+        if stuck:
+            return f"was not done after {limit:g} s ({LIMIT_VARIABLE} gives it longer)"
+        return ""
 
     load = functools.partial(_load_all, registry, entries, declare, dict(taken), limit)
     fault = (

@@ -186,7 +186,8 @@ def apply_registry(
     """
     if plugin.error:
         return plugin
-    name, at = entry.name, partial(registry.at, entry.name)
+    name = entry.name
+    at = partial(registry.at, entry.name)
     try:
         benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
         if len(benchmarks) < len(plugin.benchmarks):

@@ -42,7 +42,8 @@ def locate(source: PluginSource, folder: Path) -> _Origin:
     if source.path is not None:
         file = (folder / source.path).resolve()
         return _Origin(file, hash_of(file)) if file.is_file() else _Origin()
-    module, distribution = source.module or "", ("", "")
+    module = source.module or ""
+    distribution = ("", "")
     if source.entry_point is not None:
         points = entry_points()
         if source.entry_point not in points.names:

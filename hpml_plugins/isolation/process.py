@@ -201,7 +201,8 @@ def _supervise(
         # a signal to the run's whole group is not for the one who cleans up after it
         os.setpgid(0, 0)
         _adopt_orphans()
-        supervisor, before = os.getpid(), _count_processes()
+        supervisor = os.getpid()
+        before = _count_processes()
         with temporary_folder(TEMPORARY) as folder:
             if not (child := os.fork()):
                 channel.close()
@@ -329,7 +330,9 @@ def _listen(
     Never waits for the function, which may close its end of the pipe and run on, or leave a message
     half written.
     """
-    deadline, ended, content = clocks.monotonic() + timeout, False, bytearray()
+    deadline = clocks.monotonic() + timeout
+    ended = False
+    content = bytearray()
     os.set_blocking(receiver, False)
     watched: list[socket.socket | int] = [channel, receiver]
     while True:
@@ -403,7 +406,8 @@ def _end_all(leader: int | None) -> bool:
             return False
     import psutil  # takes a tenth of the start of a command, and is seldom needed
 
-    found, patience = False, clocks.monotonic() + PATIENCE / 2
+    found = False
+    patience = clocks.monotonic() + PATIENCE / 2
     for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
         # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and
         # is found next time.
@@ -426,7 +430,8 @@ def _isolated() -> list[psutil.Process]:
     them."""
     import psutil
 
-    session, found = os.getsid(0), []
+    session = os.getsid(0)
+    found = []
     for child in psutil.Process().children():
         with suppress(OSError, psutil.Error):
             if os.getsid(child.pid) != session:

@@ -149,7 +149,8 @@ class Bench(Session):
         to their memory. dtype: the precision, as `GpuType.peak` takes it.  roof: whether the step
         looks for the machine's highest rate.
         """
-        flop, bytes = as_number(flop, "work's flop"), as_number(bytes, "work's bytes")
+        flop = as_number(flop, "work's flop")
+        bytes = as_number(bytes, "work's bytes")
         if not (0 <= flop < math.inf and 0 <= bytes < math.inf):
             raise DefinitionError(
                 f"work of flop={flop:g}, bytes={bytes:g}: both must be finite and not below 0"

@@ -93,8 +93,10 @@ def first_call(
     """
     if setup:
         setup()
-    code, memory_time = _loaded_code(), _memory_time()
-    started, cpu_started = clocks.perf_counter(), clocks.process_time()
+    code = _loaded_code()
+    memory_time = _memory_time()
+    started = clocks.perf_counter()
+    cpu_started = clocks.process_time()
     step()
     # the smaller: the wall time of a process that waited is longer, and the CPU time of several
     # threads

@@ -117,7 +117,9 @@ def _watch(
     end_with_parent()
     # Ctrl-C reaches the whole group; the parent says when it is over
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sampler, reported, next_look = _Sampler(gpus), False, 0.0
+    sampler = _Sampler(gpus)
+    reported = False
+    next_look = 0.0
     in_use = sampler.seen.conditions.get("other_processes", 0) > 0
     guards = LimitGuards([gpu.uuid for gpu in gpus])
     while True:

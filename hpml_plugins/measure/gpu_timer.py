@@ -143,7 +143,8 @@ class GpuTimer:
     def uses_other_streams(self) -> bool:
         """Whether the step leaves work on a stream that the current one does not wait for, every
         time."""
-        began, checks = clocks.perf_counter(), 0
+        began = clocks.perf_counter()
+        checks = 0
         while checks < STREAM_CHECKS or clocks.perf_counter() - began < STREAM_CHECKED_FOR:
             if not self.leaves_work():
                 return False
@@ -152,7 +153,8 @@ class GpuTimer:
 
     def leaves_work(self) -> bool:
         """Whether one call did, or the host had a hiccup."""
-        start, end = self._event(), self._event()
+        start = self._event()
+        end = self._event()
         self.prepare()
         self.torch.cuda.synchronize()
         start.record()
@@ -241,7 +243,8 @@ class GpuTimer:
         for _ in range(count):
             self.prepare()
             self._flush()
-            start, end = self._event(), self._event()
+            start = self._event()
+            end = self._event()
             self._line_up()
             start.record()
             for _ in range(self.batch):
@@ -283,7 +286,8 @@ class GpuTimer:
         from card to card."""
         rates = []
         for _ in range(3):
-            start, end = self._event(), self._event()
+            start = self._event()
+            end = self._event()
             start.record()
             self.torch.cuda._sleep(1_000_000)
             end.record()

@@ -98,7 +98,9 @@ def _open(event: Event, thread: int) -> int | None:
         0,
     )
     library = ctypes.CDLL(None, use_errno=True)
-    on_any_cpu, no_group, flags = -1, -1, 0
+    on_any_cpu = -1
+    no_group = -1
+    flags = 0
     file = library.syscall(
         number,
         ctypes.c_char_p(attributes),

@@ -28,9 +28,11 @@ class EnergyCounter:
     """
 
     def __init__(self, telemetry: Telemetry | None, gpus: Sequence[int]) -> None:
-        self._telemetry, self._gpus = telemetry, gpus
+        self._telemetry = telemetry
+        self._gpus = gpus
         self._packages = [] if gpus else sorted(RAPL.glob("intel-rapl:[0-9]"))
-        self._last, self._used = [math.inf] * len(self._packages), 0.0
+        self._last = [math.inf] * len(self._packages)
+        self._used = 0.0
         self.problem = ""
         if not gpus:
             self.problem = (
@@ -99,13 +101,15 @@ class Meter(AbstractContextManager["Meter"]):
         self.seconds = 0.0
         self.energy: float | None = None
         self.columns: dict[str, list[float]] = {}
-        self._gpus, self._interval = gpus, interval
+        self._gpus = gpus
+        self._interval = interval
         self._counter = EnergyCounter(telemetry, range(gpus))
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Meter:
-        self._started, self._cpu = clocks.monotonic(), _cpu_seconds()
+        self._started = clocks.monotonic()
+        self._cpu = _cpu_seconds()
         self._last = self._started
         self._energy = self._counter.read()
         self._thread.start()
@@ -171,11 +175,13 @@ class Meter(AbstractContextManager["Meter"]):
     def _read_cpus(self) -> dict[str, float]:
         """The share of the CPUs that this process and its ended children used since the last
         look."""
-        now, used = clocks.monotonic(), _cpu_seconds()
+        now = clocks.monotonic()
+        used = _cpu_seconds()
         seconds = max(now - self._last, 1e-9)
         cpus = len(os.sched_getaffinity(0))
         share = (used - self._cpu) / seconds / cpus
-        self._last, self._cpu = now, used
+        self._last = now
+        self._cpu = used
         return {"utilization": share}
 
 

@@ -188,11 +188,9 @@ def _fault_of_answers(answers: Sequence[Record]) -> Fault | None:
             f"it reported {len(answers)} times, so that none of its results can be believed"
         )
         return Fault(Failure.RESULT, text)
-    return (
-        None
-        if answers
-        else Fault(Failure.EXIT, "ended with exit status 0 before it reported")
-    )
+    if answers:
+        return None
+    return Fault(Failure.EXIT, "ended with exit status 0 before it reported")
 
 
 def _failed(record: Record, fault: Fault) -> Record:
@@ -249,10 +247,12 @@ def _measure_here(
         if reasons := unmet(benchmark, params, context.node):
             bench.skip("; ".join(reasons))
         returned = benchmark.measure(bench, **params)
-        metrics, status = to_metrics(benchmark, returned, bench.collected.work), "ok"
+        metrics = to_metrics(benchmark, returned, bench.collected.work)
+        status = "ok"
         bench.collected.warnings += impossible_rates(bench, metrics)
     except Skipped as skipped:
-        status, reason = "skipped", skipped.what
+        status = "skipped"
+        reason = skipped.what
     except Exception as error:
         failure = error.failure if isinstance(error, HpmlError) else Failure.ERROR
         reason = describe_failure(error, benchmark.measure)

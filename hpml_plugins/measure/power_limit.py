@@ -57,7 +57,8 @@ class LimitGuards:
         """Do what is wanted by now. in_use: whether others were on the GPUs when the point
         began."""
         for number, uuid in enumerate(self._uuids):
-            wanted, is_set = telemetry.wanted_limits[number], telemetry.set_limits[number]
+            wanted = telemetry.wanted_limits[number]
+            is_set = telemetry.set_limits[number]
             if wanted and not is_set:
                 telemetry.set_limits[number] = (
                     IN_USE if in_use else self._start(number, uuid, wanted)

@@ -67,7 +67,8 @@ class Regulator:
 
     def throttles(self) -> bool:
         """Whether the card has been held down for a share of the load that matters."""
-        now, start = self.reading(), self._start
+        now = self.reading()
+        start = self._start
         if now is None or start is None:
             return False
         held = now.throttled - start.throttled
@@ -182,7 +183,8 @@ def _burst(timer: _Enqueues, regulator: Regulator) -> list[_LoadGroup]:
 
 
 def _group(taken: Sequence[tuple[float, bool]], regulator: Regulator) -> _LoadGroup:
-    now, reading = clocks.monotonic(), regulator.reading()
+    now = clocks.monotonic()
+    reading = regulator.reading()
     clock, power = (reading.clock, reading.power) if reading else (0.0, 0.0)
     return _LoadGroup(now, statistics.fmean(seconds for seconds, _ in taken), clock, power)
 

@@ -66,7 +66,8 @@ class SamplingPlan:
         An unstable step, whose warm-up only ends at its limit, is warmed up less long in each.
         """
         fewest = min(self.fewest, max(3, math.ceil(self.fewest / rounds)))
-        precision, budget = self.precision * math.sqrt(rounds), self.budget / rounds
+        precision = self.precision * math.sqrt(rounds)
+        budget = self.budget / rounds
         warm_up = max(min(self.warm_up, SHORTEST_WARM_UP), self.warm_up / rounds)
         return replace(
             self,
@@ -176,11 +177,9 @@ def remarks(samples: Samples, name: str) -> list[str]:
     be."""
     # they follow the regulator, and cover a period of it
     if samples.info.get("regime") == "sustained":
-        return (
-            []
-            if samples.info["stopped"] == "settled"
-            else [f"{name}: {samples.info['stopped']}"]
-        )
+        if samples.info["stopped"] == "settled":
+            return []
+        return [f"{name}: {samples.info['stopped']}"]
     found = []
     if samples.info.get("timer") == OTHER_STREAMS:
         found.append(

@@ -61,7 +61,8 @@ def describe_share(record: Record) -> str:
 
     Others may use the rest. Empty where the Record does not tell.
     """
-    cpus, quota = _number(record.node, "host_cpus"), _number(record.node, "cpu_quota")
+    cpus = _number(record.node, "host_cpus")
+    quota = _number(record.node, "cpu_quota")
     if not cpus:
         return ""
     gpus = _number(record.node, "host_gpus")
@@ -121,7 +122,8 @@ def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
         yield Confounder(
             "memory of the card", *(quantity(memory, "B") for memory in memories)
         )
-    ours, theirs = _neighbours(a), _neighbours(b)
+    ours = _neighbours(a)
+    theirs = _neighbours(b)
     if ours.text and theirs.text and ours.idle != theirs.idle:
         yield Confounder("other GPUs of the host", ours.text, theirs.text)
 

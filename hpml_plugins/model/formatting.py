@@ -62,7 +62,9 @@ def estimate(found: Estimate, unit: str) -> str:
     command and page writes measured numbers by this function. Without an interval (a count, too few
     samples) it is `quantity` alone.
     """
-    value, low, high = found.value, found.low, found.high
+    value = found.value
+    low = found.low
+    high = found.high
     text = quantity(value, unit)
     if low is None or high is None or not value or not math.isfinite(high - low):
         return text

@@ -370,21 +370,17 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def missing_rounds(self) -> str:
         """`1 of 3 rounds` of a run that was interrupted; empty where the point is whole, or was not
         measured."""
-        return (
-            ""
-            if self.is_complete
-            else f"{self.measured_rounds} of {self.planned_rounds} rounds"
-        )
+        if self.is_complete:
+            return ""
+        return f"{self.measured_rounds} of {self.planned_rounds} rounds"
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
         """The facts of the node's GPUs; none where the Record does not tell."""
         found = self.node.get("gpus")
-        return (
-            [gpu for gpu in found if isinstance(gpu, dict)]
-            if isinstance(found, list | tuple)
-            else []
-        )
+        if isinstance(found, list | tuple):
+            return [gpu for gpu in found if isinstance(gpu, dict)]
+        return []
 
     @property
     def gpu_names(self) -> list[str]:

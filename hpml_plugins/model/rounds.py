@@ -28,7 +28,8 @@ from msgspec.structs import replace
 from hpml_plugins.errors import Failure
 from hpml_plugins.model.record import MetricSamples, Record
 
-_DIGITS, _NUMBER = re.compile(r"[\d.]+"), re.compile(r"\d+(?:\.\d+)?")
+_DIGITS = re.compile(r"[\d.]+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 Point = TypeVar("Point", bound=Hashable)
 T = TypeVar("T")
 RunKey = tuple[str | float, ...]

@@ -257,7 +257,8 @@ def count_effective(values: Sequence[float], ordered: Sequence[float]) -> int:
     if count < FEWEST_TO_CORRELATE:
         return count
     middle = ordered[count // 2]
-    first, end = bisect.bisect_left(ordered, middle), bisect.bisect_right(ordered, middle)
+    first = bisect.bisect_left(ordered, middle)
+    end = bisect.bisect_right(ordered, middle)
     # Values equal to the middle one all go to the side that makes the halves more even.
     bound = middle if first + end <= count else ordered[first - 1]
     bits = int("".join("1" if value <= bound else "0" for value in values), 2)
@@ -274,12 +275,11 @@ def count_effective(values: Sequence[float], ordered: Sequence[float]) -> int:
                 far.extend(_overlaps(bits, count))
             both, in_late, in_early = far[lag]
         else:
-            late, early = bits >> lag, bits & ((1 << (count - lag)) - 1)
-            both, in_late, in_early = (
-                (late & early).bit_count(),
-                late.bit_count(),
-                early.bit_count(),
-            )
+            late = bits >> lag
+            early = bits & ((1 << (count - lag)) - 1)
+            both = (late & early).bit_count()
+            in_late = late.bit_count()
+            in_early = early.bit_count()
         products = both - share * (in_late + in_early)
         return (products + (count - lag) * share**2) / count / variance
 
@@ -305,7 +305,8 @@ def _overlaps(bits: int, count: int) -> list[tuple[int, int, int]]:
     meeting = np.rint(np.fft.irfft(spectrum * spectrum.conj())[:count]).astype(int)
     ones = np.concatenate([[0], np.cumsum(series, dtype=int)])
     # of the first and the last n - lag values
-    leading, trailing = ones[count:0:-1], ones[count] - ones[:count]
+    leading = ones[count:0:-1]
+    trailing = ones[count] - ones[:count]
     return list(zip(meeting.tolist(), leading.tolist(), trailing.tolist(), strict=True))
 
 

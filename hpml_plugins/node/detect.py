@@ -44,7 +44,8 @@ _NOISE = (
 def detect_node() -> Node:
     """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then gives
     NVML's reason."""
-    found, cpu_info = read_gpus(), _read("/proc/cpuinfo")
+    found = read_gpus()
+    cpu_info = _read("/proc/cpuinfo")
     choice = os.environ.get(CHOICE_VARIABLE)
     gpus = visible(found.gpus, choice, found.slices)
     model = re.search(

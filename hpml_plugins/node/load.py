@@ -45,7 +45,8 @@ class CpuWatch:
 
         Children of this process count as its own once they were waited for.
         """
-        before, now = self._before, _read(self._proc)
+        before = self._before
+        now = _read(self._proc)
         seconds = now.clock - before.clock
         if now.everything <= before.everything or seconds <= 0:
             return {}
@@ -91,7 +92,8 @@ def describe_load(watch: CpuWatch | None = None) -> str:
     if watch is None:
         watch = CpuWatch()
         clocks.sleep(GLANCE)
-    used, cpus = watch.conditions().get("other_cpus", 0.0), len(os.sched_getaffinity(0))
+    used = watch.conditions().get("other_cpus", 0.0)
+    cpus = len(os.sched_getaffinity(0))
     if used <= BUSY_SHARE * cpus:
         return ""
     return f"load {os.getloadavg()[0]:.2g} on {cpus} CPUs: other processes use {used:.1f} of them"

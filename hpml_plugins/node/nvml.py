@@ -47,7 +47,8 @@ class Card:
     def row(self) -> dict[str, float | None]:
         """What the card does at this moment, in SI units."""
         nvml = self._nvml
-        utilization, memory = self._ask("GetUtilizationRates"), self._ask("GetMemoryInfo")
+        utilization = self._ask("GetUtilizationRates")
+        memory = self._ask("GetMemoryInfo")
         return {
             "sm_clock": self.sm_clock(),
             "memory_clock": self._number(1e6, "GetClockInfo", nvml.NVML_CLOCK_MEM),
@@ -128,9 +129,11 @@ class Card:
     def _facts(self) -> Gpu:
         from hpml_plugins.published import full_name  # only where there are GPUs
 
-        nvml, info = self._nvml, self._ask("GetMemoryInfo")
+        nvml = self._nvml
+        info = self._ask("GetMemoryInfo")
         memory = float(info.total) if info else 0.0
-        ecc, mig = self._ask_board("GetEccMode"), self._ask_board("GetMigMode")
+        ecc = self._ask_board("GetEccMode")
+        mig = self._ask_board("GetMigMode")
         return Gpu(
             name=(
                 self._slice_name()
@@ -200,10 +203,8 @@ class Card:
         states = [self._ask("GetNvLinkState", link) for link in links]
         if active := states.count(self._nvml.NVML_FEATURE_ENABLED):
             return f"NVLink x{active}"
-        generation, width = (
-            self._ask_board("GetCurrPcieLinkGeneration"),
-            self._ask_board("GetCurrPcieLinkWidth"),
-        )
+        generation = self._ask_board("GetCurrPcieLinkGeneration")
+        width = self._ask_board("GetCurrPcieLinkWidth")
         return f"PCIe {generation} x{width}" if generation and width else ""
 
     def _number(self, factor: float, question: str, *args: Any) -> float | None:
@@ -272,7 +273,8 @@ def open_others(gpus: Sequence[Gpu]) -> list[Card]:
     """
     import pynvml
 
-    known, others = {gpu.uuid for gpu in gpus}, []
+    known = {gpu.uuid for gpu in gpus}
+    others = []
     for number in range(pynvml.nvmlDeviceGetCount()):
         card = pynvml.nvmlDeviceGetHandleByIndex(number)
         for handle in slice_handles(pynvml, card) or [card]:

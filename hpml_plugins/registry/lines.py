@@ -95,7 +95,8 @@ class YamlLines:
         return mapping
 
     def _scalar(self, event: Any) -> Any:
-        tag, text = event.tag, event.value
+        tag = event.tag
+        text = event.value
         if tag is None or tag == "!":
             tag = _SCALARS.resolve(yaml.ScalarNode, text, event.implicit)
         if not text.isascii():

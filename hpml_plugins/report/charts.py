@@ -494,7 +494,10 @@ def bar_chart(
     """
     x = replace(x, zero=True)
     made = _ChartBuilder([x], row, series, marks=marks, **{"across": 1, **options})
-    parts, low, high, label = made.parts, made.low, made.high, made.label
+    parts = made.parts
+    low = made.low
+    high = made.high
+    label = made.label
     place = {"y": _rows(), "x": x.channel(stack="zero" if parts else None)}
     order = {"order": {"field": "part order"}} if parts else {}
     made.add(
@@ -692,7 +695,8 @@ def without_cpus(chart: Chart, table: Table, cpus: Container[str]) -> Table:
     of_gpus = [row for row in rows if row.get("machine") not in cpus]
     logarithmic = chart.get("usermeta", {}).get("logarithmic", ())
     for column in logarithmic:
-        wanted, whole = _decades(of_gpus, column), _decades(rows, column)
+        wanted = _decades(of_gpus, column)
+        whole = _decades(rows, column)
         if of_gpus and whole > max(wanted + MOST_ADDED, wanted * MOST_STRETCHED):
             return Table.of(of_gpus, table.units)
     return table

@@ -459,7 +459,8 @@ def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
                 yield f"{_INDENT}  B {_spell(each.b, each.unit)}"
 
 
-_SHOWN, _INDENT = ("metric", "A", "B", "B against A", "verdict"), "    "
+_SHOWN = ("metric", "A", "B", "B against A", "verdict")
+_INDENT = "    "
 
 
 def _spell(value: MeasuredValue, unit: str) -> str:

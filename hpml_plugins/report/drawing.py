@@ -184,7 +184,8 @@ def _drawable(
     )
     own = records_of(figure, plugin.declared, records)
     error = HpmlError(drawing.fault) if drawing.fault else None
-    picture, picture_error = drawing.picture, None
+    picture = drawing.picture
+    picture_error = None
     if drawing.fault_of_picture:
         picture_error = HpmlError(drawing.fault_of_picture)
     elif picture:
@@ -192,7 +193,8 @@ def _drawable(
             with naming(Drawable(plugin.entry.name, figure, table)):
                 picture = checked_picture(picture, form)
         except HpmlError as strange:
-            picture, picture_error = None, strange
+            picture = None
+            picture_error = strange
     return Drawable(
         plugin.entry.name,
         figure,

@@ -60,7 +60,8 @@ class Drawable:
     @property
     def chart(self) -> Chart | None:
         """The figure's chart with its rows, ready for Vega-Lite; None where it has none."""
-        chart, title = self.figure.chart, self.figure.title
+        chart = self.figure.chart
+        title = self.figure.title
         return (
             None if chart is None else complete(chart, self.drawn_table, title, self.looks)
         )

@@ -95,7 +95,8 @@ class KnownRecords:
             key = msgspec.json.encode(of_point)
             if key not in shared:
                 shared[key] = stored.params, point_key(*of_point)
-            machine, benchmark = sys.intern(stored.machine), sys.intern(stored.benchmark)
+            machine = sys.intern(stored.machine)
+            benchmark = sys.intern(stored.benchmark)
             version = sys.intern(stored.version)
             known = KnownRecord(machine, benchmark, version, *shared[key], stored.outcome)
             if is_in_scope(known):

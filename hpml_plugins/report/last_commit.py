@@ -28,7 +28,8 @@ def changes(
         yield f"No earlier commit measured these points on {machine}: nothing to compare with."
         return
     asked = [each for each in here if each.commit == last] + of_commit
-    before, now = Side("commit", last), Side("commit", commit)
+    before = Side("commit", last)
+    now = Side("commit", commit)
     found, refused = compare(before, now, asked, order, Variability(records))
     # a difference beside other work says nothing about the commit: it is counted, without a verdict
     judged = [

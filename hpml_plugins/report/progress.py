@@ -354,8 +354,6 @@ def _spell_time(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes} min {rest} s"
-        if minutes < 60
-        else f"{minutes // 60} h {minutes % 60} min"
-    )
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

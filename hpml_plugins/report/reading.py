@@ -479,7 +479,8 @@ def read_history(
     fill_in_spreads(_points(benchmarks.values()), references)
     published: set[str] = set()
     current: dict[str, list[Record]] = {}
-    by_date, outside = Counter[str](), Counter[str]()
+    by_date = Counter[str]()
+    outside = Counter[str]()
     for benchmark in benchmarks.values():
         index = benchmark.index
         published |= _published_commits(index)
@@ -670,11 +671,10 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     )
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
-    reason, warnings = sys.intern(record.reason), tuple(map(sys.intern, record.remarks))
-    code, stack = (
-        sys.intern(measuring_code(record)) if record.source.get("sha256") else "",
-        sys.intern(record.environment),
-    )
+    reason = sys.intern(record.reason)
+    warnings = tuple(map(sys.intern, record.remarks))
+    code = sys.intern(measuring_code(record)) if record.source.get("sha256") else ""
+    stack = sys.intern(record.environment)
     first = revision, record.status, record.started, reason, warnings, finite, file, offsets
     commit = sys.intern(record.commit)
     host = sys.intern(str(record.node.get("boot") or ""))

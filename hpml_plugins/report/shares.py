@@ -32,10 +32,8 @@ class Roof:
             for name, work in record.work.items():
                 if work.roof and (seconds := record.median(name)):
                     for kind, amount in ((work.dtype, work.flop), ("bytes", work.bytes)):
-                        key, rate = (
-                            (work.gpus > 0, kind),
-                            amount / seconds / max(1, work.gpus),
-                        )
+                        key = (work.gpus > 0, kind)
+                        rate = amount / seconds / max(1, work.gpus)
                         self._highest[key] = max(self._highest.get(key, 0.0), rate)
 
     def limit(self, work: DeclaredWork) -> Limit:

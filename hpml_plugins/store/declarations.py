@@ -132,7 +132,8 @@ def join_entries(
     the values of both grids, so that no point that a node measured is missing from asv's pages. Of
     two other values the one that sorts last.
     """
-    joined, decided = {**theirs, **ours}, []
+    joined = {**theirs, **ours}
+    decided = []
     for name, entry in theirs.items():
         mine = joined[name]
         if mine == entry:
@@ -193,17 +194,16 @@ def _declaration(entry: Any) -> Declaration | None:
 def _grids_of_one_version(one: Any, other: Any) -> list[tuple[list[str], list[str]]] | None:
     """The values of each parameter in two declarations of one benchmark; None where they do not say
     the same of it."""
-    first, second = _declaration(one), _declaration(other)
+    first = _declaration(one)
+    second = _declaration(other)
     same = (
         first
         and second
         and (first.version, first.param_names) == (second.version, second.param_names)
     )
-    return (
-        list(zip(first.params, second.params, strict=True))
-        if first and second and same
-        else None
-    )
+    if first and second and same:
+        return list(zip(first.params, second.params, strict=True))
+    return None
 
 
 def _rank(entry: Any) -> tuple[Any, ...]:
@@ -245,8 +245,6 @@ def value_of(text: str) -> Value:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
-    return (
-        value
-        if isinstance(value, str | int | float | bool) and repr(value) == text
-        else text
-    )
+    if isinstance(value, str | int | float | bool) and repr(value) == text:
+        return value
+    return text

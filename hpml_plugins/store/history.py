@@ -77,11 +77,9 @@ class CommitOrder(Mapping[str, int]):
     @classmethod
     def of(cls, places: Mapping[str, int]) -> CommitOrder:
         """That order itself, or one of these commits as a single line."""
-        return (
-            places
-            if isinstance(places, CommitOrder)
-            else cls(places, [Line("", frozenset(places))])
-        )
+        if isinstance(places, CommitOrder):
+            return places
+        return cls(places, [Line("", frozenset(places))])
 
     def __getitem__(self, commit: str) -> int:
         return self.places[commit]
@@ -278,7 +276,8 @@ def read_graph(repository: Path) -> _Graph:
     for line in filter(None, tell_git(repository, *words).split("\n")):
         hashes, _, subject = line.partition("\0")
         commit, seconds, *before = hashes.split()
-        parents[commit], dates[commit] = tuple(before), int(seconds) * 1000
+        parents[commit] = tuple(before)
+        dates[commit] = int(seconds) * 1000
         if len(before) == 2 and (message := _MERGED.fullmatch(subject)):
             merged[commit] = message[1]
     return graph

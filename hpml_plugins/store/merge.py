@@ -177,11 +177,9 @@ class Merge:
         yield f"{files} {written} in {self.into}"
 
     def lock(self, name: str) -> Lock:
-        return (
-            lock_declarations(self.into)
-            if name == DECLARATIONS
-            else lock_machine(self.into, name)
-        )
+        if name == DECLARATIONS:
+            return lock_declarations(self.into)
+        return lock_machine(self.into, name)
 
     def add(self, sources: Sequence[Path], target: Path) -> None:
         """Unite files with one."""
@@ -201,7 +199,8 @@ class Merge:
                     joined, decided = join_entries(joined, theirs)
                 else:
                     measured = measured_here(target.parent, target.name)
-                    joined, decided = join_results(measured, joined, theirs), []
+                    joined = join_results(measured, joined, theirs)
+                    decided = []
             except HpmlError as error:
                 self.skipped.append(str(error) if error.where else f"{source}: {error}")
             else:

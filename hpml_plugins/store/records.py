@@ -136,7 +136,8 @@ def decode_file(
     place = _place(path)
     with file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
-            offset, end = end, end + len(line)
+            offset = end
+            end = end + len(line)
             if not line.strip():
                 continue
             try:

@@ -93,7 +93,8 @@ def declare(
     reuse: Sequence[str] = (),
 ) -> Suite:
     """The suite of a host."""
-    folder, offers = str(host.registry.folder), msgspec.to_builtins(host.offers)
+    folder = str(host.registry.folder)
+    offers = msgspec.to_builtins(host.offers)
     benchmarks, unranked = [], []
     for each in host.benchmarks():
         metrics = [
@@ -130,10 +131,8 @@ def record_of(
     this commit and environment, is given instead; one that was interrupted on this node gets
     another round, and is given with it.
     """
-    commit, environment = (
-        os.environ.get("ASV_COMMIT", ""),
-        os.environ.get("ASV_ENV_NAME", ""),
-    )
+    commit = os.environ.get("ASV_COMMIT", "")
+    environment = os.environ.get("ASV_ENV_NAME", "")
     context = _context(suite, declared, commit, environment)
     file = record_file(suite.results, suite.machine, commit)
     before = _earlier(suite, declared, params, commit, environment)

@@ -56,7 +56,8 @@ def which_gpu(
             "This cannot be told.",
             "No two types have measured the same workload.",
         )
-    base, other = names[pair[0]], names[pair[1]]
+    base = names[pair[0]]
+    other = names[pair[1]]
     better = _strongest(rows, verdicts, "BETTER")
     worse = _strongest(rows, verdicts, "WORSE")
     same = sum(found.verdict == "SAME" for found in verdicts.values())
@@ -190,7 +191,8 @@ def _in_words(found: Difference, base: str) -> str:
 
 def _range(shares: Sequence[float]) -> str:
     """`66 to 80 %`, `90 %`."""
-    low, high = round(100 * min(shares)), round(100 * max(shares))
+    low = round(100 * min(shares))
+    high = round(100 * max(shares))
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
@@ -199,7 +201,8 @@ def has_it_slowed(
 ) -> Answer:
     """Open regressions of GPU workloads and of the rest, and how many values could not be
     judged."""
-    question, link = "Has it slowed?", ("Changes", "changes.html")
+    question = "Has it slowed?"
+    link = ("Changes", "changes.html")
     values = sum(each.judged for each in judged)
     left_out = sum(each.left_out.total() for each in judged)
     if not values:
@@ -220,7 +223,8 @@ def has_it_slowed(
         strong = f"{counted(len(on_gpus), 'open regression')} of GPU workloads."
         rest = [f"{', '.join(named)}{more}."]
     else:
-        strong, rest = "No open regression of a GPU workload.", []
+        strong = "No open regression of a GPU workload."
+        rest = []
     others = len(worse) - len(on_gpus)
     suspected = len(shifts["suspected regression"])
     if others:
@@ -245,7 +249,8 @@ def can_i_trust(
     records: all that are stored.  cards: of each column.  gaps: machines on which something is
     missing or stale.
     """
-    question, link = "Can I trust it?", ("Evidence", "evidence.html#gaps")
+    question = "Can I trust it?"
+    link = ("Evidence", "evidence.html#gaps")
     counts = [f"{names[column]}: {counted(cards[column], 'card')}" for column in columns]
     cells = [row.cells[column] for row in rows for column in columns if column in row.cells]
     of_one = sum(cell.cards == 1 for cell in cells)

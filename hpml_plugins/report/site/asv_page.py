@@ -185,7 +185,8 @@ def localize(text: str, html_dir: Path) -> str:
     way."""
 
     def local(found: re.Match[str]) -> str:
-        tag, address = found[1].lower(), found[2]
+        tag = found[1].lower()
+        address = found[2]
         if not _REMOTE.match(address):
             return found[0]
         name = plain_name(address)
@@ -205,11 +206,9 @@ def localize(text: str, html_dir: Path) -> str:
                 )
         # integrity and crossorigin belong to the CDN's copy; asv's onerror would blame the internet
         # connection.
-        return (
-            f'<link rel="stylesheet" href="vendor/{name}">'
-            if tag == "link"
-            else f'<script src="vendor/{name}">'
-        )
+        if tag == "link":
+            return f'<link rel="stylesheet" href="vendor/{name}">'
+        return f'<script src="vendor/{name}">'
 
     return _LOADING.sub(local, text)
 

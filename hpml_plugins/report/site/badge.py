@@ -43,7 +43,10 @@ def write_summary(
     Counted are the verdicts on the last measured commit of each machine against the one before that
     it measured, the values that have no other to compare with, and those whose point failed last.
     """
-    pairs, newest, once, failed = [], 0, 0, 0
+    pairs = []
+    newest = 0
+    once = 0
+    failed = 0
     for metric in history.measured:
         for line in (metric.judged(*place) for place in metric.benchmark.index.lines()):
             values = [outcome.readings for outcome, value in line if value]
@@ -84,7 +87,8 @@ def write_summary(
 
 
 def _draw(verdicts: dict[str, int], failed: int, *, measured: bool) -> str:
-    name, total = "benchmarks", sum(verdicts.values())
+    name = "benchmarks"
+    total = sum(verdicts.values())
     parts = [
         f"{verdicts[each]} {each.lower()}" for each in ("WORSE", "BETTER") if verdicts[each]
     ]

@@ -87,7 +87,8 @@ def draw(strips: Sequence[TypeStrip], unit: str) -> Markup:
         )
         for strip, card, values in shown
     ]
-    bands, first = [], 0
+    bands = []
+    first = 0
     for strip, of_type in itertools.groupby(shown, key=operator.itemgetter(0)):
         end = first + len(list(of_type))
         bands.append(StripBand(first, end, strip.colour, strip.low, strip.high, strip.peak))
@@ -121,8 +122,6 @@ def _short(card: str) -> str:
     cards = [each.removeprefix("GPU-").removeprefix("MIG-") for each in card.split(",")]
     if len(cards) > 1:
         return f"{len(cards)} cards {cards[0][:8]} …"
-    return (
-        f"card {cards[0][:8]}"
-        if card.startswith(("GPU-", "MIG-"))
-        else f"run {cards[0][:8]}"
-    )
+    if card.startswith(("GPU-", "MIG-")):
+        return f"card {cards[0][:8]}"
+    return f"run {cards[0][:8]}"

@@ -84,7 +84,8 @@ def _line(shift: Shift) -> list[Outcome]:
 
 def _spark(shift: Shift, history: History) -> Markup:
     """The newest values of the series, the change among them."""
-    line, metric = _line(shift)[-MOST_VALUES:], shift.series.metric
+    line = _line(shift)[-MOST_VALUES:]
+    metric = shift.series.metric
     values = [outcome.readings[metric.metric].value for outcome in line]
     if len(values) < 2:
         return Markup()

@@ -109,7 +109,8 @@ def _told(shown: list[dict[str, str]]) -> str:
     texts = []
     for each in shown:
         column = re.sub(r"\\([.\[\]])", r"\1", each["field"])
-        value, before = f"datum[{json.dumps(column)}]", json.dumps(f" · {each['title']}: ")
+        value = f"datum[{json.dumps(column)}]"
+        before = json.dumps(f" · {each['title']}: ")
         texts.append(f"(isValid({value}) && {value} !== '' ? {before} + {value} : '')")
     return f"slice({' + '.join(texts)}, 3)"
 

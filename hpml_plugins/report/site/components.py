@@ -152,7 +152,8 @@ def most_unusual_first(readings: Sequence[CardReading]) -> list[CardReading]:
     usual = {component: statistics.median(found) for component, found in distances.items()}
     told = []
     for each in readings:
-        distance, of_class = abs(math.log(each.times)), usual[each.component]
+        distance = abs(math.log(each.times))
+        of_class = usual[each.component]
         told.append(each._replace(unlike=distance / max(of_class, LEAST_DISTANCE)))
     return sorted(told, key=lambda each: (each.others < ENOUGH - 1, -each.unlike))
 

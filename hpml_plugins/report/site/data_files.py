@@ -76,7 +76,8 @@ def write_data_files(history: History, html_dir: Path, project: str) -> None:
 
     A file whose lines are those of the site that is replaced is taken over from it.
     """
-    known, files = _previous(), []
+    known = _previous()
+    files = []
     folder = html_dir / FOLDER
     for benchmark in history.benchmarks:
         for machine in history.machines:

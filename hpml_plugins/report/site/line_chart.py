@@ -82,7 +82,8 @@ def draw(
     is_wide = svg.is_wide(values)
     ends = [end for dot in dots for end in (dot.low, dot.high) if end is not None]
     if is_wide:
-        least, most = min(values) / 2, 2 * max(values)
+        least = min(values) / 2
+        most = 2 * max(values)
         ends = [end for end in ends if least < end < most]
     else:
         ends = svg.near(values, ends)

@@ -134,7 +134,8 @@ class TaskRow:
 
     def readings(self, column: int) -> list[MeasuredValue]:
         """The runs behind the number of a column, in this row's regime."""
-        name, cell = self.metric.metric, self.cells[column]
+        name = self.metric.metric
+        cell = self.cells[column]
         code = cell.values[name].code
         found = [run for run in cell.runs if run.code == code and name in run.values]
         values = [run.values[name] for run in found]
@@ -198,7 +199,8 @@ def headline_rank(metric: TrackedMetric) -> int:
 
 def _columns(history: History, costs: Costs) -> Iterator[TypeColumn]:
     """The types that have measured anything."""
-    cards, number = _cards_of_machines(history), 0
+    cards = _cards_of_machines(history)
+    number = 0
     for hardware in sorted({machine.hardware for machine in history.machines}):
         names = [each.name for each in history.machines if each.hardware == hardware]
         if any(history.seen.get(name) for name in names):
@@ -233,7 +235,9 @@ def _rows(
     metric: TrackedMetric, columns: Sequence[TypeColumn], runs: _Runs
 ) -> Iterator[TaskRow]:
     for point in metric.benchmark.points:
-        cells, failed, missing = {}, set(), True
+        cells = {}
+        failed = set()
+        missing = True
         for column in columns:
             newest = _newest(metric, point, column)
             if newest is None:
@@ -254,7 +258,8 @@ def _rows(
                 cells[column.number] = TaskCell(number, share, watts, values, known)
         if missing:  # the page of nodes says why
             continue
-        title, plugin = metric.title, metric.benchmark.plugin
+        title = metric.title
+        plugin = metric.benchmark.plugin
         row = TaskRow(metric, point, "settled", cells, frozenset(failed), title, plugin)
         yield row
         bursts = {
@@ -304,7 +309,8 @@ def _runs_of(
 ) -> tuple[PublishedRun, ...]:
     """All measured Records of the line of a point on a column; those of other software stacks than
     the node's own only where there are no others."""
-    key, index = (point, column.number), metric.benchmark.index
+    key = (point, column.number)
+    index = metric.benchmark.index
     if key not in known:
         found = [
             outcome

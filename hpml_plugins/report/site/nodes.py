@@ -360,10 +360,8 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
     for node in nodes:
         if not (seen := sorted(history.seen.get(node.name, ()))):
             continue
-        behind, days = (
-            last - seen[-1],
-            int((history.dates[last] - history.dates[seen[-1]]) / 86_400_000),
-        )
+        behind = last - seen[-1]
+        days = int((history.dates[last] - history.dates[seen[-1]]) / 86_400_000)
         dropped: dict[str, list[tuple[str, str, float, int]]] = {}
         points = measured.get(node.name, ())
         counts = Counter(itertools.chain(*(columns for *_, columns in points)))

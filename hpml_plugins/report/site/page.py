@@ -135,7 +135,8 @@ def write_data(html_dir: Path, address: str, value: Any) -> None:
     if len(data) > LEAST_PACKED:
         packer = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
         packed = base64.b64encode(packer.compress(data) + packer.flush())
-        call, data = b"hpml.unpack(%b,%b)", b'"%b"' % packed
+        call = b"hpml.unpack(%b,%b)"
+        data = b'"%b"' % packed
     path.write_bytes(call % (msgspec.json.encode(address), data))
 
 
@@ -188,11 +189,9 @@ def workload_address(benchmark: str) -> str:
     share a page."""
     plain = re.sub(r"[^a-z0-9_]+", "-", benchmark.lower()).strip("-")[:60]
     digest = hashlib.sha256(benchmark.encode("utf-8", "replace")).hexdigest()[:8]
-    return (
-        f"workload-{plain}.html"
-        if plain == benchmark
-        else f"workload-{plain}-{digest}.html"
-    )
+    if plain == benchmark:
+        return f"workload-{plain}.html"
+    return f"workload-{plain}-{digest}.html"
 
 
 def point_anchor(metric: str, point: str) -> str:

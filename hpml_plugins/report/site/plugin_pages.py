@@ -119,7 +119,8 @@ def _page(
     problems: list[str],
     row_links: RowLinks | None,
 ) -> PluginPage:
-    name, problem = drawn.plugin.entry.name, str(drawn.error or "")
+    name = drawn.plugin.entry.name
+    problem = str(drawn.error or "")
     own = [declared.name for declared in drawn.plugin.declared]
     every = [
         replace(
@@ -191,7 +192,8 @@ def _links(drawable: Drawable, row_links: RowLinks) -> Sequence[Sequence[Link]]:
 
 def _shown(drawable: Drawable, html_dir: Path, row_links: RowLinks | None) -> ShownFigure:
     """Write a figure's files. One without rows has none."""
-    figure, table = drawable.figure, drawable.table
+    figure = drawable.figure
+    table = drawable.table
     if not len(table):
         return ShownFigure(drawable, problem=str(drawable.error or ""))
     csv, chart, picture = (

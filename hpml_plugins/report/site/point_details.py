@@ -103,7 +103,8 @@ class PointDetails:
 
     def fill(self) -> str:
         """The piece of the page."""
-        metric, label = self.metric, self.row.point
+        metric = self.metric
+        label = self.row.point
         found = [
             self._line(machine, branch)
             for branch in metric.benchmark.index.branches
@@ -129,7 +130,8 @@ class PointDetails:
         )
 
     def _line(self, machine: Machine, branch: str) -> _MachineLine | None:
-        metric, label = self.metric, self.row.point
+        metric = self.metric
+        label = self.row.point
         line = metric.line(label, machine.name, branch)
         judged = {each.revision for each, _ in metric.judged(label, machine.name, branch)}
         newest = _newest_quiet(
@@ -156,7 +158,8 @@ class PointDetails:
 
     def _facts(self, lines: Sequence[_MachineLine]) -> list[str]:
         """What the charts do not show, or show pale, in words."""
-        metric, label = self.metric, self.row.point
+        metric = self.metric
+        label = self.row.point
         values = [each for line in lines for each in line.readings]
         pale = Counter(each.why for each in values if each.why)
         found = []
@@ -208,7 +211,8 @@ class PointDetails:
         )
         dates = {each.outcome.started for each in every}
         if len(dates) > 1:
-            low, high = min(dates), max(dates)
+            low = min(dates)
+            high = max(dates)
             at = [low + share * (high - low) / 4 for share in range(5)]
             labels = [(when, day(1000 * when), "") for when in at]
             yield "date", self._chart(lines, lambda each: each.started, labels)
@@ -228,7 +232,8 @@ class PointDetails:
     def _by_stack(self, machine: Machine) -> _MachineLine | None:
         """The newest reading of a machine with each software stack, also of those that no line of
         commits has."""
-        metric, newest = self.metric, {}
+        metric = self.metric
+        newest = {}
         for outcome in metric.benchmark.index.on_line((self.row.point, machine.name)):
             value = outcome.readings.get(metric.metric)
             if value and outcome.environment:
@@ -287,7 +292,8 @@ class PointDetails:
         )
 
     def _title(self, name: str, each: _Reading) -> str:
-        outcome, unit = each.outcome, self.metric.unit
+        outcome = each.outcome
+        unit = self.metric.unit
         card = f"card {spell_card(each.value.card)}" if each.value.card else ""
         when = day(1000 * outcome.started, _MINUTE)
         return line_chart.dot_title(
@@ -316,7 +322,8 @@ class PointDetails:
         counting = [each for each in line.readings if each.counts]
         if not counting:
             return None
-        metric, last = self.metric, counting[-1]
+        metric = self.metric
+        last = counting[-1]
         current = metric.benchmark.current.get((self.row.point, line.machine.name))
         roof = self.history.roofs.get(line.machine.name)
         shares = ""
@@ -360,7 +367,8 @@ class PointDetails:
     def _commands(self) -> list[tuple[str, str]]:
         """(what it measures, command): by `hpml run` the benchmark as it is now, by asv as it was
         at the newest commit. A point that is not declared any more is left to asv."""
-        benchmark, label = self.metric.benchmark, self.row.point
+        benchmark = self.metric.benchmark
+        label = self.row.point
         commands = []
         if command := run_command(benchmark, label):
             commands.append(("code as it is now", command))
@@ -469,7 +477,8 @@ def _named(lines: Sequence[_MachineLine | None]) -> list[_MachineLine]:
     of_type = Counter(hardware for hardware, _ in machines)
     named = []
     for line in found:
-        hardware, branch = line.machine.hardware, line.branch
+        hardware = line.machine.hardware
+        branch = line.branch
         name = f"{hardware.label} · {line.machine.name}"
         name = name if of_type[hardware] > 1 else hardware.label
         named.append(replace(line, name=f"{name} · branch {branch}" if branch else name))

@@ -171,9 +171,11 @@ class Readings:
         values = np.array([reading.value for reading in self.readings], float)
         references = np.array([_reference(reading) for reading in self.readings])
         if values.min() > 0:
-            values, covariates = np.log(values), references[:, None]
+            values = np.log(values)
+            covariates = references[:, None]
         else:
-            values, covariates = values / self._scale, np.empty((0, 0))
+            values = values / self._scale
+            covariates = np.empty((0, 0))
         numbers: dict[str, int] = {}
         cards = np.array(
             [numbers.setdefault(reading.card, len(numbers)) for reading in self.readings]
@@ -185,12 +187,10 @@ class Readings:
         freedom = newest.same_freedom
         # hardly any comes again: cards are noise like another
         if len(numbers) > min(MOST_CARDS, len(values) / 2):
-            runs, between, cards, freedom = (
-                runs + between,
-                0.0,
-                np.zeros_like(cards),
-                newest.any_freedom,
-            )
+            runs = runs + between
+            between = 0.0
+            cards = np.zeros_like(cards)
+            freedom = newest.any_freedom
         busy = np.array([reading.is_busy for reading in self.readings])
         variances = runs, freedom, between, newest.any_freedom
         return ReadingSeries(values, cards, *variances, covariates, busy)
@@ -226,7 +226,8 @@ class Readings:
         levels, numbers = [], []
         for number, segment in enumerate(found.segments):
             if self._is_level(segment.first, segment.end):
-                begin, end = value(number, BEGIN), value(number, END)
+                begin = value(number, BEGIN)
+                end = value(number, END)
                 fitted = (
                     np.geomspace(begin, end, segment.end - segment.first)
                     if logarithmic
@@ -236,10 +237,8 @@ class Readings:
                     segment.first, segment.end, fitted, end if segment.drifts else None
                 )
                 # What may belong to either side is of neither.
-                first, last = (
-                    int(self.revisions[starts[number][1]]),
-                    int(self.revisions[ends[number][0] - 1]),
-                )
+                first = int(self.revisions[starts[number][1]])
+                last = int(self.revisions[ends[number][0] - 1])
                 levels.append(level._replace(first=first, last=max(first, last)))
                 numbers.append(number)
 
@@ -358,7 +357,8 @@ class MeasuredSeries:
         """From one end of a level that drifts to the other, or from a level to the next."""
         what, number = move
         drifts = what == "drift"
-        old, new = self.levels[number], self.levels[number if drifts else number + 1]
+        old = self.levels[number]
+        new = self.levels[number if drifts else number + 1]
         last, before = (old.first, old.value) if drifts else (old.last, old.ends[-1])
         first, after = (old.last, old.ends[-1]) if drifts else (new.first, new.value)
         return Change(
@@ -384,7 +384,8 @@ class MeasuredSeries:
         if not (self.levels and direction and self.answers.get(("lasting", 0))):
             return []
         number, at = best_level(self.levels, direction)
-        best, newest = self.levels[number], self.levels[-1]
+        best = self.levels[number]
+        newest = self.levels[-1]
         # a drift counts from where the best value is
         moves = [
             each
@@ -392,7 +393,8 @@ class MeasuredSeries:
             if each[1] >= number and (each != ("drift", number) or at == BEGIN)
         ]
         steps = [each for each in map(self._change, moves) if each.verdict == "worse"]
-        before, after = best.ends[0 if at == BEGIN else -1], newest.ends[-1]
+        before = best.ends[0 if at == BEGIN else -1]
+        after = newest.ends[-1]
         change = Change(
             steps[0].last if steps else best.last,
             steps[-1].first if steps else newest.first,
@@ -434,7 +436,8 @@ class Shift:
     @property
     def rank(self) -> tuple[Any, ...]:
         """For sorting: the newest first, then the largest."""
-        series, change = self.series, self.change
+        series = self.series
+        change = self.change
         return (
             -change.first,
             -change.size,
@@ -500,7 +503,8 @@ def one_of_each_timing(shifts: Iterable[Shift]) -> list[Shift]:
 def _timing(shift: Shift) -> object:
     """The same for all metrics of one timing that changed between the same commits; None where no
     timing is known."""
-    series, change = shift.series, shift.change
+    series = shift.series
+    change = shift.change
     line = series.metric.line(series.label, series.machine.name, series.branch)
     sides = {at.revision: each for at, each in line if each}
     timings = [each and each.timing for each in map(sides.get, (change.last, change.first))]
@@ -530,10 +534,8 @@ def find_suspected(
 
     known: `MeasuredSeries.place` of what is more than suspected.
     """
-    machines, of_machine = (
-        {machine.name: machine for machine in history.machines},
-        {gap.name: gap for gap in gaps},
-    )
+    machines = {machine.name: machine for machine in history.machines}
+    of_machine = {gap.name: gap for gap in gaps}
     asked: list[tuple[Values, Values, str]] = []
     shifts: list[Shift] = []
     left_out: Counter[str] = Counter()
@@ -558,10 +560,8 @@ def find_suspected(
                 if gap
                 else []
             )
-            gone, young = (
-                (gap and gap.stale) or label in dropped,
-                len(recent) <= ENOUGH_WITH_INTERVAL,
-            )
+            gone = (gap and gap.stale) or label in dropped
+            young = len(recent) <= ENOUGH_WITH_INTERVAL
             if gone or young:
                 left_out["old" if gone else "young"] += 1
                 continue
@@ -569,7 +569,8 @@ def find_suspected(
             usual = sorted(before, key=lambda readings: readings[metric.metric].value)[
                 len(before) // 2
             ]
-            old, new = usual[metric.metric].value, newest[metric.metric].value
+            old = usual[metric.metric].value
+            new = newest[metric.metric].value
             asked.append((usual, newest, metric.metric))
             verdict = _verdict(old, new, metric.direction)
             shifts.append(
@@ -685,8 +686,10 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
     commits: that of the change; the last before and the first after it where others lie between
     them.  identity: the same whatever the numbers.
     """
-    series, change = shift.series, shift.change
-    metric, machine = series.metric, series.machine.name
+    series = shift.series
+    change = shift.change
+    metric = series.metric
+    machine = series.machine.name
     old, new = (
         history.commits[history.columns[revision]]
         for revision in (change.last, change.first)
@@ -800,7 +803,8 @@ def _by_date(history: History) -> Counter[str]:
     found: Counter[str] = Counter()
     for metric in history.measured:
         for label, machine in metric.benchmark.index.lines():
-            line, judged = metric.line(label, machine), metric.judged(label, machine)
+            line = metric.line(label, machine)
+            judged = metric.judged(label, machine)
             found[machine] += sum(bool(each) for _, each in line) - sum(
                 bool(each) for _, each in judged
             )
@@ -845,7 +849,8 @@ def write_feed(
             entries.append((title, "changes.html", count.last, identity, ""))
     written = []
     for title, link, date, identity, text in entries:
-        title, link = printable(title), printable(link)
+        title = printable(title)
+        link = printable(link)
         when = datetime.datetime.fromtimestamp(date / 1000, datetime.UTC)
         text = printable(text) or f'<a href="{link}">{escape(title)}</a>'
         told = list(map(printable, identity))

@@ -13,7 +13,8 @@ from hpml_plugins.report.charts import INK
 
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _GROUP, _LINE, _PATH, _TEXT = (f"{_SVG}{name}" for name in ("g", "line", "path", "text"))
-_CIRCLE, _TITLE = f"{_SVG}circle", f"{_SVG}title"
+_CIRCLE = f"{_SVG}circle"
+_TITLE = f"{_SVG}title"
 #: Attributes that have no effect: these values are the defaults, or the page's own.
 _DEFAULTS: Final = {
     "opacity": "1",
@@ -50,7 +51,8 @@ _LENGTHS: Final = ("d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", 
 _BETWEEN: Final = " · "
 #: Marks that stand for more than one row, and texts that say what they are.
 _UNTITLED: Final = ("line mark", "area mark", "trail mark", "text mark")
-_TENTH, _HUNDREDTH = re.compile(r"-?\d+\.\d+"), re.compile(r"-?\d+\.\d{3,}")
+_TENTH = re.compile(r"-?\d+\.\d+")
+_HUNDREDTH = re.compile(r"-?\d+\.\d{3,}")
 _TRANSLATED: Final = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
 #: How Vega draws a circle, and a polygon, around its place.
 _ROUND: Final = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0")
@@ -68,7 +70,8 @@ def slim(element: ElementTree.Element) -> None:
         elif _shows(child):
             kept.append(child)
     element[:] = kept
-    label, kind = element.get("aria-label"), element.get("aria-roledescription")
+    label = element.get("aria-label")
+    kind = element.get("aria-roledescription")
     is_mark = element.get("role") == "graphics-symbol" and element.tag != _GROUP
     for name in _FOR_PROGRAMS:
         element.attrib.pop(name, None)
@@ -133,11 +136,9 @@ def _segment(x: float, y: float, across: float, down: float) -> str:
     start = f"M{_short(x)} {_short(y)}"
     if not across:
         return f"{start}v{_short(down)}"
-    return (
-        f"{start}h{_short(across)}"
-        if not down
-        else f"{start}l{_short(across)} {_short(down)}"
-    )
+    if not down:
+        return f"{start}h{_short(across)}"
+    return f"{start}l{_short(across)} {_short(down)}"
 
 
 def _polygon(corners: list[tuple[float, float]]) -> str:

@@ -75,9 +75,11 @@ def draw_strips(
 
 
 def _draw_band(band: StripBand, x: svg.PixelAxis, height: int) -> Iterator[str]:
-    start, end = TOP + height * band.first, TOP + height * band.end
+    start = TOP + height * band.first
+    end = TOP + height * band.end
     if band.low is not None and band.high is not None:
-        low, width = x(band.low), max(1.0, x(band.high) - x(band.low))
+        low = x(band.low)
+        width = max(1.0, x(band.high) - x(band.low))
         place = f'x="{low:g}" y="{start}" width="{width:g}" height="{end - start}"'
         title = "<title>95 % interval for the next card</title>"
         yield f'<rect class="band {escape(band.colour)}" {place}>{title}</rect>'

@@ -46,7 +46,8 @@ class PixelAxis:
     ) -> PixelAxis:
         """An axis that shows all values, with some room."""
         shown = list(values)
-        low, high = min(shown), max(shown)
+        low = min(shown)
+        high = max(shown)
         if logarithmic:
             room = (high / low) ** 0.05 * 1.01
             return cls(low / room, high * room, start, end, logarithmic)
@@ -56,7 +57,8 @@ class PixelAxis:
     def __call__(self, value: float) -> float:
         """The place of a value, px. One beyond the ends is drawn at the end."""
         turn = math.log if self.logarithmic else float
-        low, high = turn(self.low), turn(self.high)
+        low = turn(self.low)
+        high = turn(self.high)
         inside = turn(min(max(value, self.low), self.high))
         share = (inside - low) / ((high - low) or 1.0)
         return round(self.start + (self.end - self.start) * share, 1)
@@ -66,7 +68,8 @@ class PixelAxis:
         return [(value, _short(value, unit)) for value in self._round_values()]
 
     def _round_values(self) -> list[float]:
-        low, high = self.low, self.high
+        low = self.low
+        high = self.high
         if self.logarithmic and high / low > 3:
             steps = (1, 2, 5) if high / low < 300 else (1,)
             powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -75,7 +78,8 @@ class PixelAxis:
         rough = (high - low) / TICKS
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(each * power for each in (1, 2, 5, 10) if each * power >= rough)
-        first, last = math.ceil(low / step), math.floor(high / step)
+        first = math.ceil(low / step)
+        last = math.floor(high / step)
         return [number * step for number in range(first, last + 1)]
 
 
@@ -111,7 +115,8 @@ def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") 
 def near(values: Sequence[float], ends: Iterable[float]) -> list[float]:
     """The ends of intervals, none further from the values than they are spread: one interval of
     more than 100 % would flatten all values."""
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     room = max(high - low, 0.5 * abs(high))
     return [min(max(end, low - room), high + room) for end in ends]
 

@@ -66,12 +66,11 @@ def _number(row: TaskRow, name: str) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        digits, ending = value[:-3], value[-3:]
-        return (
-            float(digits) * _BINARY[ending]
-            if ending in _BINARY and digits.isdigit()
-            else None
-        )
+        digits = value[:-3]
+        ending = value[-3:]
+        if ending in _BINARY and digits.isdigit():
+            return float(digits) * _BINARY[ending]
+        return None
     found = float(value) if isinstance(value, int | float) else math.nan
     return found if math.isfinite(found) else None
 

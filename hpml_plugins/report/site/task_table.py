@@ -85,7 +85,8 @@ def show_verdict(row: TaskRow, found: RowDifference, reach: float) -> dict[str, 
     kind, words = VERDICTS[found.verdict]
     wording = found.full_wording(row.metric.unit)
     if wording.startswith(DIFFERENT_PROBLEMS):
-        words, wording = "different problems", wording.removeprefix(DIFFERENT_PROBLEMS)
+        words = "different problems"
+        wording = wording.removeprefix(DIFFERENT_PROBLEMS)
 
     def place(ratio: float) -> float:
         """On a logarithmic line of 100 units, of which the middle is 1."""
@@ -107,7 +108,8 @@ def show_verdict(row: TaskRow, found: RowDifference, reach: float) -> dict[str, 
 
 def show_cell(row: TaskRow, cell: TaskCell) -> dict[str, Any]:
     """A cell as the page writes it."""
-    unit, value = row.metric.unit, cell.number.value
+    unit = row.metric.unit
+    value = cell.number.value
     text, interval = texts(cell, unit)
     is_rate = unit == "Hz" or unit.endswith("/s")
     joule = ""

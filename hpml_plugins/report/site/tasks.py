@@ -117,7 +117,8 @@ def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowD
     for number, row in enumerate(rows):
         if not row.metric.direction or not {base, other} <= row.cells.keys():
             continue
-        one, another = row.cells[base], row.cells[other]
+        one = row.cells[base]
+        another = row.cells[other]
         sides = PointSides(one.runs, another.runs, common=True)
         name = row.metric.metric
         values = sides.compared(name, row.regime, (one.values, another.values))

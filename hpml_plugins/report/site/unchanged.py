@@ -166,7 +166,8 @@ def take_over_pages(
 ) -> list[str] | None:
     """Take our pages over from the site that is replaced, where they were made of the same and are
     all there; returns what went wrong then. None where they have to be written."""
-    state, listed = previous_file(NAME), previous_file(MANIFEST)
+    state = previous_file(NAME)
+    listed = previous_file(MANIFEST)
     if not digest or state is None or listed is None:
         return None
     published = _published()

@@ -104,7 +104,8 @@ def find_workloads(
             if pair and other != pair[0]
         }
         columns = [matrix.columns[number] for number in numbers]
-        lead, base = _lead(rows, tasks), pair[0] if pair else None
+        lead = _lead(rows, tasks)
+        base = pair[0] if pair else None
         shown = {row.metric.name for row in rows}
         not_compared = [
             metric

@@ -71,7 +71,8 @@ def write_site(
     digest = digest_inputs(conf, order, dates)
     if (found := take_over_pages(digest, html_dir, declarations)) is not None:
         return found
-    before, old = written(html_dir), {name: {**each} for name, each in declarations.items()}
+    before = written(html_dir)
+    old = {name: {**each} for name, each in declarations.items()}
     problems: list[str] = []
     folders: dict[str, str] = {}
     host: Host | None = None
@@ -100,7 +101,8 @@ def _write(
 ) -> bool:
     """Write every page; returns whether all plugins could be loaded and drew: one that did not is
     asked again next time.  further: those that plugins add.  folders: see Site."""
-    html_dir, project = Path(conf.html_dir), str(conf.project)
+    html_dir = Path(conf.html_dir)
+    project = str(conf.project)
     history = read_history(
         Path(conf.results_dir),
         host,
@@ -113,7 +115,8 @@ def _write(
     name_machines(history, declarations)
     matrix = build(history, read_costs(Path()))
     series = regressions.find_changes(history)
-    found, commit_url = nodes.find_nodes(history), commit_links(str(conf.show_commit_url))
+    found = nodes.find_nodes(history)
+    commit_url = commit_links(str(conf.show_commit_url))
     gaps = nodes.find_gaps(history, found)
     shifts, left_out = regressions.find_shifts(history, series, gaps)
     write_data_files(history, html_dir, project)
@@ -146,7 +149,8 @@ def _write(
     )
     write_page(html_dir, "evidence.html", **parts)
     for old, title, new in MOVED:
-        address, to = f"{old}.html", f"{new}.html"
+        address = f"{old}.html"
+        to = f"{new}.html"
         write_page(
             html_dir, "moved.html", address, project=project, title=title, to=to, links=()
         )

@@ -296,7 +296,8 @@ def _by_peak(record: Record) -> list[ValueVerdict]:
         value = metric and (metric.boost_median or metric.median)
         shares[name] = component, share_of_peak(record, name, value) if value else None
     if name := BY_NVLINK.get(record.benchmark, ""):
-        gpu, rate = find_gpu(record.gpu_names[0]), record.median(name)
+        gpu = find_gpu(record.gpu_names[0])
+        rate = record.median(name)
         shares[name] = (
             "link",
             rate / gpu.nvlink * 2 if rate and gpu and gpu.nvlink else None,
@@ -311,7 +312,8 @@ def _by_peak(record: Record) -> list[ValueVerdict]:
 def _judge_share(
     record: Record, name: str, component: Component, share: float
 ) -> ValueVerdict:
-    metric, least = record.metrics[name], LEAST_SHARE[component]
+    metric = record.metrics[name]
+    least = LEAST_SHARE[component]
     return ValueVerdict(
         benchmark=record.benchmark,
         params=record.params,
@@ -374,10 +376,14 @@ def judge_card(
     failing = [each for each in components if each.verdict == "fail"]
     told = [each.percentile for each in values if each.percentile is not None]
     others = any(each.conditions.get("other_processes") for each in records)
-    explained, why, advice = "", "", []
+    explained = ""
+    why = ""
+    advice = []
     verdict: Verdict = "pass"
     if bits[0] == "fail":
-        verdict, explained, why = "fail", BITS, bits[1]
+        verdict = "fail"
+        explained = BITS
+        why = bits[1]
         advice.append(BITS_ADVICE)
     elif failing:
         verdict = "fail"
@@ -401,7 +407,8 @@ def judge_card(
             reasons.append("other programs were on the GPU")
             advice.append(AGAIN)
         if unsaid or reasons or bits[0] != "pass":
-            verdict, why = "cannot say", "; ".join([*reasons, *because][:3])
+            verdict = "cannot say"
+            why = "; ".join([*reasons, *because][:3])
     if not others:
         advice += [ADVICE[each.component] for each in failing]
     return CardVerdict(

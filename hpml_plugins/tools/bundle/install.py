@@ -80,7 +80,8 @@ def check(manifest: dict[str, Any], node: dict[str, Any], python: str) -> None:
 
 def install(here: Path, manifest: dict[str, Any], python: str) -> Path:
     """Check the repository out and write the commands; return the repository's folder."""
-    repository, (first, *others) = here / str(manifest["folder"]), manifest["branches"]
+    repository = here / str(manifest["folder"])
+    (first, *others) = manifest["branches"]
     _git(
         "clone", "--quiet", "--branch", first, str(here / "history.bundle"), str(repository)
     )
@@ -124,11 +125,9 @@ def main() -> None:
 
 def _numbers(libc: str) -> list[int]:
     name, _, version = libc.partition(" ")
-    return (
-        [int(part) for part in version.split(".") if part.isdigit()]
-        if name == "glibc"
-        else []
-    )
+    if name == "glibc":
+        return [int(part) for part in version.split(".") if part.isdigit()]
+    return []
 
 
 def _git(*args: str) -> None:

@@ -306,11 +306,9 @@ def _is_version(text: str) -> bool:
 def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str, str]:
     """The versions that the node needs, name → version. scratch: an empty folder; answer.txt in it
     has the hashes."""
-    wanted, answer, given = (
-        scratch / "wanted.in",
-        scratch / "answer.txt",
-        scratch / "given.txt",
-    )
+    wanted = scratch / "wanted.in"
+    answer = scratch / "answer.txt"
+    given = scratch / "given.txt"
     wanted.write_text("\n".join(request.requirements))
     given.write_text("\n".join(request.given))
     # uv keeps the versions of an output file that is already there, wherever the requirements allow
@@ -334,7 +332,8 @@ def unpack(packages: Mapping[str, str], node: NodeFacts, site: Path) -> None:
 
     What `resolve` left beside it has the hashes, which every file must have.
     """
-    wanted, answer = site.with_name("carried.txt"), site.with_name("answer.txt")
+    wanted = site.with_name("carried.txt")
+    answer = site.with_name("answer.txt")
     wanted.write_text("\n".join(f"{name}=={version}" for name, version in packages.items()))
     site.mkdir()
     options = [

@@ -130,12 +130,11 @@ def _run(
             command, env=variables, capture_output=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired as stuck:
-        fault, output, errors = (
-            f"was not done after {timeout:g} s",
-            stuck.stdout or b"",
-            b"",
-        )
+        fault = f"was not done after {timeout:g} s"
+        output = stuck.stdout or b""
+        errors = b""
     else:
         fault = f"ended with exit status {done.returncode}" if done.returncode else ""
-        output, errors = done.stdout, done.stderr
+        output = done.stdout
+        errors = done.stderr
     return fault, output[: output.rfind(b"\n") + 1], errors.decode(errors="replace")

@@ -39,7 +39,8 @@ def command(
     found = show_findings(
         check(find_plugin(plugin, settings.registry), limit=limit, most=most), as_json
     )
-    broken, not_judged = found["broken"], found["not judged"]
+    broken = found["broken"]
+    not_judged = found["not judged"]
     said = f"{broken} to fix" if broken else "nothing to fix"
     if not_judged:
         said = f"{said} in what was judged; {not_judged} not judged (?)"

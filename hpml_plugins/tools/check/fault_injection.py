@@ -20,11 +20,9 @@ def corrupted(value: Any, fault: Fault) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return (
-            float("nan")
-            if fault == "nan" and isinstance(value, float)
-            else value + type(value)(value * 0.1 + 1)
-        )
+        if fault == "nan" and isinstance(value, float):
+            return float("nan")
+        return value + type(value)(value * 0.1 + 1)
     if isinstance(value, str):
         return value + "?" if not value[:1].isdigit() else "9" + value
     if isinstance(value, bytes):

@@ -131,11 +131,9 @@ def points_to_try(most: int | None, *, relaxed: bool) -> int | None:
 def _spread(number: int, count: int, values: int) -> int:
     """Which of `values` the point of this number takes: in turn where they are few, else evenly
     over all of them."""
-    return (
-        number % values
-        if values < count
-        else round(number * (values - 1) / max(count - 1, 1))
-    )
+    if values < count:
+        return number % values
+    return round(number * (values - 1) / max(count - 1, 1))
 
 
 def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:

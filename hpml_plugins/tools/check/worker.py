@@ -56,7 +56,9 @@ _MARK = "hpml check: "
 
 def load(checked: CheckedPlugin) -> Loaded:
     """Load the plugin into this process and look at the process."""
-    before, folder, variables = set(sys.modules), Path.cwd(), dict(os.environ)
+    before = set(sys.modules)
+    folder = Path.cwd()
+    variables = dict(os.environ)
     handlers = {
         number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
     }
@@ -278,10 +280,8 @@ def _observing(file: Path, seen: Observed) -> Iterator[None]:
         fromlist: Any = (),
         level: int = 0,
     ) -> Any:
-        module, top = (
-            plain_import(name, globals, locals, fromlist, level),
-            name.partition(".")[0],
-        )
+        module = plain_import(name, globals, locals, fromlist, level)
+        top = name.partition(".")[0]
         foreign = (
             level == 0
             and top not in ignored

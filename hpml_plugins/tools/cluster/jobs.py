@@ -22,7 +22,9 @@ from hpml_plugins.store import atomic_write, open_result
 from hpml_plugins.terminal import warn
 
 T = TypeVar("T", "JobOrder", "JobState")
-ORDER, STATE, COMMITS = "order.json", "state.json", "commits.txt"
+ORDER = "order.json"
+STATE = "state.json"
+COMMITS = "commits.txt"
 
 #: Slurm's states in which a job has not ended.
 _WAITING = (
@@ -254,11 +256,9 @@ def read_progress(log: Path) -> float | None:
 
 def tail(path: Path, count: int) -> list[str]:
     """The last lines of a file, of its last 4 MiB."""
-    return (
-        _end_of(path, 4 << 20).decode(errors="replace").splitlines()[-count:]
-        if count
-        else []
-    )
+    if count:
+        return _end_of(path, 4 << 20).decode(errors="replace").splitlines()[-count:]
+    return []
 
 
 def _end_of(log: Path, size: int) -> bytes:

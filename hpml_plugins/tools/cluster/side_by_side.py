@@ -50,11 +50,9 @@ class _Queue:
     def describe(self) -> str:
         """What it measures, in words."""
         commits = counted(len(self.commits), "commit")
-        return (
-            commits
-            if self.shards == 1
-            else f"part {self.shard + 1} of {self.shards} of the benchmarks of {commits}"
-        )
+        if self.shards == 1:
+            return commits
+        return f"part {self.shard + 1} of {self.shards} of the benchmarks of {commits}"
 
 
 def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[_Queue]:

@@ -270,7 +270,8 @@ def _setup_lines(target: Target) -> list[str]:
 
 def _python_command(target: Target, request: RunRequest, folder: Path) -> str:
     """How the node calls its Python, as words of a shell."""
-    project, python = Path(request.project), target.python
+    project = Path(request.project)
+    python = target.python
     if python.container:
         words = ["apptainer", "exec", *(["--nv"] if target.gpus else [])]
         words += [
@@ -287,8 +288,6 @@ def _python_command(target: Target, request: RunRequest, folder: Path) -> str:
         return shlex.join(words)
     if python.venv:
         return shlex.quote(str(Path(project, python.venv, "bin", "python")))
-    return (
-        shlex.join(shlex.split(python.command))
-        if python.command
-        else shlex.quote(sys.executable)
-    )
+    if python.command:
+        return shlex.join(shlex.split(python.command))
+    return shlex.quote(sys.executable)

@@ -318,11 +318,9 @@ def _machine_file(node: Node, results: Path) -> Finding:
 
 def shared_memory() -> float:
     """Size of /dev/shm, B; infinite where there is none to be too small."""
-    return (
-        float(shutil.disk_usage("/dev/shm").total)
-        if Path("/dev/shm").is_dir()
-        else float("inf")
-    )
+    if Path("/dev/shm").is_dir():
+        return float(shutil.disk_usage("/dev/shm").total)
+    return float("inf")
 
 
 def counters_refused() -> bool:

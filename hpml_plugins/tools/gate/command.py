@@ -157,7 +157,8 @@ def command(
         warn(f"not judged: {error}")
         return NOT_JUDGED
     result.again = _spell_again(base, bench, profile, budgets, most, limit_text)
-    result.page, result.loosened = page, loosened
+    result.page = page
+    result.loosened = loosened
     if record:
         for pair in itertools.chain(*loop.pairs):
             for each in pair:
@@ -255,7 +256,8 @@ def _has_verdict(pairs: Pairs) -> bool:
 def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
     """Verdicts on what both sides measured, and why the rest was not compared or not judged."""
     judged: list[int] = []
-    left_out, not_judged = Counter[str](), Counter[str](loop.sides.removed)
+    left_out = Counter[str]()
+    not_judged = Counter[str](loop.sides.removed)
     for number, (task, pairs) in enumerate(
         zip(loop.sides.prepared.tasks, loop.pairs, strict=True)
     ):

@@ -70,7 +70,8 @@ class _GitLab:
     """GitLab's REST API, version 4. address: of it.  token: of its user."""
 
     def __init__(self, address: str, token: str) -> None:
-        self.address, self.token = address, token
+        self.address = address
+        self.token = token
         self.opener = urllib.request.build_opener(_NoRedirect)
 
     def ask(self, method: str, place: str, content: object = None) -> tuple[Any, str]:

@@ -52,7 +52,8 @@ def find_loosened(base: Registry, head: Registry, profile: str) -> list[str]:
 
 
 def _budgets(before: PluginEntry, after: PluginEntry) -> Iterator[str]:
-    old, new = budgets_of(before), budgets_of(after)
+    old = budgets_of(before)
+    new = budgets_of(after)
     for name in sorted(old.keys() | new.keys()):
         benchmark = name.partition(".")[0]
         was = old.get(name, old.get(benchmark, DEFAULT_BUDGET))
@@ -63,7 +64,8 @@ def _budgets(before: PluginEntry, after: PluginEntry) -> Iterator[str]:
 
 def _sampling(before: PluginEntry, after: PluginEntry) -> Iterator[str]:
     for name, larger_is_looser in _SAMPLING.items():
-        was, now = getattr(before.sampling, name), getattr(after.sampling, name)
+        was = getattr(before.sampling, name)
+        now = getattr(after.sampling, name)
         if was == now:
             continue
         known = was is not None and now is not None

@@ -154,7 +154,8 @@ def as_lines(result: GateResult) -> list[str]:
 
 def as_comment(result: GateResult) -> str:
     """Markdown for a pull request."""
-    commits, table = result.commits, result.table()
+    commits = result.commits
+    table = result.table()
     texts = ("benchmark", "point", "metric")  # of the code that was measured
     plain = table.extended(lambda row: {name: plain_text(str(row[name])) for name in texts})
     again = printable(result.again)

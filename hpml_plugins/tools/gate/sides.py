@@ -56,11 +56,9 @@ class Commits:
 
     def name(self, side: int) -> str:
         """For readers: `1a2b3c4d`, or `the work tree`."""
-        return (
-            "the work tree"
-            if side == HEAD and self.uncommitted
-            else (self.base, self.head)[side][:8]
-        )
+        if side == HEAD and self.uncommitted:
+            return "the work tree"
+        return (self.base, self.head)[side][:8]
 
 
 def find_commits(folder: Path, base: str, results: str) -> Commits:
@@ -135,7 +133,8 @@ class Sides:
         """Measure one round; None where the commit gives no Record within `timeout`, s."""
         if side not in self._spawners:
             self._spawners[side] = self._start(side)
-        spawner, timeout = self._spawners[side], max(timeout, 1.0)
+        spawner = self._spawners[side]
+        timeout = max(timeout, 1.0)
         if "benchmark" not in task.entry:  # asv's own
             return run_own(spawner, task, timeout, self._caches[side])
         output = run_point(spawner, task, timeout=timeout).output.strip()

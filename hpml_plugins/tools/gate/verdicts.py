@@ -98,7 +98,8 @@ class GatedValue:
         """The 95 % interval of `slower`."""
         if not self.is_ratio:
             return None
-        value, width = self.difference.value, self.difference.half_width
+        value = self.difference.value
+        width = self.difference.half_width
         return _power(value - width), _power(value + width)
 
     @property
@@ -181,7 +182,8 @@ def _judge_alone(
     point: GatedPoint, metric: str, number_of_looks: int, reason: str
 ) -> GatedValue:
     first, of_head = point.pairs[0]
-    measured, other = first.metrics[metric], of_head.metrics[metric]
+    measured = first.metrics[metric]
+    other = of_head.metrics[metric]
     if (measured.unit, measured.direction) != (other.unit, other.direction):
         reason = "its unit or direction changed"
     medians = np.array(

@@ -220,9 +220,11 @@ def extend_configuration(file: Path) -> str:
         return text
     if found := re.search(r'"plugins"\s*:\s*\[', blanked):
         empty = blanked[found.end() :].lstrip().startswith("]")
-        at, added = found.end(), f'"{PLUGIN}"' + ("" if empty else ", ")
+        at = found.end()
+        added = f'"{PLUGIN}"' + ("" if empty else ", ")
     elif found := re.search(r"\{", blanked):
-        at, added = found.end(), f'\n    "plugins": ["{PLUGIN}"],'
+        at = found.end()
+        added = f'\n    "plugins": ["{PLUGIN}"],'
     else:
         raise by_hand
     extended = text[:at] + added + text[at:]
@@ -244,7 +246,8 @@ def _blank_comment(found: re.Match[str]) -> str:
 
 def write_all(folder: Path, top: Path, ci: str | None) -> tuple[_Writer, str]:
     """Write every file. Returns what was written, and the name of the benchmark to start with."""
-    writer, package = _Writer(folder), find_package(folder)
+    writer = _Writer(folder)
+    package = find_package(folder)
     existing = folder / CONFIGURATION
     if (before := existing.is_file()) and (
         extended := extend_configuration(existing)

@@ -47,7 +47,9 @@ class _Import:
 
     def __init__(self, name: str, into: Path, scratch: Path) -> None:
         self.skipped: list[str] = []
-        self._name, self._into, self._scratch = name, into, scratch
+        self._name = name
+        self._into = into
+        self._scratch = scratch
 
     def add(self, source: Path) -> None:
         """Copy a results folder, with the machines renamed."""
@@ -74,7 +76,8 @@ class _Import:
         """Lines that are Records of this machine; what is none, or refused, is named with its place
         in the source."""
         open_result(path, MAX_RECORDS).close()
-        renamed, lines = self._renamed(place.parts[0]), []
+        renamed = self._renamed(place.parts[0])
+        lines = []
 
         def rename(line: bytes) -> bytes:
             if fault := misplaced(path, decode(line)):

@@ -72,7 +72,8 @@ def fetch_results(address: str, scratch: Path, on_damage: OnDamage) -> Path:
 def _read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
     """The files of `results` in the newest commit, written one by one: no checkout, so no filter
     and no hook runs."""
-    clone, results = scratch / "clone", scratch / "cloned"
+    clone = scratch / "clone"
+    results = scratch / "cloned"
     _git(
         scratch,
         "clone",

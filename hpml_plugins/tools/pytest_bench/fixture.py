@@ -32,7 +32,8 @@ def bench(request: Any) -> TestBench:
     from hpml_plugins.tools.pytest_bench.naming import TestName
     from hpml_plugins.tools.pytest_bench.session import BenchSession, TestBench
 
-    config, node = request.config, request.node
+    config = request.config
+    node = request.node
     if not hasattr(config, _SESSION):
         setattr(config, _SESSION, BenchSession.of(config))
     session: BenchSession = getattr(config, _SESSION)

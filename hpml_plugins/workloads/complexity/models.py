@@ -67,7 +67,8 @@ def build_model(model: str) -> tuple[Any, Any]:
     if name.is_factory:
         network, own_inputs = _build_from_factory(name.name)
     else:
-        network, own_inputs = _build_classifier(name.name), ()
+        network = _build_classifier(name.name)
+        own_inputs = ()
     if own_inputs and not name.inputs:
         return network, own_inputs
     side = USUAL_SIZE if name.is_factory else image_size(name.name)

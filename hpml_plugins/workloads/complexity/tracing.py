@@ -234,13 +234,16 @@ def _recurrent(inputs: list[Any], outputs: list[Any]) -> int:
 
 
 def _distances(inputs: list[Any], outputs: list[Any]) -> int:
-    left, right = _sizes(inputs[0]), _sizes(inputs[1])
+    left = _sizes(inputs[0])
+    right = _sizes(inputs[1])
     batch = _sizes(outputs[0])[:-2]
     return distance_multiply_adds([*batch, *left[-2:]], right, inputs[2].toIValue())
 
 
 def _weighted_bag(inputs: list[Any], outputs: list[Any]) -> int:
-    table, indices, weights = inputs[0], inputs[1], inputs[6]
+    table = inputs[0]
+    indices = inputs[1]
+    weights = inputs[6]
     is_weighted = weights.isCompleteTensor()
     return math.prod(_sizes(indices)) * _sizes(table)[-1] if is_weighted else 0
 
@@ -288,7 +291,8 @@ def _read(
     if _only_scalars(node):
         return None
     count = _count(node, kind, products, others)
-    read, written = list(_tensors(node.inputs())), list(_tensors(node.outputs()))
+    read = list(_tensors(node.inputs()))
+    written = list(_tensors(node.outputs()))
     moves = kind not in WITHOUT_TRAFFIC
     in_place = kind.endswith("_") and not kind.endswith(
         "__"
@@ -316,7 +320,8 @@ def _count(
     node: Any, kind: str, products: Mapping[str, Formula], others: Mapping[str, Any]
 ) -> _Count:
     """Not known: without a formula, or where the formula does not handle this form of the call."""
-    inputs, outputs = list(node.inputs()), list(node.outputs())
+    inputs = list(node.inputs())
+    outputs = list(node.outputs())
     try:
         if formula := products.get(kind):
             factor = COMPLEX if _is_complex(outputs[0]) else 1

@@ -74,7 +74,8 @@ class Batches:
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         generator = torch.Generator().manual_seed(epoch_seed(self.seed, self.epoch))
-        n, device = len(self.labels), self.labels.device
+        n = len(self.labels)
+        device = self.labels.device
         order = torch.randperm(n, generator=generator) if self.shuffle else torch.arange(n)
         mine = rank_share(order, self.rank, self.ranks, even=self.drop_last).to(
             device, non_blocking=True

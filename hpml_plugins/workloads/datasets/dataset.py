@@ -49,11 +49,9 @@ def find_fault(arrays: Arrays) -> str:
                 " classes"
             )
         shapes.add(images.shape[1:])
-    return (
-        ""
-        if len(shapes) == 1
-        else f"training and test images of different shape: {sorted(shapes)}"
-    )
+    if len(shapes) == 1:
+        return ""
+    return f"training and test images of different shape: {sorted(shapes)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +129,8 @@ class DataSet:
     def take(self, train: int | None, test: int | None, seed: int = 0) -> DataSet:
         """A part of it with the classes balanced, for quick runs; None takes all. mean and std stay
         those of all."""
-        train, test = train or len(self.train), test or len(self.test)
+        train = train or len(self.train)
+        test = test or len(self.test)
         part = f"{train} + {test} by seed {seed}"
         return replace(
             self,

@@ -28,7 +28,8 @@ def read(path: Path, text: str, found: Any) -> Source | None:
             raise HpmlError(
                 f"{needed.name} is missing, which asv writes to {needed.parent}"
             )
-    commit, environment = str(found["commit_hash"]), str(found.get("env_name", ""))
+    commit = str(found["commit_hash"])
+    environment = str(found.get("env_name", ""))
     records = [
         record
         for record in read_foreign(results)

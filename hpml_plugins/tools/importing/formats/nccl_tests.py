@@ -168,11 +168,13 @@ def _read_printed(path: Path, text: str, head: re.Match[str]) -> Source:
 
 def _rows(text: str, head: re.Match[str]) -> Iterator[tuple[dict[str, Any], str, _Place]]:
     """The point, the place and the result of each printed row.  head: names the columns."""
-    columns, wrong = head[1].split(), _OUT_OF_BOUNDS.search(text)
+    columns = head[1].split()
+    wrong = _OUT_OF_BOUNDS.search(text)
     dated = columns[-1:] == ["timestamp"]
     columns = columns[:-1] if dated else columns
     known = next((n for n, name in enumerate(columns) if name not in _POINT), 0)
-    point, rest = columns[:known], columns[known:]
+    point = columns[:known]
+    rest = columns[known:]
     half = len(rest) // 2
     alike = rest[:half] == rest[half:] and {*rest} >= _NUMBERS
     if tuple(point) != _POINT[:known] or known < _LEAST or not alike:

@@ -68,7 +68,8 @@ def read(path: Path, text: str, found: Any) -> Source | None:
 
 
 def _reading(found: _Benchmark, started: float) -> ForeignPoint:
-    stats, timer = found.stats, str(found.options.get("timer") or "")
+    stats = found.stats
+    timer = str(found.options.get("timer") or "")
     how = {"timer": "other" if timer in _CPU_TIMERS else CLOCK}
     if not stats.data:
         how["statistic"] = f"median of {stats.rounds} rounds"

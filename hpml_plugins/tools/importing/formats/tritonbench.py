@@ -89,7 +89,8 @@ def _of_csv(name: str, text: str) -> Iterator[ForeignPoint]:
         for column, text_of_cell in zip(head[1:], row[1:], strict=True):
             provider, dash, metric_of_cell = column.partition("-")
             if not dash:  # a metric of the input, not of an implementation
-                provider, metric_of_cell = "", column
+                provider = ""
+                metric_of_cell = column
             cell = _Cell(name, row[0], provider, metric_of_cell)
             yield from cell.readings(text_of_cell)
 
@@ -113,7 +114,8 @@ class _Cell:
     """A value of tritonbench: of an operator at an input, of an implementation."""
 
     def __init__(self, name: str, x: str, provider: str, found: str) -> None:
-        self._name, self._metric = name, found
+        self._name = name
+        self._metric = found
         self._params = parameters({"x": value_of(x), "implementation": provider})
 
     def readings(self, value: Any) -> Iterator[ForeignPoint]:
