@@ -211,11 +211,10 @@ class _Fit:
         worth = float(
             known.totals.sum() - np.sum(products.by_card * (inverse @ products.by_card))
         )
-        found = (
-            max(0.0, (residual - within - self.runs * degrees) / worth)
-            if degrees and worth > 1e-9
-            else 0.0
-        )
+        if degrees and worth > 1e-9:
+            found = max(0.0, (residual - within - self.runs * degrees) / worth)
+        else:
+            found = 0.0
         self.between_freedom = series.between_freedom + degrees
         self.between = (
             series.between_freedom * series.between + degrees * found

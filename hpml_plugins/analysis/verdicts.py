@@ -381,11 +381,10 @@ def throttling_slack(a: MeasuredValue, b: MeasuredValue) -> tuple[float, float]:
     if all(sides) or not any(sides):
         return 0.0, 0.0
     other = b if sides[0] else a
-    most = (
-        abs(math.log(other.value / other.boosted.value))
-        if other.boosted
-        else math.log(MOST_THROTTLED)
-    )
+    if other.boosted:
+        most = abs(math.log(other.value / other.boosted.value))
+    else:
+        most = math.log(MOST_THROTTLED)
     a_slower = sides[0]
     # The settled time of a side is longer, its rate lower; without a direction it may be either.
     direction = common_direction(a, b)

@@ -61,7 +61,7 @@ def plugins_folder(project: Path) -> Path:
     a build tool takes for a package. Without asv.conf.json: the project's folder."""
     file = project / NAME
     if file.is_file():
-        return project / read_configuration(file).benchmark_dir / PLUGINS
+        return Path(project, read_configuration(file).benchmark_dir, PLUGINS)
     return project
 
 

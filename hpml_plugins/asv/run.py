@@ -407,11 +407,10 @@ def _reused_statuses(args: Any) -> list[str]:
     everything = getattr(args, "skip_existing", False) or getattr(
         args, "skip_existing_commits", False
     )
-    successful = (
-        ["ok", "skipped"]
-        if everything or getattr(args, "skip_existing_successful", False)
-        else []
-    )
+    if everything or getattr(args, "skip_existing_successful", False):
+        successful = ["ok", "skipped"]
+    else:
+        successful = []
     return successful + (
         ["failed"] if everything or getattr(args, "skip_existing_failed", False) else []
     )

@@ -317,11 +317,10 @@ def _print_comparison(
     summary = summarise(found, "" if everything else "--all")
     say(*(wrap(summary, width) if sys.stdout.isatty() else [summary]))
     if shown:
-        table = (
-            as_markdown(as_table(shown, formatted=True)).splitlines()
-            if markdown
-            else as_lines(shown, width)
-        )
+        if markdown:
+            table = as_markdown(as_table(shown, formatted=True)).splitlines()
+        else:
+            table = list(as_lines(shown, width))
         say("", *table)
 
     def paragraphs(lines: Sequence[str], bullet: str) -> list[str]:

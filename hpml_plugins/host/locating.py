@@ -118,11 +118,10 @@ def check_pins(source: PluginSource, folder: Path) -> None:
         return
     origin = locate(source, folder)
     if source.version is not None and not _same_version(source.version, origin.version):
-        found = (
-            f"{origin.distribution} {origin.version}"
-            if origin.version
-            else "no distribution"
-        )
+        if origin.version:
+            found = f"{origin.distribution} {origin.version}"
+        else:
+            found = "no distribution"
         raise HpmlError(
             f"pinned to version {source.version}, found {found}; not imported: install that"
             " version, or read what changed and correct `version:`"

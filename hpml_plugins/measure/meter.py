@@ -45,11 +45,10 @@ class EnergyCounter:
 
     def readings(self) -> list[Reading]:
         """What the GPUs did last."""
-        found = (
-            [self._telemetry.read(number) for number in self._gpus]
-            if self._telemetry
-            else []
-        )
+        if self._telemetry:
+            found = [self._telemetry.read(number) for number in self._gpus]
+        else:
+            found = []
         return [reading for reading in found if reading]
 
     def moved(self) -> tuple[float, float] | None:

@@ -83,11 +83,10 @@ def _run(words: list[str], environment: Mapping[str, str]) -> tuple[str, str]:
             f"cannot run {words[0]!r}: {error.strerror}; name it in Requires(tools=…)"
         ) from None
     if done.returncode:
-        how = (
-            f"ended with status {done.returncode}"
-            if done.returncode > 0
-            else describe_exit(done.returncode)
-        )
+        if done.returncode > 0:
+            how = f"ended with status {done.returncode}"
+        else:
+            how = describe_exit(done.returncode)
         last = one_line((done.stderr or done.stdout)[-300:]) or "it printed nothing"
         raise HpmlError(f"{shlex.join(words)} {how}: {last}")
     return done.stdout, done.stderr

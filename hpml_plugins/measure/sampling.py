@@ -216,11 +216,10 @@ def noise(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
         )
     if samples.coefficient_of_variation > UNSTABLE_VARIATION:
         core = samples.info.get("core_variation", 0)
-        why = (
-            f" (CPU speed: {100 * core:.0f} %)"
-            if isinstance(core, float) and core > UNSTABLE_VARIATION
-            else ""
-        )
+        if isinstance(core, float) and core > UNSTABLE_VARIATION:
+            why = f" (CPU speed: {100 * core:.0f} %)"
+        else:
+            why = ""
         percent = f"{100 * samples.coefficient_of_variation:.0f} %"
         found.append(f"{name}: unstable: CV {percent}{why}")
     if samples.outliers > UNSTABLE_OUTLIERS * len(samples):

@@ -77,11 +77,10 @@ def check_fields(value: Any, what: str, name: object = None) -> None:
 
     what, name: the value in errors.
     """
-    put = (
-        msgspec.structs.force_setattr
-        if isinstance(value, msgspec.Struct)
-        else object.__setattr__
-    )
+    if isinstance(value, msgspec.Struct):
+        put = msgspec.structs.force_setattr
+    else:
+        put = object.__setattr__
     what += "" if name is None else f" {spell(name)}"
     for field, kind in _hints(value.__class__).items():
         put(value, field, check_value(getattr(value, field), kind, f"{what}: {field}"))
@@ -167,11 +166,10 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _refuse_made(given: Any, converted: Any) -> None:
     """msgspec makes a dataclass of a dict: its error would not name the line that lacks the
     class."""
-    pairs = (
-        zip(given, converted, strict=True)
-        if isinstance(converted, list | tuple)
-        else [(given, converted)]
-    )
+    if isinstance(converted, list | tuple):
+        pairs = list(zip(given, converted, strict=True))
+    else:
+        pairs = [(given, converted)]
     for old, new in pairs:
         if dataclasses.is_dataclass(new) and new is not old:
             raise msgspec.ValidationError(

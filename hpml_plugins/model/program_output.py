@@ -70,11 +70,10 @@ class ProgramOutput:
                     raise TypeError
             number = float(found) * self.scale
         except (StopIteration, LookupError, TypeError, ValueError):
-            where = (
-                f"pattern {self.pattern!r} finds"
-                if self.pattern
-                else f"keys {self.json!r} lead to"
-            )
+            if self.pattern:
+                where = f"pattern {self.pattern!r} finds"
+            else:
+                where = f"keys {self.json!r} lead to"
             raise HpmlError(
                 f"{where} no number in its output: {one_line(printed or errors)[:200]!r}"
             ) from None

@@ -264,11 +264,10 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
 def _cell(column: str, cell: Any) -> float | str | None:
     if isinstance(cell, str):
         return str(cell)
-    number = (
-        float(cell)
-        if isinstance(cell, bool)
-        else as_number(cell, f"column {column!r}: a value")
-    )
+    if isinstance(cell, bool):
+        number = float(cell)
+    else:
+        number = as_number(cell, f"column {column!r}: a value")
     return number if math.isfinite(number) else None
 
 

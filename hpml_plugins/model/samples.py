@@ -177,11 +177,10 @@ class Samples:
             )
         values = tuple(map(operate, self.values, other.values))
         # Of two quantities one of which has no boost, or another number of them, there is none.
-        boost = (
-            tuple(map(operate, self.boost, other.boost))
-            if len(self.boost) == len(other.boost)
-            else ()
-        )
+        if len(self.boost) == len(other.boost):
+            boost = tuple(map(operate, self.boost, other.boost))
+        else:
+            boost = ()
         return Samples(
             values,
             (self.unit or other.unit) if is_sum else "",

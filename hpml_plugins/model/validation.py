@@ -67,11 +67,10 @@ def check_schema(found: object, known: int) -> None:
     """Raise ValidationError for a Record of a schema that this version does not know. known: the
     latest that it does."""
     if not isinstance(found, int) or not 1 <= found <= known:
-        hint = (
-            "; upgrade hpml-plugins to read it"
-            if isinstance(found, int) and found > known
-            else ""
-        )
+        if isinstance(found, int) and found > known:
+            hint = "; upgrade hpml-plugins to read it"
+        else:
+            hint = ""
         raise ValidationError(
             f"schema {_spell(found)}, and this version reads {known} at most{hint}"
         )

@@ -318,11 +318,10 @@ def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser] | None, list[GpuHealt
         cards = open_cards(gpus)
         of_cards = [card.users() for card in cards]
         told = [each for each in of_cards if each is not None]
-        users = (
-            list(itertools.chain.from_iterable(told))
-            if len(told) == len(of_cards)
-            else None
-        )
+        if len(told) == len(of_cards):
+            users = list(itertools.chain.from_iterable(told))
+        else:
+            users = None
         return users, [health for card in cards if (health := card.health())]
     return None, []
 

@@ -150,11 +150,11 @@ class Rule:
     @property
     def layer(self) -> Layer:
         """The layer that draws it."""
-        at = (
-            {"field": _field(self.at), "type": "quantitative"}
-            if isinstance(self.at, str)
-            else {"datum": self.at}
-        )
+        at: dict[str, Any]
+        if isinstance(self.at, str):
+            at = {"field": _field(self.at), "type": "quantitative"}
+        else:
+            at = {"datum": self.at}
         return {
             "mark": {"type": "rule", **_DASHED, "tooltip": self.title},
             "encoding": {self.axis: at},
@@ -454,11 +454,10 @@ def dot_chart(
     charts: list[Chart] = []
     for number, axis in enumerate(axes):
         made = replace(chosen) if not number else replace(chosen, rules=(), low="")
-        aside = (
-            {"yOffset": {"field": "series", "scale": {"paddingOuter": 0.3}}}
-            if made.colour
-            else {}
-        )
+        if made.colour:
+            aside = {"yOffset": {"field": "series", "scale": {"paddingOuter": 0.3}}}
+        else:
+            aside = {}
         place = {"y": _rows(labels=not number), "x": axis.channel(), **aside}
         if made.low:
             ends = {

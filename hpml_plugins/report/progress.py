@@ -156,11 +156,10 @@ class RunReport(Follower):
         """A point, or what is missing of its rounds, does not fit into the limit."""
         declared, params = task
         point = f"{declared.benchmark} {formatting.format_point(params)}".rstrip()
-        part = (
-            f" (measured {measured_rounds} of {declared.rounds} rounds)"
-            if measured_rounds
-            else ""
-        )
+        if measured_rounds:
+            part = f" (measured {measured_rounds} of {declared.rounds} rounds)"
+        else:
+            part = ""
         self.left_out.append(point + part)
 
     def progress(self, text: str, share: float | None) -> None:

@@ -398,11 +398,10 @@ def _tracked_metrics(
     An entry there of a plugin that loads here counts only where the plugin still declares the
     benchmark.
     """
-    loaded = (
-        {plugin.entry.name for plugin in host.plugins if not plugin.error}
-        if host
-        else set()
-    )
+    if host:
+        loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error}
+    else:
+        loaded = set()
     declared = {each.name: each for each in (host.benchmarks() if host else ())}
     entries = {entry.name: entry for each in declared.values() for entry in each.entries()}
     for name, entry in declarations.items():
@@ -664,11 +663,10 @@ def _points(
 
 
 def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...]) -> Outcome:
-    found = (
-        {name: MeasuredValue.of(record, name) for name in compared_metrics(record)}
-        if record.status == "ok"
-        else {}
-    )
+    if record.status == "ok":
+        found = {name: MeasuredValue.of(record, name) for name in compared_metrics(record)}
+    else:
+        found = {}
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
     # Texts come again in most Records of a benchmark: one copy of each is kept.
     reason = sys.intern(record.reason)

@@ -174,15 +174,14 @@ def _points(
         samples = [float(value)] if status == "ok" else []
         if samples and kept and all(map(_is_measurement, kept)):
             samples = [*map(float, kept)]  # of `asv run --record-samples`
-        measured = (
-            {
+        if samples:
+            measured = {
                 METRIC: MetricSamples(
                     declaration.symbol, declaration.better, samples, interval=interval
                 )
             }
-            if samples
-            else {}
-        )
+        else:
+            measured = {}
         texts = {key: str(text) for key, text in zip(names, point, strict=True)}
         record = Record(
             benchmark=name,

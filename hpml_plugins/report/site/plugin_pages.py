@@ -155,11 +155,10 @@ def _old_page(page: PluginPage) -> dict[str, Any]:
         (figure.drawable.figure.name, "", figure.drawable.figure.title, figure.address)
         for figure in page.figures
     ]
-    to = (
-        workload_address(names[0])
-        if len(names) == 1
-        else f"workloads.html#{page.plugin.entry.name}"
-    )
+    if len(names) == 1:
+        to = workload_address(names[0])
+    else:
+        to = f"workloads.html#{page.plugin.entry.name}"
     return {"title": page.plugin.entry.name, "to": to, "links": links}
 
 

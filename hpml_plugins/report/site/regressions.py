@@ -228,11 +228,10 @@ class Readings:
             if self._is_level(segment.first, segment.end):
                 begin = value(number, BEGIN)
                 end = value(number, END)
-                fitted = (
-                    np.geomspace(begin, end, segment.end - segment.first)
-                    if logarithmic
-                    else np.array([begin])
-                )
+                if logarithmic:
+                    fitted = np.geomspace(begin, end, segment.end - segment.first)
+                else:
+                    fitted = np.array([begin])
                 level = self._level(
                     segment.first, segment.end, fitted, end if segment.drifts else None
                 )
@@ -555,11 +554,12 @@ def find_suspected(
             ):
                 continue
             gap = of_machine.get(name)
-            dropped = (
-                [point for point, *_ in gap.dropped.get(metric.benchmark.heading, ())]
-                if gap
-                else []
-            )
+            if gap:
+                dropped = [
+                    point for point, *_ in gap.dropped.get(metric.benchmark.heading, ())
+                ]
+            else:
+                dropped = []
             gone = (gap and gap.stale) or label in dropped
             young = len(recent) <= ENOUGH_WITH_INTERVAL
             if gone or young:

@@ -114,11 +114,10 @@ def show_cell(row: TaskRow, cell: TaskCell) -> dict[str, Any]:
     is_rate = unit == "Hz" or unit.endswith("/s")
     joule = ""
     if cell.watts:
-        joule = (
-            formatting.quantity(value / cell.watts, unit).replace("/s", "/J")
-            if is_rate
-            else formatting.quantity(value * cell.watts, "J")
-        )
+        if is_rate:
+            joule = formatting.quantity(value / cell.watts, unit).replace("/s", "/J")
+        else:
+            joule = formatting.quantity(value * cell.watts, "J")
     return {
         "text": text,
         "interval": interval,

@@ -90,11 +90,10 @@ def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
     benchmarks = (
         f"benchmarks {', '.join(request.bench)}" if request.bench else "all benchmarks"
     )
-    where = (
-        "in this terminal, until it is done"
-        if target.executor == "local"
-        else "a Slurm job"
-    )
+    if target.executor == "local":
+        where = "in this terminal, until it is done"
+    else:
+        where = "a Slurm job"
     return f"{title}, {benchmarks}, profile {request.profile}: {where}"
 
 
@@ -208,11 +207,10 @@ def _local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     python = _python_command(target, request, folder)
     if target.gpus is None:  # submitit hides every GPU that it was not asked for
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-        words = (
-            ["-u", "CUDA_VISIBLE_DEVICES"]
-            if seen is None
-            else [f"CUDA_VISIBLE_DEVICES={seen}"]
-        )
+        if seen is None:
+            words = ["-u", "CUDA_VISIBLE_DEVICES"]
+        else:
+            words = [f"CUDA_VISIBLE_DEVICES={seen}"]
         python = f"env {shlex.join(words)} {python}"
     if lines := _setup_lines(target):
         python = shlex.join(

@@ -103,11 +103,10 @@ class GateResult:
     def describe(self) -> Iterator[str]:
         """Where and how it was measured, and what could not be judged."""
         node = self.node
-        hardware = (
-            f"{node.num_gpu} × {node.gpu}, driver {node.driver}"
-            if node.gpus
-            else f"no GPU, {node.cpu}"
-        )
+        if node.gpus:
+            hardware = f"{node.num_gpu} × {node.gpu}, driver {node.driver}"
+        else:
+            hardware = f"no GPU, {node.cpu}"
         yield f"Measured on {self.machine}: {hardware}."
         least, most = self.rounds
         yield (

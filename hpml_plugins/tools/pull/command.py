@@ -120,11 +120,8 @@ class _Import:
         return f"{self._name}.{machine}"
 
     def _write(self, place: Path, data: bytes) -> None:
-        parts = (
-            place.parts
-            if len(place.parts) == 1
-            else (self._renamed(place.parts[0]), *place.parts[1:])
-        )
+        machine, *rest = place.parts
+        parts = [self._renamed(machine), *rest] if rest else [machine]
         target = path_in(self._scratch, *parts)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)

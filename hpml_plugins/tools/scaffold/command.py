@@ -129,11 +129,10 @@ def command(
         folder = plugins_folder(project) if single_file else Path()
     written = write_plugin(name, folder, single_file=single_file)
     source = os.path.relpath(written, project)
-    line = (
-        f"- {{name: {name}, path: {source}}}"
-        if single_file
-        else f"- {{name: {name}, entry_point: {name}}}"
-    )
+    if single_file:
+        line = f"- {{name: {name}, path: {source}}}"
+    else:
+        line = f"- {{name: {name}, entry_point: {name}}}"
     say(f"wrote {written}")
     if registering:
         register(settings.registry, line)

@@ -116,11 +116,10 @@ def _list() -> None:
             say(f"{name:{width}}  unread   {reason}")
         else:
             copy = decoded_copy(name, path)
-            kept = (
-                f"; decoded, {quantity(copy.stat().st_size, 'B')} in {copy}"
-                if copy.exists()
-                else ""
-            )
+            if copy.exists():
+                kept = f"; decoded, {quantity(copy.stat().st_size, 'B')} in {copy}"
+            else:
+                kept = ""
             say(f"{name:{width}}  here     {path}{kept}")
     say(
         "",

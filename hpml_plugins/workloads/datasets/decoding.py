@@ -41,11 +41,10 @@ def load(
             progress(f"decoding {name} from {path}")
             data = to_data_set(name, read(path))
             problem = _write_copy(copy, data)
-            kept = (
-                f"not kept: {problem}"
-                if problem
-                else f"kept, {quantity(copy.stat().st_size, 'B')} in {copy}"
-            )
+            if problem:
+                kept = f"not kept: {problem}"
+            else:
+                kept = f"kept, {quantity(copy.stat().st_size, 'B')} in {copy}"
             progress(f"{name}: decoded copy {kept}")
     return data
 
