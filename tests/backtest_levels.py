@@ -33,6 +33,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from hpml_plugins.analysis.levels import ENOUGH_WITH_INTERVAL, Readings
 from hpml_plugins.analysis.measured import MeasuredValue
 from hpml_plugins.analysis.physics import ON_GPU, Physics
 from hpml_plugins.analysis.verdicts import ERROR_RATE
@@ -46,13 +47,7 @@ from hpml_plugins.report.reading import (
     TrackedMetric,
     read_history,
 )
-from hpml_plugins.report.site.regressions import (
-    ENOUGH_WITH_INTERVAL,
-    Change,
-    MeasuredSeries,
-    Readings,
-    ask,
-)
+from hpml_plugins.report.site.changes import Change, MeasuredSeries, ask
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import Index, commit_order
 

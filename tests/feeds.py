@@ -24,7 +24,7 @@ _NAMES = (
 
 def feed_of(folder: Path, text: str) -> tuple[ElementTree.Element, ElementTree.Element]:
     """The feed and its only entry, read from the file that was written into the folder."""
-    from hpml_plugins.report.site.regressions import write_feed
+    from hpml_plugins.report.site.feed import write_feed
 
     shown = {**dict.fromkeys(_NAMES, f"a{text}b"), "date": 1e12, "identity": [text] * 5}
     write_feed(folder / "feed.xml", [shown], f"project{text}")

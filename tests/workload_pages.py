@@ -14,9 +14,9 @@ from typing import Any
 from markupsafe import escape
 
 from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.changes import MeasuredSeries
 from hpml_plugins.report.site.matrix import Costs, build
 from hpml_plugins.report.site.page import point_anchor, workload_address
-from hpml_plugins.report.site.regressions import MeasuredSeries
 from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 
 

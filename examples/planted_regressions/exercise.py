@@ -30,7 +30,7 @@ from hpml_plugins.model.figure import Table
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.compare import Side, compare
 from hpml_plugins.report.reading import History, read_history
-from hpml_plugins.report.site.regressions import Shift, find_changes, find_shifts
+from hpml_plugins.report.site.changes import Shift, find_changes, find_shifts
 from hpml_plugins.report.tables import as_markdown
 from hpml_plugins.store import read_records, record_file, results_folder
 

@@ -1,585 +1,253 @@
-"""The levels of a series of values over commits, and how sure a difference between two of them is.
+"""The levels of a series of readings, and how sure their differences are.
 
-A reading's logarithm is the level of its commit, plus what its card differs from its type, plus
-what its run differs from other runs on that card. The card is a random effect: the covariance of
-two readings is τ² where one card gave both, and the variance of a reading is τ² + σ². Levels are
-estimated by generalised least squares, so that a change that one card saw counts by how far runs on
-a card differ, and one that may be the cards' own counts by how far cards differ.
-
-Both variances are known before from repeated runs, with degrees of freedom, and are moderated by
-what the series itself shows (Smyth 2004; see `hpml_plugins.analysis.variance`). Sources: Searle,
-Casella and McCulloch, Variance Components (1992), section 5.3, for the estimates by Henderson's
-method 3; Satterthwaite, Biometrics Bulletin 2 (1946), for degrees of freedom; Olshen et al.,
-Biostatistics 5 (2004), for the search by segments that begin and end inside of a series.
+`segments` fits levels to numbers. Here numbers are made of readings, those that may not be compared
+are left out, and a segment of too few readings is no level. Values that were counted come again
+exactly: each other value is another level.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from hpml_plugins.analysis.variance import Array, p_value, student_quantile
+from hpml_plugins.analysis.measured import EXACT, MeasuredValue
+from hpml_plugins.analysis.segments import (
+    BEGIN,
+    END,
+    Contrast,
+    ReadingSeries,
+    find_segments,
+)
+from hpml_plugins.analysis.variance import (
+    FLOOR,
+    UNKNOWN,
+    UNKNOWN_CARDS,
+    UNKNOWN_CARDS_FREEDOM,
+    UNKNOWN_FREEDOM,
+    Spread,
+)
+from hpml_plugins.analysis.verdicts import why_not_judged
+from hpml_plugins.model import formatting
 
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
-#: First and end of each of many segments.
-Places = tuple[Numbers, Numbers]
-
-#: Readings that a level needs: of a single one that stands out the next run tells.
-ENOUGH = 2
-#: Readings that a drift needs.
-ENOUGH_TO_DRIFT = 6
-#: Largest p-value, corrected for where a change may be, of a change that is taken into the model.
-ENTRY = 0.01
-#: The most levels of a series.
-MOST_LEVELS = 60
-#: Difference of twice the logarithms of two likelihoods that leaves both likely: 95 % of χ² with
-#: one degree of freedom.
-LIKELY = 3.84
-#: Visits to a card of which it is asked to which side of a change they belong: the nearest.
-MOST_VISITS = 12
-#: Standard deviation of the logarithm of what busy CPUs slow all busy readings down by: a core that
-#: two processes share gives each half, so that a factor of 2 is two standard deviations.
-BUSY = math.log(2) / 2
-#: Readings that must have a covariate; the share of the variance between cards that one leaves, and
-#: the freedom of that guess: over 44 cards, one factor for each explains 83 to 85 % of it.
-COVARIATE_READINGS, LEFT, LEFT_FREEDOM = 5, 0.16, 2.0
-#: Part of the largest eigenvalue of a matrix of products up to which another tells that columns
-#: depend on each other, and up to which it is rounding alone.
-DEPENDENT, SINGULAR = 1e-10, 1e-15
+#: Readings that a level needs on either side of a change: two with intervals, or three. A single
+#: run that stands out has often been a busy machine; the next one tells.
+ENOUGH_WITH_INTERVAL, ENOUGH = 2, 3
+#: Of a series: the newest; and cards that are told apart. What a fit takes grows with the product.
+MOST_READINGS, MOST_CARDS = 2000, 64
+#: What is known of values that were never repeated.
+UNKNOWN_SPREAD = Spread(
+    UNKNOWN**2, UNKNOWN_FREEDOM, UNKNOWN**2 + UNKNOWN_CARDS**2, UNKNOWN_CARDS_FREEDOM
+)
 
 
-@dataclass(frozen=True, eq=False)
-class ReadingSeries:
-    """Readings in the order of commits.
+class Level(NamedTuple):
+    """A part of a series. first, last: revisions.  scatter: mean deviation from the value.
 
-    values: natural logarithms.  cards: a number for each card.  runs: the variance of each
-    reading's logarithm on one card, σ².  runs_freedom: degrees of freedom behind it.  between: the
-    variance between cards, τ².  between_freedom: likewise.  covariates: one column for each
-    quantity that may explain what differs between cards, such as the logarithm of a reference step
-    of the same visit; NaN where there is none.  busy: which readings other processes slowed down,
-    all of them by one unknown factor besides; see BUSY.
+    end: the value at its end, where it drifts from one to the other; None where it does not.
     """
-
-    values: Array
-    cards: Numbers
-    runs: Array
-    runs_freedom: float
-    between: float
-    between_freedom: float
-    covariates: Array = field(default_factory=lambda: np.empty((0, 0)))
-    busy: np.ndarray[Any, np.dtype[np.bool_]] = field(
-        default_factory=lambda: np.zeros(1, np.bool_)
-    )
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @functools.cached_property
-    def prepared(self) -> _Prepared:
-        """What all fits of the series have in common."""
-        return _Prepared(self)
-
-    @functools.cached_property
-    def columns(self) -> Array:
-        """The covariates about their means, without those that too few readings have or that never
-        differ."""
-        found = np.empty((len(self), 0))
-        for column in self.covariates.T if self.covariates.size else ():
-            known = np.isfinite(column)
-            if known.sum() >= COVARIATE_READINGS and np.ptp(column[known]) > 0:
-                centred = np.where(known, column - column[known].mean(), 0.0)
-                found = np.column_stack([found, centred])
-        return found
-
-
-class Contrast(NamedTuple):
-    """A difference of two levels' logarithms. variance: of the estimate.  freedom: behind the
-    variance."""
-
-    value: float
-    variance: float = 0.0
-    freedom: float = math.inf
-
-    @property
-    def p(self) -> float:
-        """Two-sided p-value of no difference."""
-        return p_value(self.value, self.variance, self.freedom)
-
-    @property
-    def least(self) -> float:
-        """The one-sided 95 % bound, on the side of no difference."""
-        if self.variance <= 0:
-            return self.value
-        reach = student_quantile(0.95, self.freedom) * math.sqrt(self.variance)
-        return self.value - math.copysign(reach, self.value)
-
-
-class _Products(NamedTuple):
-    """Weighted sums over the readings, from which all estimates follow.
-
-    squares: of each column times each other.  values: of each column times the values.  by_card: of
-    each column, card by card.  Of several designs they have a further dimension, the first.
-    """
-
-    squares: Array
-    values: Array
-    by_card: Array
-
-
-class _Prepared:
-    """What all fits of a series have in common.
-
-    The values are about their mean, so that squares of large values do not cancel. Where there are
-    busy readings, a further reading, of 0, says how large their common factor may be.
-    """
-
-    def __init__(self, series: ReadingSeries) -> None:
-        self.busy = series.busy if series.busy.any() else None
-        self.offset = float(series.values.mean())
-        self.values = series.values - self.offset
-        self.cards = series.cards
-        self.variances = series.runs
-        if self.busy is not None:
-            self.values = np.append(self.values, 0.0)
-            self.cards = np.append(series.cards, series.cards.max() + 1)
-            self.variances = np.append(series.runs, BUSY**2)
-        self.weights = 1 / self.variances
-        self.of_card = np.eye(self.cards.max() + 1)[self.cards]
-        weighed = self.weights * self.values
-        self.squares = float(weighed @ self.values)
-        self.by_card = weighed @ self.of_card
-        self.totals = self.weights @ self.of_card
-        # a card that gave no reading
-        self.reciprocals = 1 / np.where(self.totals > 0, self.totals, 1.0)
-
-    def complete(self, design: Array) -> Array:
-        """A design, or several, with the factor of busy readings."""
-        if self.busy is None:
-            return design
-        *several, rows, count = design.shape
-        columns = np.zeros((*several, rows + 1, count + 1))
-        columns[..., :-1, :-1] = design
-        columns[..., :-1, -1] = self.busy
-        columns[..., -1, -1] = 1.0
-        return columns
-
-    def products(self, columns: Array) -> _Products:
-        """Of the columns of a complete design, or of several."""
-        weighed = np.swapaxes(columns, -1, -2) * self.weights
-        return _Products(weighed @ columns, weighed @ self.values, weighed @ self.of_card)
-
-
-class _Fit:
-    """A series as a sum of these columns, the card's effect and noise, by generalised least
-    squares.
-
-    design: one column for each coefficient.  offset: the mean of the values, of which the estimates
-    are without. estimates: one for each column, then that of busy CPUs where there are busy
-    readings.  runs, between: both variances, moderated; the first as a multiple of what was known
-    before.
-    """
-
-    def __init__(self, series: ReadingSeries, design: Array) -> None:
-        self.series = series
-        self.design = design
-        self._known = series.prepared
-        known = self._known
-        self.offset = known.offset
-        self.columns = known.complete(design)
-        products = known.products(self.columns)
-        inverse, rank = _inverse(products.squares, DEPENDENT)
-        residual = _left(known.squares, products.values, inverse)
-        # With an effect of each card, the rest is what both say about the means of the cards.
-        means = products.by_card * known.reciprocals
-        about_means = products.squares - means @ products.by_card.T
-        values = products.values - means @ known.by_card
-        squares = known.squares - float(known.reciprocals @ known.by_card**2)
-        inverse_within, rank_within = _inverse(
-            about_means, DEPENDENT, np.trace(products.squares)
-        )
-        within = _left(squares, values, inverse_within)
-        cards = int(np.count_nonzero(known.totals))
-        freedom = len(known.values) - cards - rank_within
-        self.runs_freedom = series.runs_freedom + freedom
-        self.runs = (series.runs_freedom + within) / self.runs_freedom
-        degrees = cards + rank_within - rank
-        worth = float(
-            known.totals.sum() - np.sum(products.by_card * (inverse @ products.by_card))
-        )
-        if degrees and worth > 1e-9:
-            found = max(0.0, (residual - within - self.runs * degrees) / worth)
-        else:
-            found = 0.0
-        self.between_freedom = series.between_freedom + degrees
-        self.between = (
-            series.between_freedom * series.between + degrees * found
-        ) / self.between_freedom
-        self._shrinkage = self.between / (self.runs + self.between * known.totals)
-        squares_solved, values_solved = self._solved(products)
-        self._inverse, _ = _inverse(squares_solved, SINGULAR)
-        self.estimates: Array = self._inverse @ values_solved
-        # of each coefficient, what the effect of each card adds to it
-        left = (1 - self._shrinkage * known.totals) / self.runs
-        self._of_cards = self._inverse @ (products.by_card * left)
-
-    def _solved(self, products: _Products) -> tuple[Array, Array]:
-        """The squares and the values of products, with V⁻¹ in the place of the weights; see
-        `_solve`."""
-        shrunk = products.by_card * self._shrinkage
-        squares = products.squares - shrunk @ np.swapaxes(products.by_card, -1, -2)
-        values = products.values - shrunk @ self._known.by_card
-        return squares / self.runs, values / self.runs
-
-    def solve(self, columns: Array) -> Array:
-        """V⁻¹ times a column, or several, by the moderated variances."""
-        known = self._known
-        return _solve(columns, known.cards, self.runs * known.variances, self.between)
-
-    @functools.cached_property
-    def residuals(self) -> Array:
-        """What the columns leave of each reading."""
-        return np.asarray(self._known.values - self.columns @ self.estimates)
-
-    def contrast(self, coefficients: Array) -> Contrast:
-        """A sum of the estimates with these coefficients."""
-        variance = float(coefficients @ self._inverse @ coefficients)
-        of_cards = self.between * float(np.sum((coefficients @ self._of_cards) ** 2))
-        of_runs = max(variance - of_cards, 0.0)
-        spread = of_runs**2 / self.runs_freedom + of_cards**2 / max(
-            self.between_freedom, 1e-9
-        )
-        freedom = variance**2 / spread if spread > 0 else self.runs_freedom
-        return Contrast(float(coefficients @ self.estimates), variance, freedom)
-
-    @property
-    def criterion(self) -> float:
-        """Schwarz's, of the readings by the moderated variances: the smaller the better."""
-        known = self._known
-        variances = self.runs * known.variances
-        ratio = self.between / self.runs
-        determinant = np.sum(np.log(variances)) + np.sum(np.log1p(ratio * known.totals))
-        squares = self.residuals @ self.solve(self.residuals)
-        return float(
-            determinant + squares + self.columns.shape[1] * math.log(len(known.values))
-        )
-
-    def plain_criterion(self) -> float:
-        """Schwarz's, by the residuals, and the variances as they were known before."""
-        series = self.series
-        known = self._known
-        solved = _solve(self.residuals, known.cards, known.variances, series.between)
-        count = series.runs_freedom + len(series)
-        squares = series.runs_freedom + float(self.residuals @ solved)
-        return count * math.log(squares) + len(self.estimates) * math.log(len(series))
-
-    def deviances(self, designs: Array) -> Array:
-        """Minus twice the logarithm of the likelihood of each of several designs, by this fit's
-        variances, plus a constant."""
-        known = self._known
-        squares, values = self._solved(known.products(known.complete(designs)))
-        inverse, _ = _inverse(squares, SINGULAR)
-        total = (known.squares - float(self._shrinkage @ known.by_card**2)) / self.runs
-        return np.asarray(total - np.einsum("ij,ijk,ik->i", values, inverse, values))
-
-    def candidates(self) -> tuple[Array, Places]:
-        """How much each further segment would explain, as the square of a normal deviate; see
-        `_places`."""
-        known = self._known
-        weights = known.weights / self.runs
-        residual = self.solve(self.residuals)[:, None]
-        design = self.solve(self.columns)
-        of_card = known.of_card * weights[:, None]
-        explained, weighed, by_card = (
-            _cumulated(each) for each in (residual, design, of_card)
-        )
-        first, end = _places(len(self.series))
-        sums = by_card[end] - by_card[first]
-        own = sums.sum(axis=1) - (sums**2) @ (self.runs * self._shrinkage)
-        others = weighed[end] - weighed[first]
-        left = own - np.sum((others @ self._inverse) * others, axis=1)
-        gain = (explained[end] - explained[first])[:, 0] ** 2
-        known_places = left > 1e-9 * own
-        gains = np.where(known_places, gain / np.where(known_places, left, 1.0), 0.0)
-        return gains, (first, end)
-
-
-def _solve(columns: Array, cards: Numbers, runs: Array, between: float) -> Array:
-    """V⁻¹ times a column, or several.  runs: σ² of each reading.  between: τ².
-
-    V is diagonal but for τ² between readings of one card, so that its inverse has a closed form
-    (Sherman and Morrison).
-    """
-    weights = 1 / runs
-    weighed = (columns.T * weights).T
-    totals = np.bincount(cards, weights)
-    sums = np.zeros((len(totals), *columns.shape[1:]))
-    np.add.at(sums, cards, weighed)
-    shrunk = (sums.T * (between / (1 + between * totals))).T
-    return np.asarray(weighed - (shrunk[cards].T * weights).T)
-
-
-def _inverse(squares: Array, share: float, scale: float | None = None) -> tuple[Array, int]:
-    """The pseudo-inverse of a symmetric matrix, or of several, and the largest of their ranks.
-
-    share: eigenvalues up to this part of the scale count as 0.  scale: the largest eigenvalue where
-    it is not given.
-    """
-    sizes, directions = np.linalg.eigh(squares)
-    kept = sizes > share * (sizes[..., -1:] if scale is None else scale)
-    reciprocals = np.where(kept, 1 / np.where(kept, sizes, 1.0), 0.0)
-    inverse = (directions * reciprocals[..., None, :]) @ np.swapaxes(directions, -1, -2)
-    return inverse, int(kept.sum(axis=-1).max())
-
-
-def _left(squares: float, values: Array, inverse: Array) -> float:
-    """The weighted squares that columns leave.  inverse: of their products."""
-    return max(squares - float(values @ inverse @ values), 0.0)
-
-
-@functools.lru_cache(maxsize=256)
-def _places(count: int) -> Places:
-    """Candidate segments as (first, end): every tail of the series, and inner segments of roughly
-    geometric lengths."""
-    first = [np.arange(1, count)]
-    end = [np.full(max(count - 1, 0), count)]
-    length = 1
-    while length < count - 1:
-        inside = np.arange(1, count - length)
-        first.append(inside)
-        end.append(inside + length)
-        length = max(length + 1, length * 4 // 3)
-    return np.concatenate(first), np.concatenate(end)
-
-
-def _cumulated(columns: Array) -> Array:
-    return np.concatenate([np.zeros((1, columns.shape[1])), np.cumsum(columns, axis=0)])
-
-
-class _Segment(NamedTuple):
-    """A part of a series. first, end: readings.  drifts: whether its level moves steadily from one
-    end to the other."""
 
     first: int
-    end: int
-    drifts: bool = False
+    last: int
+    value: float
+    scatter: float
+    end: float | None = None
 
-
-#: Where a level is asked for: at the beginning of a segment, in its middle, at its end.
-BEGIN, MIDDLE, END = -0.5, 0.0, 0.5
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """The value, or both where it drifts."""
+        return (self.value,) if self.end is None else (self.value, self.end)
 
 
 @dataclass(frozen=True)
-class _Segmentation:
-    """The levels of a series. fit: of the columns of `_design`."""
+class Readings:
+    """One series: revisions, ascending, with a reading each.  left_out: why readings are not judged
+    → how many."""
 
-    segments: Sequence[_Segment]
-    fit: _Fit
+    revisions: np.ndarray
+    readings: Sequence[MeasuredValue]
+    left_out: Counter[str] = field(default_factory=Counter)
 
-    def coefficients(self, segment: int, at: float) -> Array:
-        """Of the estimates, for the level of a segment at one of its ends."""
-        found = np.zeros(len(self.fit.estimates))
-        found[segment] = 1.0
-        if self.segments[segment].drifts:
-            drifting = sum(each.drifts for each in self.segments[:segment])
-            found[len(self.segments) + drifting] = at
-        return found
-
-    def value(self, segment: int, at: float = MIDDLE) -> float:
-        """The logarithm of a segment's level, on the average card."""
-        return self.fit.offset + float(self.coefficients(segment, at) @ self.fit.estimates)
-
-    def contrast(self, old: tuple[int, float], new: tuple[int, float]) -> Contrast:
-        """The difference between two levels.  old, new: segment and where in it."""
-        difference = self.coefficients(*new) - self.coefficients(*old)
-        return self.fit.contrast(difference) if difference.any() else Contrast(0.0)
+    @classmethod
+    def of(cls, line: Sequence[tuple[int, MeasuredValue]]) -> Readings:
+        """Of (revision, reading), ascending: those that may be compared with the newest."""
+        why = [why_not_judged(reading, line[-1][1]) for _, reading in line]
+        kept = [each for each, reason in zip(line, why, strict=True) if not reason]
+        left_out = Counter(reason for reason in why if reason)
+        if len(kept) > MOST_READINGS:
+            left_out[f"older than the newest {MOST_READINGS:,}"] = len(kept) - MOST_READINGS
+            kept = kept[-MOST_READINGS:]
+        return cls(
+            np.array([revision for revision, _ in kept]),
+            [reading for _, reading in kept],
+            left_out,
+        )
 
     @property
-    def outliers(self) -> list[int]:
-        """Readings that stand out alone from a level that goes on after them."""
-        places = len(self.fit.series) - 1
-        return [
-            segment.first
-            for number, segment in enumerate(self.segments[1:-1], 1)
-            if segment.end - segment.first == 1
-            and places * self.contrast((number - 1, END), (number + 1, BEGIN)).p > ENTRY
-        ]
+    def are_counts(self) -> bool:
+        """Whether the values were counted: they come again exactly."""
+        return all(reading.spread == EXACT for reading in self.readings)
 
-    def boundary(self, segment: int) -> tuple[int, int]:
-        """The first and the last reading with which a segment, not the first one, may begin (95 %
-        by likelihood).
-
-        Readings of a card that was not seen before or after may belong to either side.
-        """
-        segments = self.segments
-        cards = self.fit.series.cards
-        before = segments[segment - 1]
-        after = segments[segment]
-        # Within a visit to one card, a change shows; what is asked is to which side a visit
-        # belongs.
-        visits = np.flatnonzero(np.diff(cards[before.first : after.end])) + before.first + 1
-        nearest = sorted(visits.tolist(), key=lambda place: abs(place - after.first))[
-            :MOST_VISITS
-        ]
-        beside = (after.first - 1, after.first + 1, *nearest)
-        places = [
-            after.first,
-            *(place for place in beside if before.first < place < after.end),
-        ]
-        drifting = sum(each.drifts for each in segments)
-        covariates = self.fit.design[:, len(segments) + drifting :]
-        designs = [
-            _design(
-                [
-                    *segments[: segment - 1],
-                    before._replace(end=place),
-                    after._replace(first=place),
-                    *segments[segment + 1 :],
-                ],
-                covariates,
-            )
-            for place in places
-        ]
-        deviances = self.fit.deviances(np.stack(designs))
-        likely = np.array(places)[deviances - deviances[0] <= LIKELY]
-        return int(likely.min()), int(likely.max())
-
-
-def find_segments(series: ReadingSeries) -> _Segmentation:
-    """The segments of a series that differ in level.
-
-    Segments are added one after another, the one that explains most first, as long as its p-value,
-    corrected for the number of places, is at most ENTRY. Those that the others have made needless
-    are taken out again. Steps of one direction that a steady drift explains better are one drifting
-    segment. The covariate is taken with which the segments explain most, by the criterion of
-    Schwarz; none where none does.
-    """
-    found = [_search(series, np.empty((len(series), 0)))]
-    if series.columns.size:
-        left = LEFT * series.between
-        seen = replace(
-            series, between=left, between_freedom=min(series.between_freedom, LEFT_FREEDOM)
-        )
-        found += [_search(seen, column[:, None]) for column in series.columns.T]
-    return min(found, key=lambda each: each.fit.criterion)
-
-
-def _search(series: ReadingSeries, covariates: Array) -> _Segmentation:
-    """The segments, with these covariates."""
-
-    @functools.cache
-    def fitted(*starts: int) -> _Segmentation:
-        ends = (*starts[1:], len(series))
-        return _segmentation(series, list(map(_Segment, starts, ends)), covariates)
-
-    starts = [0]
-    while len(starts) < MOST_LEVELS:
-        found = fitted(*starts)
-        gains, (firsts, ends) = found.fit.candidates()
-        if not gains.size or gains.max() <= 0:
-            break
-        best = int(gains.argmax())
-        inside = int(firsts[best]), int(ends[best])
-        added = sorted({*starts, *inside} - {len(series)})
-        new = sorted(set(added) - set(starts))
-        if not new:
-            break
-        if len(new) == 1:
-            # Then one more level spans the same as one more column: its fit serves again.
-            place = added.index(new[0])
-            p_value = fitted(*added).contrast((place - 1, MIDDLE), (place, MIDDLE)).p
+    def series(self) -> ReadingSeries:
+        """For the statistics: logarithms, with the reference steps of their visits as a covariate;
+        where a value is not above 0, shares of the median size."""
+        values = np.array([reading.value for reading in self.readings], float)
+        references = np.array([_reference(reading) for reading in self.readings])
+        if values.min() > 0:
+            values = np.log(values)
+            covariates = references[:, None]
         else:
-            p_value = _p_value_inside(found.fit, *inside)
-        if len(gains) * p_value > ENTRY:
-            break
-        starts = added
-    while True:
-        found = fitted(*starts)
-        p_values = [
-            found.contrast((n, MIDDLE), (n + 1, MIDDLE)).p for n in range(len(starts) - 1)
-        ]
-        if not p_values or (len(series) - 1) * max(p_values) <= ENTRY:
-            return _with_drifts(found, covariates)
-        del starts[int(np.argmax(p_values)) + 1]
-
-
-def _p_value_inside(fit: _Fit, first: int, end: int) -> float:
-    """Of no difference between the readings of a part and the others, beside what is fitted."""
-    count = fit.design.shape[1]
-    design = np.column_stack([fit.design, np.zeros(len(fit.design))])
-    design[first:end, count] = 1.0
-    more = _Fit(fit.series, design)
-    coefficients = np.zeros(len(more.estimates))
-    coefficients[count] = 1.0
-    return more.contrast(coefficients).p
-
-
-def _segmentation(
-    series: ReadingSeries, segments: Sequence[_Segment], covariates: Array
-) -> _Segmentation:
-    return _Segmentation(segments, _Fit(series, _design(segments, covariates)))
-
-
-def _design(segments: Sequence[_Segment], covariates: Array) -> Array:
-    """A column for each segment, one for each that drifts, from BEGIN to END, then the
-    covariates."""
-    count = len(segments)
-    drifting = sum(each.drifts for each in segments)
-    design = np.zeros((len(covariates), count + drifting + covariates.shape[1]))
-    design[:, count + drifting :] = covariates
-    drift = count
-    for number, (first, end, drifts) in enumerate(segments):
-        design[first:end, number] = 1.0
-        if drifts:
-            design[first:end, drift] = np.linspace(BEGIN, END, end - first)
-            drift += 1
-    return design
-
-
-def _with_drifts(found: _Segmentation, covariates: Array) -> _Segmentation:
-    """The same with steps of one direction replaced by drifts, where these explain the readings
-    better.
-
-    Better is the smaller criterion of Schwarz (Annals of Statistics 6, 1978), by the residuals, and
-    the variances as they were known before.
-    """
-    series = found.fit.series
-    best = found
-    for first, last in _monotonic(
-        [found.value(number) for number in range(len(found.segments))]
-    ):
-        drift = _Segment(found.segments[first].first, found.segments[last].end, drifts=True)
-        kept = [
-            each
-            for each in best.segments
-            if each.end <= drift.first or each.first >= drift.end
-        ]
-        replaced = len(best.segments) - len(kept)
-        if replaced < last - first + 1 or drift.end - drift.first < ENOUGH_TO_DRIFT:
-            continue  # a part of it is in another drift, or it is short
-        segments = sorted([*kept, drift])
-        other = _segmentation(series, segments, covariates)
-        number = segments.index(drift)
-        is_certain = other.contrast((number, BEGIN), (number, END)).p <= ENTRY
-        if is_certain and other.fit.plain_criterion() < best.fit.plain_criterion():
-            best = other
-    return best
-
-
-def _monotonic(values: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """(first, last) of each longest part in which values only rise, or only fall; they share their
-    ends."""
-    first = 0
-    for place in range(1, len(values) + 1):
-        turns = place == len(values) or (
-            place - first > 1
-            and (values[place] > values[place - 1])
-            != (values[place - 1] > values[place - 2])
+            values = values / self._scale
+            covariates = np.empty((0, 0))
+        numbers: dict[str, int] = {}
+        cards = np.array(
+            [numbers.setdefault(reading.card, len(numbers)) for reading in self.readings]
         )
-        if turns:
-            yield first, place - 1
-            first = place - 1
+        spreads = [reading.spread or UNKNOWN_SPREAD for reading in self.readings]
+        newest = spreads[-1] if math.isfinite(spreads[-1].same_freedom) else UNKNOWN_SPREAD
+        runs = np.array([max(spread.same_card, FLOOR**2) for spread in spreads])
+        between = max(newest.any_card - newest.same_card, 0.0)
+        freedom = newest.same_freedom
+        # hardly any comes again: cards are noise like another
+        if len(numbers) > min(MOST_CARDS, len(values) / 2):
+            runs = runs + between
+            between = 0.0
+            cards = np.zeros_like(cards)
+            freedom = newest.any_freedom
+        busy = np.array([reading.is_busy for reading in self.readings])
+        variances = runs, freedom, between, newest.any_freedom
+        return ReadingSeries(values, cards, *variances, covariates, busy)
+
+    @property
+    def _scale(self) -> float:
+        return float(np.median([abs(reading.value) for reading in self.readings])) or 1.0
+
+    def find_levels(self) -> Levels:
+        """The levels of the readings, and how probable their differences are for equal code."""
+        if self.are_counts:
+            return self._levels_of_counts()
+        found = find_segments(self.series())
+        if outliers := found.outliers:
+            kept = [
+                number for number in range(len(self.readings)) if number not in outliers
+            ]
+            rest = Readings(
+                self.revisions[kept], [self.readings[number] for number in kept]
+            )
+            return rest.find_levels()
+        logarithmic = min(reading.value for reading in self.readings) > 0
+
+        def value(segment: int, at: float) -> float:
+            level = found.value(segment, at)
+            return math.exp(level) if logarithmic else level * self._scale
+
+        starts = [
+            (0, 0),
+            *(found.boundary(number) for number in range(1, len(found.segments))),
+        ]
+        ends = [*starts[1:], (len(self.readings), 0)]
+        levels, numbers = [], []
+        for number, segment in enumerate(found.segments):
+            if self._is_level(segment.first, segment.end):
+                begin = value(number, BEGIN)
+                end = value(number, END)
+                if logarithmic:
+                    fitted = np.geomspace(begin, end, segment.end - segment.first)
+                else:
+                    fitted = np.array([begin])
+                level = self._level(
+                    segment.first, segment.end, fitted, end if segment.drifts else None
+                )
+                # What may belong to either side is of neither.
+                first = int(self.revisions[starts[number][1]])
+                last = int(self.revisions[ends[number][0] - 1])
+                levels.append(level._replace(first=first, last=max(first, last)))
+                numbers.append(number)
+
+        def contrast(old: tuple[int, float], new: tuple[int, float]) -> Contrast:
+            return found.contrast((numbers[old[0]], old[1]), (numbers[new[0]], new[1]))
+
+        return Levels(levels, contrast, logarithmic=logarithmic)
+
+    def _levels_of_counts(self) -> Levels:
+        values = [reading.value for reading in self.readings]
+        starts = [0, *(at for at in range(1, len(values)) if values[at] != values[at - 1])]
+        parts = itertools.pairwise((*starts, len(values)))
+        levels = [
+            self._level(a, b, np.array([values[a]]))
+            for a, b in parts
+            if self._is_level(a, b)
+        ]
+        return Levels(
+            levels,
+            lambda old, new: Contrast(levels[new[0]].value - levels[old[0]].value),
+            logarithmic=False,
+        )
+
+    def _is_level(self, first: int, end: int) -> bool:
+        """Whether so many readings are a level: of one that stands out the next run tells."""
+        estimates = (reading.estimate for reading in self.readings[first:end])
+        known = sum(
+            estimate.low is not None and math.isfinite(estimate.low)
+            for estimate in estimates
+        )
+        counted = sum(reading.spread == EXACT for reading in self.readings[first:end])
+        return known >= ENOUGH_WITH_INTERVAL or counted >= ENOUGH or end - first >= ENOUGH
+
+    def _level(
+        self, first: int, end: int, fitted: np.ndarray, drifts_to: float | None = None
+    ) -> Level:
+        values = np.array([reading.value for reading in self.readings[first:end]])
+        scatter = float(np.mean(np.abs(values - fitted)))
+        return Level(
+            int(self.revisions[first]),
+            int(self.revisions[end - 1]),
+            float(fitted[0]),
+            scatter,
+            drifts_to,
+        )
+
+
+def _reference(reading: MeasuredValue) -> float:
+    return math.nan if reading.reference is None else reading.reference
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of a series, oldest first. contrast: the difference of two: (number, BEGIN or END)
+    of each.  logarithmic: whether differences are of logarithms."""
+
+    levels: Sequence[Level]
+    contrast: Callable[[tuple[int, float], tuple[int, float]], Contrast]
+    logarithmic: bool
+
+    def steps(self) -> list[Contrast]:
+        """From each level's end to the beginning of the next."""
+        return [
+            self.contrast((number, END), (number + 1, BEGIN))
+            for number in range(len(self.levels) - 1)
+        ]
+
+    def bound(self, difference: Contrast) -> str:
+        """What is sure of the ratio of two levels: `at least 1.10×`."""
+        if not self.logarithmic or not difference.variance:
+            return ""
+        return formatting.least_times(math.exp(difference.least))
+
+
+def best_level(levels: Sequence[Level], direction: str) -> tuple[int, float]:
+    """The best level of a series, and at which end of it, by a direction; of equal ones the
+    newest."""
+    ends = [
+        (value, number, at)
+        for number, level in enumerate(levels)
+        for at, value in zip((BEGIN, END)[: len(level.ends)], level.ends, strict=True)
+    ]
+    sign = 1 if direction == "higher" else -1
+    _, number, at = max(ends, key=lambda end: (sign * end[0], end[1], end[2]))
+    return number, at

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hpml_plugins.analysis.levels import BUSY
 from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.physics import MOST_THROTTLED, Physics
+from hpml_plugins.analysis.segments import BUSY
 from hpml_plugins.analysis.variance import p_value, student_quantile
 from hpml_plugins.model.formatting import bounded_times, least_times, quantity, times
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from records import a_record, a_value
 from workload_pages import read_point, write_points
 
+from hpml_plugins.analysis.levels import Readings
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variability import Variability, with_intervals
 from hpml_plugins.analysis.variance import Spread
@@ -21,7 +22,6 @@ from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import retract
 from hpml_plugins.model.serialization import decode
 from hpml_plugins.report.reading import History, read_history, stored_lines
-from hpml_plugins.report.site.regressions import Readings
 from hpml_plugins.store import (
     append_record,
     current_records,

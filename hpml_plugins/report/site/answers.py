@@ -9,8 +9,8 @@ from typing import NamedTuple
 from hpml_plugins.analysis.verdicts import Difference
 from hpml_plugins.model import formatting
 from hpml_plugins.model.formatting import counted
+from hpml_plugins.report.site.changes import Judged, Shift
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
-from hpml_plugins.report.site.regressions import Judged, Shift
 
 #: Regressions that are named.
 MOST_SHIFTS = 2

@@ -13,9 +13,9 @@ from markupsafe import escape
 
 from hpml_plugins.analysis.verdicts import compare_values
 from hpml_plugins.report.reading import History
+from hpml_plugins.report.site.changes import Judged
 from hpml_plugins.report.site.data_files import INDEX
 from hpml_plugins.report.site.page import day
-from hpml_plugins.report.site.regressions import Judged
 from hpml_plugins.terminal import unturned
 
 #: In this order they are listed.

@@ -3,32 +3,35 @@ differs the code changed; else the circumstances did: card, host, driver, softwa
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from hpml_plugins.model.formatting import counted
-from hpml_plugins.report.reading import History, Outcome
+from hpml_plugins.model import formatting
+from hpml_plugins.model.differences import differences
+from hpml_plugins.report.reading import History, Outcome, stored_record
 from hpml_plugins.report.site import svg
-from hpml_plugins.report.site.matrix import colour_class
-from hpml_plugins.report.site.nodes import Gaps
-from hpml_plugins.report.site.page import write_page
-from hpml_plugins.report.site.regressions import (
-    LISTED,
+from hpml_plugins.report.site.changes import (
+    Change,
     MeasuredSeries,
     Shift,
     count_judged,
-    show_shift,
-    write_feed,
 )
+from hpml_plugins.report.site.feed import write_feed
+from hpml_plugins.report.site.matrix import colour_class
+from hpml_plugins.report.site.nodes import Gaps
+from hpml_plugins.report.site.page import day, graph_link, point_link, write_page
 
 #: Heading of a list → what an empty one means.
 LISTS = {
     "The code changed": "No change for which nothing but the commit differs.",
     "Circumstances changed": "No change beside another card, host, driver or software stack.",
 }
+#: How many of each kind the page lists, newest first; of one change the largest steps.
+LISTED, MOST_STEPS = 500, 3
 #: Of a sparkline: px, and values.
 WIDTH, HEIGHT, MOST_VALUES = 140, 26, 60
 
@@ -75,6 +78,82 @@ def write_changes(
     )
 
 
+def show_shift(shift: Shift, history: History) -> dict[str, Any]:
+    """A change as pages and the feed word it.
+
+    commits: that of the change; the last before and the first after it where others lie between
+    them.  identity: the same whatever the numbers.
+    """
+    series = shift.series
+    change = shift.change
+    metric = series.metric
+    machine = series.machine.name
+    old, new = (
+        history.commits[history.columns[revision]]
+        for revision in (change.last, change.first)
+    )
+    commits = [new] if change.first == change.last + 1 else [old, new]
+    texts = metric.benchmark.points[series.label]
+    selection = {"machine": machine, **({"branch": series.branch} if series.branch else {})}
+    selection |= {f"p-{name}": text for name, text in texts.items()}
+    date = history.dates[history.columns[change.first]]
+    line = {
+        o.revision: o
+        for o, _ in metric.line(series.label, machine, series.branch)
+        if o.file
+    }
+    sides = [line[revision] for revision in (change.last, change.first) if revision in line]
+    records = list(map(stored_record, sides))
+    return {
+        "title": metric.title,
+        "point": series.label,
+        "where": series.where,
+        "machine": machine,
+        "date": date,
+        "day": day(date),
+        "commits": commits,
+        "range": "..".join(commit[:8] for commit in commits),
+        "before": formatting.quantity(change.before, metric.unit),
+        "after": formatting.quantity(change.after, metric.unit),
+        "also": ", ".join(shift.also),
+        "change": change.wording,
+        "bound": change.bound,
+        "steps": describe_steps(change, history),
+        "verdict": change.verdict,
+        "differences": "; ".join(map(str, differences(*records)))
+        if len(records) == 2
+        else "",
+        "link": point_link(metric.benchmark.name, metric.metric, series.label),
+        "graph": graph_link(metric.name, {**selection, "commits": "-".join(commits)}),
+        "identity": [
+            metric.name,
+            series.label,
+            machine,
+            old,
+            new,
+            *([series.branch] if series.branch else []),
+        ],
+    }
+
+
+def describe_steps(change: Change, history: History) -> str:
+    """How a change came, where it is not one step: `in 2 steps: 1.10× (+10 %) at 1a2b3c4d, 1.05×
+    (+5.0 %) at 5e6f7a8b`."""
+    if change.drifts:
+        return "a steady drift"
+    if not change.steps:
+        return ""
+    told = [
+        f"{step.wording} {'up to' if step.drifts else 'at'}"
+        f" {history.commits[history.columns[step.first]][:8]}"
+        for step in sorted(change.steps, key=operator.attrgetter("size"), reverse=True)[
+            :MOST_STEPS
+        ]
+    ]
+    more = ", …" if len(change.steps) > MOST_STEPS else ""
+    return f"in {len(change.steps)} steps, the largest: {', '.join(told)}{more}"
+
+
 def _line(shift: Shift) -> list[Outcome]:
     """What counts of each commit of the series, where it has a number."""
     series = shift.series
@@ -101,4 +180,4 @@ def _spark(shift: Shift, history: History) -> Markup:
         for at, value, kind, title in dots
     ]
     kind = f"spark {colour_class(shift.series.machine.hardware)}"
-    return svg.picture(kind, WIDTH, HEIGHT, counted(len(dots), "value"), drawn)
+    return svg.picture(kind, WIDTH, HEIGHT, formatting.counted(len(dots), "value"), drawn)

@@ -17,6 +17,7 @@ from hpml_plugins.report.reading import History
 from hpml_plugins.report.site import answers
 from hpml_plugins.report.site.all_points import write_points
 from hpml_plugins.report.site.card_strips import draw, find_strips
+from hpml_plugins.report.site.changes import Judged, Shift
 from hpml_plugins.report.site.matrix import Matrix, TaskRow, TypeColumn
 from hpml_plugins.report.site.nodes import Gaps
 from hpml_plugins.report.site.page import (
@@ -27,7 +28,6 @@ from hpml_plugins.report.site.page import (
     write_data,
     write_page,
 )
-from hpml_plugins.report.site.regressions import Judged, Shift
 from hpml_plugins.report.site.task_table import (
     choose_pair,
     reach_of,

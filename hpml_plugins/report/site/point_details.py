@@ -33,11 +33,11 @@ from hpml_plugins.report.shares import describe_shares
 from hpml_plugins.report.site import line_chart, svg
 from hpml_plugins.report.site.card_strips import draw as draw_cards
 from hpml_plugins.report.site.card_strips import find_strips
+from hpml_plugins.report.site.changes import MeasuredSeries
 from hpml_plugins.report.site.data_files import FOLDER, data_path
 from hpml_plugins.report.site.line_chart import ChartLine, Dot, Mark
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn, colour_class
 from hpml_plugins.report.site.page import day, fill, graph_link, run_command
-from hpml_plugins.report.site.regressions import MeasuredSeries
 from hpml_plugins.store import describe_outside
 
 #: Why values are drawn pale; other reasons are those of `why_not_judged`.

@@ -12,7 +12,7 @@ from hpml_plugins.model.site_page import SitePage
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
-from hpml_plugins.report.site import nodes, regressions
+from hpml_plugins.report.site import changes, nodes
 from hpml_plugins.report.site.asv_page import PAGE, STATIC, finish_asv_page, name_machines
 from hpml_plugins.report.site.badge import write_summary
 from hpml_plugins.report.site.changes_page import write_changes
@@ -114,11 +114,11 @@ def _write(
     )
     name_machines(history, declarations)
     matrix = build(history, read_costs(Path()))
-    series = regressions.find_changes(history)
+    series = changes.find_changes(history)
     found = nodes.find_nodes(history)
     commit_url = commit_links(str(conf.show_commit_url))
     gaps = nodes.find_gaps(history, found)
-    shifts, left_out = regressions.find_shifts(history, series, gaps)
+    shifts, left_out = changes.find_shifts(history, series, gaps)
     write_data_files(history, html_dir, project)
     write_changes(shifts, left_out, series, history, gaps, html_dir, project, commit_url)
     current = history.current()
@@ -159,7 +159,7 @@ def _write(
         history, matrix, found, pages, rows, write_pages(further, site), html_dir, project
     )
     finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
-    judged = regressions.count_judged(history, series)
+    judged = changes.count_judged(history, series)
     points = [row for workload in workloads for row in workload.rows]
     write_compare_page(
         history, matrix, rows, points, shifts, judged, gaps, html_dir, project

@@ -38,8 +38,8 @@ from hpml_plugins.plugins.course.quotes import Quotable, Quote
 from hpml_plugins.report.compare import Side, compare
 from hpml_plugins.report.reading import History, TrackedMetric, read_history
 from hpml_plugins.report.site.badge import write_summary
+from hpml_plugins.report.site.changes import find_changes, find_shifts
 from hpml_plugins.report.site.matrix import Costs, build
-from hpml_plugins.report.site.regressions import find_changes, find_shifts
 from hpml_plugins.store import (
     CommitOrder,
     Standing,

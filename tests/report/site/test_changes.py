@@ -11,19 +11,12 @@ import pytest
 from msgspec.structs import replace
 from records import a_value
 
+from hpml_plugins.analysis.levels import Level, Levels, Readings
 from hpml_plugins.analysis.measured import EXACT, MeasuredValue
 from hpml_plugins.analysis.physics import Physics
 from hpml_plugins.analysis.variance import Spread
 from hpml_plugins.report.reading import Hardware, Machine, TrackedBenchmark, TrackedMetric
-from hpml_plugins.report.site.regressions import (
-    Change,
-    Level,
-    Levels,
-    MeasuredSeries,
-    Question,
-    Readings,
-    ask,
-)
+from hpml_plugins.report.site.changes import Change, MeasuredSeries, Question, ask
 from hpml_plugins.store import Index
 
 

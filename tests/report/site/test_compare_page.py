@@ -42,9 +42,10 @@ from hpml_plugins.report.site.answers import (
     how_close,
     which_gpu,
 )
+from hpml_plugins.report.site.changes import Judged, Shift, find_suspected
+from hpml_plugins.report.site.feed import write_feed
 from hpml_plugins.report.site.matrix import Costs, Matrix, Regime, TaskRow, build
 from hpml_plugins.report.site.nodes import find_gaps, find_nodes
-from hpml_plugins.report.site.regressions import Judged, Shift, find_suspected, write_feed
 from hpml_plugins.report.site.task_table import show_verdict, verdict_fragments
 from hpml_plugins.report.site.tasks import (
     RowDifference,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpml_plugins.analysis.levels import (
+from hpml_plugins.analysis.segments import (
     BEGIN,
     END,
     MIDDLE,

@@ -1,0 +1,501 @@
+"""What changed over the history: changes of level, what got worse and did not recover, and newest
+values that are suspected.
+
+Levels, and how sure their differences are, come from `hpml_plugins.analysis.levels`. asv's own
+search for regressions takes every rise for one; here the direction of the metric decides, and two
+levels differ only where the variance between runs and cards does not explain it, corrected for how
+many levels of all series are compared.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from hpml_plugins.analysis.levels import (
+    ENOUGH_WITH_INTERVAL,
+    Level,
+    Levels,
+    Readings,
+    best_level,
+)
+from hpml_plugins.analysis.measured import Values
+from hpml_plugins.analysis.segments import BEGIN, END, Contrast
+from hpml_plugins.analysis.verdicts import (
+    ERROR_RATE,
+    SIGNATURE_DECIMALS,
+    compare_values,
+    correct,
+    why_not_judged,
+)
+from hpml_plugins.model import formatting
+from hpml_plugins.report.reading import History, Machine, TrackedMetric
+from hpml_plugins.report.site.nodes import Gaps
+
+#: Smallest part of the level that counts.
+THRESHOLD = 0.02
+#: Smallest part by which a single value differs that is suspected.
+SUSPECTED = 0.05
+#: How many readings before the newest say what was usual.
+USUAL = 5
+#: Largest share of what the page suspects that may be chance, corrected for all series.
+SUSPICION_RATE = 0.2
+#: Why a value is not judged that only its date places.
+BY_DATE = "placed by date alone"
+#: What is asked about the levels of a series: whether a level and the next differ, whether a level
+#: drifts, and whether the newest differs from the best; the number of the level.
+Question = tuple[Literal["next", "drift", "lasting"], int]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of level between two revisions.
+
+    last: the last revision of the old level.  first: the first known one of the new.  before,
+    after: the levels. verdict: "better", "worse", or "" where the metric has no direction.  steps:
+    what it consists of, where that is several changes.  drifts: whether it came steadily, over all
+    revisions from last to first.  bound: what is sure of the ratio, in words; "" where there is no
+    ratio, or nothing but the values is known.  scatter: the larger mean deviation of both levels.
+    """
+
+    last: int
+    first: int
+    before: float
+    after: float
+    verdict: str
+    steps: tuple[Change, ...] = ()
+    drifts: bool = False
+    bound: str = ""
+    scatter: float = 0.0
+
+    @property
+    def exceeds_scatter(self) -> bool:
+        """Whether the levels differ by more than the threshold and the scatter around them."""
+        least = max(THRESHOLD * abs(self.before), self.scatter)
+        return abs(self.after - self.before) > least
+
+    @property
+    def wording(self) -> str:
+        """`1.12× (+12 %)`; `higher` or `lower` where there is no ratio."""
+        if self.before > 0:
+            return formatting.change(self.after / self.before)
+        return "higher" if self.after > self.before else "lower"
+
+    @property
+    def size(self) -> float:
+        """For sorting: how large the change is, whichever way."""
+        if self.before > 0 and self.after > 0:
+            return abs(math.log(self.after / self.before))
+        return abs(self.after - self.before)
+
+
+@dataclass(frozen=True)
+class MeasuredSeries:
+    """One point of a metric on one machine, and its levels.
+
+    label: the point in words.  answers: whether the levels that a question is about differ by more
+    than runs and cards do, of all series that are asked at once.  branch: of whose line, "" for the
+    first.  bounds: of each question, what is sure of the ratio.  judged: of how many readings the
+    levels are.  left_out: why others are not judged → how many.
+    """
+
+    metric: TrackedMetric
+    label: str
+    machine: Machine
+    levels: Sequence[Level] = ()
+    answers: Mapping[Question, bool] = field(default_factory=dict)
+    branch: str = ""
+    bounds: Mapping[Question, str] = field(default_factory=dict)
+    judged: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """Metric, point, machine and branch, by name."""
+        return self.metric.name, self.label, self.machine.name, self.branch
+
+    @property
+    def where(self) -> str:
+        """Machine, and branch where it is not the first, in words."""
+        machine = f"{self.machine.hardware.label} ({self.machine.name})"
+        return f"{machine}, branch {self.branch}" if self.branch else machine
+
+    @property
+    def changes(self) -> list[Change]:
+        """Every change of level that is larger than the threshold and the scatter around both
+        levels, oldest first."""
+        certain = [self._change(each) for each in self._moves() if self.answers.get(each)]
+        return [change for change in certain if change.exceeds_scatter]
+
+    def _moves(self) -> Iterator[Question]:
+        """Where the series may have changed, oldest first."""
+        for number, level in enumerate(self.levels):
+            if level.end is not None:
+                yield "drift", number
+            if number + 1 < len(self.levels):
+                yield "next", number
+
+    def _change(self, move: Question) -> Change:
+        """From one end of a level that drifts to the other, or from a level to the next."""
+        what, number = move
+        drifts = what == "drift"
+        old = self.levels[number]
+        new = self.levels[number if drifts else number + 1]
+        last, before = (old.first, old.value) if drifts else (old.last, old.ends[-1])
+        first, after = (old.last, old.ends[-1]) if drifts else (new.first, new.value)
+        return Change(
+            last,
+            first,
+            before,
+            after,
+            _verdict(before, after, self.metric.direction),
+            drifts=drifts,
+            bound=self.bounds.get(move, ""),
+            scatter=max(old.scatter, new.scatter),
+        )
+
+    @functools.cached_property
+    def open(self) -> list[Change]:
+        """What the newest level is worse by than the best one, whole, if it is: one change, or
+        none.
+
+        It may have come in several steps, or drifted: many small ones together may exceed the
+        threshold. A benchmark whose direction is not known has none: nobody can say.
+        """
+        direction = self.metric.direction
+        if not (self.levels and direction and self.answers.get(("lasting", 0))):
+            return []
+        number, at = best_level(self.levels, direction)
+        best = self.levels[number]
+        newest = self.levels[-1]
+        # a drift counts from where the best value is
+        moves = [
+            each
+            for each in self._moves()
+            if each[1] >= number and (each != ("drift", number) or at == BEGIN)
+        ]
+        steps = [each for each in map(self._change, moves) if each.verdict == "worse"]
+        before = best.ends[0 if at == BEGIN else -1]
+        after = newest.ends[-1]
+        change = Change(
+            steps[0].last if steps else best.last,
+            steps[-1].first if steps else newest.first,
+            before,
+            after,
+            _verdict(before, after, direction),
+            tuple(steps) if len(steps) > 1 else (),
+            len(steps) == 1 and steps[0].drifts,
+            self.bounds.get(("lasting", 0), ""),
+            max(best.scatter, newest.scatter),
+        )
+        return [change] if change.verdict == "worse" and change.exceeds_scatter else []
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A change of a series, certain or suspected.
+
+    also: other metrics that changed with it, since they follow from the same timing.
+    """
+
+    series: MeasuredSeries
+    change: Change
+    also: tuple[str, ...] = ()
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """For sorting: the newest first, then the largest."""
+        series = self.series
+        change = self.change
+        return (
+            -change.first,
+            -change.size,
+            series.metric.title,
+            series.label,
+            series.where,
+        )
+
+
+def places_of(metric: TrackedMetric) -> Iterator[tuple[str, str, str]]:
+    """Point, machine and branch of each line of a metric; the branch "" for the first."""
+    index = metric.benchmark.index
+    for branch in index.branches:
+        for label, machine in index.lines(branch):
+            yield label, machine, branch
+
+
+def find_changes(history: History) -> list[MeasuredSeries]:
+    """Every series with enough readings for a verdict, with its levels."""
+    found: list[tuple[MeasuredSeries, dict[Question, Contrast]]] = []
+    machines = {machine.name: machine for machine in history.machines}
+    for metric in history.measured:
+        for label, name, branch in places_of(metric):
+            line = [
+                (at.revision, each)
+                for at, each in metric.judged(label, name, branch)
+                if each
+            ]
+            readings = Readings.of(line)
+            if len(readings.readings) >= 2 * ENOUGH_WITH_INTERVAL:
+                found.append(
+                    ask(
+                        MeasuredSeries(metric, label, machines[name], branch=branch),
+                        readings,
+                    )
+                )
+    chances = correct([each.p for _, asked in found for each in asked.values()])
+    certain = iter([chance < ERROR_RATE for chance in chances])
+    return [
+        replace(series, answers={question: next(certain) for question in asked})
+        for series, asked in found
+    ]
+
+
+def ask(
+    series: MeasuredSeries, readings: Readings
+) -> tuple[MeasuredSeries, dict[Question, Contrast]]:
+    """The series with its levels, and the difference that each question is about."""
+    levels = readings.find_levels()
+    asked = _questions(levels, series.metric.direction)
+    told = replace(
+        series,
+        levels=levels.levels,
+        bounds={question: levels.bound(each) for question, each in asked.items()},
+        judged=len(readings.readings),
+        left_out=readings.left_out,
+    )
+    return told, asked
+
+
+def _questions(levels: Levels, direction: str) -> dict[Question, Contrast]:
+    """The difference that each question is about; a series of one level asks once, in vain."""
+    asked: dict[Question, Contrast] = {
+        ("next", number): each for number, each in enumerate(levels.steps())
+    }
+    for number, level in enumerate(levels.levels):
+        if level.end is not None:
+            asked["drift", number] = levels.contrast((number, BEGIN), (number, END))
+    if levels.levels:
+        newest = len(levels.levels) - 1
+        asked["lasting", 0] = levels.contrast(
+            best_level(levels.levels, direction), (newest, END)
+        )
+    return asked
+
+
+def _verdict(old: float, new: float, direction: str) -> str:
+    if not direction or old == new:
+        return ""
+    return "worse" if (new > old) == (direction == "lower") else "better"
+
+
+def find_shifts(
+    history: History, series: Sequence[MeasuredSeries], gaps: Sequence[Gaps] = ()
+) -> tuple[dict[str, list[Shift]], Counter[str]]:
+    """Open regressions, improvements that lasted, and suspected ones of both, each in the order of
+    pages.
+
+    Also how many series nothing is suspected of, see `find_suspected`.
+    """
+    worse = [
+        Shift(each, change)
+        for each in series
+        for change in each.open
+        if is_own(history, each, change)
+    ]
+    last = [
+        Shift(each, change)
+        for each in series
+        for change in each.changes[-1:]
+        if is_own(history, each, change)
+    ]
+    better = [shift for shift in last if shift.change.verdict == "better"]
+    suspected, left_out = find_suspected(
+        history, {shift.series.place for shift in (*worse, *better)}, gaps
+    )
+    kinds = {
+        "open regression": worse,
+        "suspected regression": [
+            shift for shift in suspected if shift.change.verdict == "worse"
+        ],
+        "improvement": better,
+        "suspected improvement": [
+            shift for shift in suspected if shift.change.verdict == "better"
+        ],
+    }
+    return {
+        kind: sorted(one_of_each_timing(found), key=operator.attrgetter("rank"))
+        for kind, found in kinds.items()
+    }, left_out
+
+
+def one_of_each_timing(shifts: Iterable[Shift]) -> list[Shift]:
+    """Of the metrics of one timing (time, rate, bandwidth), which change together, one, which names
+    the others: the time, if it is among them."""
+    found: dict[object, list[Shift]] = {}
+    times_first = sorted(shifts, key=lambda shift: shift.series.metric.unit != "s")
+    for number, shift in enumerate(times_first):
+        found.setdefault(_timing(shift) or number, []).append(shift)
+    return [
+        replace(first, also=tuple(each.series.metric.metric for each in others))
+        for first, *others in found.values()
+    ]
+
+
+def _timing(shift: Shift) -> object:
+    """The same for all metrics of one timing that changed between the same commits; None where no
+    timing is known."""
+    series = shift.series
+    change = shift.change
+    line = series.metric.line(series.label, series.machine.name, series.branch)
+    sides = {at.revision: each for at, each in line if each}
+    timings = [each and each.timing for each in map(sides.get, (change.last, change.first))]
+    if None in timings:
+        return None
+    signatures = [round(timing, SIGNATURE_DECIMALS) for timing in timings if timing]
+    return (series.metric.benchmark.name, *series.place[1:], change.last, *signatures)
+
+
+def is_own(history: History, series: MeasuredSeries, change: Change) -> bool:
+    """Whether a change is of the series' own branch: what another took over from the first is said
+    there."""
+    return not series.branch or change.first not in history.own
+
+
+def find_suspected(
+    history: History, known: Container[tuple[str, str, str, str]], gaps: Sequence[Gaps] = ()
+) -> tuple[list[Shift], Counter[str]]:
+    """Newest values that differ from what was usual by more than SUSPECTED and than runs and cards
+    explain.
+
+    Each is one reading, which the next run may confirm or not. Usual is the median of the USUAL
+    readings before, or of at least ENOUGH_WITH_INTERVAL: of two readings nothing tells which of
+    them stands out. A series that is no longer measured has no next run. Also returns how many
+    series are left out as "old" or "young" for these two reasons, and as "unclear" because the two
+    values are not compared: a card that throttled.
+
+    known: `MeasuredSeries.place` of what is more than suspected.
+    """
+    machines = {machine.name: machine for machine in history.machines}
+    of_machine = {gap.name: gap for gap in gaps}
+    asked: list[tuple[Values, Values, str]] = []
+    shifts: list[Shift] = []
+    left_out: Counter[str] = Counter()
+    for metric in history.measured:
+        for label, name, branch in places_of(metric) if metric.direction else ():
+            measured = (
+                outcome
+                for outcome, reading in reversed(metric.judged(label, name, branch))
+                if reading
+            )
+            recent = list(itertools.islice(measured, USUAL + 1))
+            series = MeasuredSeries(metric, label, machines[name], branch=branch)
+            if (
+                not recent
+                or series.place in known
+                or (branch and recent[0].revision in history.own)
+            ):
+                continue
+            gap = of_machine.get(name)
+            if gap:
+                dropped = [
+                    point for point, *_ in gap.dropped.get(metric.benchmark.heading, ())
+                ]
+            else:
+                dropped = []
+            gone = (gap and gap.stale) or label in dropped
+            young = len(recent) <= ENOUGH_WITH_INTERVAL
+            if gone or young:
+                left_out["old" if gone else "young"] += 1
+                continue
+            newest, *before = (outcome.readings for outcome in recent)
+            usual = sorted(before, key=lambda readings: readings[metric.metric].value)[
+                len(before) // 2
+            ]
+            old = usual[metric.metric].value
+            new = newest[metric.metric].value
+            asked.append((usual, newest, metric.metric))
+            verdict = _verdict(old, new, metric.direction)
+            shifts.append(
+                Shift(
+                    series,
+                    Change(recent[1].revision, recent[0].revision, old, new, verdict),
+                )
+            )
+    compared = compare_values(asked)
+    left_out["unclear"] = sum(
+        bool(why_not_judged(old[name], new[name]))
+        for old, new, name in asked
+        if old[name].value != new[name].value
+    )
+    left_out = +left_out
+    chances = iter(correct([each.p for each in compared if each.p is not None]))
+    suspected = []
+    for shift, found in zip(shifts, compared, strict=True):
+        if found.p is None or next(chances) >= SUSPICION_RATE:
+            continue
+        if found.ratio and abs(found.ratio - 1) > SUSPECTED:
+            bound = found.undirected.full_wording(shift.series.metric.unit)
+            suspected.append(replace(shift, change=replace(shift.change, bound=bound)))
+    return suspected, left_out
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How many values of a machine are judged. left_out: why others are not → how many.  last: its
+    newest commit's date, ms since 1970.
+    """
+
+    machine: str
+    judged: int
+    left_out: Counter[str]
+    last: float
+
+    @property
+    def wording(self) -> str:
+        """`11 of 16 values not judged: one side throttled`, "" where all are."""
+        if not self.left_out:
+            return ""
+        reasons = ", ".join(
+            f"{count:,} {reason}" for reason, count in self.left_out.most_common()
+        )
+        missing = self.left_out.total()
+        return f"{missing:,} of {missing + self.judged:,} values not judged: {reasons}"
+
+
+def count_judged(history: History, series: Iterable[MeasuredSeries]) -> list[Judged]:
+    """How many values each machine's series are judged by, in the order of machines' names; of the
+    first branch."""
+    found: dict[str, tuple[Counter[str], Counter[str]]] = {}
+    for each in series:
+        if not each.branch:
+            judged, left_out = found.setdefault(each.machine.name, (Counter(), Counter()))
+            judged[""] += each.judged
+            left_out.update(each.left_out)
+    for name, count in _by_date(history).items():
+        found.setdefault(name, (Counter(), Counter()))[1][BY_DATE] += count
+    seen = history.seen
+    dates = {name: history.dates[max(columns)] for name, columns in seen.items() if columns}
+    return [
+        Judged(name, judged.total(), left_out, dates.get(name, 0.0))
+        for name, (judged, left_out) in sorted(found.items())
+    ]
+
+
+def _by_date(history: History) -> Counter[str]:
+    """Machine → the values that no series is judged by because only their dates place them."""
+    found: Counter[str] = Counter()
+    for metric in history.measured:
+        for label, machine in metric.benchmark.index.lines():
+            line = metric.line(label, machine)
+            judged = metric.judged(label, machine)
+            found[machine] += sum(bool(each) for _, each in line) - sum(
+                bool(each) for _, each in judged
+            )
+    return +found
