@@ -54,6 +54,12 @@ def quantity(value: float, unit: str | Unit) -> str:
     return f"{number} {_PREFIXES[power]}{shown.label}".rstrip()
 
 
+def exact(value: float, unit: str) -> str:
+    """A figure that was published, not measured: `3.35 TB/s`, `700 W`."""
+    number, space, label = quantity(value, unit).partition(" ")
+    return (number.rstrip("0").rstrip(".") if "." in number else number) + space + label
+
+
 def estimate(found: Estimate, unit: str) -> str:
     """A median with its unit and its interval: `750.7 TFLOP/s ± 0.8 %`.
 

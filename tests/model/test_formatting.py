@@ -47,6 +47,12 @@ def test_a_quantity_has_four_digits_and_a_scaled_unit(
     assert display.quantity(value, unit) == text
 
 
+def test_a_published_figure_has_no_digits_that_nobody_measured() -> None:
+    figures = [(3.35e12, "B/s"), (700, "W"), (80e9, "B"), (4.8e12, "B/s")]
+    shown = [display.exact(*figure) for figure in figures]
+    assert shown == ["3.35 TB/s", "700 W", "80 GB", "4.8 TB/s"]
+
+
 @pytest.mark.parametrize("exponent", range(-15, 22))
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_shown_number_reads_back_as_the_value(exponent: int, unit: str) -> None:

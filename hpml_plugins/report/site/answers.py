@@ -216,7 +216,7 @@ def has_it_slowed(
     ]
     if on_gpus:
         named = [
-            f"{shift.series.metric.title} {shift.change.wording}"
+            f"{shift.series.metric.title}: {shift.change.wording}"
             for shift in on_gpus[:MOST_SHIFTS]
         ]
         more = "" if len(on_gpus) <= MOST_SHIFTS else ", …"

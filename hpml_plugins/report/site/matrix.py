@@ -13,7 +13,7 @@ import msgspec
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values
 from hpml_plugins.analysis.sides import BOOST, MeasuredRun, at_boost, side_values
-from hpml_plugins.model.formatting import quantity
+from hpml_plugins.model.formatting import exact
 from hpml_plugins.published import find_gpu
 from hpml_plugins.registry import read_yaml
 from hpml_plugins.report.charts import COLOURS, look
@@ -78,7 +78,7 @@ class TypeColumn:
         """Published figures."""
         known = find_gpu(self.hardware.gpu) if self.hardware.kind == 0 else None
         figures = [(getattr(known, name), unit) for name, unit in PEAKS] if known else []
-        return " · ".join(quantity(value, unit) for value, unit in figures if value)
+        return " · ".join(exact(value, unit) for value, unit in figures if value)
 
 
 def colour_class(hardware: Hardware) -> str:

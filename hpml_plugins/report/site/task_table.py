@@ -26,7 +26,7 @@ VERDICTS = {
 #: The picture of ratios reaches from 1 over the largest to it, within these bounds.
 LEAST_REACH, MOST_REACH = 1.1, 4.0
 #: What a value's regime is called.
-REGIMES = {"sustained": "settled clocks", "boost": "first moments"}
+REGIMES = {"sustained": "settled clocks", "boost": "boost clocks"}
 
 
 def within(rows: Sequence[TaskRow], numbers: Collection[int]) -> list[TaskRow]:
