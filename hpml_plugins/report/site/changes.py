@@ -35,7 +35,7 @@ from hpml_plugins.analysis.verdicts import (
     why_not_judged,
 )
 from hpml_plugins.model import formatting
-from hpml_plugins.report.reading import History, Machine, TrackedMetric
+from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric
 from hpml_plugins.report.site.nodes import Gaps
 
 #: Smallest part of the level that counts.
@@ -382,68 +382,69 @@ def find_suspected(
 
     known: `MeasuredSeries.place` of what is more than suspected.
     """
-    machines = {machine.name: machine for machine in history.machines}
     of_machine = {gap.name: gap for gap in gaps}
-    asked: list[tuple[Values, Values, str]] = []
-    shifts: list[Shift] = []
+    suspects: list[tuple[Shift, Values, Values]] = []
     left_out: Counter[str] = Counter()
-    for metric in history.measured:
-        for label, name, branch in places_of(metric) if metric.direction else ():
-            measured = (
-                outcome
-                for outcome, reading in reversed(metric.judged(label, name, branch))
-                if reading
-            )
-            recent = list(itertools.islice(measured, USUAL + 1))
-            series = MeasuredSeries(metric, label, machines[name], branch=branch)
-            if (
-                not recent
-                or series.place in known
-                or (branch and recent[0].revision in history.own)
-            ):
-                continue
-            gap = of_machine.get(name)
-            if gap:
-                dropped = [
-                    point for point, *_ in gap.dropped.get(metric.benchmark.heading, ())
-                ]
-            else:
-                dropped = []
-            gone = (gap and gap.stale) or label in dropped
-            young = len(recent) <= ENOUGH_WITH_INTERVAL
-            if gone or young:
-                left_out["old" if gone else "young"] += 1
-                continue
-            newest, *before = (outcome.readings for outcome in recent)
-            usual = sorted(before, key=lambda readings: readings[metric.metric].value)[
-                len(before) // 2
-            ]
-            old = usual[metric.metric].value
-            new = newest[metric.metric].value
-            asked.append((usual, newest, metric.metric))
-            verdict = _verdict(old, new, metric.direction)
-            shifts.append(
-                Shift(
-                    series,
-                    Change(recent[1].revision, recent[0].revision, old, new, verdict),
-                )
-            )
-    compared = compare_values(asked)
-    left_out["unclear"] = sum(
-        bool(why_not_judged(old[name], new[name]))
-        for old, new, name in asked
-        if old[name].value != new[name].value
+    for series, recent in _recent(history):
+        taken_over = series.branch and recent[0].revision in history.own
+        if series.place in known or taken_over:
+            continue
+        if _is_gone(series, of_machine.get(series.machine.name)):
+            left_out["old"] += 1
+        elif len(recent) <= ENOUGH_WITH_INTERVAL:
+            left_out["young"] += 1
+        else:
+            suspects.append(_beside_usual(series, recent))
+    compared = compare_values(
+        [(usual, newest, shift.series.metric.metric) for shift, usual, newest in suspects]
     )
-    left_out = +left_out
     chances = iter(correct([each.p for each in compared if each.p is not None]))
     suspected = []
-    for shift, found in zip(shifts, compared, strict=True):
+    for (shift, usual, newest), found in zip(suspects, compared, strict=True):
+        name = shift.series.metric.metric
+        differ = shift.change.before != shift.change.after
+        if differ and why_not_judged(usual[name], newest[name]):
+            left_out["unclear"] += 1
         if found.p is None or next(chances) >= SUSPICION_RATE:
             continue
         if found.ratio and abs(found.ratio - 1) > SUSPECTED:
             bound = found.undirected.full_wording(shift.series.metric.unit)
             suspected.append(replace(shift, change=replace(shift.change, bound=bound)))
     return suspected, left_out
+
+
+def _recent(history: History) -> Iterator[tuple[MeasuredSeries, list[Outcome]]]:
+    """Every series of a metric with a direction, with its newest measured outcomes, newest
+    first."""
+    machines = {machine.name: machine for machine in history.machines}
+    for metric in history.measured:
+        for label, name, branch in places_of(metric) if metric.direction else ():
+            line = reversed(metric.judged(label, name, branch))
+            measured = (outcome for outcome, reading in line if reading)
+            if recent := list(itertools.islice(measured, USUAL + 1)):
+                yield MeasuredSeries(metric, label, machines[name], branch=branch), recent
+
+
+def _is_gone(series: MeasuredSeries, gap: Gaps | None) -> bool:
+    """Whether the series, or its machine, is no longer measured."""
+    if gap is None:
+        return False
+    dropped = gap.dropped.get(series.metric.benchmark.heading, ())
+    return gap.stale or series.label in [point for point, *_ in dropped]
+
+
+def _beside_usual(
+    series: MeasuredSeries, recent: Sequence[Outcome]
+) -> tuple[Shift, Values, Values]:
+    """The change from what was usual to the newest value; the values of both."""
+    name = series.metric.metric
+    newest, *before = (outcome.readings for outcome in recent)
+    usual = sorted(before, key=lambda readings: readings[name].value)[len(before) // 2]
+    old = usual[name].value
+    new = newest[name].value
+    verdict = _verdict(old, new, series.metric.direction)
+    change = Change(recent[1].revision, recent[0].revision, old, new, verdict)
+    return Shift(series, change), usual, newest
 
 
 @dataclass(frozen=True)
