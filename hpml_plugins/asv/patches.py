@@ -31,6 +31,7 @@ from hpml_plugins.asv.arguments import end_at_metrics, refuse_unknown, refuse_un
 from hpml_plugins.asv.configuration import find_history
 from hpml_plugins.asv.driver import Driver
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
+from hpml_plugins.asv.publisher import name_problems
 from hpml_plugins.asv.run import (
     Prepared,
     add_reference,
@@ -143,19 +144,7 @@ def _run_command(
     if command not in _MEASURING:
         _project_if_possible(Path(conf.results_dir))
         if command == "Publish":
-            # asv's own search for regressions takes a rising throughput for one, and its page is
-            # ours
-            conf.regressions_first_commits = {".*": None}
-            show_missing_commits(conf)
-            page = Path(args.html_dir or conf.html_dir, "index.html").absolute()
-            log.flush()
-            say(f"Publishing into {page.parent}")
-            level = logging.DEBUG if log.is_debug_enabled() else logging.WARNING
-            with staged_site(conf, args), log.set_level(level):
-                status = original(cls, conf, args, **options)
-            log.flush()
-            say(f"Page: {page.as_uri()}    (also served: asv preview --browser)")
-            return status
+            return _publish(original, cls, conf, args, options)
         return original(cls, conf, args, **options)
     if command == "Run" and args.range is None:
         args.range = newest_commits(Path(conf.repo), conf.branches)
@@ -181,6 +170,35 @@ def _run_command(
         log.flush()
         _summarise(prepared, conf)
     return status or (NOT_WHOLE if prepared.report.left_out else status)
+
+
+def _publish(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, Any]) -> Any:
+    """Publish, unless nothing has changed since the site was published."""
+    from hpml_plugins.report.site.previous import replacing
+    from hpml_plugins.report.site.unchanged import digest_inputs, unchanged_problems
+
+    # asv's own search for regressions takes a rising throughput for one, and its page is ours
+    conf.regressions_first_commits = {".*": None}
+    order = show_missing_commits(conf)
+    status = None
+    site = Path(args.html_dir or conf.html_dir).absolute()
+    digest = digest_inputs(conf, order, args.range, site, Path(conf.results_dir))
+    with replacing(site.resolve()):
+        problems = unchanged_problems(digest)
+    if problems is None:
+        log.flush()
+        say(f"Publishing into {site}")
+        level = logging.DEBUG if log.is_debug_enabled() else logging.WARNING
+        with staged_site(args, site, digest), log.set_level(level):
+            status = original(cls, conf, args, **options)
+    else:
+        name_problems(problems)
+    log.flush()
+    if problems is not None:
+        say(f"Nothing has changed since {site} was published")
+    page = (site / "index.html").as_uri()
+    say(f"Page: {page}    (also served: asv preview --browser)")
+    return status
 
 
 def _remove_unused(results: Path, args: Any, before: Collection[str]) -> None:

@@ -6,12 +6,27 @@ imported at every asv command, so all that is heavy is imported when a page is w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from asv.publishing import OutputPublisher
 
 #: Problems of pages that are named.
 MOST_PROBLEMS = 5
+
+
+def name_problems(problems: Sequence[str]) -> None:
+    """Say what went wrong with pages."""
+    from asv.console import log
+
+    from hpml_plugins.model.formatting import counted
+    from hpml_plugins.terminal import one_line
+
+    shown = problems if log.is_debug_enabled() else problems[:MOST_PROBLEMS]
+    for problem in shown:
+        log.warning(one_line(problem))
+    if more := len(problems) - len(shown):
+        log.warning(f"{counted(more, 'further problem')}: asv publish -v shows all")
 
 
 class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
@@ -34,9 +49,7 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
         from asv.console import log
 
         from hpml_plugins.asv.stored_history import StoredHistory, find_order
-        from hpml_plugins.model.formatting import counted
         from hpml_plugins.report.site.writing import write_site
-        from hpml_plugins.terminal import one_line
 
         started = time.perf_counter()
         worked = time.process_time()
@@ -48,11 +61,7 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
             problems = list(write_site(conf, repo, benchmarks, order.within(revisions)))
         finally:
             gc.enable()
-        shown = problems if log.is_debug_enabled() else problems[:MOST_PROBLEMS]
-        for problem in shown:
-            log.warning(one_line(problem))
-        if more := len(problems) - len(shown):
-            log.warning(f"{counted(more, 'further problem')}: asv publish -v shows all")
+        name_problems(problems)
         seconds = time.perf_counter() - started
         busy = time.process_time() - worked
         log.info(f"our pages took {seconds:.2f} s ({busy:.2f} s of one CPU)")

@@ -23,14 +23,14 @@ _MARK = ".hpml-publishing-"
 
 
 @contextmanager
-def staged_site(conf: Any, args: Any) -> Iterator[None]:
+def staged_site(args: Any, site: Path, digest: str) -> Iterator[None]:
     """Have asv publish into a new folder beside the site's, and replace the site by it at the end.
 
-    conf, args: of `asv publish`, whose `html_dir` is set. Raises HpmlError for a site that is not
-    whole; the old one is then as it was.
+    args: of `asv publish`, whose `html_dir` is set.  digest: of all that the site is made of.
+    Raises HpmlError for a site that is not whole; the old one is then as it was.
     """
     # a link to a site is kept, and what it leads to is replaced
-    site = Path(args.html_dir or conf.html_dir).resolve()
+    site = site.resolve()
     site.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(site)
     with temporary_folder(prefix=f".{site.name}{_MARK}", parent=site.parent) as folder:
@@ -41,7 +41,7 @@ def staged_site(conf: Any, args: Any) -> Iterator[None]:
             with replacing(site):
                 yield
             spell_turned_text(folder / "site")
-            complete_manifest(folder / "site")
+            complete_manifest(folder / "site", digest)
             _replace(site, folder)
         finally:
             os.close(held)

@@ -135,9 +135,9 @@ def find_order(conf: Any, repository: Any) -> CommitOrder:
     return commit_order(local if local.is_dir() else Path(conf.project), results, names)
 
 
-def show_missing_commits(conf: Any) -> None:
+def show_missing_commits(conf: Any) -> CommitOrder:
     """Let asv publish the lines as they are: with merged commits, and those that the repository
-    lacks, which it names.
+    lacks, which it names. Returns the lines.
 
     Also says which commits with results are on no line.
     """
@@ -148,7 +148,7 @@ def show_missing_commits(conf: Any) -> None:
         order = find_order(conf, repository)
         shown = _shown_by_asv(repository, conf.branches)
         if all(path.name[:8] in shown for path in files):
-            return  # asv names each file after its commit: none has to be read
+            return order  # asv names each file after its commit: none has to be read
     except (UserError, ProcessError) as error:
         log.warning(
             one_line(
@@ -181,6 +181,7 @@ def show_missing_commits(conf: Any) -> None:
     StoredHistory.dates = dates
     StoredHistory.order = order
     conf.dvcs = DVCS
+    return order
 
 
 def _shown_by_asv(repository: Any, branches: Iterable[str | None]) -> set[str]:

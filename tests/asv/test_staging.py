@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import signal
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from repositories import make_repository
+from repositories import git, make_repository
 from support import DRAWN
 
 from hpml_plugins import HpmlError
@@ -150,6 +151,28 @@ def test_a_plugin_that_cannot_be_loaded_is_named_each_time(
     (project / "bad.py").unlink()
     (project / "bad.py").write_text(DRAWN.replace("toy", "good"))
     assert "plugin 'bad'" not in publish(project)[1]
+
+
+def test_a_site_stays_as_it_is_until_something_changes(project: Path) -> None:
+    make_repository(project)
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "first")
+    # a Record that cannot be read is named each time
+    (project / "results" / "m1" / "records" / "bbbbbbbb.jsonl").write_text("{]\n")
+    status, first = publish(project)
+    assert status == 0 and "Publishing into" in first and "bbbbbbbb" in first, first
+    site, before = project / "html", (project / "html").stat()
+    status, second = publish(project)
+    assert status == 0 and f"Nothing has changed since {site} was published" in second
+    assert "bbbbbbbb" in second and second.splitlines()[-1] == first.splitlines()[-1]
+    assert site.stat().st_ino == before.st_ino
+    for address in ("badge.svg", "index.json"):
+        (site / address).unlink()
+        assert "Publishing into" in publish(project)[1]
+        assert (site / address).exists()
+    assert (
+        "Publishing into" in publish(project, lambda: os.environ.update(HPML_DATA="/d"))[1]
+    )
 
 
 def test_a_publish_that_fails_leaves_the_site_before_it(project: Path) -> None:

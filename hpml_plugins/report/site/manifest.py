@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -23,19 +24,28 @@ _MOST_NAMED = 5
 
 class Manifest(msgspec.Struct, frozen=True):
     """expected: files that the site cannot do without.  benchmarks: asv's names, which its index
-    has to list.  files: every file → its size, B; filled in when the site is whole."""
+    has to list.  problems: what went wrong, which is said again while nothing changes.  folders:
+    those of `Site.make_folder` → a digest of what each was made of.  lasts: whether the same would
+    be made of the same; a plugin that failed is asked again.
+
+    Filled in when the site is whole: made_of, a digest of all that it was made of; files, every
+    file → its size, B."""
 
     expected: list[str]
     benchmarks: list[str]
+    problems: list[str] = []
+    folders: dict[str, str] = {}
+    lasts: bool = False
+    made_of: str = ""
     files: dict[str, int] = {}
 
 
 def write_manifest(
-    html_dir: Path, expected: Iterable[str], benchmarks: Iterable[str]
+    html_dir: Path, expected: Iterable[str], benchmarks: Iterable[str], **more: Any
 ) -> None:
     """Write what has to be there when the site is whole.  expected: addresses of pages and their
-    data."""
-    manifest = Manifest(sorted({*expected, *_ASVS}), sorted(benchmarks))
+    data.  more: see Manifest."""
+    manifest = Manifest(sorted({*expected, *_ASVS}), sorted(benchmarks), **more)
     (html_dir / NAME).write_bytes(msgspec.json.encode(manifest))
 
 
@@ -54,8 +64,9 @@ def spell_turned_text(html_dir: Path) -> None:
             path.rename(path.with_name(name))
 
 
-def complete_manifest(html_dir: Path) -> None:
-    """Hold a site against its manifest, and add all of its files to that.
+def complete_manifest(html_dir: Path, made_of: str = "") -> None:
+    """Hold a site against its manifest, and add to that all of its files, and what they were made
+    of.
 
     Raises HpmlError, with the first files that are missing, empty or unreadable, where the site is
     not whole.
@@ -72,7 +83,8 @@ def complete_manifest(html_dir: Path) -> None:
     if missing:
         raise _incomplete(missing)
     del files[NAME]
-    whole = msgspec.structs.replace(manifest, files=files)
+    made_of = made_of if manifest.lasts else ""
+    whole = msgspec.structs.replace(manifest, files=files, made_of=made_of)
     (html_dir / NAME).write_bytes(msgspec.json.encode(whole))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.host import Host, make_host
 from hpml_plugins.model.site_page import SitePage
+from hpml_plugins.model.validation import hide_homes
 from hpml_plugins.registry import read_registry
 from hpml_plugins.report.drawing import draw_all
 from hpml_plugins.report.reading import read_history
@@ -30,12 +31,6 @@ from hpml_plugins.report.site.plugin_pages import (
 )
 from hpml_plugins.report.site.search import write_search
 from hpml_plugins.report.site.tasks import find_rows
-from hpml_plugins.report.site.unchanged import (
-    digest_inputs,
-    remember,
-    take_over_pages,
-    written,
-)
 from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 from hpml_plugins.store import CommitOrder
 
@@ -66,15 +61,8 @@ def write_site(
     order: of the commits; `asv publish RANGE` asks for a part of them. Raises HpmlError where the
     site would not work offline.
     """
-    html_dir = Path(conf.html_dir)
     dates = {commit: float(repo.get_date(commit)) for commit in order}
-    digest = digest_inputs(conf, order, dates)
-    if (found := take_over_pages(digest, html_dir, declarations)) is not None:
-        return found
-    before = written(html_dir)
-    old = {name: {**each} for name, each in declarations.items()}
     problems: list[str] = []
-    folders: dict[str, str] = {}
     host: Host | None = None
     try:
         host = make_host(read_registry())
@@ -83,9 +71,7 @@ def write_site(
         problems.append(f"no pages of plugins: {error}")
     further = collect_pages(host, problems) if host else []
     with add_to_navigation([(page.label, page.about, page.address) for page in further]):
-        whole = _write(conf, dates, declarations, order, host, further, problems, folders)
-    if digest and whole:
-        remember(digest, before, old, html_dir, declarations, problems, folders)
+        _write(conf, dates, declarations, order, host, further, problems)
     return problems
 
 
@@ -97,10 +83,8 @@ def _write(
     host: Host | None,
     further: Sequence[SitePage],
     problems: list[str],
-    folders: dict[str, str],
-) -> bool:
-    """Write every page; returns whether all plugins could be loaded and drew: one that did not is
-    asked again next time.  further: those that plugins add.  folders: see Site."""
+) -> None:
+    """Write every page.  further: those that plugins add."""
     html_dir = Path(conf.html_dir)
     project = str(conf.project)
     history = read_history(
@@ -154,7 +138,7 @@ def _write(
         write_page(
             html_dir, "moved.html", address, project=project, title=title, to=to, links=()
         )
-    site = Site(history, pages, html_dir, project, problems, folders)
+    site = Site(history, pages, html_dir, project, problems)
     write_search(
         history, matrix, found, pages, rows, write_pages(further, site), html_dir, project
     )
@@ -166,6 +150,12 @@ def _write(
     )
     write_summary(history, html_dir, project, judged)
     of_workloads = [each.address for each in workloads]
-    write_manifest(html_dir, [*EXPECTED, *of_workloads, *site.written], declarations.keys())
     problems += [*faults, *(host.offers.problems if host else ())]
-    return not (faults or (host and host.broken))
+    write_manifest(
+        html_dir,
+        [*EXPECTED, *of_workloads, *site.written],
+        declarations.keys(),
+        problems=list(map(hide_homes, problems)),
+        folders=site.folders,
+        lasts=not (faults or (host and host.broken)),
+    )

@@ -1,10 +1,8 @@
-"""Pages are taken over from the site that is replaced where nothing that they are made of has
-changed."""
+"""A site stays as it is where nothing that it is made of has changed since it was published."""
 
 from __future__ import annotations
 
-import gzip
-import shutil
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from repositories import git, make_repository
 
 from hpml_plugins.report.site import unchanged
 from hpml_plugins.report.site.manifest import NAME as MANIFEST
-from hpml_plugins.report.site.manifest import write_manifest
+from hpml_plugins.report.site.manifest import complete_manifest, write_manifest
 from hpml_plugins.report.site.previous import replacing
 from hpml_plugins.store import CommitOrder
 
@@ -21,8 +19,8 @@ class Conf:
     """What asv's configuration has."""
 
     def __init__(self, folder: Path) -> None:
-        self.results_dir = str(folder / "results")
-        self.html_dir = str(folder / ".html-staged" / "site")
+        self.repo = str(folder)
+        self.html_dir = str(folder / "html")
         self.project = "p"
 
 
@@ -41,7 +39,11 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Conf:
 
 
 def digest(conf: Conf) -> str:
-    return unchanged.digest_inputs(conf, CommitOrder.of({}), {})
+    return digest_of(conf, CommitOrder.of({}), None)
+
+
+def digest_of(conf: Conf, order: CommitOrder, commits: str | None) -> str:
+    return unchanged.digest_inputs(conf, order, commits, Path("site"), Path("results"))
 
 
 def test_the_digest_changes_with_all_that_pages_are_made_of(
@@ -49,16 +51,11 @@ def test_the_digest_changes_with_all_that_pages_are_made_of(
 ) -> None:
     first = digest(conf)
     assert first
-    staged = Path(conf.html_dir)
-    staged.mkdir(parents=True)
-    (staged / "index.html").write_text("asv's")
+    conf.html_dir = "elsewhere"
     Path("ignored").write_text("1")
-    site = Path("site").resolve()
-    site.mkdir()
-    (site / "badge.svg").write_text("of today")
-    with replacing(site):
-        assert digest(conf) == first
-    shutil.rmtree(site)
+    Path("site").mkdir()
+    Path("site", "badge.svg").write_text("of today")
+    assert digest(conf) == first
     found = {first}
 
     def differs() -> bool:
@@ -81,15 +78,23 @@ def test_the_digest_changes_with_all_that_pages_are_made_of(
     git(Path(), "add", ".")
     git(Path(), "commit", "-qm", "second")
     assert differs()
-    assert unchanged.digest_inputs(conf, CommitOrder.of({"c": 0}), {"c": 1.0}) not in found
-    assert len(found) == 8
+    git(Path(), "tag", "-m", "t", "t")
+    assert differs()
+    assert digest_of(conf, CommitOrder.of({"c": 0}), None) not in found
+    assert digest_of(conf, CommitOrder.of({}), "HEAD^..") not in found
+    assert len(found) == 9
 
 
-def test_without_git_nothing_is_taken_over(
+def test_without_git_everything_counts_as_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert digest(Conf(tmp_path)) == ""
+
+
+def test_a_repository_that_is_elsewhere_may_have_new_commits(conf: Conf) -> None:
+    conf.repo = "https://localhost/repository.git"
+    assert digest(conf) == ""
 
 
 @pytest.fixture
@@ -97,81 +102,64 @@ def old(tmp_path: Path) -> Path:
     """A site that was published."""
     site = tmp_path / "old"
     (site / "data").mkdir(parents=True)
-    (site / "index.html").write_text("asv's")
-    (site / "regressions.json").write_text("{}")
-    before, entries = unchanged.written(site), {"a.track_time": {"name": "a"}}
-    (site / "asv.html").write_text("asv's")
     (site / "index.html").write_text("our first page")
+    (site / "index.json").write_text('{"benchmarks": {}}')
+    (site / "info.json").write_text("{}")
     (site / "data" / "1.js").write_text("1")
-    (site / "regressions.json").unlink()
-    now = {"a.track_time": {"name": "a", "hpml_machines": ["m"]}}
-    write_manifest(site, ["index.html"], ["a.track_time"])
-    unchanged.remember(
-        "d", before, entries, site, now, ["a plugin said so"], {"data": "made of"}
-    )
+    more = {"problems": ["a plugin said so"], "folders": {"data": "made of"}}
+    write_manifest(site, ["index.html"], [], lasts=True, **more)
+    complete_manifest(site, "d")
     return site
 
 
-def staged(folder: Path) -> Path:
-    """What asv writes before our pages."""
-    site = folder / "new"
-    site.mkdir(parents=True)
-    (site / "index.html").write_text("asv's")
-    (site / "regressions.json").write_text("{}")
-    return site
-
-
-def test_pages_and_what_asv_was_told_are_taken_over(tmp_path: Path, old: Path) -> None:
-    site, entries = staged(tmp_path), {"a.track_time": {"name": "a"}}
+def test_a_site_that_was_made_of_the_same_is_unchanged(old: Path) -> None:
     with replacing(old):
-        assert unchanged.take_over_pages("d", site, entries) == ["a plugin said so"]
-    names = {"asv.html", "index.html", "data/1.js", MANIFEST, unchanged.NAME}
-    assert unchanged.written(site).keys() == names
-    for name in names - {MANIFEST}:
-        assert (site / name).read_bytes() == (old / name).read_bytes()
-    assert entries == {"a.track_time": {"name": "a", "hpml_machines": ["m"]}}
-    (site / MANIFEST).write_text("completed")
-    assert (old / MANIFEST).read_text() != "completed"
+        assert unchanged.unchanged_problems("d") == ["a plugin said so"]
+        assert unchanged.unchanged_problems("") is None
+
+
+def test_a_site_that_lacks_what_failed_is_published_again(old: Path) -> None:
+    write_manifest(old, ["index.html"], [], lasts=False)
+    complete_manifest(old, "d")
+    with replacing(old):
+        assert unchanged.unchanged_problems("d") is None
+        assert unchanged.unchanged_problems("") is None
 
 
 def test_a_folder_that_was_made_of_the_same_is_taken_over_alone(
     tmp_path: Path, old: Path
 ) -> None:
-    site = staged(tmp_path)
+    site = tmp_path / "new"
     with replacing(old):
         for address, digest in (("data", "of another"), ("dat", "made of"), ("", "")):
             assert not unchanged.take_over_folder(address, digest, site)
-        assert not (site / "data").exists()
+        assert not site.exists()
         assert unchanged.take_over_folder("data", "made of", site)
+    assert [path.name for path in site.rglob("*.*")] == ["1.js"]
     assert (site / "data" / "1.js").read_text() == "1"
-    assert (site / "index.html").read_text() == "asv's"
-    (old / "data" / "1.js").unlink()
-    with replacing(old):
-        assert not unchanged.take_over_folder("data", "made of", staged(tmp_path / "data"))
 
 
 @pytest.mark.parametrize(
-    "damage",
-    ["digest", "missing", "cut", "state", "not gzip", "cut gzip", "manifest", "no site"],
+    "damage", ["missing", "cut", "written to", "manifest", "cut manifest", "no site"]
 )
-def test_pages_are_written_where_something_differs(
+def test_a_site_is_published_again_where_something_differs(
     tmp_path: Path, old: Path, damage: str
 ) -> None:
+    file, manifest = old / "data" / "1.js", old / MANIFEST
     if damage == "missing":
-        (old / "data" / "1.js").unlink()
+        file.unlink()
     elif damage == "cut":
-        (old / "index.html").write_text("our")
-    elif damage == "state":
-        (old / unchanged.NAME).write_bytes(gzip.compress(b"["))
-    elif damage == "not gzip":
-        (old / unchanged.NAME).write_text("[")
-    elif damage == "cut gzip":
-        (old / unchanged.NAME).write_bytes((old / unchanged.NAME).read_bytes()[:-20])
+        file.write_text("")
+        os.utime(file, (0, 0))
+    elif damage == "written to":
+        file.write_text("2")
+        later = manifest.stat().st_mtime + 1
+        os.utime(file, (later, later))
     elif damage == "manifest":
-        (old / MANIFEST).unlink()
-    site = staged(tmp_path)
-    before = unchanged.written(site)
+        manifest.unlink()
+    elif damage == "cut manifest":
+        manifest.write_bytes(manifest.read_bytes()[:-20])
     with replacing(tmp_path / "none" if damage == "no site" else old):
-        asked = "another" if damage == "digest" else "d"
-        assert unchanged.take_over_pages(asked, site, {}) is None
-    assert unchanged.written(site) == before
+        assert unchanged.unchanged_problems("d") is None
+        assert not unchanged.take_over_folder("data", "made of", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
