@@ -57,6 +57,11 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
+def cut(text: str, most: int) -> str:
+    """The text in at most so many characters, the last one an ellipsis where more was there."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def say(*lines: object, error: bool = False) -> None:
     """Print each argument as one line, whatever it holds; without any, an empty line. error: to
     standard error."""

@@ -22,7 +22,7 @@ from hpml_plugins.node import detect_node, unmet
 from hpml_plugins.registry import EVERYTHING, read_registry
 from hpml_plugins.report.points import kind_of
 from hpml_plugins.store import foreign_declarations
-from hpml_plugins.terminal import align, say, warn
+from hpml_plugins.terminal import align, cut, say, warn
 
 
 @click.command("list")
@@ -184,7 +184,7 @@ def _print(
     hidden = [] if verbose or everything else [row for row in rows if _is_hidden(row)]
     shown = [row for row in rows if row not in hidden]
     for line in _long(shown, width) if verbose else [*_short(shown), *_reasons(hidden)]:
-        say(line if verbose or len(line) <= width else f"{line[: width - 1]}…")
+        say(line if verbose else cut(line, width))
     gpus = f"{node.num_gpu} × {node.gpu}" if node.gpus else "no GPU"
     this = (
         f"this node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile} of"

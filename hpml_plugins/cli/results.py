@@ -510,13 +510,13 @@ def retract(
 
 
 def _describe(record: Record) -> str:
-    from hpml_plugins.model.formatting import format_point
+    from hpml_plugins.model.formatting import name_point
 
     origin = (
         f"{record.machine}, commit {record.commit[:8] or 'unknown'}, run"
         f" {record.run[:8] or 'unknown'}"
     )
-    return f"{record.benchmark} {format_point(record.params)} ({origin})"
+    return f"{name_point(record.benchmark, record.params)} ({origin})"
 
 
 def _find_records(

@@ -20,7 +20,7 @@ from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.measure import import_before_fork
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import LoadableData, available_sources, use_sources
-from hpml_plugins.model.formatting import format_point, spell_choice
+from hpml_plugins.model.formatting import name_point, spell_choice
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.serialization import encode
 from hpml_plugins.node import data_used, detect_node, filed_under, unmet
@@ -163,7 +163,7 @@ def command(
             if done.status == "failed" and settings.debug and not as_json:
                 # its reason stands below the table
                 say(
-                    f"printed by {declared.benchmark} {format_point(params)}:",
+                    f"printed by {name_point(declared.benchmark, params)}:",
                     *done.output.splitlines(),
                     error=True,
                 )

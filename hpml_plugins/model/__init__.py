@@ -20,6 +20,7 @@ from hpml_plugins.model.formatting import (
     counted,
     estimate,
     format_point,
+    name_point,
     natural_key,
     quantity,
     spell_choice,

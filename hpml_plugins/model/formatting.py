@@ -163,8 +163,13 @@ def format_point(params: Mapping[str, object]) -> str:
     return format_point_texts({name: repr(value) for name, value in params.items()})
 
 
+def name_point(benchmark: str, params: Mapping[str, object]) -> str:
+    """A point with its benchmark: `mlp_gemm rows=4096, mode=fast`."""
+    return f"{benchmark} {format_point(params)}".rstrip()
+
+
 def format_point_texts(texts: Mapping[str, str]) -> str:
-    """The same where values are spelled as Python's repr, as asv spells them."""
+    """`format_point` where values are spelled as Python's repr, as asv spells them."""
     return ", ".join(f"{name}={unquoted(text)}" for name, text in texts.items())
 
 

@@ -16,6 +16,7 @@ from hpml_plugins.model.formatting import (
     estimate,
     format_point,
     half_width,
+    name_point,
     quantity,
     times,
     unquoted,
@@ -24,7 +25,7 @@ from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.rounds import join_rounds
 from hpml_plugins.registry import Question, TaskEntry
 from hpml_plugins.report.shares import Roof, describe_limit, shares
-from hpml_plugins.terminal import align, one_line, printable
+from hpml_plugins.terminal import align, cut, one_line, printable
 
 if TYPE_CHECKING:
     from hpml_plugins.analysis.measured import MeasuredValue
@@ -53,8 +54,7 @@ def point_lines(records: Sequence[Record], roof: Roof, width: int) -> Iterator[s
         if record.status == "failed":
             continue
         if found := doubts(record):
-            line = one_line(f"! {'; '.join(found)}")
-            yield "    " + (line if len(line) <= width - 4 else f"{line[: width - 5]}…")
+            yield cut(f"    ! {one_line('; '.join(found))}", width)
 
 
 def _names(records: Sequence[Record]) -> list[str]:
@@ -65,10 +65,10 @@ def _names(records: Sequence[Record]) -> list[str]:
         points = [record.params for record in group]
         varying = _varying(points)
         for params in points:
-            name = f"{benchmark} {format_point(params)}".rstrip()
+            name = name_point(benchmark, params)
             if len(name) > LONGEST_NAME:
                 short = {key: value for key, value in params.items() if key in varying}
-                name = f"{benchmark} {format_point(short)}".rstrip()
+                name = name_point(benchmark, short)
             names.append(name)
     return names
 

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hpml_plugins import clocks
-from hpml_plugins.model import formatting
-from hpml_plugins.model.formatting import counted
+from hpml_plugins.model.formatting import counted, name_point
 from hpml_plugins.model.record import Record
 from hpml_plugins.registry import TaskEntry
 from hpml_plugins.report.points import describe_points, headlines, kind_of, point_lines
 from hpml_plugins.report.shares import Roof
 from hpml_plugins.run import Follower, Round, RoundTimes, Task, TimeLeft, TimeLimit
-from hpml_plugins.terminal import one_line, say
+from hpml_plugins.terminal import cut, one_line, say
 
 #: s between two lines of status where the output is no terminal.
 INTERVAL = 60.0
@@ -128,9 +127,7 @@ class RunReport(Follower):
         which = (
             f"round {this.number + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
         )
-        self._current = (
-            f"{which}{declared.benchmark} {formatting.format_point(params)}".rstrip()
-        )
+        self._current = f"{which}{name_point(declared.benchmark, params)}"
         self._benchmark = declared.benchmark
         self._expected = self.times.expect(this)
         self._began = clocks.monotonic()
@@ -155,7 +152,7 @@ class RunReport(Follower):
     def leave_out(self, task: Task, measured_rounds: int) -> None:
         """A point, or what is missing of its rounds, does not fit into the limit."""
         declared, params = task
-        point = f"{declared.benchmark} {formatting.format_point(params)}".rstrip()
+        point = name_point(declared.benchmark, params)
         if measured_rounds:
             part = f" (measured {measured_rounds} of {declared.rounds} rounds)"
         else:
@@ -292,7 +289,7 @@ class RunReport(Follower):
             if not reasons:
                 continue
             shown = [
-                f"{_cut(reason)} ({count})"
+                f"{cut(reason, MOST_OF_REASON)} ({count})"
                 for reason, count in reasons.most_common(REASONS)
             ]
             rest = reasons.total() - sum(count for _, count in reasons.most_common(REASONS))
@@ -330,10 +327,6 @@ def _differ_in_code(a: Record, b: Record) -> bool:
     from hpml_plugins.model.alike_code import measuring_code  # reads a file
 
     return measuring_code(a) != measuring_code(b)
-
-
-def _cut(reason: str) -> str:
-    return reason if len(reason) <= MOST_OF_REASON else f"{reason[: MOST_OF_REASON - 1]}…"
 
 
 def _spell_range(low: float, high: float) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hpml_plugins.errors import HpmlError, UsageError
-from hpml_plugins.model.formatting import counted, format_point
+from hpml_plugins.model.formatting import counted, name_point
 from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import RunKey, are_disputed, join_rounds, run_key
 from hpml_plugins.model.serialization import decode
@@ -254,7 +254,7 @@ class Merge:
         known = {run_key(record): record for record in join_rounds(before)}
         new_disputes = _disputed(after) - _disputed(before)
         for record in join_rounds(after):
-            point = f"{record.benchmark} {format_point(record.params)}"
+            point = name_point(record.benchmark, record.params)
             about = f"{point} of {record.machine}, run {record.run[:8]}"
             key = run_key(record)
             mine = known.get(key)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from hpml_plugins.model import Params, Record, counted, format_point
+from hpml_plugins.model import Params, Record, counted, format_point, name_point
 from hpml_plugins.published import find_gpu
 from hpml_plugins.report import share_of_peak
 from hpml_plugins.tools.accept.bands import (
@@ -206,7 +206,7 @@ def judge_values(
         if record.status == "skipped" or record.benchmark == BITS:
             continue
         if record.status != "ok":
-            name = f"{record.benchmark} {format_point(record.params)}".strip()
+            name = name_point(record.benchmark, record.params)
             reasons.append(f"{name} {record.status}: {record.reason}")
             continue
         if population is None:

@@ -16,7 +16,7 @@ import click
 from hpml_plugins.asv import prepare, read_configuration
 from hpml_plugins.cli import FILE, Settings
 from hpml_plugins.errors import UsageError, regular_expression
-from hpml_plugins.model import counted, format_point
+from hpml_plugins.model import counted, format_point, name_point
 from hpml_plugins.node import describe_load
 from hpml_plugins.registry import EVERYTHING
 from hpml_plugins.run import OutOfTime, TimeLimit, parse_limit
@@ -275,7 +275,7 @@ def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
         elif base.status != "ok":
             not_judged[f"base {base.status}: {base.reason}"] += 1
         elif head.status == "failed":
-            point = f"{task.declared.benchmark} {format_point(task.params)}".rstrip()
+            point = name_point(task.declared.benchmark, task.params)
             result.broken.append(f"{point}: {head.reason}")
         else:
             not_judged[f"head {head.status}: {head.reason}"] += 1
