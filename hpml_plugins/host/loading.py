@@ -187,7 +187,7 @@ def apply_registry(
     if plugin.error:
         return plugin
     name = entry.name
-    at = partial(registry.at, entry.name)
+    at = partial(registry.at, name)
     try:
         benchmarks = {benchmark.name: benchmark for benchmark in plugin.benchmarks}
         if len(benchmarks) < len(plugin.benchmarks):
@@ -200,14 +200,8 @@ def apply_registry(
                 raise HpmlError(f"{other}; rename or disable one", plugin.where)
         _override_grids(entry, benchmarks, at)
         for profile, choice in entry.profiles.items():
-            _check_profile(
-                f"profile {profile!r} of",
-                name,
-                choice,
-                benchmarks,
-                partial(at, "profiles", profile),
-            )
-        _check_gate(entry, benchmarks, partial(at, "gate"))
+            _check_profile(profile, choice, entry, benchmarks, at)
+        _check_gate(entry, benchmarks, at)
     except HpmlError as error:
         return replace(plugin, benchmarks=(), error=error)
     taken.update(dict.fromkeys(benchmarks, name))
@@ -232,25 +226,28 @@ def _override_grids(
 
 
 def _check_profile(
-    what: str,
-    plugin: str,
+    profile: str,
     choice: ProfileChoice,
+    entry: PluginEntry,
     benchmarks: dict[str, Benchmark],
     at: Callable[..., str],
 ) -> None:
+    what = f"profile {profile!r} of"
     for name, values in choice.items():
         if name == OTHERS and isinstance(values, bool):
             continue
-        _refuse_unknown(name, benchmarks, f"{what} {plugin!r}: no benchmark", at(name))
+        where = at("profiles", profile, name)
+        _refuse_unknown(name, benchmarks, f"{what} {entry.name!r}: no benchmark", where)
         grid = benchmarks[name].grid
         for key, chosen in values.items() if isinstance(values, dict) else ():
-            _refuse_unknown(key, grid, f"{what} {name!r}: no parameter", at(name, key))
+            where = at("profiles", profile, name, key)
+            _refuse_unknown(key, grid, f"{what} {name!r}: no parameter", where)
             if unknown := [value for value in chosen if not is_one_of(value, grid[key])]:
                 raise RegistryError(
                     f"{what} {name!r}: {key} {unknown[0]!r} is not in the grid"
                     f" ({', '.join(map(str, grid[key]))}); a profile chooses points, it never"
                     " adds any",
-                    at(name, key),
+                    where,
                 )
 
 
@@ -258,14 +255,15 @@ def _check_gate(
     entry: PluginEntry, benchmarks: dict[str, Benchmark], at: Callable[..., str]
 ) -> None:
     for name, budgets in entry.gate.items():
-        _refuse_unknown(name, benchmarks, f"gate of {entry.name!r}: no benchmark", at(name))
+        what = f"gate of {entry.name!r}: no benchmark"
+        _refuse_unknown(name, benchmarks, what, at("gate", name))
         ranked = [metric.name for metric in benchmarks[name].metrics if metric.direction]
         for metric in budgets if isinstance(budgets, dict) else ():
             _refuse_unknown(
                 metric,
                 ranked,
                 f"gate of {name!r}: no metric with a direction",
-                at(name, metric),
+                at("gate", name, metric),
             )
 
 
