@@ -133,14 +133,14 @@ def record_of(
     """
     commit = os.environ.get("ASV_COMMIT", "")
     environment = os.environ.get("ASV_ENV_NAME", "")
-    context = _context(suite, declared, commit, environment)
-    file = record_file(suite.results, suite.machine, commit)
     before = _earlier(suite, declared, params, commit, environment)
     if before and before.is_complete:
         return before
-    again = replace(context, run=before.run) if before else context
-    record = shorten(_measure(suite, declared, params, again, progress))
-    _store(suite, file, record)
+    context = _context(suite, declared, commit, environment)
+    if before:
+        context = replace(context, run=before.run)
+    record = shorten(_measure(suite, declared, params, context, progress))
+    _store(suite, record)
     return combine([before, record]) if before else record
 
 
@@ -170,7 +170,7 @@ def skip_point(
     record = unmeasured(
         declared.benchmark, declared.version, params, context, "skipped", reason
     )
-    _store(suite, record_file(suite.results, suite.machine, commit), record)
+    _store(suite, record)
     return record
 
 
@@ -180,7 +180,7 @@ def stored_points(suite: Suite, commit: str, environment: str) -> set[str]:
     if not suite.reuse:
         return set()
     by_point: dict[str, list[Record]] = {}
-    for record in read_file(record_file(suite.results, suite.machine, commit)):
+    for record in read_file(_file_of(suite, commit)):
         if record.benchmark != REFERENCE:
             by_point.setdefault(record.point, []).append(record)
     standing = {
@@ -197,8 +197,12 @@ def _earlier(
     if not suite.reuse or declared.benchmark == REFERENCE:
         return None
     point = declared.key(params)
-    stored = read_file(record_file(suite.results, suite.machine, commit))
+    stored = read_file(_file_of(suite, commit))
     return _standing(suite, [each for each in stored if each.point == point], environment)
+
+
+def _file_of(suite: Suite, commit: str) -> Path:
+    return record_file(suite.results, suite.machine, commit)
 
 
 def _scratch(suite: Suite, commit: str, environment: str) -> Path:
@@ -220,13 +224,13 @@ def _context(suite: Suite, declared: Declared, commit: str, environment: str) ->
     )
 
 
-def _store(suite: Suite, file: Path, record: Record) -> None:
+def _store(suite: Suite, record: Record) -> None:
     """Append a Record where this run stores any. Raises Unwritable, and leaves the reason for asv's
     own process."""
     if not suite.keep:
         return
     try:
-        append_record(file, record)
+        append_record(_file_of(suite, record.commit), record)
     except Unwritable as error:
         Path(suite.scratch, UNWRITABLE).write_text(str(error), encoding="utf-8")
         raise
