@@ -169,8 +169,8 @@ def command(
                 )
             return done
 
-        measured = measure_rounds(tasks, suite.run, measure, report, limit)
-    _print([done for done in measured if done], report, past, as_json=as_json)
+        report.add(measure_rounds(tasks, suite.run, measure, report, limit))
+    _print(report, past, as_json=as_json)
     if failed := sum(done.status == "failed" for done in report.records):
         warn(f"{failed} of {len(tasks)} points failed")
         return 1
@@ -189,15 +189,12 @@ def _as_asked(
     )
 
 
-def _print(
-    measured: Sequence[Record], report: RunReport, past: Sequence[Record], *, as_json: bool
-) -> None:
+def _print(report: RunReport, past: Sequence[Record], *, as_json: bool) -> None:
     """A table of each benchmark, or each Record as JSON; on stderr, what a reader should know of
     the run."""
-    report.add(measured)
-    roof = Roof([*past, *measured])
+    roof = Roof([*past, *report.records])
     width = shutil.get_terminal_size().columns
-    for name, group in itertools.groupby(measured, lambda done: done.benchmark):
+    for name, group in itertools.groupby(report.records, lambda done: done.benchmark):
         of_benchmark = list(group)
         if as_json:
             say(*(printable_json(encode(done).decode()) for done in of_benchmark))

@@ -239,9 +239,13 @@ class RunReport(Follower):
         return describe_code_changes(changed)
 
     @property
+    def _measured(self) -> list[Record]:
+        return [record for record in self.records if record.status == "ok"]
+
+    @property
     def busy(self) -> list[str]:
         """A line about the measured points that other processes disturbed, if there are any."""
-        measured = [each for each in self.records if each.status == "ok"]
+        measured = self._measured
         found = [each.conditions for each in measured if each.is_busy]
         if not found:
             return []
@@ -273,7 +277,7 @@ class RunReport(Follower):
     @property
     def noisy(self) -> list[str]:
         """A line about the measured points that scatter, if there are any."""
-        measured = [each for each in self.records if each.status == "ok"]
+        measured = self._measured
         found = sum(bool(each.noise) for each in measured)
         hint = "" if self.verbose else "; -v shows how"
         return [f"Noisy: {found} of {len(measured)} points{hint}"] if found else []
@@ -311,7 +315,7 @@ class RunReport(Follower):
             yield from ("", f"What {machine} reaches (± is the 95 % interval of one run):")
             yield from (f"  {line}" for line in found)
             yield ""
-        measured = [record for record in self.records if record.status == "ok"]
+        measured = self._measured
         benchmarks = counted(len({record.benchmark for record in measured}), "benchmark")
         points = f"{counted(len(measured), 'point')} of {benchmarks}"
         yield f"Measured {points} on {machine} in {_spell_time(clocks.monotonic() - self._started)}"
