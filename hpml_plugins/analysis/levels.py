@@ -35,11 +35,16 @@ from hpml_plugins.analysis.variance import (
 from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model import formatting
 
-#: Readings that a level needs on either side of a change: two with intervals, or three. A single
-#: run that stands out has often been a busy machine; the next one tells.
-ENOUGH_WITH_INTERVAL, ENOUGH = 2, 3
-#: Of a series: the newest; and cards that are told apart. What a fit takes grows with the product.
-MOST_READINGS, MOST_CARDS = 2000, 64
+#: Readings with an interval that a level needs on either side of a change. A single run that stands
+#: out has often been a busy machine; the next run tells.
+ENOUGH_WITH_INTERVAL = 2
+#: Readings that it needs where fewer have an interval.
+ENOUGH = 3
+#: The newest readings of a series that are judged. The time of a fit grows with this number times
+#: that of cards.
+MOST_READINGS = 2000
+#: Most cards of a series that are told apart.
+MOST_CARDS = 64
 #: What is known of values that were never repeated.
 UNKNOWN_SPREAD = Spread(
     UNKNOWN**2, UNKNOWN_FREEDOM, UNKNOWN**2 + UNKNOWN_CARDS**2, UNKNOWN_CARDS_FREEDOM

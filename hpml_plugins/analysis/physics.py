@@ -74,9 +74,10 @@ SHORT_CALL = 20e-6
 #: class 66 % of another card's values lie within its intervals, with those of 12 ms and more 93 %.
 #: The longest that the host still decided took 11.5 ms: 38 % longer on one host than on another.
 LONG_STEP = 12e-3
-#: A kernel is bound by memory from this share of the published bandwidth on, and by nothing else
-#: from the second.
-MEMORY_BOUND_SHARE, STREAMING_SHARE = 0.4, 0.85
+#: A kernel is memory-bound from this share of the published bandwidth.
+MEMORY_BOUND_SHARE = 0.4
+#: It is bound by nothing but memory from this share.
+STREAMING_SHARE = 0.85
 #: Above this share the bytes do not come from the memory but from a cache.
 CACHED_SHARE = 1.1
 #: FLOP/B: what has no more streams its data; an addition of two float32 vectors has 1/12, a softmax

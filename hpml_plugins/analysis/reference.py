@@ -31,8 +31,10 @@ from hpml_plugins.analysis.variance import Array
 if TYPE_CHECKING:
     from hpml_plugins.model.record import Record
 
-#: The benchmark and its metrics: times, s.
-BENCHMARK, VERSION = "reference", "1"
+#: The benchmark of the reference steps.
+BENCHMARK = "reference"
+VERSION = "1"
+#: Its metrics: times, s.
 COPY = "copy"
 FLOAT32 = "float32"
 BFLOAT16 = "bfloat16"

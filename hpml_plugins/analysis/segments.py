@@ -45,12 +45,18 @@ MOST_VISITS = 12
 #: Standard deviation of the logarithm of what busy CPUs slow all busy readings down by: a core that
 #: two processes share gives each half, so that a factor of 2 is two standard deviations.
 BUSY = math.log(2) / 2
-#: Readings that must have a covariate; the share of the variance between cards that one leaves, and
-#: the freedom of that guess: over 44 cards, one factor for each explains 83 to 85 % of it.
-COVARIATE_READINGS, LEFT, LEFT_FREEDOM = 5, 0.16, 2.0
-#: Part of the largest eigenvalue of a matrix of products up to which another tells that columns
-#: depend on each other, and up to which it is rounding alone.
-DEPENDENT, SINGULAR = 1e-10, 1e-15
+#: Readings that must have a covariate for it to be used.
+COVARIATE_READINGS = 5
+#: The share of the variance between cards that a covariate leaves: over 44 cards, one factor for
+#: each card explains 83 to 85 % of it.
+LEFT = 0.16
+#: Degrees of freedom of that share.
+LEFT_FREEDOM = 2.0
+#: Columns are linearly dependent if an eigenvalue of their matrix of products is at most this part
+#: of the largest one.
+DEPENDENT = 1e-10
+#: An eigenvalue is nothing but rounding up to this part of the largest one.
+SINGULAR = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,8 +375,10 @@ class _Segment(NamedTuple):
     drifts: bool = False
 
 
-#: Where a level is asked for: at the beginning of a segment, in its middle, at its end.
-BEGIN, MIDDLE, END = -0.5, 0.0, 0.5
+#: Where a level is evaluated: at the beginning, in the middle, or at the end of its segment.
+BEGIN = -0.5
+MIDDLE = 0.0
+END = 0.5
 
 
 @dataclass(frozen=True)

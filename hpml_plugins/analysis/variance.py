@@ -30,16 +30,21 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: Smallest relative deviation that is believed: two runs that agree to the last digit say little
 #: about the third.
 FLOOR = 2e-4
-#: Relative standard deviation of a kind that nobody measured twice, and what that guess is worth in
-#: degrees of freedom.
-UNKNOWN, UNKNOWN_FREEDOM = 0.03, 2.0
-#: Relative standard deviation between cards of a type of which one was measured, and the freedom of
-#: that guess: what H200s differ by at settled clocks is 0.7 %.
-UNKNOWN_CARDS, UNKNOWN_CARDS_FREEDOM = 0.01, 4.0
-#: Variance between runs of what was never repeated, as a multiple of what the rounds of a run
-#: imply, and its freedom. On H200s the multiple is 1.0 for kernels that do not throttle, minutes
-#: apart; other days may differ more.
-ROUNDS_ALONE, ROUNDS_ALONE_FREEDOM = 4.0, 4.0
+#: Relative standard deviation assumed for a kind that was never measured twice.
+UNKNOWN = 0.03
+#: Degrees of freedom of that assumption.
+UNKNOWN_FREEDOM = 2.0
+#: Relative standard deviation assumed between cards of a type of which only one was measured: H200s
+#: differ by 0.7 % at settled clocks.
+UNKNOWN_CARDS = 0.01
+#: Degrees of freedom of that assumption.
+UNKNOWN_CARDS_FREEDOM = 4.0
+#: Variance between runs of what was never repeated, as a multiple of what the rounds of one run
+#: imply. On H200s the multiple is 1.0 for kernels that do not throttle, minutes apart; other days
+#: may differ more.
+ROUNDS_ALONE = 4.0
+#: Degrees of freedom of that multiple.
+ROUNDS_ALONE_FREEDOM = 4.0
 #: Of the variances that the rounds of each run imply, the upper quartile counts: up to a quarter of
 #: the runs may have a round that stands out. Then 2.3 % of the medians of three rounds do, fewer
 #: than an interval leaves out.
@@ -48,7 +53,8 @@ QUARTILE = 0.75
 #: less.
 SURE = 0.95
 #: Bounds of the degrees of freedom that a prior is worth.
-LEAST_FREEDOM, MOST_FREEDOM = 1.0, 50.0
+LEAST_FREEDOM = 1.0
+MOST_FREEDOM = 50.0
 #: Groups from which a prior is estimated; with fewer nothing is known of how they differ.
 ENOUGH_GROUPS = 3
 

@@ -72,11 +72,10 @@ from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, 
 LOCKED = 75
 #: Exit status of a run that measured what fitted into its limit, and left points out.
 NOT_WHOLE = 3
-#: asv's commands that measure, and those of them that store results.
-_MEASURING, _WRITING = (
-    ("Run", "Continuous", "Find", "Profile"),
-    ("Run", "Continuous", "Find"),
-)
+#: asv's commands that measure.
+_MEASURING = ("Run", "Continuous", "Find", "Profile")
+#: Those of them that store results.
+_WRITING = ("Run", "Continuous", "Find")
 
 #: What the measuring command under way works with.
 _prepared: list[Prepared] = []

@@ -26,8 +26,10 @@ from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import LoadableData, use_sources, why_missing
 from hpml_plugins.registry import EVERYTHING, PluginEntry, Registry
 
-#: Seconds that a plugin may take to be imported and asked; another number by the variable.
-LIMIT, LIMIT_VARIABLE = 30.0, "HPML_IMPORT_LIMIT"
+#: Seconds that a plugin may take to be imported and asked.
+LIMIT = 30.0
+#: The environment variable that sets another limit.
+LIMIT_VARIABLE = "HPML_IMPORT_LIMIT"
 _FOREVER = 1e6
 
 #: Why a point cannot be measured on this node, one reason each (`node.unmet` of a node).

@@ -46,17 +46,22 @@ LISTENING = 0.5
 #: preempts, systemd) signals its processes one after the other: this one is next then, and what was
 #: ended is no failure of the benchmark.
 NEXT_IN_LINE = 1.0
-#: How many processes a point may have at once: eight ranks with sixteen loaders each are 137.
-#: Another limit is set by:
-MOST_PROCESSES, LIMIT_VARIABLE = 2048, "HPML_PROCESS_LIMIT"
-#: s from SIGTERM to SIGKILL for what is to end; and s that the supervisor has to end all and to
-#: report.
-GRACE, PATIENCE = 2.0, 20.0
-#: B of the longest message. Each has its length in front, in so many bytes.
-MOST_MESSAGE, _HEADER = 1 << 30, 8
-#: s from writing the stack until the process is ended, and the smallest share of the limit at which
-#: it is written.
-BEFORE_END, EARLIEST = 0.2, 0.8
+#: Most processes that a point may have at once: eight ranks with sixteen loaders each are 137.
+MOST_PROCESSES = 2048
+#: The environment variable that sets another limit.
+LIMIT_VARIABLE = "HPML_PROCESS_LIMIT"
+#: s between SIGTERM and SIGKILL.
+GRACE = 2.0
+#: s that the supervisor has to end all processes and to report.
+PATIENCE = 20.0
+#: B of the longest message.
+MOST_MESSAGE = 1 << 30
+#: B of the length that precedes each message.
+_HEADER = 8
+#: s before the time-out at which the stack is written.
+BEFORE_END = 0.2
+#: The stack is written no earlier than after this share of the time limit.
+EARLIEST = 0.8
 #: What the folder of the temporary files of a point is called.
 TEMPORARY = "hpml-point-"
 #: What ends a run: a terminal, a lost connection, Slurm.

@@ -19,9 +19,10 @@ from hpml_plugins.model.samples import Samples
 TURNS = 6
 #: Samples of a turn, at least.
 FEWEST = 2
-#: A step of this many seconds or more has fewer turns, on a CPU of one call that nothing warms up:
-#: of four ratios the median still leaves out one that was disturbed.
-LONG, TURNS_OF_LONG = 1.0, 4
+#: s from which a step has fewer turns, on a CPU of a single call without warm-up.
+LONG = 1.0
+#: Those turns: the median of four ratios still ignores one that was disturbed.
+TURNS_OF_LONG = 4
 #: What the timer says of a turn that holds for all turns together; where turns differ, all that
 #: they were.
 HOW = ("timer", "affinity", "cache", "launch", "batch")

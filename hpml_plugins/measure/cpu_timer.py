@@ -20,13 +20,16 @@ from hpml_plugins.model.samples import Samples
 #: loop's own cost.
 SHORTEST_SAMPLE = 1e-4
 LARGEST_BATCH = 1 << 20
-#: s between two measurements of the core's rate, and iterations of the loop that measures it: 1 %
-#: of that time.
-RATE_EVERY, ITERATIONS = 0.02, 10_000
-#: s that the first access to a page of memory may take: one that the process has already, which
-#: Linux maps or copies, and a new one, which a virtual machine may have to ask its host for. A
+#: s between two measurements of the core's speed.
+RATE_EVERY = 0.02
+#: Iterations of the loop that measures it, which take 1 % of that time.
+ITERATIONS = 10_000
+#: s that the first access to a page takes if the process has it already, so that Linux maps or
+#: copies it.
+PAGE_FAULT = 2e-6
+#: s that the first access to a new page takes: a virtual machine may have to ask its host for it. A
 #: huge page is one fault and 512 new pages.
-PAGE_FAULT, NEW_PAGE = 2e-6, 1e-5
+NEW_PAGE = 1e-5
 #: Share of a first call that these may be for it to say anything.
 MOST_ON_MEMORY = 0.5
 

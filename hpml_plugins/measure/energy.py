@@ -22,19 +22,25 @@ from hpml_plugins.model.samples import Samples
 Step = Callable[[], object]
 #: When a counter moved last, s of the monotonic clock, and what it says, J.
 Moved = Callable[[], tuple[float, float] | None]
-#: s of rest, in which clocks and voltage fall, before the idle power is measured; and s over which
-#: it is.
-REST, IDLE = 1.0, 1.0
+#: s of rest before the idle power is measured, in which clocks and voltage fall.
+REST = 1.0
+#: s over which the idle power is measured.
+IDLE = 1.0
 #: s of work between two looks at the counter.
 BATCH = 0.02
-#: The load has settled when the mean power of two successive periods, s, agrees this well; s after
-#: which the samples are taken all the same.
-PERIOD, POWER_TOLERANCE, LONGEST_LOAD = 1.0, 0.02, 4.0
+#: s of a period of load.
+PERIOD = 1.0
+#: The load has settled when the mean power of two successive periods agrees this well.
+POWER_TOLERANCE = 0.02
+#: s after which samples are taken even if the load has not settled.
+LONGEST_LOAD = 4.0
 #: A counter that has not moved after this time under load, s, and one call of the step, counts
 #: nothing.
 LONGEST_STEP = 2.0
-#: s of a sample, several steps of the counter; and samples of a round.
-WINDOW, WINDOWS = 0.4, 5
+#: s of a sample, several steps of the counter.
+WINDOW = 0.4
+#: Samples of a round.
+WINDOWS = 5
 
 
 class _Move(NamedTuple):

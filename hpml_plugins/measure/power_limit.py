@@ -19,9 +19,10 @@ from hpml_plugins.measure.telemetry import Telemetry
 
 #: s that the guard has to set or to restore a limit.
 PATIENCE = 10.0
-#: What the watching process answers where the limit was not set: for want of rights, or because
-#: others use the card.
-REFUSED, IN_USE = -1.0, -2.0
+#: Answer of the watching process where it lacks the rights to set the limit.
+REFUSED = -1.0
+#: Its answer where others use the card.
+IN_USE = -2.0
 _REASONS = {
     REFUSED: (
         "the GPU's power limit was not set to {watts:g} W: it needs root, and a limit within the"

@@ -24,23 +24,27 @@ from hpml_plugins import clocks
 from hpml_plugins.measure.telemetry import Reading, Telemetry
 from hpml_plugins.model.samples import Samples
 
-#: A step is held down when the card throttles for more than this share of the time, once that
-#: amounts to ENOUGH s.
-SHARE, ENOUGH = 0.1, 0.03
+#: A step is throttled if the card throttles for more than this share of the time, and for at least
+#: ENOUGH s.
+SHARE = 0.1
+ENOUGH = 0.03
 #: s over which the regulator averages; means over this long do not depend on where in its swing
 #: they begin.
 PERIOD = 1.0
 #: s of load between two looks at the clock; one sample of the sustained regime.
 GROUP = 0.05
-#: Two successive periods that begin OFFSET s apart, or more, must agree this well in time of a step
-#: and in power.
-RATE_TOLERANCE, POWER_TOLERANCE = 0.005, 0.02
+#: Two successive periods that begin at least OFFSET s apart must agree this well in the time of a
+#: step
+RATE_TOLERANCE = 0.005
+#: and this well in power.
+POWER_TOLERANCE = 0.02
 #: s under load after which the last period is taken though it has not settled.
 LONGEST_LOAD = 3.0
-#: A burst: s of load before the sample, in which clocks and voltage rise, and of the sample itself;
-#: s of rest before. With 5 + 5 ms the regulator of an H200 never acted; with 20 + 20 ms it always
-#: did.
-BURST, REST = 5e-3, 0.03
+#: A burst: s of load before the sample, in which clocks and voltage rise, and s of the sample. With
+#: 5 + 5 ms the regulator of an H200 never acted; with 20 + 20 ms it always did.
+BURST = 5e-3
+#: s of rest before a burst.
+REST = 0.03
 BURSTS = 12
 #: s of rest between the load and the first burst.
 RECOVERY = 0.25

@@ -18,9 +18,10 @@ from hpml_plugins.model.samples import Samples
 UNSTABLE_VARIATION = 0.10
 #: So is a share of far outliers above this.
 UNSTABLE_OUTLIERS = 0.05
-#: So is a first call that took this many times as long as a later one, and this much longer, s:
-#: caches that are still cold cost less.
-SLOW_FIRST_CALL, SLOW_FIRST_CALL_SECONDS = 5, 1e-4
+#: A first call also counts as set-up if it takes this many times as long as a later one
+SLOW_FIRST_CALL = 5
+#: and this many s longer: cold caches cost less.
+SLOW_FIRST_CALL_SECONDS = 1e-4
 #: A call that cannot be batched is warned of below this, s: 50 times the cost of reading the clock.
 SHORTEST_CALL = 5e-6
 #: s that the warm-up of a round may always take.

@@ -24,8 +24,10 @@ from hpml_plugins.terminal import one_line
 
 #: B of the longest name: files and folders are named after some, and a file system allows 255.
 MOST_NAME = 200
-#: Characters of a reason, a warning, a parameter's value; and of what a failed point printed.
-MOST_TEXT, MOST_OUTPUT = 10_000, 100_000
+#: Characters of a reason, a warning, or a parameter's value.
+MOST_TEXT = 10_000
+#: Characters of the output of a failed point.
+MOST_OUTPUT = 100_000
 #: Samples of a metric; and cells of a column of a series.
 MOST_SAMPLES = 2_000_000
 #: Entries of a mapping or a list of texts: metrics, series, columns, warnings, packages.

@@ -13,10 +13,12 @@ from hpml_plugins.model.record import Record
 
 #: Rates of the core that differ by more than this share are named.
 RATE_STEP = 0.2
-#: The host's other GPUs are in use above this share of the time, or of the power limit: an H200
-#: rests at 75 to 125 of 700 W. Both are asked only when a point begins and ends, and one moment of
-#: use shows in either.
-BUSY, BUSY_POWER = 0.1, 0.25
+#: The host's other GPUs are in use above this share of the time. Utilization and power are read
+#: only when a point begins and ends; a single moment of use shows in at least one of them.
+BUSY = 0.1
+#: The host's other GPUs are in use above this share of the power limit: an idle H200 draws 75 to
+#: 125 of 700 W.
+BUSY_POWER = 0.25
 #: Memories of the cards that differ by more than this share are named: drivers reserve a little
 #: more or less of it.
 MEMORY_STEP = 0.05

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from hpml_plugins.model.record import Estimate
 
 DIGITS: Final = 4
-#: An interval is written by its ends where its longer side is this many per cent of the value, and
-#: this many times as long as the other.
-WIDE, SKEWED = 10, 1.5
+#: An interval is written by its ends if its longer side is at least this many per cent of the value
+#: and SKEWED times as long as the other side.
+WIDE = 10
+SKEWED = 1.5
 MINUS: Final = "\u2212"
 
 #: Texts that keep their quotes, because without them they read as a number or as several values.

@@ -19,9 +19,10 @@ Number = int | float
 Operation = Callable[[float, float], float]
 #: The autocorrelation of a shorter series is not estimated: it would be noise.
 FEWEST_TO_CORRELATE = 15
-#: Lags whose autocorrelation is computed one by one; and how many values make it worth to compute
-#: all others at once.
-NEAR_LAGS, MANY_VALUES = 64, 10_000
+#: Lags whose autocorrelation is computed one at a time.
+NEAR_LAGS = 64
+#: Number of values from which computing all other lags at once (by FFT) pays off.
+MANY_VALUES = 10_000
 #: The `source` in the info of what the processor's own counters count.
 PERF = "perf"
 

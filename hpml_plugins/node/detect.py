@@ -17,8 +17,10 @@ from hpml_plugins.isolation import Send, run_isolated
 from hpml_plugins.model.node import FoundGpus, Gpu, Node
 from hpml_plugins.store import machine_folders, read_object_or_empty
 
-#: The order in which CUDA counts its devices, and that of NVML, by which a Record names them.
-ORDER_VARIABLE, NVML_ORDER = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+#: The environment variable that sets the order in which CUDA numbers its devices.
+ORDER_VARIABLE = "CUDA_DEVICE_ORDER"
+#: NVML's order, by which a Record names GPUs.
+NVML_ORDER = "PCI_BUS_ID"
 CHOICE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: s that NVML has to answer before a machine counts as one without GPUs.
 PATIENCE = 60.0

@@ -53,9 +53,16 @@ SHAPES: Final = (
     "triangle-left",
 )
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1])
-#: Pixels: of a single panel, of one beside another, of a legend, of a letter of its labels, of a
-#: row.
-WIDTH, PANEL, LEGEND, LETTER, ROW = 600, 310, 680, 6, 20
+#: px of a single panel.
+WIDTH = 600
+#: px of a panel that has another beside it.
+PANEL = 310
+#: px of a legend.
+LEGEND = 680
+#: px of a character of a legend's labels.
+LETTER = 6
+#: px of a row.
+ROW = 20
 #: CPUs are left out of a chart where they add more decades to an axis than this, and as a factor.
 MOST_ADDED: Final = 0.5
 MOST_STRETCHED: Final = 1.25

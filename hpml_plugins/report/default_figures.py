@@ -11,9 +11,10 @@ from hpml_plugins.model.benchmark import Value
 from hpml_plugins.model.figure import Chart
 from hpml_plugins.report.charts import Axis, dot_chart, line_chart
 
-#: A parameter with as many numbers is the x-axis of a line chart; one whose largest is this many
-#: times its smallest has a logarithmic axis.
-FEWEST_ON_AXIS, LOGARITHMIC = 3, 10
+#: A parameter with at least this many numbers is the x-axis of a line chart.
+FEWEST_ON_AXIS = 3
+#: That axis is logarithmic if the largest number is at least this many times the smallest.
+LOGARITHMIC = 10
 
 
 def default_figures(benchmark: Benchmark) -> Iterator[Figure]:

@@ -32,8 +32,10 @@ from hpml_plugins.report.figures import (
 )
 from hpml_plugins.report.pictures import checked_picture
 
-#: Seconds that a plugin may take to draw all of its figures; another number by the variable.
-LIMIT, LIMIT_VARIABLE = 300.0, "HPML_DRAWING_LIMIT"
+#: Seconds that a plugin may take to draw all of its figures.
+LIMIT = 300.0
+#: The environment variable that sets another limit.
+LIMIT_VARIABLE = "HPML_DRAWING_LIMIT"
 #: Largest sum of all figures of a plugin, B.
 MOST_DRAWN = 256 << 20
 

@@ -8,7 +8,8 @@ from typing import Final
 
 from hpml_plugins.errors import HpmlError
 
-_SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK = "http://www.w3.org/1999/xlink"
 _NAME = re.compile(r"(?:\{(.*)\})?(.*)")
 #: What matplotlib draws with: no script, no link, no animation, nothing that holds HTML.
 _ELEMENTS: Final = {

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from hpml_plugins.published import GpuType
 
 #: The columns that `shares` fills, in order.
-INTENSITY, OF_PEAK, OF_ROOF = "intensity", "of published peak", "of measured roof"
+INTENSITY = "intensity"
+OF_PEAK = "of published peak"
+OF_ROOF = "of measured roof"
 #: In place of a share of the memory's bandwidth that no memory can give.
 IN_CACHE = "fits in the cache"
 #: Shares from here on are the cache's: a measured roof is the best sample of another kernel, which

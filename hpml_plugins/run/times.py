@@ -32,14 +32,16 @@ BUILD = 15.0
 #: Of the 1,200 points in results/ that GPUs and CPUs measured in rounds, a later round took 0.93 of
 #: a first one of 2 to 4 s, 0.74 of one of 4 to 8 s and 0.46 of one of 8 to 16 s.
 LONG_FIRST = 3.0
-LATER_SHARE, LATER_SHARE_BEYOND = 0.95, 0.4
+LATER_SHARE = 0.95
+LATER_SHARE_BEYOND = 0.4
 #: How many stored rounds of a point are taken the mean of: the last ones.
 RECENT = 5
 #: With how many rounds of its own such a spread counts beside the spread of a point's own rounds.
 SPREAD_WEIGHT = 2
-#: What the points of a run have in common, as a share of all; where further commits are measured,
-#: whose code may take longer.
-COMMON, COMMON_OF_COMMITS = 0.07, 0.15
+#: What the points of a run have in common, as a share of all.
+COMMON = 0.07
+#: The same where further commits are measured, whose code may take longer.
+COMMON_OF_COMMITS = 0.15
 #: How much of what is not known of a point is common to those of its benchmark.
 COMMON_OF_BENCHMARK = 0.5
 #: Standard deviations from the mean to the ends of what is told: about 90 % lie between them.
@@ -54,8 +56,9 @@ OTHER_SORT = 0.3
 #: A round that takes longer than this many times its prediction counts as that much: one of them
 #: says little of others.
 SURPRISE = 4.0
-#: The ratio is not believed beyond these.
-LEAST_RATIO, MOST_RATIO = 0.2, 5.0
+#: Ratios outside these bounds are not trusted.
+LEAST_RATIO = 0.2
+MOST_RATIO = 5.0
 LIMIT_VARIABLE = "HPML_LIMIT"
 _UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 _SHAPE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")

@@ -27,9 +27,10 @@ from hpml_plugins.store.files import (
 )
 from hpml_plugins.store.records import RECORDS
 
-#: s to wait for another writer of benchmarks.json, who needs milliseconds; and between two attempts
-#: to take a lock.
-DECLARATIONS_TIMEOUT, RETRY = 30.0, 0.05
+#: s to wait for another writer of benchmarks.json, which takes milliseconds.
+DECLARATIONS_TIMEOUT = 30.0
+#: s between two attempts to take a lock.
+RETRY = 0.05
 
 
 class Locked(HpmlError):

@@ -31,8 +31,10 @@ from hpml_plugins.store.files import (
 RECORDS = "records"
 #: The name of the file of a machine's Records that are of no commit.
 UNCOMMITTED = "uncommitted"
-#: B of the longest line that is read as one, and of the largest file of Records that is read.
-MAX_LINE, MAX_RECORDS = 64 << 20, 4 << 30
+#: B of the longest line that is read.
+MAX_LINE = 64 << 20
+#: B of the largest file of Records that is read.
+MAX_RECORDS = 4 << 30
 
 #: What a decoder makes of a line: a Record, or the part of it that a reader needs.
 Content = TypeVar("Content")

@@ -40,12 +40,10 @@ MACHINE_VARIABLE = "HPML_MACHINE"
 SHARD_VARIABLE = "HPML_SHARD"
 #: The file in which `asv run` leaves the reason where it is refused, for the job that started it.
 REFUSAL_VARIABLE = "HPML_REFUSAL"
-#: Results and environments in other folders than asv.conf.json says: for several runs side by side
-#: on one node.
-ASV_RESULTS_VARIABLE, ASV_ENVIRONMENTS_VARIABLE = (
-    "HPML_ASV_RESULTS",
-    "HPML_ASV_ENVIRONMENTS",
-)
+#: Results in another folder than asv.conf.json says: for several runs at once on one node.
+ASV_RESULTS_VARIABLE = "HPML_ASV_RESULTS"
+#: The same for environments.
+ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_ENVIRONMENTS"
 #: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then
 #: ends.
 UNWRITABLE = "unwritable"

@@ -36,9 +36,10 @@ from hpml_plugins.temporary import temporary_folder
 LOOK = 0.1
 #: s that mpirun or srun has to end its ranks when their time is up; srun ends those of other nodes.
 GRACE = 10.0
-#: Time reserved before the point's timeout, to name the ranks that hang and stop all of them: s,
-#: and a share of it.
-MARGIN, MARGIN_SHARE = 3.0, 0.25
+#: s reserved before the point's time-out, to name the ranks that hang and to stop all of them.
+MARGIN = 3.0
+#: The same as a share of the time-out.
+MARGIN_SHARE = 0.25
 #: Where no point's timeout bounds the ranks, s.
 LONGEST = 600.0
 #: What mpirun says of a rank that died.

@@ -38,9 +38,12 @@ EMPTY = "hpml_empty"
 #: And of the machines that have a graph of it.
 MACHINES = "hpml_machines"
 
-#: asv's folder of graphs, and its list of what a machine measured.
-GRAPHS, LIST = "graphs", "summary.json"
-_FLOT, _BOOTSTRAP = "js/jquery_flot/resources", "js/bootstrap/resources"
+#: asv's folder of graphs.
+GRAPHS = "graphs"
+#: asv's list of what a machine measured.
+LIST = "summary.json"
+_FLOT = "js/jquery_flot/resources"
+_BOOTSTRAP = "js/bootstrap/resources"
 #: A CDN's file, by its name without version and `.min` → the distribution that has it, and its path
 #: there. Matching by name survives new versions in asv's addresses.
 ASSETS: Final[dict[str, tuple[str, str]]] = {

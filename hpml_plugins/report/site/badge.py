@@ -20,8 +20,10 @@ from hpml_plugins.terminal import unturned
 
 #: In this order they are listed.
 _VERDICTS = ("WORSE", "BETTER", "BOUND", "AMBIGUOUS", "SAME")
-#: Width of a letter of 11 px Verdana, on average, and of the space around a text.
-LETTER, SPACE = 6.6, 10
+#: Average width of a letter of 11 px Verdana, px.
+LETTER = 6.6
+#: Space around a text, px.
+SPACE = 10
 _BADGE = """\
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{name}: {text}">
 <title>{name}: {text}</title>

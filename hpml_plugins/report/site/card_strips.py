@@ -18,8 +18,10 @@ from hpml_plugins.report.site.matrix import TaskCell, TaskRow, TypeColumn
 from hpml_plugins.report.site.page import day
 from hpml_plugins.report.site.strips import Strip, StripBand, draw_strips
 
-#: Lines of a picture, and dots of a line, at most.
-MOST_CARDS, MOST_DOTS = 24, 200
+#: Most lines of a picture, one per card.
+MOST_CARDS = 24
+#: Most dots of a line.
+MOST_DOTS = 200
 
 
 @dataclass(frozen=True)

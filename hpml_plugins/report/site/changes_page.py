@@ -30,10 +30,15 @@ LISTS = {
     "The code changed": "No change for which nothing but the commit differs.",
     "Circumstances changed": "No change beside another card, host, driver or software stack.",
 }
-#: How many of each kind the page lists, newest first; of one change the largest steps.
-LISTED, MOST_STEPS = 500, 3
-#: Of a sparkline: px, and values.
-WIDTH, HEIGHT, MOST_VALUES = 140, 26, 60
+#: Changes of each kind that the page lists, newest first.
+LISTED = 500
+#: Steps of a change that are listed, largest first.
+MOST_STEPS = 3
+#: Size of a sparkline, px.
+WIDTH = 140
+HEIGHT = 26
+#: Most values of a sparkline.
+MOST_VALUES = 60
 
 
 def write_changes(

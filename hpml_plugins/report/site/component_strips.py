@@ -13,10 +13,12 @@ from hpml_plugins.analysis.physics import ON_GPU
 from hpml_plugins.report.site.components import ENOUGH, CardReading
 from hpml_plugins.report.site.strips import Strip, draw_strips
 
-#: A card is named if it is further from the median of its type than UNLIKE median absolute
-#: deviations, and than LEAST. Source: 1.4826 median absolute deviations are a standard deviation of
-#: normal values (Rousseeuw and Croux 1993); beyond three of these is an outlier.
-UNLIKE, LEAST = 3 * 1.4826, 0.005
+#: A card is named as an outlier if it is further from the median of its type than this many median
+#: absolute deviations, and further than LEAST. Source: 1.4826 median absolute deviations equal one
+#: standard deviation of normal values (Rousseeuw and Croux 1993); beyond three is an outlier.
+UNLIKE = 3 * 1.4826
+#: Relative difference below which no card is an outlier.
+LEAST = 0.005
 
 
 def draw_components(cards: Sequence[CardReading]) -> Markup:

@@ -18,8 +18,10 @@ from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.workloads import Workload
 
-#: Values that a card or host needs in a class; how many of them the page lists.
-ENOUGH, MOST_CARDS = 3, 60
+#: Values that a card or host needs in a class.
+ENOUGH = 3
+#: Most cards and hosts that the page lists.
+MOST_CARDS = 60
 #: The least that counts as the usual distance of a class: a hundredth of a percent.
 LEAST_DISTANCE = 1e-4
 #: What a kind of warning is told by: its text without numbers, and how many kinds are listed.

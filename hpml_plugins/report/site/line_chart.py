@@ -12,12 +12,25 @@ from markupsafe import Markup, escape
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.report.site import svg
 
-#: px: the ends of the axes, what is beside them, and from one label below to the next.
-LEFT, RIGHT, TOP, FLOOR, MARGIN, GAP = 80, 890, 20, 260, 30, 110
-#: The same of a sweep, beside which its legend stands.
-SWEEP_RIGHT, LEGEND, SWEEP_GAP = 710, 270, 50
-#: Marks of a chart, of which all lines get equal parts; characters of a name in the legend.
-MOST_MARKS, LONGEST_NAME = 1500, 36
+#: px: the ends of the axes.
+LEFT = 80
+RIGHT = 890
+TOP = 20
+FLOOR = 260
+#: px beside the axes.
+MARGIN = 30
+#: px from one label below the axis to the next.
+GAP = 110
+#: px: the right end of a sweep's axis, with a legend beside it.
+SWEEP_RIGHT = 710
+#: px: the width of that legend.
+LEGEND = 270
+#: px from one label below a sweep's axis to the next.
+SWEEP_GAP = 50
+#: Marks of a chart, divided equally among its lines.
+MOST_MARKS = 1500
+#: Characters of a name in the legend.
+LONGEST_NAME = 36
 #: Verdict of a change → its marker.
 CHANGES = {"better": "triangle-up", "worse": "triangle-down"}
 

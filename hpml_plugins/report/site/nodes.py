@@ -24,11 +24,15 @@ from hpml_plugins.report.site.page import day, point_link
 MOST_WARNINGS = 6
 #: Benchmarks that a sentence names; of more it says how many.
 MOST_NAMED = 40
-#: Of one machine.
-MOST_CARDS, MOST_RUNS = 8, 5
-#: A machine is stale if its newest commit is at least this many commits, or days, older than the
-#: newest of all.
-STALE_COMMITS, STALE_DAYS = 10, 30
+#: Most cards of a machine that are listed.
+MOST_CARDS = 8
+#: Most runs of a machine that are listed.
+MOST_RUNS = 5
+#: A machine is stale if its newest commit is at least this many commits older than the newest of
+#: all machines,
+STALE_COMMITS = 10
+#: or this many days.
+STALE_DAYS = 30
 #: A point is no longer measured if the machine has since measured this many times as many points as
 #: it has, and no earlier gap was longer. A run of a part counts for what it measured.
 ENOUGH_PASSES = 2

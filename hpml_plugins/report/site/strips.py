@@ -10,8 +10,10 @@ from markupsafe import Markup, escape
 
 from hpml_plugins.report.site import svg
 
-#: px.
-WIDTH, RIGHT, TOP = 920, 860, 22
+#: Width of a picture, right end of its axis, and top of its first line, px.
+WIDTH = 920
+RIGHT = 860
+TOP = 22
 
 
 class Strip(NamedTuple):

@@ -26,8 +26,10 @@ MARKERS: Final = {
     "triangle-left": "M-1.2 0L.9 1.2V-1.2Z",
 }
 DASHES: Final = ("", "7 3", "2 3", "9 3 2 3")
-#: Labels on an axis, about; and the spread from which an axis is logarithmic.
-TICKS, LOGARITHMIC = 5, 20.0
+#: Approximate number of labels on an axis.
+TICKS = 5
+#: An axis is logarithmic if its largest value is at least this many times its smallest.
+LOGARITHMIC = 20.0
 
 
 @dataclass(frozen=True)

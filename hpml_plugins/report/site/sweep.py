@@ -17,8 +17,10 @@ from hpml_plugins.report.site.line_chart import ChartLine, Dot, dot_title
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
 from hpml_plugins.store.declarations import value_of
 
-#: Values of a parameter that make a sweep; choices of the others that are drawn.
-ENOUGH, MOST_CHOICES = 3, 3
+#: Values that a parameter needs for a sweep.
+ENOUGH = 3
+#: Choices of the other parameters that are drawn.
+MOST_CHOICES = 3
 _SHAPES = ("circle", "square", "triangle-up")
 _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 #: The other parameters of a point: names and texts.

@@ -23,8 +23,9 @@ VERDICTS = {
     "BOUND": ("open", "? not decided"),
     "AMBIGUOUS": ("open", "no verdict"),
 }
-#: The picture of ratios reaches from 1 over the largest to it, within these bounds.
-LEAST_REACH, MOST_REACH = 1.1, 4.0
+#: The picture of ratios reaches from 1 / r to r, r being the largest ratio within these bounds.
+LEAST_REACH = 1.1
+MOST_REACH = 4.0
 #: What a value's regime is called.
 REGIMES = {"sustained": "settled clocks", "boost": "boost clocks"}
 

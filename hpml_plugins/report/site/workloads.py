@@ -42,8 +42,12 @@ from hpml_plugins.report.site.tasks import (
 
 #: The folder of what the pages' script reads.
 FOLDER = "workload"
-#: Columns of a page, and reasons why nothing is measured; rows from which a page has a filter.
-MOST_TYPES, MOST_REASONS, MANY_ROWS = 12, 6, 12
+#: Most columns of a page.
+MOST_TYPES = 12
+#: Most reasons that are listed why nothing was measured.
+MOST_REASONS = 6
+#: A page with at least this many rows has a filter.
+MANY_ROWS = 12
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,13 @@ MARGIN: dict[Component, float] = {"link": 0.25}
 MARGIN_OF_OTHERS = 0.01
 #: Cards below which nothing is said of a type.
 LEAST_CARDS = 4
-#: A card is left out of all bands of a component if its values lie this many robust deviations, and
-#: this share, from the other cards' median; cards from which that can be said.
-FAR, FAR_SHARE, ENOUGH_CARDS = 6.0, 0.05, 5
+#: A card is left out of all bands of a component if its values are this many robust deviations from
+#: the median of the other cards,
+FAR = 6.0
+#: and at least this share of it.
+FAR_SHARE = 0.05
+#: Cards that this needs.
+ENOUGH_CARDS = 5
 #: From median absolute deviation to standard deviation, of normal values.
 _MAD = 1.4826
 #: Digits of the logarithms in the file.

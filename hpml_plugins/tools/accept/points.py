@@ -13,8 +13,10 @@ from hpml_plugins.model import Params, Record
 from hpml_plugins.registry import read_registry
 from hpml_plugins.tools.accept.bands import Component
 
-#: The registry that names them, and its profile.
-REGISTRY, PROFILE = Path(__file__).with_name("points.yaml"), "accept"
+#: The registry that names the points.
+REGISTRY = Path(__file__).with_name("points.yaml")
+#: Its profile.
+PROFILE = "accept"
 #: The benchmark that compares bits.
 BITS = "bits"
 #: Benchmarks of several GPUs, which tell of the links between them.

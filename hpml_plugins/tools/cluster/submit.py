@@ -36,7 +36,8 @@ with needs_extra("cluster"):
     from submitit import LocalExecutor, SlurmExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-NEW, ALL = "NEW", "ALL"
+NEW = "NEW"
+ALL = "ALL"
 #: s within which a local job that was interrupted ends; submitit kills its processes after 1 s.
 CANCEL_WAIT = 10.0
 

@@ -47,10 +47,13 @@ from hpml_plugins.tools.gate.verdicts import (
     looks,
 )
 
-#: Rounds of each side, and the time of all, at most, where no option says it.
-MOST, LIMIT = 32, "5min"
+#: Most rounds of each side, where no option sets it.
+MOST = 32
+#: Time limit of all rounds, where no option sets it.
+LIMIT = "5min"
 #: Exit statuses.
-REFUSED, NOT_JUDGED = 1, 3
+REFUSED = 1
+NOT_JUDGED = 3
 
 
 @click.command("gate")

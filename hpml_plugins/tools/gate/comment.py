@@ -19,8 +19,12 @@ import click
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.terminal import say
 
-#: What our comment begins with, its greatest length in characters, and seconds that an answer has.
-MARK, LONGEST, TIMEOUT = "<!-- hpml gate -->", 60_000, 30.0
+#: How our comment begins.
+MARK = "<!-- hpml gate -->"
+#: Most characters of a comment.
+LONGEST = 60_000
+#: Seconds to wait for an answer.
+TIMEOUT = 30.0
 #: What GitLab sets in a pipeline of a merge request, and the token that its maintainer sets.
 VARIABLES = ("CI_API_V4_URL", "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID", "HPML_GITLAB_TOKEN")
 

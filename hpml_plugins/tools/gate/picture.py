@@ -14,12 +14,23 @@ from hpml_plugins.tools.templates import fill_template
 
 #: Values that are drawn; the Markdown report has all.
 MOST = 30
-#: Where the scale is, in px, and the height of a row.
-LEFT, RIGHT, ROW, TOP = 330, 650, 22, 74
-#: Of the picture at least, of a letter of the headline, and of a tick's label, in px.
-WIDTH, BOLD, LABEL = 960, 9, 44
-#: Letters of a row's name, and ratios beyond which an interval is cut off, with an arrow.
-LETTERS, FARTHEST = 42, 4.0
+#: Left and right end of the scale, px.
+LEFT = 330
+RIGHT = 650
+#: Height of a row, px.
+ROW = 22
+#: Top of the first row, px.
+TOP = 74
+#: Least width of the picture, px.
+WIDTH = 960
+#: Width of a letter of the headline, px.
+BOLD = 9
+#: Width of a tick's label, px.
+LABEL = 44
+#: Most letters of a row's name.
+LETTERS = 42
+#: An interval that reaches beyond this ratio is cut off, with an arrow.
+FARTHEST = 4.0
 #: Ratios that may have a line.
 _TICKS = (0.25, 0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0)
 

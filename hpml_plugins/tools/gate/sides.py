@@ -37,7 +37,8 @@ from hpml_plugins.terminal import warn
 from hpml_plugins.tools.gate.removed import find_removed
 from hpml_plugins.tools.gate.verdicts import FIRST_LOOK, Pair, looks
 
-BASE, HEAD = 0, 1
+BASE = 0
+HEAD = 1
 SIDES = ("base", "head")
 
 

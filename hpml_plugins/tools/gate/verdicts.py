@@ -27,8 +27,10 @@ from hpml_plugins.analysis import (
 )
 from hpml_plugins.model import Record, combine
 
-#: Pairs of rounds that a verdict needs, and after which there is the first look.
-LEAST, FIRST_LOOK = 3, 4
+#: Pairs of rounds that a verdict needs.
+LEAST = 3
+#: Pairs of rounds before the first look.
+FIRST_LOOK = 4
 Outcome = Literal["refused", "undecided", "within"]
 #: A round of base and one of head.
 Pair = tuple[Record, Record]

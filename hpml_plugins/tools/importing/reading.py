@@ -14,8 +14,9 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.model import Direction, MetricSamples, Value
 from hpml_plugins.store import MAX_FILE
 
-#: As `Timer` of a Record names them, in the info of a metric.
-EVENTS, CLOCK = "cuda events", "perf_counter"
+#: Names of timers, as in `Timer` of a Record, for the info of a metric.
+EVENTS = "cuda events"
+CLOCK = "perf_counter"
 #: Seconds per unit of time that other tools write.
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 

@@ -34,8 +34,12 @@ from hpml_plugins.terminal import warn
 PLACES = re.compile(
     rf"{re.escape(DECLARATIONS)}|[^/]+/[^/]+\.json|[^/]+/records/[^/]+\.jsonl"
 )
-#: s without an answer; of a site, files and B at most.
-TIMEOUT, MOST_FILES, MOST_BYTES = 60.0, 100_000, 1 << 30
+#: s to wait for an answer.
+TIMEOUT = 60.0
+#: Most files of a site.
+MOST_FILES = 100_000
+#: Most B of a site.
+MOST_BYTES = 1 << 30
 #: Transports that git may use, and what keeps it from running anything of the repository.
 _SAFE = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",

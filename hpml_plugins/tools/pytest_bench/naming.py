@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Of a test's name: together they are shorter than the longest name of a benchmark.
-LONGEST_SLUG, DIGEST = 80, 8
+#: Characters of a test's name and of its digest: together they are shorter than the longest name of
+#: a benchmark.
+LONGEST_SLUG = 80
+DIGEST = 8
 #: A test whose benchmark's name tells it apart from all others of this form.
 _PLAIN = re.compile(r"tests/test_([a-z][a-z0-9]*)\.py::test_([a-z0-9]+(?:_[a-z0-9]+)*)")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]{4,}")

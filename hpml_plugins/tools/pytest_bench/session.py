@@ -48,7 +48,8 @@ from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.pytest_bench.measuring import measure_point
 from hpml_plugins.tools.pytest_bench.naming import TestName
 
-PLUGIN, ROUNDS = "pytest", 3
+PLUGIN = "pytest"
+ROUNDS = 3
 #: s to wait for another process that writes this machine's results.
 PATIENCE = 60.0
 #: A value is judged where its 95 % interval leaves no room for a slow-down of this share.

@@ -22,9 +22,11 @@ from hpml_plugins.workloads.datasets.lookup import source_of, sources
 from hpml_plugins.workloads.datasets.places import DATA_VARIABLE, cache, roots
 from hpml_plugins.workloads.datasets.source import DataSource
 
-#: An archive that unpacks to more than this many times its size, or times SMALLEST, B, is made to
-#: fill the disk. Images and tables unpack to 1 to 20 times theirs, gzip at most to 1,032 times.
-LARGEST_RATIO, SMALLEST = 100, 1 << 18
+#: An archive that unpacks to more than this many times its size is taken for an attack that fills
+#: the disk. Images and tables unpack to 1 to 20 times their size, gzip at most to 1,032 times.
+LARGEST_RATIO = 100
+#: Archives smaller than this, B, may unpack to LARGEST_RATIO times this size.
+SMALLEST = 1 << 18
 _PACKED: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,

@@ -27,7 +27,8 @@ from hpml_plugins.tools.importing.reading import (
 )
 
 TOOL = "nccl-tests"
-_MICROSECOND, _GIGABYTE = 1e-6, 1e9
+_MICROSECOND = 1e-6
+_GIGABYTE = 1e9
 _PLACES = ("out_of_place", "in_place")
 _VERSION = re.compile(r"^# nccl-tests version (\S+)", re.MULTILINE)
 _PROGRAM = re.compile(r"^# Collective test starting: (\S+)", re.MULTILINE)
