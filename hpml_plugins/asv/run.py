@@ -58,7 +58,7 @@ from hpml_plugins.suite.points import (
     SHARD_VARIABLE,
     SUITE_VARIABLE,
     Suite,
-    declare,
+    make_suite,
 )
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say, warn
@@ -163,7 +163,9 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
         log.warning(left)
     profile = os.environ.get(PROFILE_VARIABLE) or EVERYTHING
     host = make_host(registry, profile=profile, unmet=functools.partial(unmet, node=node))
-    suite = declare(host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args))
+    suite = make_suite(
+        host, node, machine, scratch, keep=writes, reuse=_reused_statuses(args)
+    )
     file = scratch / "suite.json"
     file.write_bytes(msgspec.json.encode(suite))
     os.environ[SUITE_VARIABLE] = str(file)

@@ -39,7 +39,7 @@ from hpml_plugins.run import (
     rounds_of,
 )
 from hpml_plugins.store import append_record, past_rounds
-from hpml_plugins.suite.points import declare, record_of
+from hpml_plugins.suite.points import make_suite, record_of
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import printable_json, say, warn
 
@@ -149,7 +149,7 @@ def command(
     for left in end_leftovers():
         warn(left)
     with temporary_folder("hpml-run-") as scratch:
-        suite = declare(host, node, machine, scratch, keep=False)
+        suite = make_suite(host, node, machine, scratch, keep=False)
 
         def measure(number: int) -> Record:
             declared, params = tasks[number]

@@ -15,7 +15,7 @@ from hpml_plugins.suite.points import (
     PROFILE_VARIABLE,
     REFUSAL_VARIABLE,
     SHARD_VARIABLE,
-    declare,
+    make_suite,
     record_of,
 )
 

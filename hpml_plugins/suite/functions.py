@@ -23,8 +23,8 @@ from hpml_plugins.suite.points import (
     PROFILE_VARIABLE,
     SUITE_VARIABLE,
     Suite,
-    declare,
     leave_record,
+    make_suite,
     record_of,
 )
 
@@ -119,4 +119,4 @@ def load_suite(root: Path) -> Suite:
         read_registry(root / "registry.yaml"),
         profile=os.environ.get(PROFILE_VARIABLE) or EVERYTHING,
     )
-    return declare(host, node, machine_name(node), "")
+    return make_suite(host, node, machine_name(node), "")

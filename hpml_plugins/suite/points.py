@@ -81,7 +81,7 @@ class Suite(msgspec.Struct, frozen=True):
         )
 
 
-def declare(
+def make_suite(
     host: Host,
     node: Node,
     machine: str,

@@ -28,7 +28,7 @@ from hpml_plugins.host import Declared, Host, make_host
 from hpml_plugins.model.node import Gpu
 from hpml_plugins.registry import PluginSource, read_registry
 from hpml_plugins.suite.functions import track_functions
-from hpml_plugins.suite.points import SUITE_VARIABLE, declare
+from hpml_plugins.suite.points import SUITE_VARIABLE, make_suite
 
 PLUGIN = (
     TOY
@@ -102,7 +102,7 @@ def test_a_commit_that_knows_no_metric_without_direction_can_read_the_suite(
     (tmp_path / "registry.yaml").write_text(
         "version: 1\nplugins:\n  - {name: toy, path: toy.py}\n"
     )
-    suite = declare(
+    suite = make_suite(
         make_host(read_registry(tmp_path / "registry.yaml")), node, "m", tmp_path
     )
     (tmp_path / "suite.json").write_bytes(written := msgspec.json.encode(suite))

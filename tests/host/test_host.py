@@ -14,7 +14,7 @@ from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.host import Host, make_host
 from hpml_plugins.model.node import Node
 from hpml_plugins.registry import read_registry
-from hpml_plugins.suite.points import declare
+from hpml_plugins.suite.points import make_suite
 
 HostOf = Callable[..., Host]
 
@@ -251,7 +251,7 @@ def test_a_profile_may_leave_a_benchmark_out(host_of: HostOf, node: Node) -> Non
     hosts = [
         make_host(host.registry, profile=profile) for profile in ("quick", "night", "day")
     ]
-    declared = [declare(each, node, "here", "").benchmarks[0] for each in hosts]
+    declared = [make_suite(each, node, "here", "").benchmarks[0] for each in hosts]
     assert [len(each.chosen_points()) for each in declared] == [0, 2, 2]
     assert [{"size": 10} in each.chosen_points().values() for each in declared] == [
         False,

@@ -24,7 +24,7 @@ from hpml_plugins.measure import Context, measure_point
 from hpml_plugins.model.node import Node
 from hpml_plugins.node import unmet
 from hpml_plugins.registry import read_registry
-from hpml_plugins.suite.points import Suite, declare
+from hpml_plugins.suite.points import Suite, make_suite
 
 
 class Size(enum.IntEnum):
@@ -401,7 +401,7 @@ def hooked(hook: str, answer: str) -> str:
 def measured(host: Host, node: Node) -> bool:
     """Whether the suite of asv's processes can be read, and the toy in it be measured."""
     suite = msgspec.json.decode(
-        msgspec.json.encode(declare(host, node, "here", "")), type=Suite
+        msgspec.json.encode(make_suite(host, node, "here", "")), type=Suite
     )
     (toy,) = [each for each in suite.benchmarks if each.name == "toy"]
     benchmark = hpml_plugins.Benchmark(

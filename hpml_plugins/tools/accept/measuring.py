@@ -18,7 +18,7 @@ from hpml_plugins.model import Node, Record
 from hpml_plugins.node import detect_node, machine_name, unmet
 from hpml_plugins.run import Follower, Pass, TimeLimit, measure_rounds
 from hpml_plugins.store import append_record, read_file
-from hpml_plugins.suite import declare, record_of
+from hpml_plugins.suite import make_suite, record_of
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.accept.bands import Bands, spell_point
 from hpml_plugins.tools.accept.points import BITS, OF_NODE, accept_host, accept_points
@@ -201,7 +201,7 @@ def main(file: Path, seconds: float, keys: Sequence[str]) -> None:
         for module in declared.modules
     )
     with temporary_folder("hpml-accept-run-") as scratch:
-        suite = declare(host, node, machine_name(node), scratch, keep=False)
+        suite = make_suite(host, node, machine_name(node), scratch, keep=False)
 
         def measure(number: int) -> Record:
             done = record_of(suite, *tasks[number])
