@@ -15,7 +15,15 @@ import msgspec
 
 from hpml_plugins.cli import PATH, Positive, Settings, json_option, records_beside
 from hpml_plugins.errors import Failure, UsageError, nearest
-from hpml_plugins.host import Declared, Host, Offers, Unmet, load_sources, make_host, merge
+from hpml_plugins.host import (
+    Declared,
+    Host,
+    Offers,
+    Unmet,
+    load_sources,
+    make_host,
+    merge_offers,
+)
 from hpml_plugins.isolation import end_leftovers
 from hpml_plugins.measure import import_before_fork
 from hpml_plugins.model.benchmark import Benchmark, Params
@@ -235,7 +243,7 @@ def _find(
         host = make_host(
             registry, unmet=_knowing(offers, registry.folder, unmet), profile=profile
         )
-        host = replace(host, offers=merge([host.offers, offers]))
+        host = replace(host, offers=merge_offers([host.offers, offers]))
         found = host.of_plugin(entry.name)
     return host, found
 

@@ -20,7 +20,7 @@ from hpml_plugins import clocks
 from hpml_plugins.errors import HpmlError, UsageError, describe, environment_number, nearest
 from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.loading import LoadedPlugin, apply_registry, load_plugin, restored
-from hpml_plugins.host.offers import Offers, ask, merge, own_sources
+from hpml_plugins.host.offers import Offers, ask_for_offers, merge_offers, own_sources
 from hpml_plugins.isolation import Send, run_isolated, write_stack_before
 from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import LoadableData, use_sources, why_missing
@@ -125,7 +125,7 @@ def make_host(
                 entry, registry.folder, where, error=report.error, declared=report.declared
             )
         )
-    offers = merge(reports[entry.name].offers for entry in registry.enabled)
+    offers = merge_offers(reports[entry.name].offers for entry in registry.enabled)
     return Host(registry, tuple(plugins), offers)
 
 
@@ -239,7 +239,7 @@ def _load_all(
         write_stack_before(limit, printed)
         with restored():
             plugin = _load(registry, entry, taken)
-            loaded.append((plugin, ask(plugin)))
+            loaded.append((plugin, ask_for_offers(plugin)))
             for name, source in own_sources(plugin).items():
                 # asked here, where a fault is its own plugin's
                 if sources.setdefault(name, source) is source:

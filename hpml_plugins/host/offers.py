@@ -31,7 +31,7 @@ class Offers(msgspec.Struct, frozen=True):
     pages: list[str] = []
 
 
-def ask(plugin: LoadedPlugin) -> Offers:
+def ask_for_offers(plugin: LoadedPlugin) -> Offers:
     """Call the plugin's `hpml_data`. What it raises is a problem that names plugin and hook."""
     pages = [plugin.entry.name] if plugin.implements("hpml_pages") else []
     try:
@@ -48,7 +48,7 @@ def ask(plugin: LoadedPlugin) -> Offers:
     return Offers(dict.fromkeys(names, plugin.entry.source), pages=pages)
 
 
-def merge(offered: Iterable[Offers]) -> Offers:
+def merge_offers(offered: Iterable[Offers]) -> Offers:
     """What all of them offer, in this order. Of two data sets of one name the first stands."""
     merged = Offers({}, [], [])
     for own in offered:

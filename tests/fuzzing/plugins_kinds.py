@@ -282,7 +282,7 @@ NAMES = _names
 def _read_plugin(data: bytes, folder: Path) -> str:
     from hpml_plugins.host.declared import Declared
     from hpml_plugins.host.loading import apply_registry, load_plugin, restored
-    from hpml_plugins.host.offers import ask, merge
+    from hpml_plugins.host.offers import ask_for_offers, merge_offers
     from hpml_plugins.registry import read_registry
 
     (folder / "mine.py").write_bytes(data)
@@ -297,8 +297,8 @@ def _read_plugin(data: bytes, folder: Path) -> str:
         plugin = apply_registry(
             load_plugin(entry, registry.folder, registry.at("mine")), entry, registry, {}
         )
-        offers = ask(plugin)
-    merged = merge([offers, offers])
+        offers = ask_for_offers(plugin)
+    merged = merge_offers([offers, offers])
     for problem in (*merged.problems, *([str(plugin.error)] if plugin.error else [])):
         assert problem.isprintable(), problem
         assert len(problem) < 20_000, len(problem)

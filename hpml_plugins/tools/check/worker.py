@@ -25,7 +25,7 @@ from unittest import mock
 import msgspec
 
 from hpml_plugins.errors import HpmlError
-from hpml_plugins.host import Declared, ask, load_plugin, locate, own_sources
+from hpml_plugins.host import Declared, ask_for_offers, load_plugin, locate, own_sources
 from hpml_plugins.measure import (
     SHARED,
     Context,
@@ -80,7 +80,7 @@ def load(checked: CheckedPlugin) -> Loaded:
         {name.partition(".")[0] for name in set(sys.modules) - before} & set(HEAVY)
     ):
         effects[f"imports {', '.join(heavy)}"] = True
-    problems = list(ask(plugin).problems)
+    problems = list(ask_for_offers(plugin).problems)
     try:
         collect(plugin)
     except HpmlError as error:
