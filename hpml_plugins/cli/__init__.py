@@ -50,7 +50,7 @@ _COMMANDS = {
         "Measure NAME now: a benchmark, a plugin, or a plugin's file.",
     ),
     "publish": (
-        "hpml_plugins.cli.small:publish",
+        "hpml_plugins.cli.asv_commands:publish",
         "Write the site, as `asv publish` does, with its options.",
     ),
     "preview": (
@@ -74,7 +74,7 @@ _COMMANDS = {
         "Write all Records to FILE as Parquet.",
     ),
     "machine": (
-        "hpml_plugins.cli.small:machine",
+        "hpml_plugins.cli.asv_commands:machine",
         "Record this node in ~/.asv-machine.json, with its GPUs.",
     ),
     "merge": (

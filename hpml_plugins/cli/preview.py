@@ -12,7 +12,7 @@ import msgspec
 from hpml_plugins.asv.configuration import write_configuration
 from hpml_plugins.asv.run import machine_file
 from hpml_plugins.cli import PATH, Settings, records_beside
-from hpml_plugins.cli.small import run_asv
+from hpml_plugins.cli.asv_commands import run_asv
 from hpml_plugins.errors import UsageError
 from hpml_plugins.host import make_host
 from hpml_plugins.model.node import Node

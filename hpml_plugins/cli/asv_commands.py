@@ -1,4 +1,4 @@
-"""Small commands: machine, publish."""
+"""Commands that do what one of asv's does: machine, publish."""
 
 from __future__ import annotations
 
