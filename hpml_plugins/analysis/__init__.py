@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         Values,
         card_of,
         hardware_of,
-        mean_over_cards,
     )
     from hpml_plugins.analysis.physics import Physics, compared_metrics
     from hpml_plugins.analysis.variability import Place, Variability, observe
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     )
 
 _NAMES = {
-    ".measured": ("MeasuredValue", "Values", "card_of", "hardware_of", "mean_over_cards"),
+    ".measured": ("MeasuredValue", "Values", "card_of", "hardware_of"),
     ".physics": ("Physics", "compared_metrics"),
     ".variability": ("Place", "Variability", "observe"),
     ".variance": ("p_value", "student_quantile"),

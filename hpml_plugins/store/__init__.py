@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     )
     from hpml_plugins.store.history import (
         CommitOrder,
-        Line,
         Standing,
         commit_order,
         describe_by_date,
         describe_outside,
     )
     from hpml_plugins.store.index import Index, current_records, of_node
-    from hpml_plugins.store.locks import Lock, Locked, lock_declarations, lock_machine
+    from hpml_plugins.store.locks import Lock, Locked, lock_machine
     from hpml_plugins.store.merge import find_results, merge_results
     from hpml_plugins.store.projection import project, save_declarations
     from hpml_plugins.store.records import (
@@ -71,14 +70,13 @@ _NAMES = {
     ),
     ".history": (
         "CommitOrder",
-        "Line",
         "Standing",
         "commit_order",
         "describe_by_date",
         "describe_outside",
     ),
     ".index": ("Index", "current_records", "of_node"),
-    ".locks": ("Lock", "Locked", "lock_declarations", "lock_machine"),
+    ".locks": ("Lock", "Locked", "lock_machine"),
     ".merge": ("find_results", "merge_results"),
     ".projection": ("project", "save_declarations"),
     ".records": (
