@@ -217,7 +217,7 @@ def test_the_old_results_of_an_asv_user_show_beside_ours(tmp_path: Path) -> None
     assert "old-machine" in mine.hpml("table", "old.track_size").stdout
     same = mine.hpml("compare", "old-machine", "old-machine", "--all").stdout
     assert "old.track_size" in same
-    assert "all.parquet: 1 rows" in mine.hpml("export", "all.parquet").stdout
+    assert "all.parquet: 1 row" in mine.hpml("export", "all.parquet").stdout
     (mine.path / "all.parquet").unlink()
     second = mine.commit("hpml init")
     mine.asv("run", "-E", "node")

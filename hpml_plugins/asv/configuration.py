@@ -14,6 +14,8 @@ NAME = "asv.conf.json"
 #: As `plugins` has to name us: asv imports only names with a dot in front, and ignores others
 #: without a word.
 PLUGIN = ".hpml_plugins.asv"
+#: The repository of results that belong to none.
+NO_REPOSITORY = "none"
 #: The folder of plugins below that of asv's benchmarks.
 PLUGINS = "hpml"
 
@@ -94,7 +96,7 @@ def write_configuration(folder: Path, html: Path) -> Path:
     facts = {
         "version": 1,
         "project": "benchmarks",
-        "repo": "none",
+        "repo": NO_REPOSITORY,
         "plugins": [PLUGIN],
         "html_dir": str(html),
     }

@@ -72,6 +72,8 @@ from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, 
 LOCKED = 75
 #: Exit status of a run that measured what fitted into its limit, and left points out.
 NOT_WHOLE = 3
+#: Exit status after Ctrl-C, as shells have it.
+INTERRUPTED = 130
 #: asv's commands that measure.
 _MEASURING = ("Run", "Continuous", "Find", "Profile")
 #: Those of them that store results.
@@ -103,6 +105,10 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
         if patterns := getattr(args, "bench", None):
             args.bench = end_at_metrics(patterns)
         return _run_command(original, cls, conf, args, options)
+    except KeyboardInterrupt:
+        log.flush()
+        warn("interrupted")
+        sys.exit(INTERRUPTED)
     except Exception as error:
         log.flush()
         refused = _one_line_of(error, Path(conf.repo))

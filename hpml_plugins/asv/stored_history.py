@@ -15,6 +15,7 @@ from asv.console import log
 from asv.repo import Repo, get_repo
 from asv.util import ProcessError, UserError
 
+from hpml_plugins.asv.configuration import NO_REPOSITORY
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.store.history import (
     CommitOrder,
@@ -150,11 +151,9 @@ def show_missing_commits(conf: Any) -> CommitOrder:
         if all(path.name[:8] in shown for path in files):
             return order  # asv names each file after its commit: none has to be read
     except (UserError, ProcessError) as error:
+        why = "" if conf.repo == NO_REPOSITORY else f": {str(error).splitlines()[0]}"
         log.warning(
-            one_line(
-                "commits are ordered by their dates, without a repository:"
-                f" {str(error).splitlines()[0]}"
-            )
+            one_line(f"commits are ordered by their dates, without a repository{why}")
         )
         repository = None
         conf.branches = [None]

@@ -186,9 +186,10 @@ def _print(
     for line in _long(shown, width) if verbose else [*_short(shown), *_reasons(hidden)]:
         say(line if verbose else cut(line, width))
     gpus = f"{node.num_gpu} × {node.gpu}" if node.gpus else "no GPU"
+    profiles = host.registry.profiles
     this = (
-        f"this node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile} of"
-        f" {', '.join(host.registry.profiles)}"
+        f"this node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile}"
+        f"{' of ' + ', '.join(profiles) if len(profiles) > 1 else ''}"
     )
     more = "" if verbose else "; -v shows metrics, parameters and why points are skipped"
     say("", *wrap(this + more, width))

@@ -356,6 +356,11 @@ def export(file: Path, results: Path) -> int:
     from hpml_plugins.store import read_foreign, read_records
 
     records = itertools.chain(read_records(results, warn), read_foreign(results))
+    if (first := next(records, None)) is None:
+        raise UsageError(
+            f"no Record under {results}; name the folder of results: --results"
+        )
+    records = itertools.chain([first], records)
     say(f"{file}: {counted(write_parquet(records, file), 'row')}")
     return 0
 

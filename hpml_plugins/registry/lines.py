@@ -16,6 +16,16 @@ T = TypeVar("T", bound=msgspec.Struct)
 Place = tuple[str | int, ...]
 #: A registry nests six deep; a file that nests thousands is made to exhaust the parser.
 DEEPEST = 30
+#: What msgspec calls a type → what readers of YAML do.
+TYPES = {
+    "array": "a list",
+    "object": "a mapping",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
+}
 #: libyaml's loader takes a tenth of the time of the one in Python, which stands in where PyYAML was
 #: built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -167,13 +177,27 @@ def _explain(error: msgspec.ValidationError, lines: YamlLines, shape: Any) -> Re
             known |= each.get("properties", {}).keys()
         what = f"unknown key {key!r}; {nearest(key, known)}"
         return RegistryError(what, lines.at((*path, key)))
+    at = ".".join(map(str, path))
+    if wrong := re.match(r"Invalid enum value (.+)", message):
+        known = {
+            str(choice)
+            for each in msgspec.json.schema(shape)["$defs"].values()
+            for choice in each.get("properties", {}).get(path[-1], {}).get("enum", ())
+        }
+        what = f"{at}: {wrong[1]} is not known; use {' or '.join(sorted(known))}"
+        return RegistryError(what, lines.at(path))
     if missing := re.search(r"missing required field `(.+)`", message):
         return RegistryError(f"key {missing[1]!r} is missing", lines.at(path))
     if re.match(r"Expected `str.*, got `(int|float)`", message):
         message += "; put it in quotes"
+    message = re.sub("`([a-z |]+)`", _in_words, message)
     fault = f"{message[0].lower()}{message[1:]}"
-    at = ".".join(map(str, path))
     return RegistryError(f"{at}: {fault}" if at else fault, lines.at(path))
+
+
+def _in_words(types: re.Match[str]) -> str:
+    spelled = types[1].removesuffix(" | null").split(" | ")
+    return " or ".join(TYPES.get(each, each) for each in spelled)
 
 
 def _path_of(spelled: str) -> Place:

@@ -166,7 +166,7 @@ def doubts(record: Record) -> list[str]:
     shown = [] if found else record.warnings[:MOST_WARNINGS]
     found += shown
     if more := len(record.warnings) - len(shown):
-        found.append(f"{counted(more, 'warning')}: -v")
+        found.append(f"{counted(more, 'more warning')} (-v)")
     return found
 
 

@@ -130,6 +130,18 @@ def test_any_error_of_a_command_is_one_line(
     assert capsys.readouterr().err.splitlines() == [said]
 
 
+def test_an_interrupted_command_says_so_in_one_line(
+    conf: Namespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        run_command(interrupted, type("Show", (), {}), conf, Namespace())
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.splitlines() == ["hpml: interrupted"]
+
+
 def test_verbose_shows_the_traceback(
     conf: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,8 @@ def test_commits_of_another_version_control_than_git_are_ordered_by_date_and_it_
     monkeypatch.setattr(stored_history.log, "warning", said.append)
     for name in ("known", "dates", "order"):
         monkeypatch.setattr(StoredHistory, name, getattr(StoredHistory, name))
-    conf = Namespace(results_dir=str(tmp_path / "results"), branches=["default"], dvcs="hg")
+    results = str(tmp_path / "results")
+    conf = Namespace(repo=".", results_dir=results, branches=["default"], dvcs="hg")
     show_missing_commits(conf)
     assert (conf.dvcs, conf.branches, StoredHistory.known) == (DVCS, [None], None)
     assert list(StoredHistory.order) == list(dates)

@@ -651,3 +651,11 @@ def test_an_export_that_is_not_named_parquet_is_refused(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "out.csv: export writes Parquet; name the file out.parquet" in done.stderr
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_an_export_of_no_record_is_refused_and_keeps_the_file(tmp_path: Path) -> None:
+    (tmp_path / "earlier.parquet").write_text("kept")
+    done = hpml(tmp_path, "export", "earlier.parquet", "--results", "nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no Record under nowhere" in done.stderr
+    assert (tmp_path / "earlier.parquet").read_text() == "kept"

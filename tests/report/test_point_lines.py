@@ -69,9 +69,9 @@ def test_noise_is_said_in_a_few_words(
 
 def test_of_several_warnings_the_first_is_said_and_the_others_are_counted() -> None:
     warned = a_record("one", {"n": 1.0}, warnings=["a", "b", "c"], noise=["n: noisy"])
-    assert doubts(warned) == ["a", "2 warnings: -v"]
+    assert doubts(warned) == ["a", "2 more warnings (-v)"]
     noisy = msgspec.structs.replace(warned, metrics={"n": timed([1.0, 1.5, 2.0, 40.0] * 5)})
-    assert doubts(noisy) == ["noisy: ± >100 %", "3 warnings: -v"]
+    assert doubts(noisy) == ["noisy: ± >100 %", "3 more warnings (-v)"]
     point, doubt = lines(msgspec.structs.replace(warned, warnings=["w" * 200]), width=60)
     assert point.startswith("one  n") and doubt == f"    ! {'w' * 53}…"
 

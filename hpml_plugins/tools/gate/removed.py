@@ -30,9 +30,9 @@ def export(top: Path, commit: str, folder: Path, without: Path) -> None:
     tell_git(top, "read-tree", commit, **index)
     if without.is_relative_to(top):
         literal = f":(literal){without.relative_to(top)}"
-        tell_git(
-            top, "rm", "-r", "-q", "--cached", "--ignore-unmatch", "--", literal, **index
-        )
+        # forced: git minds that the files of HEAD and of the work tree are others
+        words = "rm", "-r", "-f", "-q", "--cached", "--ignore-unmatch", "--", literal
+        tell_git(top, *words, **index)
     tell_git(top, "checkout-index", "--all", f"--prefix={folder}/", **index)
 
 

@@ -210,8 +210,8 @@ class TestBench:
         """
         if self._measured:
             raise UsageError(
-                "a test is one benchmark: several metrics are one bench.measure, other steps other"
-                " tests"
+                "a test is one benchmark: return all its metrics from one bench.measure, and give"
+                " other steps a test of their own"
             )
         self._measured = True
         torch = sys.modules.get("torch")
