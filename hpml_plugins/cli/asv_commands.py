@@ -92,8 +92,12 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
 
 
 def run_asv(*words: str) -> None:
-    """A command of asv, in this process."""
+    """A command of asv, in this process. Raises SystemExit where it fails."""
     from asv.main import main
 
     sys.argv = ["asv", *words]
-    main()
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise

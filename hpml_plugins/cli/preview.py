@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import msgspec
@@ -66,10 +67,19 @@ def command(
         os.chdir(project)  # asv looks for its configuration here
         run_asv("publish")
         if folder is None:
-            run_asv("preview", *(["--browser"] if browser else []))
+            _serve(html, browser=browser)
     if folder:
         say(f"wrote {folder}; open {folder}/index.html")
     return 0
+
+
+def _serve(html: Path, *, browser: bool) -> None:
+    """Serve the site as `asv preview` does, until Ctrl-C."""
+    from asv.commands.preview import Preview
+    from asv.console import log
+
+    log.set_nitems(0)  # else each line has the percentage of the publish
+    Preview.run(SimpleNamespace(html_dir=str(html)), browser=browser)
 
 
 def _write_project(project: Path, file: Path, records: Path, html: Path) -> None:

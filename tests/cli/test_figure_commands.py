@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
+import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +95,29 @@ def test_a_file_s_site_is_there_before_any_project(hpml: Hpml, tmp_path: Path) -
     missing = hpml("preview", "alone.py", "--results", "other.jsonl")
     assert missing.returncode == 2
     assert "measure first: hpml run alone.py --record" in missing.stderr
+
+
+@pytest.mark.usefixtures("file_alone")
+def test_a_file_s_site_is_served_until_interrupted(tmp_path: Path) -> None:
+    serving = subprocess.Popen(
+        [sys.executable, "-m", "hpml_plugins", "preview", "alone.py"],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert serving.stdout
+    said = ""
+    while not (address := re.search(r"Serving at (http://\S+)", said)):
+        line = serving.stdout.readline()
+        assert line, said
+        said += line
+    with urllib.request.urlopen(address[1]) as page:
+        assert "Which GPU for what" in page.read().decode()
+    serving.send_signal(signal.SIGINT)
+    assert serving.wait(20) == 0
+    assert not list(tmp_path.glob("hpml-*"))
 
 
 @pytest.mark.usefixtures("measured")
