@@ -58,15 +58,15 @@ _COMMANDS = {
         "Show the site of plugin FILE.py alone, of what `hpml run FILE.py --record` measured.",
     ),
     "table": (
-        "hpml_plugins.cli.results:table",
+        "hpml_plugins.cli.figures:table",
         "Print the tables of plugin NAME.",
     ),
     "plot": (
-        "hpml_plugins.cli.results:plot",
+        "hpml_plugins.cli.figures:plot",
         "Write the charts of plugin NAME as files.",
     ),
     "compare": (
-        "hpml_plugins.cli.results:compare",
+        "hpml_plugins.cli.compare:compare",
         "Compare the Records of B with those of A.",
     ),
     "export": (
