@@ -238,7 +238,8 @@ def _measure_here(
         if context.scratch and context.rounds > 1
         else None,
     )
-    bench.collected.warnings += [reordered] if reordered else []
+    if reordered:
+        bench.collected.warnings.append(reordered)
     metrics: dict[str, MetricSamples] = {}
     status: Status = "failed"
     failure = Failure.NONE

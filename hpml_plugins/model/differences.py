@@ -70,8 +70,10 @@ def describe_share(record: Record) -> str:
     gpus = _number(record.node, "host_gpus")
     own_cpus = _number(record.node, "num_cpu")
     parts = [f"{len(record.gpus)} of {gpus:g} GPUs"] if len(record.gpus) < gpus else []
-    parts += [f"{own_cpus:g} of {cpus:g} CPUs"] if own_cpus < cpus else []
-    parts += [f"the time of {quota:g} CPUs"] if quota else []
+    if own_cpus < cpus:
+        parts.append(f"{own_cpus:g} of {cpus:g} CPUs")
+    if quota:
+        parts.append(f"the time of {quota:g} CPUs")
     machine = "virtual machine" if record.node.get("virtual") else "machine"
     return f"{', '.join(parts)} of a {machine}" if parts else f"a whole {machine}"
 

@@ -238,7 +238,8 @@ def describe_one_sided(a: Side, b: Side, records: Iterable[Kept]) -> str:
         alone = found.get((name, "ok"), set()) - found.get((other, "ok"), set())
         failed = len(alone & found.get((other, "failed"), set()))
         also = f" ({failed} failed on {other})" if failed else ""
-        parts += [f"{len(alone)} measured on {name} alone{also}"] if alone else []
+        if alone:
+            parts.append(f"{len(alone)} measured on {name} alone{also}")
     return f"points that are not compared: {', '.join(parts)}" if parts else ""
 
 
@@ -261,9 +262,11 @@ def check(
         **Counter(each.kind for each in refused),
     }
     parts = [f"{count} {what}" for what, count in not_judged.items() if count]
-    parts += [one_sided] if one_sided else []
+    if one_sided:
+        parts.append(one_sided)
     told = [f"{counted(worse, 'value')} worse"] if worse else []
-    told += [f"not judged: {', '.join(parts)}"] if parts else []
+    if parts:
+        told.append(f"not judged: {', '.join(parts)}")
     status = 1 if worse else 3 if parts else 0
     return status, f"check: {'; '.join(told) or 'nothing is worse'}"
 

@@ -297,7 +297,8 @@ class RunReport(Follower):
                 for reason, count in reasons.most_common(REASONS)
             ]
             rest = reasons.total() - sum(count for _, count in reasons.most_common(REASONS))
-            shown += [f"other reasons ({rest})"] if rest else []
+            if rest:
+                shown.append(f"other reasons ({rest})")
             yield f"{status.capitalize()} {counted(reasons.total(), 'point')}: {'; '.join(shown)}"
 
     def summary(

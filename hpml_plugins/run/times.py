@@ -226,7 +226,8 @@ class RoundTimes:
             before = last.get((record.machine, run))
             if before and before.commit != record.commit:
                 gap = record.started - before.started - before.duration
-                self._builds += [gap] if gap > 0 else []
+                if gap > 0:
+                    self._builds.append(gap)
             last[record.machine, run] = record
         self._builds = [statistics.median(self._builds)] if self._builds else [BUILD]
 

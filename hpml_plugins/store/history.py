@@ -183,7 +183,8 @@ def commit_order(
             branch if branch != "HEAD" else ask_git(repository, "branch", "--show-current")
         )
         lines.append(Line(branch, frozenset(graph.line(tip.commit, name))))
-        problems += [tip.problem] if tip.problem else []
+        if tip.problem:
+            problems.append(tip.problem)
     stored = stored_dates(result_files(results, known=graph.dates))
     dates = {**stored, **graph.dates}
     by_date = frozenset(stored.keys() - graph.dates.keys())

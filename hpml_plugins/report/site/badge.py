@@ -52,7 +52,8 @@ def write_summary(
     for metric in history.measured:
         for line in (metric.judged(*place) for place in metric.benchmark.index.lines()):
             values = [outcome.readings for outcome, value in line if value]
-            pairs += [(values[-2], values[-1], metric.metric)] if len(values) > 1 else []
+            if len(values) > 1:
+                pairs.append((values[-2], values[-1], metric.metric))
             newest += bool(line and line[-1][1])
             once += len(values) == 1
             failed += bool(line and line[-1][0].status == "failed")
@@ -96,7 +97,8 @@ def _draw(verdicts: dict[str, int], failed: int, *, measured: bool) -> str:
     ]
     if undecided := verdicts["BOUND"] + verdicts["AMBIGUOUS"]:
         parts.append(f"{undecided} of {total} undecided")
-    parts += [f"{failed} failed"] if failed else []
+    if failed:
+        parts.append(f"{failed} failed")
     nothing = "nothing compared" if measured else "nothing measured"
     text = ", ".join(parts) or ("no change" if total else nothing)
     judged = total and not undecided and not failed

@@ -63,7 +63,8 @@ def write_changes(
     for kind, found in shifts.items():
         for shift in found[:LISTED]:
             shown = {**show_shift(shift, history), "kind": kind}
-            feed += [shown] if kind == "open regression" else []
+            if kind == "open regression":
+                feed.append(shown)
             shown["spark"] = _spark(shift, history)
             (circumstances if shown["differences"] else code).append(shown)
     write_feed(html_dir / "regressions.xml", feed, project, gaps, judged)

@@ -128,7 +128,8 @@ def _page(
         )
         for drawable in drawn.drawables
     ]
-    problems += [problem] if problem else []
+    if problem:
+        problems.append(problem)
     problems += [figure.problem for figure in every if figure.problem]
     shown = [figure for figure in every if figure.csv or figure.problem]
     found: dict[tuple[str, str, str], list[str]] = {}
