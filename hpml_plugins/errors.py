@@ -139,9 +139,12 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
         return None
     where = error.filename2 or error.filename or path
     where = os.fsdecode(where) if isinstance(where, (str, bytes)) else str(where)
-    return Unwritable(
-        f"cannot be written: {error.strerror}; free space or fix permissions", where
+    fix = (
+        "choose a shorter name"
+        if error.errno == errno.ENAMETOOLONG
+        else "free space or fix permissions"
     )
+    return Unwritable(f"cannot be written: {error.strerror}; {fix}", where)
 
 
 def environment_number(variable: str, default: float) -> float:

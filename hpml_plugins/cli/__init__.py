@@ -3,6 +3,7 @@ answer at once."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import math
@@ -113,9 +114,25 @@ def choose_results(context: click.Context, _: click.Parameter, named: Path | Non
     return named or settings.results
 
 
+class _PathType(click.Path):
+    """A path whose names the file system can hold."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """The path. A name that is too long is refused before the command begins."""
+        path = super().convert(value, param, ctx)
+        try:
+            os.lstat(path)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                self.fail(f"{error.strerror}: {one_line(str(path))[:80]!r}…", param, ctx)
+        return path
+
+
 #: What options and arguments name: a file or a folder, and a file alone.
-PATH = click.Path(path_type=Path)
-FILE = click.Path(path_type=Path, dir_okay=False)
+PATH = _PathType(path_type=Path)
+FILE = _PathType(path_type=Path, dir_okay=False)
 #: Options of the commands that put results into the project's.
 INTO = click.option(
     "--into",

@@ -243,6 +243,23 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
         lambda: b'{"words": ["export", "\\udcf7.parquet"], "set": {}}',
         "done",
     ),
+    "a folder's name that is too long": (
+        "command line",
+        lambda: json.dumps({"words": ["merge", "9" * 300], "set": {}}).encode(),
+        "refused",
+    ),
+    "a registry's name that is too long": (
+        "command line",
+        lambda: json.dumps(
+            {"words": ["--registry", "9" * 300, "list"], "set": {}}
+        ).encode(),
+        "refused",
+    ),
+    "a plugin's name that is too long for a file": (
+        "command line",
+        lambda: json.dumps({"words": ["check", "9" * 300], "set": {}}).encode(),
+        "refused",
+    ),
     "a collection that a plugin replaces": (
         "result of measure",
         lambda: b"setattr(b, 'collected', 1.5)",

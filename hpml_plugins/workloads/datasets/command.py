@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import click
 
-from hpml_plugins.cli import Settings
+from hpml_plugins.cli import PATH, Settings
 from hpml_plugins.errors import HpmlError, UsageError, describe
 from hpml_plugins.model import quantity, use_sources
 from hpml_plugins.terminal import say, warn
@@ -48,7 +48,7 @@ def command(context: click.Context) -> int:
 @click.argument("name")
 @click.option(
     "--root",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Where to put it; default: the user's cache.",
 )
 def get(name: str, root: Path | None) -> int:
@@ -58,13 +58,13 @@ def get(name: str, root: Path | None) -> int:
 
 
 @command.command("add")
-@click.argument("archive", type=click.Path(path_type=Path))
+@click.argument("archive", type=PATH)
 @click.option(
     "--name", default="", help="The data set; default: the archive's name without endings."
 )
 @click.option(
     "--root",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Where to put it; default: the user's cache.",
 )
 def add(archive: Path, name: str, root: Path | None) -> int:
