@@ -343,7 +343,7 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("kind", sorted({each[0] for each in FOUND.values()}))
-def test_what_fuzzing_found_stays_mended(kind: str, tmp_path: Path) -> None:
+def test_what_fuzzing_found_stays_fixed(kind: str, tmp_path: Path) -> None:
     cases = {
         what: (make(), outcome) for what, (of, make, outcome) in FOUND.items() if of == kind
     }
