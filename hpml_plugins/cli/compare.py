@@ -63,7 +63,7 @@ def compare(
     mean over its cards of all Records of one code: the newest on the branch's line that both
     machines measured, else the newest of each side. Ratios are B over A. BETTER (▲) and WORSE (▼)
     are significant differences, corrected for the number of comparisons; SAME is within 2 %; other
-    differences have bounds alone, and AMBIGUOUS are those of which nothing is known. Intervals
+    differences have bounds only, and of AMBIGUOUS ones nothing is known. Intervals
     (95 %) are for the next run on another card. Benchmarks whose version, and metrics whose unit or
     direction, differ between the sides are not compared. Shows significant differences only,
     without --all; CSV has every row.

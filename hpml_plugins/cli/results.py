@@ -195,7 +195,7 @@ def retract(
 
     Its numbers are no longer shown or compared; the history of the point gives the reason. The
     Record is kept, and a line with the reason is appended. A retraction cannot be taken back:
-    measure the point again, for example with `asv run --skip-existing`, which takes it for not
+    measure the point again, for example with `asv run --skip-existing`, which treats it as not
     measured. Exit status 1 when asv's own files have to do without some Records, which are named.
     """
     from hpml_plugins.model.rounds import retract as retraction_of

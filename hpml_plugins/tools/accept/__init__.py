@@ -6,6 +6,6 @@ hpml_commands = adds_commands(
     (
         "accept",
         "hpml_plugins.tools.accept.command:command",
-        "Say whether each card of this node is as good as its kind: pass, fail or cannot say.",
+        "Judge each card of this node against its type: pass, fail or cannot say.",
     ),
 )

@@ -65,7 +65,7 @@ WRONG = (Failure.CHECK, Failure.GPU)
 @click.option(
     "--only",
     type=click.Choice([*get_args(Component), BITS]),
-    help="Measure only what tells of this component; nothing passes then.",
+    help="Measure only this component; no card passes then.",
 )
 @click.option("--record", type=FILE, help="Append all Records to this file.")
 @click.option(
@@ -99,7 +99,7 @@ def command(
     back_test: bool,
     results: Path | None,
 ) -> int:
-    """Say whether each card of this node is as good as its kind: pass, fail or cannot say.
+    """Judge each card of this node against its type: pass, fail or cannot say.
 
     About 60 s a GPU. Exit status: 0 passed, 1 failed, 2 error, 3 cannot say. It changes no setting
     of the node.

@@ -6,7 +6,7 @@ hpml_commands = adds_commands(
     (
         "gate",
         "hpml_plugins.tools.gate.command:command",
-        "Refuse what is checked out here if it is slower than BASE.",
+        "Fail if what is checked out here is slower than BASE.",
     ),
     (
         "comment",

@@ -78,7 +78,7 @@ NOT_JUDGED = 3
     type=click.IntRange(LEAST, 1000),
     default=MOST,
     show_default=True,
-    help="At most.",
+    help="Measure at most this many pairs of rounds.",
 )
 @click.option(
     "--limit",
@@ -120,7 +120,7 @@ def command(
     page: str,
     record: Path | None,
 ) -> int:
-    """Refuse what is checked out here if it is slower than BASE.
+    """Fail if what is checked out here is slower than BASE.
 
     BASE is a branch or commit; its newest commit that is also in the history of HEAD is built and
     measured in turns with what is checked out, uncommitted changes included. Each metric that is

@@ -26,14 +26,14 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=PATH)
 @click.option(
-    "--machine", metavar="NAME", help="Where it was measured, if FILE does not tell."
+    "--machine", metavar="NAME", help="The machine that measured it, if FILE does not say."
 )
 @click.option(
     "--commit",
     metavar="REV",
-    help="What was measured, if FILE does not tell: a name git knows.",
+    help="The commit measured, if FILE does not say: any name git knows.",
 )
-@click.option("--gpu", metavar="NAME", help="The GPU it ran on, if FILE does not tell.")
+@click.option("--gpu", metavar="NAME", help="The GPU it ran on, if FILE does not say.")
 @INTO
 @DRY_RUN
 @click.pass_obj
@@ -49,9 +49,9 @@ def command(
     """Read result files of other benchmark tools into Records.
 
     FILE is a result file of nvbench, Google Benchmark, pytest-benchmark, hyperfine, nccl-tests,
-    tritonbench or asv, told apart by its contents. Repetitions become samples. What a file does not
-    tell stays unknown. Records of no known commit are in tables and comparisons, but in no history.
-    Importing a file again changes nothing. Nothing is written if one FILE cannot be read.
+    tritonbench or asv, recognised by its contents. Repetitions become samples. What a file does not
+    state stays unknown. Records of no known commit are in tables and comparisons, but in no
+    history. Importing a file again changes nothing. Nothing is written if one FILE cannot be read.
     """
     revision = _resolve(settings, commit) if commit else ""
     records: list[Record] = []

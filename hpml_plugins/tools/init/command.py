@@ -385,8 +385,8 @@ def command(ci: str | None) -> int:
     """Prepare the git repository of this folder to measure its own commits.
 
     Writes registry.yaml, asv.conf.json, benchmarks/__init__.py, a first benchmark and lines of
-    .gitignore. A file that is there already is named and left as it is; the asv.conf.json of an asv
-    suite gets one entry more. Asks nothing.
+    .gitignore. Existing files are named and left unchanged, but the asv.conf.json of an asv suite
+    gets one more entry. Asks nothing.
     """
     folder = Path.cwd()
     top = ask_git(folder, "rev-parse", "--show-toplevel")

@@ -174,8 +174,8 @@ def _limited_time(seconds: float, address: str) -> Iterator[None]:
 def command(address: str, name: str, into: Path, dry_run: bool, limit: float) -> int:
     """Merge the results of another repository.
 
-    ADDRESS is a git repository, of which the results in its newest commit are read, a folder, or a
-    site that hpml-plugins published (https://…), which offers the newest 50 Records of each point.
+    ADDRESS is a git repository, whose newest commit has the results, a folder, or a site that
+    hpml-plugins published (https://…), which offers the newest 50 Records of each point.
     Its machine h200-x1 is NAME.h200-x1 here. Pulling again adds what is new. No code of the source
     is run or stored. Exit status 1 when something was left out.
     """
