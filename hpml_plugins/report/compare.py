@@ -12,7 +12,13 @@ from textwrap import wrap
 from typing import Any, Generic, Protocol, TypeVar
 
 from hpml_plugins.analysis.measured import MeasuredValue, Values
-from hpml_plugins.analysis.sides import BOOST, MeasuredRun, PointSides, newest_run
+from hpml_plugins.analysis.sides import (
+    BOOST,
+    MeasuredRun,
+    PointSides,
+    ValuesOfSides,
+    newest_run,
+)
 from hpml_plugins.analysis.verdicts import Difference, compare_values
 from hpml_plugins.errors import UsageError
 from hpml_plugins.model.differences import Confounder, differences
@@ -181,46 +187,60 @@ def compare(
     pairs: list[tuple[Values, Values, str]] = []
     for key in sorted(common, key=lambda key: (*key[:2], natural_key(names[key]))):
         sides = PointSides(old[key], new[key], common=across)
-        one = known.whole(newest_run(sides.a).record)
-        other = known.whole(newest_run(sides.b).record)
-        confounders = tuple(differences(one, other))
-        of_a, of_b = sides.settled
-        for name in one.metrics:
-            if infinite := _infinite_sides(name, one, other):
-                where = f"{names[key]}: " if names[key] else ""
-                reason = f"{where}its value on {infinite} is not finite"
-                refused.add(RefusedComparison(key[1], name, reason, "not finite"))
+        for found in _compare_point(key, sides, known):
+            if isinstance(found, RefusedComparison):
+                refused.add(found)
                 continue
-            if name not in of_a or name not in of_b:
-                continue
-            if reason := _contradiction(one.metrics[name], other.metrics[name]):
-                refused.add(RefusedComparison(key[1], name, reason))
-                continue
-            regimes = [""]
-            if of_a[name].boosted and of_b[name].boosted:
-                regimes.append(BOOST)
-            for regime in regimes:
-                values = sides.compared(name, regime, sides.settled)
-                pairs.append((*values, name))
-                asked.append(
-                    Compared(
-                        machine=key[0],
-                        benchmark=key[1],
-                        point=format_point(one.params),
-                        metric=name,
-                        unit=one.metrics[name].unit,
-                        a=values[0][name],
-                        b=values[1][name],
-                        difference=Difference("AMBIGUOUS"),
-                        confounders=confounders,
-                        regime=regime,
-                        across=sides.across,
-                    )
-                )
+            compared, values = found
+            asked.append(compared)
+            pairs.append((*values, compared.metric))
     judged = []
     for each, difference in zip(asked, compare_values(pairs), strict=True):
         judged.append(replace(each, difference=difference))
     return judged, sorted(refused)
+
+
+def _compare_point(
+    key: _Key, sides: PointSides[Any], known: Known[Kept]
+) -> Iterator[tuple[Compared, ValuesOfSides] | RefusedComparison]:
+    """Each metric of a point that both sides measured, in each regime, still without a verdict,
+    with the values of both sides; or why its values cannot be compared."""
+    machine, benchmark, _ = key
+    one = known.whole(newest_run(sides.a).record)
+    other = known.whole(newest_run(sides.b).record)
+    point = format_point(one.params)
+    confounders = tuple(differences(one, other))
+    of_a, of_b = sides.settled
+    for name in one.metrics:
+        if infinite := _infinite_sides(name, one, other):
+            where = f"{point}: " if point else ""
+            reason = f"{where}its value on {infinite} is not finite"
+            yield RefusedComparison(benchmark, name, reason, "not finite")
+            continue
+        if name not in of_a or name not in of_b:
+            continue
+        if reason := _contradiction(one.metrics[name], other.metrics[name]):
+            yield RefusedComparison(benchmark, name, reason)
+            continue
+        regimes = [""]
+        if of_a[name].boosted and of_b[name].boosted:
+            regimes.append(BOOST)
+        for regime in regimes:
+            values = sides.compared(name, regime, sides.settled)
+            compared = Compared(
+                machine=machine,
+                benchmark=benchmark,
+                point=point,
+                metric=name,
+                unit=one.metrics[name].unit,
+                a=values[0][name],
+                b=values[1][name],
+                difference=Difference("AMBIGUOUS"),
+                confounders=confounders,
+                regime=regime,
+                across=sides.across,
+            )
+            yield compared, values
 
 
 def describe_one_sided(a: Side, b: Side, records: Iterable[Kept]) -> str:
