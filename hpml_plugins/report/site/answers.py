@@ -41,21 +41,7 @@ def which_gpu(
     """
     question = "Which GPU?"
     if pair is None or not verdicts:
-        if not rows:
-            return Answer(question, "Nothing is measured yet.", "Run asv run on a node.")
-        measured = {number for row in rows for number in row.cells}
-        if len(measured) == 1:
-            (only,) = measured
-            return Answer(
-                question,
-                f"Only {names[only]} has been measured.",
-                "A second type makes a comparison.",
-            )
-        return Answer(
-            question,
-            "This cannot be told.",
-            "No two types have measured the same workload.",
-        )
+        return Answer(question, *_why_no_pair(rows, names))
     base = names[pair[0]]
     other = names[pair[1]]
     better = _strongest(rows, verdicts, "BETTER")
@@ -89,6 +75,17 @@ def which_gpu(
     if silent:
         rest.append(f"Nothing can be said of {silent}.")
     return Answer(question, strong, " ".join(rest))
+
+
+def _why_no_pair(rows: Sequence[TaskRow], names: Sequence[str]) -> tuple[str, str]:
+    """Why no two types are compared, and what to do about it."""
+    if not rows:
+        return "Nothing is measured yet.", "Run asv run on a node."
+    measured = {number for row in rows for number in row.cells}
+    if len(measured) == 1:
+        (only,) = measured
+        return f"Only {names[only]} has been measured.", "A second type makes a comparison."
+    return "This cannot be told.", "No two types have measured the same workload."
 
 
 def _strongest(

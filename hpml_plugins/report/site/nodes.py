@@ -7,7 +7,7 @@ import heapq
 import itertools
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -346,11 +346,49 @@ class Gaps:
     last: float
 
 
+#: A point that a machine measured: its benchmark, its label, and the columns of its commits.
+_MeasuredPoint = tuple[TrackedBenchmark, str, list[int]]
+
+
 def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
     """The machines on which something is missing or stale, those that are most commits behind
     first."""
     last = len(history.commits) - 1
-    measured: dict[str, list[tuple[TrackedBenchmark, str, list[int]]]] = {}
+    measured = _measured_points(history)
+    found = []
+    for node in nodes:
+        seen = sorted(history.seen.get(node.name, ()))
+        if not seen:
+            continue
+        newest = seen[-1]
+        behind = last - newest
+        days = int((history.dates[last] - history.dates[newest]) / 86_400_000)
+        stale = behind >= STALE_COMMITS or days >= STALE_DAYS
+        dropped = _find_dropped(measured.get(node.name, ()), seen, history)
+        failed = node.total["failed"]
+        if stale or dropped or failed:
+            newest_date = history.dates[newest]
+            found.append(
+                Gaps(
+                    node.name,
+                    node.anchor,
+                    behind,
+                    days,
+                    stale,
+                    dropped,
+                    failed,
+                    newest_date,
+                )
+            )
+    return sorted(
+        found, key=lambda each: (-each.behind, -each.failed, -len(each.dropped), each.name)
+    )
+
+
+def _measured_points(history: History) -> dict[str, list[_MeasuredPoint]]:
+    """Machine → the points that it measured and that did not fail last: failures are counted as
+    such."""
+    found: dict[str, list[_MeasuredPoint]] = {}
     for benchmark in history.benchmarks:
         for (label, machine), line in benchmark.index.lines().items():
             columns = [
@@ -358,41 +396,29 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
                 for outcome in line
                 if outcome.status == "ok"
             ]
-            if columns and line[-1].status != "failed":  # failures are counted as such
-                measured.setdefault(machine, []).append((benchmark, label, columns))
-    found = []
-    for node in nodes:
-        if not (seen := sorted(history.seen.get(node.name, ()))):
-            continue
-        behind = last - seen[-1]
-        days = int((history.dates[last] - history.dates[seen[-1]]) / 86_400_000)
-        dropped: dict[str, list[tuple[str, str, float, int]]] = {}
-        points = measured.get(node.name, ())
-        counts = Counter(itertools.chain(*(columns for *_, columns in points)))
-        done = dict(
-            zip(seen, itertools.accumulate(counts[column] for column in seen), strict=True)
-        )
-        for benchmark, label, columns in points:
-            at = [done[column] for column in columns]
-            since = counts.total() - at[-1]
-            gap = max((b - a for a, b in itertools.pairwise(at)), default=since + 1)
-            if ENOUGH_PASSES * len(points) <= since >= gap:
-                link = point_link(benchmark.name, benchmark.first_metric, label)
-                point = label, link, history.dates[columns[-1]], seen[-1] - columns[-1]
-                dropped.setdefault(benchmark.heading, []).append(point)
-        stale = behind >= STALE_COMMITS or days >= STALE_DAYS
-        each = Gaps(
-            node.name,
-            node.anchor,
-            behind,
-            days,
-            stale,
-            dropped,
-            node.total["failed"],
-            history.dates[seen[-1]],
-        )
-        if stale or dropped or each.failed:
-            found.append(each)
-    return sorted(
-        found, key=lambda each: (-each.behind, -each.failed, -len(each.dropped), each.name)
+            if columns and line[-1].status != "failed":
+                found.setdefault(machine, []).append((benchmark, label, columns))
+    return found
+
+
+def _find_dropped(
+    points: Sequence[_MeasuredPoint], seen: Sequence[int], history: History
+) -> dict[str, list[tuple[str, str, float, int]]]:
+    """The points that a machine no longer measures: benchmark → points, see `Gaps`.
+
+    seen: the columns of the machine's commits, ascending.
+    """
+    counts = Counter(itertools.chain(*(columns for *_, columns in points)))
+    done = dict(
+        zip(seen, itertools.accumulate(counts[column] for column in seen), strict=True)
     )
+    dropped: dict[str, list[tuple[str, str, float, int]]] = {}
+    for benchmark, label, columns in points:
+        at = [done[column] for column in columns]
+        since = counts.total() - at[-1]
+        gap = max((b - a for a, b in itertools.pairwise(at)), default=since + 1)
+        if ENOUGH_PASSES * len(points) <= since >= gap:
+            link = point_link(benchmark.name, benchmark.first_metric, label)
+            point = label, link, history.dates[columns[-1]], seen[-1] - columns[-1]
+            dropped.setdefault(benchmark.heading, []).append(point)
+    return dropped
