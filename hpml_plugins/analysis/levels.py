@@ -7,10 +7,11 @@ exactly: each other value is another level.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from hpml_plugins.analysis.segments import (
     END,
     Contrast,
     ReadingSeries,
+    Segmentation,
     find_segments,
 )
 from hpml_plugins.analysis.variance import (
@@ -103,7 +105,7 @@ class Readings:
         where a value is not above 0, shares of the median size."""
         values = np.array([reading.value for reading in self.readings], float)
         references = np.array([_reference(reading) for reading in self.readings])
-        if values.min() > 0:
+        if self._is_logarithmic:
             values = np.log(values)
             covariates = references[:, None]
         else:
@@ -137,47 +139,54 @@ class Readings:
         if self.are_counts:
             return self._levels_of_counts()
         found = find_segments(self.series())
-        if outliers := found.outliers:
-            kept = [
-                number for number in range(len(self.readings)) if number not in outliers
-            ]
-            rest = Readings(
-                self.revisions[kept], [self.readings[number] for number in kept]
-            )
-            return rest.find_levels()
-        logarithmic = min(reading.value for reading in self.readings) > 0
-
-        def value(segment: int, at: float) -> float:
-            level = found.value(segment, at)
-            return math.exp(level) if logarithmic else level * self._scale
-
-        starts = [
-            (0, 0),
-            *(found.boundary(number) for number in range(1, len(found.segments))),
+        if found.outliers:
+            return self._without(found.outliers).find_levels()
+        inner = (found.boundary(number) for number in range(1, len(found.segments)))
+        boundaries = [(0, 0), *inner, (len(self.readings), 0)]
+        numbers = [
+            number
+            for number, segment in enumerate(found.segments)
+            if self._is_level(segment.first, segment.end)
         ]
-        ends = [*starts[1:], (len(self.readings), 0)]
-        levels, numbers = [], []
-        for number, segment in enumerate(found.segments):
-            if self._is_level(segment.first, segment.end):
-                begin = value(number, BEGIN)
-                end = value(number, END)
-                if logarithmic:
-                    fitted = np.geomspace(begin, end, segment.end - segment.first)
-                else:
-                    fitted = np.array([begin])
-                level = self._level(
-                    segment.first, segment.end, fitted, end if segment.drifts else None
-                )
-                # What may belong to either side is of neither.
-                first = int(self.revisions[starts[number][1]])
-                last = int(self.revisions[ends[number][0] - 1])
-                levels.append(level._replace(first=first, last=max(first, last)))
-                numbers.append(number)
+        levels = [
+            self._fitted_level(found, number, boundaries[number], boundaries[number + 1])
+            for number in numbers
+        ]
 
         def contrast(old: tuple[int, float], new: tuple[int, float]) -> Contrast:
             return found.contrast((numbers[old[0]], old[1]), (numbers[new[0]], new[1]))
 
-        return Levels(levels, contrast, logarithmic=logarithmic)
+        return Levels(levels, contrast, logarithmic=self._is_logarithmic)
+
+    def _without(self, outliers: Container[int]) -> Readings:
+        kept = [number for number in range(len(self.readings)) if number not in outliers]
+        return Readings(self.revisions[kept], [self.readings[number] for number in kept])
+
+    @functools.cached_property
+    def _is_logarithmic(self) -> bool:
+        return min(reading.value for reading in self.readings) > 0
+
+    def _fitted_level(
+        self, found: Segmentation, number: int, start: tuple[int, int], end: tuple[int, int]
+    ) -> Level:
+        """The level of a segment. start, end: its boundaries, see `boundary`; readings that may
+        belong to either side of one are of neither level."""
+        segment = found.segments[number]
+        begins = self._value(found.value(number, BEGIN))
+        ends = self._value(found.value(number, END))
+        if self._is_logarithmic:
+            fitted = np.geomspace(begins, ends, segment.end - segment.first)
+        else:
+            fitted = np.array([begins])
+        drifts_to = ends if segment.drifts else None
+        level = self._level(segment.first, segment.end, fitted, drifts_to)
+        first = int(self.revisions[start[1]])
+        last = int(self.revisions[end[0] - 1])
+        return level._replace(first=first, last=max(first, last))
+
+    def _value(self, level: float) -> float:
+        """A level of `series` in the unit of the readings."""
+        return math.exp(level) if self._is_logarithmic else level * self._scale
 
     def _levels_of_counts(self) -> Levels:
         values = [reading.value for reading in self.readings]

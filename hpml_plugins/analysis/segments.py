@@ -382,7 +382,7 @@ END = 0.5
 
 
 @dataclass(frozen=True)
-class _Segmentation:
+class Segmentation:
     """The levels of a series. fit: of the columns of `_design`."""
 
     segments: Sequence[_Segment]
@@ -457,7 +457,7 @@ class _Segmentation:
         return int(likely.min()), int(likely.max())
 
 
-def find_segments(series: ReadingSeries) -> _Segmentation:
+def find_segments(series: ReadingSeries) -> Segmentation:
     """The segments of a series that differ in level.
 
     Segments are added one after another, the one that explains most first, as long as its p-value,
@@ -476,11 +476,11 @@ def find_segments(series: ReadingSeries) -> _Segmentation:
     return min(found, key=lambda each: each.fit.criterion)
 
 
-def _search(series: ReadingSeries, covariates: Array) -> _Segmentation:
+def _search(series: ReadingSeries, covariates: Array) -> Segmentation:
     """The segments, with these covariates."""
 
     @functools.cache
-    def fitted(*starts: int) -> _Segmentation:
+    def fitted(*starts: int) -> Segmentation:
         ends = (*starts[1:], len(series))
         return _segmentation(series, list(map(_Segment, starts, ends)), covariates)
 
@@ -528,8 +528,8 @@ def _p_value_inside(fit: _Fit, first: int, end: int) -> float:
 
 def _segmentation(
     series: ReadingSeries, segments: Sequence[_Segment], covariates: Array
-) -> _Segmentation:
-    return _Segmentation(segments, _Fit(series, _design(segments, covariates)))
+) -> Segmentation:
+    return Segmentation(segments, _Fit(series, _design(segments, covariates)))
 
 
 def _design(segments: Sequence[_Segment], covariates: Array) -> Array:
@@ -548,7 +548,7 @@ def _design(segments: Sequence[_Segment], covariates: Array) -> Array:
     return design
 
 
-def _with_drifts(found: _Segmentation, covariates: Array) -> _Segmentation:
+def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
     """The same with steps of one direction replaced by drifts, where these explain the readings
     better.
 

@@ -12,7 +12,7 @@ from hpml_plugins.analysis.segments import (
     MIDDLE,
     Array,
     ReadingSeries,
-    _Segmentation,
+    Segmentation,
     find_segments,
 )
 
@@ -37,11 +37,11 @@ def step(size: float, at: int = COUNT - 4) -> Array:
     return np.where(np.arange(COUNT) >= at, np.log1p(size), 0.0)
 
 
-def starts(found: _Segmentation) -> list[int]:
+def starts(found: Segmentation) -> list[int]:
     return [segment.first for segment in found.segments]
 
 
-def p_of_step(found: _Segmentation) -> float:
+def p_of_step(found: Segmentation) -> float:
     """Of the newest level against the one before; 1 where there is one level."""
     last = len(found.segments) - 1
     return found.contrast((last - 1, MIDDLE), (last, MIDDLE)).p if last else 1.0
