@@ -172,9 +172,9 @@ class RunReport(Follower):
         left = self.time_left
         # a run that takes longer than expected does not go back, nor is it at its end
         gone = 0.0 if self._measuring is None else now - self._measuring
-        share = gone / (gone + left.seconds + 1e-9)
-        self._share = max(self._share, min(share, MOST_SHARE))
-        doing = f"{text}{f' {share:.0%}' if share is not None else ''}"
+        of_run = gone / (gone + left.seconds + 1e-9)
+        self._share = max(self._share, min(of_run, MOST_SHARE))
+        doing = text if share is None else f"{text} {share:.0%}"
         # as asv writes a share: `hpml jobs` looks for it
         told = f"[{self._share:4.0%}] {self._spell_left(left)} left"
         if terminal:

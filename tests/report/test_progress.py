@@ -233,6 +233,7 @@ def test_the_bar_is_of_time_and_never_goes_back(
         shares.append(int(bar.partition("[")[2].partition("%")[0]))
         now[0] += 150.0
         report.progress("later", 0.5)
+        assert capsys.readouterr().err.endswith("one later 50%")  # of the point
         report.finish_round(this)
     assert shares == sorted(shares) and shares[0] == 0 and 50 < shares[-1] < 100
     assert report.time_left.seconds == 0
