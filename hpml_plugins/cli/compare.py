@@ -99,11 +99,10 @@ def compare(
     )
     if left_out := describe_outside(order.outside(asked), order.branch):
         left_out += "; compare a commit by its name, or name the branch: --branch"
-    if not found and refused:
-        raise UsageError("; ".join((*map(str, refused), *filter(None, [left_out]))))
     if not found:
         nothing = f"{a!r} and {b!r} have no measured point in common"
-        raise UsageError("; ".join(filter(None, [nothing, left_out])))
+        reasons = [*map(str, refused)] or [nothing]
+        raise UsageError("; ".join(filter(None, [*reasons, left_out])))
     one_sided = describe_one_sided(sides[0], sides[1], records)
     for line in filter(None, (left_out, one_sided)):
         warn(line)
@@ -124,13 +123,11 @@ def _refuse_unknown_side(settings: Settings, results: Path, name: str) -> None:
     before all Records are read."""
     from hpml_plugins.store import is_in_records, machine_folders, record_files
 
-    machines = machine_folders(results)
+    machines = {folder.name: folder for folder in machine_folders(results)}
     # asv's files are called COMMIT-ENVIRONMENT.json
-    files = sorted(path.stem for folder in machines for path in folder.glob("*-*.json"))
-    environments = {stem.partition("-")[2] for stem in files}
-    if name in environments or name in {folder.name for folder in machines}:
-        return
-    if is_in_records(results, name):
+    files = [path.stem for folder in machines.values() for path in folder.glob("*-*.json")]
+    environments = sorted({stem.partition("-")[2] for stem in files})
+    if name in machines or name in environments or is_in_records(results, name):
         return
     commits = [*files, *(path.stem for path in record_files(results))]
     if name and any(commit.startswith(name[:8]) for commit in commits):
@@ -140,9 +137,9 @@ def _refuse_unknown_side(settings: Settings, results: Path, name: str) -> None:
     repository, _ = find_history(settings.registry.resolve().parent)
     if find_commit(repository, name):
         return
-    known = dict.fromkeys((*(folder.name for folder in machines), *sorted(environments)))
+    hint = nearest(name, dict.fromkeys([*machines, *environments]))
     raise UsageError(
-        f"no machine, environment or commit with Records is called {name!r}; {nearest(name, known)}"
+        f"no machine, environment or commit with Records is called {name!r}; {hint}"
     )
 
 

@@ -213,14 +213,10 @@ class Registry:
 
     def entry_of(self, file: Path) -> PluginEntry | None:
         """The enabled plugin that is this file, if any."""
-        return next(
-            (
-                e
-                for e in self.enabled
-                if e.path and (self.folder / e.path).resolve() == file.resolve()
-            ),
-            None,
-        )
+        for entry in self.enabled:
+            if entry.path and (self.folder / entry.path).resolve() == file.resolve():
+                return entry
+        return None
 
     def at(self, plugin: str, *path: str) -> str:
         """`file:line` of a plugin's entry, or of the value at that path in it."""

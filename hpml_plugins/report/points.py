@@ -47,13 +47,10 @@ def point_lines(records: Sequence[Record], roof: Roof, width: int) -> Iterator[s
     names = _names(shown)
     longest = max(map(len, names), default=0)
     for name, record in zip(names, shown, strict=True):
-        said = f"FAILED: {record.reason}"
-        if record.status == "ok":
-            said = describe_first(record, roof)
+        is_ok = record.status == "ok"
+        said = describe_first(record, roof) if is_ok else f"FAILED: {record.reason}"
         yield f"{one_line(name):{longest}}  {one_line(said)}"
-        if record.status == "failed":
-            continue
-        if found := doubts(record):
+        if is_ok and (found := doubts(record)):
             yield cut(f"    ! {one_line('; '.join(found))}", width)
 
 
