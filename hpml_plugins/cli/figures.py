@@ -168,20 +168,19 @@ def _find_drawables(
             raise drawn.error
         found += drawn.drawables
     shown = {benchmark for drawable in found for benchmark in drawable.figure.benchmarks}
-    left_out = describe_outside(history.outside_of(shown), order.branch)
-    if left_out:
-        left_out += "; name the branch: --branch"
-        warn(left_out)
+    if left_out := describe_outside(history.outside_of(shown), order.branch):
+        warn(f"{left_out}; name the branch: --branch")
     for drawable in found:
         if drawable.error:
             raise drawable.error
-    if not any(len(drawable.table) for drawable in found):
+    measured = [drawable for drawable in found if len(drawable.table)]
+    if not measured:
         measure = f"hpml run {asked} --record" if asked.endswith(".py") else "asv run"
         raise UsageError(
             f"nothing measured for {name!r} under {results}; run `{measure}`, or name the folder:"
             " --results"
         )
-    yield from (drawable for drawable in found if len(drawable.table))
+    yield from measured
 
 
 def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:

@@ -111,24 +111,22 @@ def _spell_entry(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _listing(host: Host) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for benchmark in host.benchmarks():
-        rows.append(
-            {
-                "plugin": benchmark.plugin.name,
-                "benchmark": benchmark.name,
-                "version": benchmark.version,
-                "description": benchmark.description,
-                "metrics": {metric.name: metric.unit for metric in benchmark.metrics},
-                "grid": {name: list(values) for name, values in benchmark.grid.items()},
-                "points": len(benchmark.chosen_points()),
-                "skipped": dict(Counter(benchmark.unmet.values())),
-            }
-        )
-    broken = [
-        {"plugin": plugin.entry.name, "broken": str(plugin.error)} for plugin in host.broken
+    rows: list[dict[str, Any]] = [
+        {
+            "plugin": benchmark.plugin.name,
+            "benchmark": benchmark.name,
+            "version": benchmark.version,
+            "description": benchmark.description,
+            "metrics": {metric.name: metric.unit for metric in benchmark.metrics},
+            "grid": benchmark.grid,
+            "points": len(benchmark.chosen_points()),
+            "skipped": Counter(benchmark.unmet.values()),
+        }
+        for benchmark in host.benchmarks()
     ]
-    return rows + broken
+    for plugin in host.broken:
+        rows.append({"plugin": plugin.entry.name, "broken": str(plugin.error)})
+    return rows
 
 
 def _listing_of_asv(results: Path) -> list[dict[str, Any]]:
