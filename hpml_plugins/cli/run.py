@@ -200,14 +200,14 @@ def _as_asked(
 def _print(report: RunReport, past: Sequence[Record], *, as_json: bool) -> None:
     """A table of each benchmark, or each Record as JSON; on stderr, what a reader should know of
     the run."""
-    roof = Roof([*past, *report.records])
-    width = shutil.get_terminal_size().columns
-    for name, group in itertools.groupby(report.records, lambda done: done.benchmark):
-        of_benchmark = list(group)
-        if as_json:
-            say(*(printable_json(encode(done).decode()) for done in of_benchmark))
-        else:
-            say(name, *describe_points(of_benchmark, width, roof, verbose=report.verbose))
+    if as_json:
+        for done in report.records:
+            say(printable_json(encode(done).decode()))
+    else:
+        roof = Roof([*past, *report.records])
+        width = shutil.get_terminal_size().columns
+        for name, group in itertools.groupby(report.records, lambda done: done.benchmark):
+            say(name, *describe_points(list(group), width, roof, verbose=report.verbose))
     noisy = [] if as_json else report.noisy
     for line in [*report.omitted, *report.code_changes, *noisy, *report.busy]:
         warn(line)
