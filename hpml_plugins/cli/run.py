@@ -221,31 +221,39 @@ def _find(
 
     Raises UsageError for a file that does not exist, and whatever `Host.find` raises.
     """
-    load = functools.partial(make_host, unmet=unmet, profile=profile)
-    if not name.endswith(".py"):
-        host = load(read_registry(settings.registry))
-        try:
-            return host, host.find(name)
-        except UsageError:
-            file = _unregistered(name, settings.registry.parent)
-            if file is None:
-                raise
-            where = settings.registry.name
-            raise UsageError(
-                f"{where} has no {name!r}; to run the file: hpml run {file}"
-            ) from None
-    registry, entry = registry_with(Path(name), settings.registry)
-    host = load(registry)
+    if name.endswith(".py"):
+        return _find_in_file(Path(name), settings.registry, profile, unmet)
+    host = make_host(read_registry(settings.registry), unmet=unmet, profile=profile)
+    try:
+        return host, host.find(name)
+    except UsageError:
+        file = _unregistered(name, settings.registry.parent)
+        if file is None:
+            raise
+        where = settings.registry.name
+        raise UsageError(
+            f"{where} has no {name!r}; to run the file: hpml run {file}"
+        ) from None
+
+
+def _find_in_file(
+    file: Path, path: Path, profile: str, unmet: Unmet
+) -> tuple[Host, list[Declared]]:
+    """The same of a plugin's file. path: of the registry, whose plugins are asked for data sets
+    only where a point may want one."""
+    registry, entry = registry_with(file, path)
+    host = make_host(registry, unmet=unmet, profile=profile)
     found = host.of_plugin(entry.name)
-    whole = read_registry(settings.registry) if settings.registry.is_file() else registry
-    if entry not in whole.plugins and any(_may_name_data(each) for each in found):
-        offers = make_host(whole).offers
-        host = make_host(
-            registry, unmet=_knowing(offers, registry.folder, unmet), profile=profile
-        )
-        host = replace(host, offers=merge_offers([host.offers, offers]))
-        found = host.of_plugin(entry.name)
-    return host, found
+    if not path.is_file() or not any(map(_may_name_data, found)):
+        return host, found
+    whole = read_registry(path)
+    if entry in whole.plugins:
+        return host, found
+    offers = make_host(whole).offers
+    knowing = _knowing(offers, registry.folder, unmet)
+    host = make_host(registry, unmet=knowing, profile=profile)
+    host = replace(host, offers=merge_offers([host.offers, offers]))
+    return host, host.of_plugin(entry.name)
 
 
 def _unregistered(name: str, project: Path) -> Path | None:
