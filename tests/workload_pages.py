@@ -67,5 +67,6 @@ def read_data(html_dir: Path, address: str) -> Any:
 
 def asv_graphs(html_dir: Path, benchmark: str) -> tuple[list[Any], list[list[Any]]]:
     """What asv's pages draw of a benchmark: its summary, and its graphs."""
-    merged = json.loads((html_dir / "graphs" / f"{benchmark}.json").read_text())
+    packed = (html_dir / "graphs" / f"{benchmark}.deflate").read_bytes()
+    merged = json.loads(zlib.decompress(packed, -zlib.MAX_WBITS))
     return merged.pop("summary"), list(merged.values())

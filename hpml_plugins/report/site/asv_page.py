@@ -12,6 +12,7 @@ import json
 import posixpath
 import re
 import shutil
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.page import POLICY, navigation
+from hpml_plugins.terminal import unturned
 
 #: The name of asv's page; the site's first page is ours.
 PAGE = "asv.html"
@@ -42,6 +44,8 @@ MACHINES = "hpml_machines"
 GRAPHS = "graphs"
 #: asv's list of what a machine measured.
 LIST = "summary.json"
+#: Of their files as they are published: raw deflate. asv's pages need a web server anyway.
+PACKED = ".deflate"
 _FLOT = "js/jquery_flot/resources"
 _BOOTSTRAP = "js/bootstrap/resources"
 #: A CDN's file, by its name without version and `.min` → the distribution that has it, and its path
@@ -142,11 +146,12 @@ def _has_graph(html_dir: Path, benchmark: str) -> bool:
     from asv.graph import Graph
 
     summary = html_dir / f"{Graph.get_file_path({'summary': ''}, benchmark)}.json"
-    return summary.exists() or (html_dir / GRAPHS / summary.name).exists()
+    merged = html_dir / GRAPHS / summary.with_suffix(PACKED).name
+    return summary.exists() or merged.exists()
 
 
 def merge_graphs(html_dir: Path) -> None:
-    """Put all graphs of a benchmark into one file, `graphs/NAME.json`: the folder that asv wrote
+    """Put all graphs of a benchmark into one file, `graphs/NAME.deflate`: the folder that asv wrote
     each to → its text. `static/asv_fixes.js` hands asv's pages the one they ask for.
 
     asv writes a file for each benchmark and machine, of about 1 kB: 2,475 of this repository's,
@@ -163,7 +168,7 @@ def merge_graphs(html_dir: Path) -> None:
             place = json.dumps(path.parent.relative_to(folder).as_posix())
             pieces.append(f"{place}:{path.read_text(encoding='utf-8')}")
             path.unlink()
-        (folder / name).write_text(f"{{{','.join(pieces)}}}", encoding="utf-8")
+        _pack(folder / name, f"{{{','.join(pieces)}}}")
     remove_empty_folders(folder)
 
 
@@ -179,8 +184,15 @@ def _drop_empty_rows(summary: Path) -> None:
     names that lead to no graph, six of the seven MB of this repository's lists."""
     rows = json.loads(summary.read_bytes())
     measured = [row for row in rows if row["last_value"] is not None]
-    if len(measured) < len(rows):
-        summary.write_text(json.dumps(measured, separators=(",", ":")), encoding="utf-8")
+    summary.unlink()
+    _pack(summary, json.dumps(measured))
+
+
+def _pack(path: Path, text: str) -> None:
+    """Write a file of JSON deflated: a tenth of the bytes."""
+    packer = zlib.compressobj(zlib.Z_BEST_COMPRESSION, wbits=-zlib.MAX_WBITS)
+    packed = packer.compress(unturned(text).encode()) + packer.flush()
+    path.with_suffix(PACKED).write_bytes(packed)
 
 
 def localize(text: str, html_dir: Path) -> str:

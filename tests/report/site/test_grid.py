@@ -17,7 +17,7 @@ def test_a_benchmark_without_any_number_has_an_empty_box_and_no_failed_request(
         project.add(H200, day, {TIME["name"]: [1e-3, 1e-2, 1e-1, 1.0]})
     project.publish()
     names = json.loads((project.html / "index.json").read_text())["benchmarks"]
-    summaries = [path.stem for path in (project.html / "graphs").glob("*.json")]
+    summaries = [path.stem for path in (project.html / "graphs").glob("*.deflate")]
     assert summaries == [TIME["name"]] != list(names)
     with served(project.html, browser) as site:
         tab = site.open("asv.html")
@@ -49,11 +49,11 @@ def test_the_graphs_of_a_benchmark_are_one_file_and_asv_draws_those_that_it_has(
     for machine in (H200, A100):
         for day in range(3):
             project.add(machine, day, {TIME["name"]: [1e-3, 1e-2, 1e-1, 1.0]})
-    for _ in range(2):  # the second takes the pages over
+    for _ in range(2):  # the second finds nothing changed
         project.publish()
         files = [path for path in (project.html / "graphs").rglob("*") if path.is_file()]
-        merged = [path for path in files if path.name != "summary.json"]
-        assert merged == [project.html / "graphs" / f"{TIME['name']}.json"]
+        merged = [path for path in files if path.name != "summary.deflate"]
+        assert merged == [project.html / "graphs" / f"{TIME['name']}.deflate"]
         assert len(asv_graphs(project.html, TIME["name"])[1]) == 2
     with served(project.html, browser) as site:
         tab = site.open(f"asv.html#{TIME['name']}")

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import zlib
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -187,7 +188,9 @@ def test_asv_s_list_of_a_machine_has_the_points_that_it_measured(html_dir: Path)
     rows = [{"name": "a", "last_value": 0.0}, {"name": "b", "last_value": None}]
     list_of_machine.write_text(json.dumps(rows))
     finish_asv_page(html_dir, {})
-    assert json.loads(list_of_machine.read_text()) == rows[:1]
+    assert not list_of_machine.exists()
+    packed = list_of_machine.with_suffix(".deflate").read_bytes()
+    assert json.loads(zlib.decompress(packed, -zlib.MAX_WBITS)) == rows[:1]
 
 
 def test_a_folder_without_index_says_what_to_run(tmp_path: Path) -> None:

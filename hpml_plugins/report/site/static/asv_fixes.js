@@ -136,18 +136,29 @@
         };
     }
 
-    /** The graphs of a benchmark are one file, graphs/NAME.json: the folder that asv asks in → the graph.
-     * @param {(url: string) => any} load @returns {(url: string) => any} */
-    function from_merged(load) {
+    /** What asv asks for as JSON, of the deflated file in its place.
+     * @param {string} url @returns {any} */
+    function unpacked(url) {
+        const loading = $.Deferred();
+        fetch(`${url.replace(/json$/, "deflate")}?timestamp=${$.asv.main_timestamp}`).then((answer) => {
+            if (!answer.ok || !answer.body) throw new Error(answer.statusText);
+            return new Response(answer.body.pipeThrough(new DecompressionStream("deflate-raw"))).json();
+        }).then(loading.resolve, loading.reject);
+        return loading.promise();
+    }
+
+    /** The graphs of a benchmark are one file, graphs/NAME.deflate: the folder that asv asks in → the graph.
+     * @returns {(url: string) => any} */
+    function from_merged() {
         let newest = "";
         /** @type {any} */
         let merged;
         return (url) => {
             const parts = url.split("/"), name = parts.pop() ?? "";
-            if (name === "summary.json") return load(url); // asv's list of a machine
+            if (name === "summary.json") return unpacked(url); // asv's list of a machine
             if (newest !== name || merged.state() === "rejected") {
                 newest = name;
-                merged = load(`graphs/${name}`);
+                merged = unpacked(`graphs/${name}`);
             }
             return merged.then((/** @type {Record<string, unknown>} */ graphs) => {
                 return graphs[decodeURIComponent(parts.slice(1).join("/"))] ?? $.Deferred().reject().promise();
@@ -179,7 +190,7 @@
     });
 
     $(document).ready(() => {
-        $.asv.load_graph_data = without_empty(from_merged($.asv.load_graph_data));
+        $.asv.load_graph_data = without_empty(from_merged());
         const register = $.asv.register_page;
         $.asv.register_page = (/** @type {string} */ name, /** @type {(params: any) => void} */ show) => {
             const ours = () => location.replace("changes.html"); // it knows which way is better
