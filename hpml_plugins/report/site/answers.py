@@ -84,7 +84,10 @@ def _why_no_pair(rows: Sequence[TaskRow], names: Sequence[str]) -> tuple[str, st
     measured = {number for row in rows for number in row.cells}
     if len(measured) == 1:
         (only,) = measured
-        return f"Only {names[only]} has been measured.", "A second type makes a comparison."
+        return (
+            f"One type has been measured: {names[only]}.",
+            "A second type makes a comparison.",
+        )
     return "This cannot be told.", "No two types have measured the same workload."
 
 
@@ -248,12 +251,18 @@ def can_i_trust(
     """
     question = "Can I trust it?"
     link = ("Evidence", "evidence.html#gaps")
-    counts = [f"{names[column]}: {counted(cards[column], 'card')}" for column in columns]
+    counts = [
+        f"{names[column]}: {counted(cards[column], 'card')}"
+        if cards[column]
+        else names[column]
+        for column in columns
+    ]
     cells = [row.cells[column] for row in rows for column in columns if column in row.cells]
     of_one = sum(cell.cards == 1 for cell in cells)
     rest = []
     if of_one:
-        rest.append(f"{of_one} of {len(cells)} values below rest on one card.")
+        one = "one card" if any(cards.values()) else "one node"
+        rest.append(f"{of_one} of {len(cells)} values below rest on {one}.")
     rest.append(f"{records:,} Records, every sample kept.")
     if gaps:
         rest.append(f"{counted(gaps, 'node')} with missing or stale results.")

@@ -20,6 +20,8 @@ from hpml_plugins.report.site.strips import Strip, StripBand, draw_strips
 
 #: Most lines of a picture, one per card.
 MOST_CARDS = 24
+#: Characters of what stands beside a line.
+LONGEST_LABEL = 32
 #: Most dots of a line.
 MOST_DOTS = 200
 
@@ -83,7 +85,7 @@ def draw(strips: Sequence[TypeStrip], unit: str) -> Markup:
     shown = cards[:MOST_CARDS]
     lines = [
         Strip(
-            f"{strip.name.removeprefix('NVIDIA ')} {card}"[:40],
+            f"{_of_type(strip.name)[: LONGEST_LABEL - len(card)]} {card}".rstrip(),
             strip.colour,
             [(each.value, _told(each, unit)) for each in values[-MOST_DOTS:]],
         )
@@ -101,6 +103,11 @@ def draw(strips: Sequence[TypeStrip], unit: str) -> Markup:
     axis = [*values, *svg.near(values, ends), *peaks]
     about = "One line per card, one dot per Record"
     return draw_strips(lines, axis, unit, about, bands, len(cards) - len(shown))
+
+
+def _of_type(name: str) -> str:
+    """`H200 ×1` of NVIDIA H200 ×1, `AMD EPYC` of no GPU (AMD EPYC)."""
+    return name.removeprefix("NVIDIA ").removeprefix("no GPU (").removesuffix(")")
 
 
 def _smallest(item: tuple[str, Sequence[MeasuredValue]]) -> float:
@@ -126,4 +133,4 @@ def _short(card: str) -> str:
         return f"{len(cards)} cards {cards[0][:8]} …"
     if card.startswith(("GPU-", "MIG-")):
         return f"card {cards[0][:8]}"
-    return f"run {cards[0][:8]}"
+    return f"run {cards[0][:8]}".rstrip()

@@ -74,6 +74,11 @@ class TypeColumn:
         return colour_class(self.hardware)
 
     @property
+    def noun(self) -> str:
+        """What its values are counted by."""
+        return "card" if self.hardware.kind == 0 else "node"
+
+    @property
     def facts(self) -> str:
         """Published figures."""
         known = find_gpu(self.hardware.gpu) if self.hardware.kind == 0 else None

@@ -465,7 +465,7 @@ def test_answers_say_what_nobody_can_know(results: Results) -> None:
     results.add(H200, 0, times(1e-5))
     rows = rows_of(results.read(), {})
     assert which_gpu(rows, ["NVIDIA H200 ×1"], None, {}).strong == (
-        "Only NVIDIA H200 ×1 has been measured."
+        "One type has been measured: NVIDIA H200 ×1."
     )
     assert how_close(rows, ["NVIDIA H200 ×1"], [0]).strong == "This cannot be told."
     no_shifts: dict[str, list[Shift]] = {"open regression": [], "suspected regression": []}
@@ -474,6 +474,11 @@ def test_answers_say_what_nobody_can_know(results: Results) -> None:
     calm = has_it_slowed(no_shifts, judged)
     assert calm.strong == "No open regression of a GPU workload."
     assert "7 of 16 values could not be judged" in calm.rest
+    cpu = can_i_trust(rows, ["no GPU (AMD EPYC)"], [0], 12, {0: 0}, 0)
+    assert (cpu.strong, cpu.rest.split(". ")[0]) == (
+        "no GPU (AMD EPYC).",
+        "1 of 1 values below rest on one node",
+    )
     trust = can_i_trust(rows, ["NVIDIA H200 ×1"], [0], 1234, {0: 1}, 2)
     assert trust.strong == "NVIDIA H200 ×1: 1 card."
     assert trust.rest == (
