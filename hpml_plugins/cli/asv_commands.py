@@ -26,7 +26,10 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
     """
     from hpml_plugins.asv.run import facets, record_machine
     from hpml_plugins.node import detect_node, machine_name
+    from hpml_plugins.store import machine_folder
 
+    if name:
+        machine_folder(Path("results"), name)  # refuses what cannot name a folder
     node = detect_node()
     facts = facets(node, name or machine_name(node), {})
     if not dry_run:

@@ -370,6 +370,8 @@ def test_machine_records_the_node_for_asv_under_a_stable_name(
     stored = json.loads((tmp_path / ".asv-machine.json").read_text())
     assert stored[facts["machine"]]["gpu"] == facts["gpu"]
     assert hpml("machine", "--name", "mine").returncode == 0
+    refused = hpml("machine", "--name", "a/b")
+    assert (refused.returncode, "leave out slashes" in refused.stderr) == (2, True)
     assert set(json.loads((tmp_path / ".asv-machine.json").read_text())) == {
         facts["machine"],
         "mine",
