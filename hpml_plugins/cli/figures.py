@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import mimetypes
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -100,6 +101,9 @@ def plot(
 
     suffix = target.suffix.removeprefix(".")
     is_file = suffix in _PICTURES and not target.is_dir()
+    type_of_file = mimetypes.guess_type(target)[0] or ""
+    if not is_file and not target.is_dir() and type_of_file.startswith("image/"):
+        raise UsageError(f"--to {target}: charts are written as {', '.join(_PICTURES)}")
     if is_file and form not in (None, suffix):
         raise UsageError(f"--to {target} is not of --format {form}; leave one of them out")
     form = form or (suffix if is_file else "png")

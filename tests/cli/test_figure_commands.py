@@ -146,6 +146,10 @@ def test_plot_writes_where_it_is_told_and_only_what_was_asked(
             ("toy.freely", "--to", "b.png", "--format", "pdf"),
             "--to b.png is not of --format pdf",
         ),
+        (
+            ("toy.freely", "--to", "b.gif"),
+            "--to b.gif: charts are written as svg, png, pdf",
+        ),
     ]:
         refused = hpml("plot", *arguments)
         assert (refused.returncode, message in refused.stderr) == (2, True)
