@@ -50,9 +50,9 @@ REACH = 1.65
 ONE_NUMBER = 1.44
 #: s with which the prediction itself counts in the ratio of what a run took to what was predicted.
 WEIGHT = 30.0
-#: How much the other sort of rounds counts in that ratio: a slow machine is slow at first and at
-#: later rounds, but a fresh one at first rounds alone.
-OTHER_SORT = 0.3
+#: How much first rounds count in that ratio of later ones, and the reverse: a slow machine is slow
+#: at first and at later rounds, but a fresh one at first rounds alone.
+OTHER_ROUNDS = 0.3
 #: A round that takes longer than this many times its prediction counts as that much: one of them
 #: says little of others.
 SURPRISE = 4.0
@@ -110,6 +110,11 @@ class Round(NamedTuple):
     benchmark: str
     number: int
 
+    @property
+    def is_later(self) -> bool:
+        """Whether a round of the point came before it."""
+        return self.number > 0
+
 
 class _Source(NamedTuple):
     """What a round is predicted from. spread: standard deviation of the logarithm of what it took
@@ -165,8 +170,7 @@ class _Guess(NamedTuple):
 
 
 class _Progress:
-    """What rounds of one sort, first or later ones, took in this run, against what was predicted
-    for them."""
+    """What first rounds, or later ones, took in this run, against what was predicted for them."""
 
     def __init__(self) -> None:
         self.measured = 0.0
@@ -182,9 +186,9 @@ class _Progress:
         self.measured += weight * min(seconds, SURPRISE * guess.seconds + 1.0)
 
     def ratio(self, other: _Progress) -> float:
-        """Measured over predicted. other: of the other sort."""
-        measured = WEIGHT + self.measured + OTHER_SORT * other.measured
-        predicted = WEIGHT + self.predicted + OTHER_SORT * other.predicted
+        """Measured over predicted. other: of the other rounds."""
+        measured = WEIGHT + self.measured + OTHER_ROUNDS * other.measured
+        predicted = WEIGHT + self.predicted + OTHER_ROUNDS * other.predicted
         return min(MOST_RATIO, max(LEAST_RATIO, measured / predicted))
 
 
@@ -207,20 +211,20 @@ class RoundTimes:
     ) -> None:
         self._machine = machine
         self._has_gpu = has_gpu
-        #: by point, sort and where: s of each round
-        self._known: dict[tuple[str, int, _Source], list[float]] = defaultdict(list)
-        self._of_benchmark: dict[tuple[str, int, _Source], list[float]] = defaultdict(list)
-        self._progress = {0: _Progress(), 1: _Progress()}
+        #: by point, whether it is a later round, and where: s of each round
+        self._known: dict[tuple[str, bool, _Source], list[float]] = defaultdict(list)
+        self._of_benchmark: dict[tuple[str, bool, _Source], list[float]] = defaultdict(list)
+        self._progress = {False: _Progress(), True: _Progress()}
         self._overhead = 0.0
         self._rounds = 0
         self._builds: list[float] = []
-        counts: dict[tuple[str, ...], int] = defaultdict(int)
+        begun: set[tuple[str, ...]] = set()
         last: dict[tuple[str, str], PastRound] = {}
         for record in past:
             run = record.run or str(record.started)
             place = (record.machine, run, record.commit, record.point)
-            self._remember(record, min(counts[place], 1))
-            counts[place] += 1
+            self._remember(record, is_later=place in begun)
+            begun.add(place)
             if record.status == "skipped" and not record.duration:
                 continue
             before = last.get((record.machine, run))
@@ -231,18 +235,18 @@ class RoundTimes:
             last[record.machine, run] = record
         self._builds = [statistics.median(self._builds)] if self._builds else [BUILD]
 
-    def _remember(self, record: PastRound, sort: int) -> None:
+    def _remember(self, record: PastRound, *, is_later: bool) -> None:
         own = record.machine == self._machine
         alike = bool(record.node.gpus) == self._has_gpu
         if record.status == "ok":
             where = _OWN if own else _ALIKE if alike else _OTHERS
-            self._known[record.point, sort, where].append(record.duration)
-            self._of_benchmark[record.benchmark, sort, where].append(record.duration)
+            self._known[record.point, is_later, where].append(record.duration)
+            self._of_benchmark[record.benchmark, is_later, where].append(record.duration)
         # a point that a requirement left out began on no node, and took none of its time
         elif own or (alike and record.status == "skipped" and record.duration):
             where = _OWN_WITHOUT if own else _ALIKE_WITHOUT
-            self._known[record.point, sort, where].append(record.duration)
-            self._known[record.point, 1, where] = [0.0]
+            self._known[record.point, is_later, where].append(record.duration)
+            self._known[record.point, True, where] = [0.0]
 
     def expect(self, this: Round) -> float:
         """Seconds that this round will take, what lies between two rounds included."""
@@ -278,10 +282,9 @@ class RoundTimes:
     def learn(self, this: Round, seconds: float, wall: float) -> None:
         """Take in a round of this run. seconds: of the point itself.  wall: from one round's end to
         the next one's."""
-        sort = min(this.number, 1)
-        self._progress[sort].add(seconds, self._expected(this))
-        self._known[this.point, sort, _AGAIN].append(seconds)
-        self._of_benchmark[this.benchmark, sort, _AGAIN].append(seconds)
+        self._progress[this.is_later].add(seconds, self._expected(this))
+        self._known[this.point, this.is_later, _AGAIN].append(seconds)
+        self._of_benchmark[this.benchmark, this.is_later, _AGAIN].append(seconds)
         self._overhead += max(0.0, wall - seconds)
         self._rounds += 1
 
@@ -305,27 +308,27 @@ class RoundTimes:
         guess = self._expected(this)
         if guess.source is _AGAIN:
             return guess
-        sort = min(this.number, 1)
-        ratio = self._progress[sort].ratio(self._progress[1 - sort])
+        others = self._progress[not this.is_later]
+        ratio = self._progress[this.is_later].ratio(others)
         return guess._replace(seconds=guess.seconds * ratio)
 
     def _expected(self, this: Round) -> _Guess:
         """Before the correction by this run."""
-        sort = min(this.number, 1)
-        if sort and (again := self._known.get((this.point, 1, _AGAIN))):
+        is_later = this.is_later
+        if is_later and (again := self._known.get((this.point, True, _AGAIN))):
             return _mean_of(again, _AGAIN)
         for where in _PLACES:
-            if known := self._known.get((this.point, sort, where)):
+            if known := self._known.get((this.point, is_later, where)):
                 return _mean_of(known[-RECENT:], where)
-        if sort and (first := self._known.get((this.point, 0, _AGAIN))):
+        if is_later and (first := self._known.get((this.point, False, _AGAIN))):
             return _Guess(_later_round(statistics.fmean(first)), _FIRST.spread, _FIRST)
         for where in (_AGAIN, *_PLACES):
-            if others := self._of_benchmark.get((this.benchmark, sort, where)):
+            if others := self._of_benchmark.get((this.benchmark, is_later, where)):
                 # the mean of a log-normal distribution of this median
                 mean = statistics.median(others) * math.exp(_BENCHMARK.spread**2 / 2)
                 return _Guess(mean, _BENCHMARK.spread, _BENCHMARK)
         unknown = UNKNOWN[self._has_gpu]
-        seconds = _later_round(unknown) if sort else unknown
+        seconds = _later_round(unknown) if is_later else unknown
         return _Guess(seconds, _NOTHING.spread, _NOTHING)
 
 
