@@ -28,7 +28,7 @@ from asv.repo import NoSuchNameError
 from asv.util import ProcessError
 
 from hpml_plugins.asv.arguments import end_at_metrics, refuse_unknown, refuse_unmatched
-from hpml_plugins.asv.configuration import find_history
+from hpml_plugins.asv.configuration import NO_REPOSITORY, find_history
 from hpml_plugins.asv.driver import Driver
 from hpml_plugins.asv.environment import STACK_VARIABLE, stack_matrix
 from hpml_plugins.asv.publisher import name_problems
@@ -202,7 +202,10 @@ def _publish(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, A
     if problems is not None:
         say(f"Nothing has changed since {site} was published")
     page = (site / "index.html").as_uri()
-    say(f"Page: {page}    (also served: asv preview --browser)")
+    served = (
+        "" if conf.repo == NO_REPOSITORY else "    (also served: asv preview --browser)"
+    )
+    say(f"Page: {page}{served}")
     return status
 
 

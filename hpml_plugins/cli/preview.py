@@ -55,7 +55,7 @@ def command(
     site is served on this machine until Ctrl-C.
     """
     if not file.is_file():
-        raise UsageError("no such file", str(file))
+        raise UsageError("no such file; the site of a project: asv publish", str(file))
     records = records or records_beside(str(file))
     if not records.is_file():
         raise UsageError(

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from hpml_plugins.model.formatting import (
     estimate,
@@ -140,6 +140,11 @@ def write_data(html_dir: Path, address: str, value: Any) -> None:
     path.write_bytes(call % (msgspec.json.encode(address), data))
 
 
+def _as_code(text: str) -> Markup:
+    """Text of which what stands between backticks is code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
 @functools.cache
 def _templates() -> Environment:
     made = Environment(
@@ -165,6 +170,7 @@ def _templates() -> Environment:
         shown_unit,
         times,
     )
+    made.filters["as_code"] = _as_code
     made.filters["px"] = "{:g}".format
     made.globals |= {
         "shapes": MARKERS,

@@ -218,6 +218,8 @@ def jobs(
         return 0
     if as_json:
         print_json(chosen)
+    elif not chosen:
+        say(f"no job in {cluster.jobs}; hpml submit starts some")
     else:
         header, *rows = as_text(_table(chosen)).splitlines()
         say(header)

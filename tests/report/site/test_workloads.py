@@ -28,6 +28,7 @@ from hpml_plugins.model.formatting import format_point
 from hpml_plugins.model.record import THROTTLED, MetricSamples, Record
 from hpml_plugins.report.reading import read_history
 from hpml_plugins.report.site.line_chart import MOST_MARKS, TOP, ChartLine, Dot, draw
+from hpml_plugins.report.site.page import fill_text
 from hpml_plugins.store import append_record, record_file
 
 AXE = ROOT / ".tools" / "axe.min.js"
@@ -467,3 +468,8 @@ def test_over_dates_a_record_stands_where_it_was_measured(html: Path) -> None:
         'text-anchor="middle">(1970-01-01)<', shown.partition("over-date")[2]
     )
     assert len(labels) >= 5
+
+
+def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:
+    shown = fill_text("{{ text | as_code }}", "x.html", text="Time of `a <b>` & <i>c</i>")
+    assert shown == "Time of <code>a &lt;b&gt;</code> &amp; &lt;i&gt;c&lt;/i&gt;"
