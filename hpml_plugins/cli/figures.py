@@ -51,14 +51,10 @@ def table(
     formatters = {"markdown": as_markdown, "csv": as_csv}
     formatter = formatters.get(form, partial(as_text, width=width))
     for number, drawable in enumerate(_find_drawables(settings, name, results, branch)):
-        if form != "csv":
-            say(
-                *[""] * (number > 0),
-                f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}",
-                "",
-            )
-        elif number:
+        if number:
             say()
+        if form != "csv":
+            say(f"{'### ' if form == 'markdown' else ''}{drawable.figure.title}", "")
         say(*formatter(drawable.table).splitlines())
         if drawable.note and form != "csv":
             say("", drawable.note)

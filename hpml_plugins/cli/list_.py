@@ -152,7 +152,9 @@ def _chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, 
 
     Raises UsageError, with the nearest name, for one that means nothing.
     """
-    found: dict[int, dict[str, Any]] = {}
+    if not names:
+        return rows
+    chosen: set[int] = set()
     for wanted in names:
         places = [
             place
@@ -164,8 +166,8 @@ def _chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, 
                 row[key] for row in rows for key in ("plugin", "benchmark") if key in row
             )
             raise UsageError(f"no plugin or benchmark {wanted!r}; {nearest(wanted, known)}")
-        found |= {place: rows[place] for place in places}
-    return [found[place] for place in sorted(found)] if names else rows
+        chosen.update(places)
+    return [rows[place] for place in sorted(chosen)]
 
 
 def _print(

@@ -234,8 +234,7 @@ def headlines(
     rows = []
     for task in itertools.chain.from_iterable(tasks.values()):
         asked = task if on_gpu else task.on_cpu
-        found = _answer(asked, newest.values()) if asked else None
-        if asked is None or found is None:
+        if not asked or not (found := _answer(asked, newest.values())):
             continue
         record, metric = found
         shown = record if task.regime == "settled" else _at_boost(record)

@@ -166,8 +166,8 @@ class _Loop:
             rounds = self._rounds[number]
             if self._takes_time(number) and CAUTION * times.expect_all(rounds) > limit.left:
                 self._leave_out(number, rounds)
-                continue
-            self._do_within(number, rounds, limit)
+            else:
+                self._do_within(number, rounds, limit)
 
     def _do_within(
         self, number: int, rounds: Sequence[Round], limit: TimeLimit | None

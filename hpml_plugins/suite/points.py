@@ -284,11 +284,11 @@ def _measure(
         offers = Offers()  # of a newer suite, in another form
     # a value may name a data set, and need not
     named = [*data_used(benchmark, params), *map(str, params.values())]
-    package = os.environ.get(PACKAGE_VARIABLE)
+    source = dict(plugin.source)
+    if package := os.environ.get(PACKAGE_VARIABLE):
+        source["package"] = package
+    context = replace(context, source=source)
     with use_sources(load_sources(offers, folder, named, plugin)):
-        context = replace(
-            context, source={**plugin.source, **({"package": package} if package else {})}
-        )
         return measure_point(
             benchmark, params, context, progress=progress, timeout=declared.timeout
         )
