@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Rows that a notebook shows of a frame.
 SHOWN_ROWS = 12
-#: What a notebook shows of a row.
+#: The columns that a notebook shows.
 SHOWN_COLUMNS = (
     "benchmark",
     "point",
@@ -82,7 +82,7 @@ class Frame:
 
     @cached_property
     def variability(self) -> Variability:
-        """How far values move from run to run and from card to card."""
+        """The variation of values between runs and between cards."""
         return self._given or Variability(self.records)
 
     def select(self, benchmark: str = "*", machine: str = "*", **params: object) -> Frame:
@@ -158,7 +158,7 @@ class Frame:
         return head + self._picture() + self._html_table()
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        """What notebooks that draw Vega-Lite themselves show, and the text for others."""
+        """The chart for notebooks that draw Vega-Lite, and the text for others."""
         return {
             "text/plain": repr(self),
             "text/html": self._repr_html_(),
@@ -213,7 +213,7 @@ class Frame:
 
 
 def _cells(reading: MeasuredValue) -> dict[str, Any]:
-    """What a reading tells of a metric beside its samples."""
+    """The cells of a reading other than its samples."""
     shown = reading.estimate
     return {
         "median": shown.value,

@@ -1,5 +1,5 @@
 """How often `hpml accept` fails a sound card, and finds a slow one, from Records: each card is
-judged by the others, with one round of what it measured."""
+judged by the others, from one round of its measurements."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PLANTED: Mapping[str, tuple[Component, float]] = {
 }
 
 
-#: Of each type: card and round → what it measured.
+#: By type: card and round → its Records.
 Visits = dict[tuple[str, int], list[Record]]
 
 
 def back_test(records: Iterable[Record]) -> Iterator[dict[str, str]]:
-    """A row of each type: how many visits pass and fail, and how many planted faults are found."""
+    """One row per type: how many visits pass and fail, and how many planted faults are found."""
     used = list(usable(records))
     bands = make_bands(used)
     visits = _visits(used)
@@ -95,7 +95,7 @@ def _judge(card: str, hardware: str, records: list[Record], bands: Bands) -> Car
 
 
 def one_round(record: Record, number: int = 0) -> Record:
-    """What one round alone measured; the last one, where there are fewer."""
+    """The values of one round; of the last one, if there are fewer."""
     metrics = {name: each.of_round(number) for name, each in record.metrics.items()}
     return msgspec.structs.replace(record, metrics=metrics)
 

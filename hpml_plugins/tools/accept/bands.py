@@ -1,6 +1,6 @@
-"""The file of bands: what cards of each type measure, and how far a sound card may be off.
+"""The file of bands: the values of cards of each type, and how far a sound card may deviate.
 
-`export` makes it from Records; a node needs the file alone, and no SciPy.
+`export` makes it from Records; a node needs only the file, not SciPy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hpml_plugins.model import Params, Record
 FORMAT: Literal[1] = 1
 #: The bands that ship with this package.
 SHIPPED = Path(__file__).with_name("bands.json")
-#: B of the largest file that is read.
+#: Size limit of the file, B.
 MOST_BYTES = 64 << 20
 
 Component = Literal["memory", "tensor cores", "power", "clocks", "link", "host"]
@@ -30,7 +30,7 @@ Words = dict[Name, Name]
 
 
 class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a value lies on another card of a type; all are natural logarithms.
+    """The expected value on another card of a type, as natural logarithms.
 
     centre: the mean over the cards.  deviation: such that 95 % of other cards lie within 1.96 of
     it, one round each.  limit: a card that is worse by more than this fails.
@@ -113,7 +113,7 @@ class Bands(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def digest(self) -> str:
-        """What `sha256` has to be."""
+        """The expected `sha256`."""
         bare = msgspec.structs.replace(self, sha256="")
         return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
 
@@ -129,7 +129,7 @@ def card_digest(card: str) -> str:
 
 
 def spell_point(benchmark: str, version: str, params: Params) -> str:
-    """What a band and a point are matched by."""
+    """The key of a point, by which bands are found."""
     return f"{benchmark} {version} {sorted(params.items())}"
 
 

@@ -54,7 +54,7 @@ from hpml_plugins.version import __version__
 
 #: Exit statuses.
 STATUS: Mapping[Verdict, int] = {"pass": 0, "fail": 1, "cannot say": 3}
-#: What a sound card does not do: compute a wrong result, or be lost.
+#: Failures that no sound card has: a wrong result, or a lost card.
 WRONG = (Failure.CHECK, Failure.GPU)
 
 
@@ -143,7 +143,7 @@ def _keep(measured: Measured, file: Path | None) -> None:
 
 
 def failures_of(found: Acceptance) -> tuple[FailedAtFirst, ...]:
-    """The values that fail; of what is between cards one for all."""
+    """The values that fail; one for everything between cards."""
     of_cards = [
         FailedAtFirst(card=card.card, why=describe(value))
         for card in found.cards
@@ -207,7 +207,7 @@ def _read(results: Path) -> Iterator[Record]:
 
 
 def _need_scipy() -> None:
-    """Raises UsageError where it is missing: a node that only measures need not have it."""
+    """Raises UsageError without SciPy, which a node that only measures does not need."""
     if not importlib.util.find_spec("scipy"):
         raise UsageError(
             "bands are made with SciPy, which is not installed: pip install scipy"
@@ -246,7 +246,7 @@ def judge(
     started: float,
     at_first: tuple[FailedAtFirst, ...] = (),
 ) -> Acceptance:
-    """The verdict on what a node measured.  at_first: what failed before it was measured again."""
+    """The verdict on a node's measurements.  at_first: failures before measuring again."""
     node = measured.node
     names = {gpu.uuid or str(number): gpu.name for number, gpu in enumerate(node.gpus)}
     hardware = {card: names.get(card, node.cpu) for card in measured.cards}
@@ -310,7 +310,7 @@ def _judge_bits(
 def _judge_between(
     measured: Measured, bands: Bands, hardware: Mapping[str, str]
 ) -> list[ComponentVerdict]:
-    """What is not a card's own: the CPUs, and the links between cards."""
+    """Judge what is not part of a card: the CPUs, and the links between cards."""
     parts = []
     if measured.node.gpus:
         values = []

@@ -49,7 +49,7 @@ ERROR_RATE = 0.01
 #: the host differ by 12 % from host to host, and a link that lost lanes or a generation by half.
 MARGIN: dict[Component, float] = {"link": 0.25}
 MARGIN_OF_OTHERS = 0.01
-#: Cards below which nothing is said of a type.
+#: Fewest cards of a type for a band.
 LEAST_CARDS = 4
 #: A card is left out of all bands of a component if its values are this many robust deviations from
 #: the median of the other cards,
@@ -80,7 +80,7 @@ class Value(NamedTuple):
 
     @property
     def component(self) -> Component:
-        """The component that it tells of."""
+        """The component that it measures."""
         first = next(iter(self.by_card.values()))[0]
         found = component_of(self.record.benchmark, first.physics)
         assert found, "others are not gathered"
@@ -104,7 +104,7 @@ class _TypeValues(NamedTuple):
 
     @property
     def cards(self) -> set[str]:
-        """All cards that count."""
+        """All cards that are not left out."""
         return {card for value in self.values for card in value.by_card} - self.outliers
 
 
@@ -162,7 +162,7 @@ def _regime(reading: MeasuredValue) -> str:
 
 
 def _outliers(values: Collection[Value]) -> set[str]:
-    """The cards that read unlike all others in some component."""
+    """The cards with outlying values in some component."""
     apart: dict[tuple[str, str], list[float]] = defaultdict(list)
     for value in values:
         levels = value.levels()
@@ -200,7 +200,7 @@ class _Estimator:
     def level(
         self, value: Value, outliers: set[str], count: int, card: str = ""
     ) -> Expected | None:
-        """Where another card lies, as the cards tell without this one; None where too few do.
+        """The expected level of another card, from the cards except this one; None for too few.
 
         count: of values by which a card is judged.
         """
@@ -239,7 +239,7 @@ class _Estimator:
 
 
 def make_bands(records: Iterable[Record]) -> Bands:
-    """The bands of all types of which enough cards were measured."""
+    """The bands of all types with enough measured cards."""
     used = list(usable(records))
     judged = gather(used)
     estimator = _Estimator(judged)

@@ -1,4 +1,4 @@
-"""What was measured held against the bands: a verdict on each value, component, card and on the
+"""Compares measurements with the bands: a verdict on each value, component, card and on the
 node."""
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ NEEDED = ON_CARD[:4]
 #: seen. A link that is broken loses half.
 BLIND: Mapping[str, float] = {"link": math.log(1.5)}
 BLIND_OF_OTHERS = math.log(1.15)
-#: So many times slower other processes on the CPUs may make a step, and not more.
+#: Largest factor by which other processes on the CPUs may slow a step down.
 BUSY = 20.0
 #: Components of which the mean of a sound card's samples is within 0.5 % of their median.
 STEADY: Sequence[Component] = ("memory", "clocks")
-#: What explains a slow card on which other programs were.
+#: The explanation of a slow card that other programs used.
 NEIGHBOUR = "another program"
-#: Where no population tells: the share of the published peak below which a card fails.
+#: Without a population: the share of the published peak below which a card fails.
 LEAST_SHARE: Mapping[Component, float] = {
     "memory": 0.75,
     "tensor cores": 0.6,
@@ -54,7 +54,7 @@ BY_PEAK: Mapping[str, Mapping[str, Component]] = {
 }
 #: Rates between cards, of which the peak is NVLink's in one direction, by benchmark.
 BY_NVLINK = {"allreduce_nccl": "bus_bandwidth", "machine_peer_copy": "slowest"}
-#: Why nothing is said of a component.
+#: Why a component has no verdict.
 UNKNOWN = "nothing that was measured has a population or a published peak"
 #: What to try, by component.
 ADVICE: Mapping[Component, str] = {
@@ -84,8 +84,8 @@ BITS_ADVICE = "take the card out of service: it computes wrong results (dcgmi di
 
 
 class ValueVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One value.  times: how many times worse than the type's mean; below 1 where it is better.
-    limit: from which it fails.  basis: what it was held against.  cards: how many told."""
+    """One value.  times: how many times worse than the type's mean; below 1 is better. limit: from
+    which it fails.  basis: what it was held against.  cards: how many told."""
 
     benchmark: str
     params: Params
@@ -197,7 +197,7 @@ def population_of(
 def judge_values(
     records: Iterable[Record], bands: Bands, card: str, hardware: str
 ) -> tuple[list[ValueVerdict], list[str]]:
-    """A verdict on each value of a card, and why some have none."""
+    """A verdict on each value of a card, and the reasons for missing ones."""
     values: list[ValueVerdict] = []
     reasons: list[str] = []
     records = list(records)
@@ -288,8 +288,8 @@ def _judge(record: Record, band: Band, value: float, card: str) -> ValueVerdict:
 
 
 def _by_peak(record: Record) -> list[ValueVerdict]:
-    """Without a population: below a share of the published peak a card fails; above it nobody can
-    say."""
+    """Without a population: below a share of the published peak a card fails; above it there is no
+    verdict."""
     shares: dict[str, tuple[Component, float | None]] = {}
     for name, component in BY_PEAK.get(record.benchmark, {}).items():
         metric = record.metrics.get(name)
@@ -367,7 +367,7 @@ def judge_card(
     bands: Bands,
     bits: tuple[Verdict, str],
 ) -> CardVerdict:
-    """The verdict on a card.  records: what it measured.  bits: the verdict on what it computed."""
+    """The verdict on a card.  records: its measurements.  bits: the verdict on its results."""
     values, reasons = judge_values(records, bands, card, hardware)
     on_gpu = any(each.gpus for each in records)
     needed: Sequence[Component] = NEEDED if on_gpu else ("host",)
@@ -443,7 +443,7 @@ def explain(values: Iterable[ValueVerdict]) -> Component:
 def judge_bits(
     digests: Mapping[str, Mapping[str, str]], known: Mapping[str, Mapping[str, str]]
 ) -> dict[str, tuple[Verdict, str]]:
-    """The verdict on what each card computed.
+    """The verdict on the results of each card.
 
     digests: card → step → digest, of cards of one type.  known: card → the digests of its type and
     stack, which decide; where there are none the majority of the node's cards does.
@@ -477,7 +477,7 @@ def judge_bits(
 def judge_node(
     cards: Sequence[CardVerdict], parts: Sequence[ComponentVerdict]
 ) -> tuple[Verdict, str]:
-    """The worst of its cards and of what is between them."""
+    """The worst verdict on its cards and on what is between them."""
     failing = [f"{each.card}: {each.why}" for each in cards if each.verdict == "fail"]
     failing += [each.why for each in parts if each.verdict == "fail"]
     if failing:

@@ -23,11 +23,11 @@ from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.tools.accept.bands import Bands, spell_point
 from hpml_plugins.tools.accept.points import BITS, OF_NODE, accept_host, accept_points
 
-#: s that the points of a card may take; what does not fit is not measured.
+#: Time limit of a card's points, s; points that do not fit are not measured.
 LIMIT = 60.0
-#: s beyond it after which its process is ended.
+#: Time after the limit until its process is ended, s.
 GRACE = 30.0
-#: Benchmarks whose values other cards at work would change: they go over the host, or its CPUs.
+#: Benchmarks that busy other cards would disturb, because they use the host or its CPUs.
 ALONE = ("machine_host_copy", "machine_launch", "vecadd_cpu")
 #: The reference steps come with any population, and the bits with any card.
 ALWAYS = ("reference", BITS)
@@ -82,7 +82,7 @@ def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
 
 
 def measure_node(bands: Bands, only: str = "") -> Measured:
-    """Measure all that this node's cards are judged by.  only: see `chosen_keys`."""
+    """Measure everything that this node's cards are judged by.  only: see `chosen_keys`."""
     node = detect_node()
     found = Measured(node)
     if node.gpus:
@@ -113,7 +113,7 @@ def measure_again(
 
 
 def _measure_cards(found: Measured, keys: Mapping[str, Sequence[str]]) -> None:
-    """Measure side by side what no other card disturbs, the rest one card after the other."""
+    """Measure undisturbed points on all cards at once, the rest one card after the other."""
     points = accept_points()
     together: dict[str, list[str]] = {}
     alone: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The page that a vendor is sent: one file of HTML that loads nothing."""
+"""The page to send to a vendor: one HTML file that loads nothing."""
 
 from __future__ import annotations
 

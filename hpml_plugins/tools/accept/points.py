@@ -19,9 +19,9 @@ REGISTRY = Path(__file__).with_name("points.yaml")
 PROFILE = "accept"
 #: The benchmark that compares bits.
 BITS = "bits"
-#: Benchmarks of several GPUs, which tell of the links between them.
+#: Benchmarks of several GPUs, which measure the links between them.
 OF_NODE = ("machine_peer_copy", "allreduce_nccl")
-#: Class of physics → the component whose fault it shows. What is in none is not judged.
+#: Class of physics → the component whose fault it shows. Other classes are not judged.
 COMPONENTS: dict[Physics, Component] = {
     Physics.STREAMING: "memory",
     Physics.MEMORY_BOUND: "memory",

@@ -55,8 +55,8 @@ Phase = Literal["running", "done", "paused", "cancelled", "stopped"]
 
 
 class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was submitted. id: Slurm's, or the process that runs it here; "" when it was refused,
-    with the problem."""
+    """A submitted job.  id: Slurm's, or the process that runs it here; "" when it was refused, with
+    the problem."""
 
     target: str
     machine: str
@@ -112,7 +112,7 @@ def read_file(
 
 @dataclass(frozen=True)
 class _SlurmState:
-    """What Slurm says of a job: state and reason in its own words, and the nodes."""
+    """A job according to Slurm: state and reason in its own words, and the nodes."""
 
     state: str
     reason: str = ""
@@ -205,8 +205,8 @@ def _state(
 
 
 def ask_slurm(ids: Sequence[str]) -> dict[str, _SlurmState]:
-    """What Slurm says of these jobs: its accounting, where there is one, and squeue, which knows
-    the latest. Jobs of which neither tells are NO_ANSWER where squeue does not answer."""
+    """These jobs according to Slurm: its accounting, if any, and squeue, which is the most recent.
+    Jobs of which neither tells are NO_ANSWER where squeue does not answer."""
     if not ids:
         return {}
     found = {}
@@ -229,8 +229,8 @@ def cancel(jobs: Iterable[Job]) -> list[Job]:
     """Cancel those that have not ended; returns them. One that runs on another machine is named and
     left alone.
 
-    Only a process that is certainly the job's is signalled: its number may be another program's by
-    now.
+    Only a process that is certainly the job's is signalled, because its number may have been
+    reused.
     """
     cancelled = []
     for job in jobs:
@@ -262,7 +262,7 @@ def tail(path: Path, count: int) -> list[str]:
 
 
 def _end_of(log: Path, size: int) -> bytes:
-    """The last bytes of a log, which may be of any size; nothing of what is no regular file."""
+    """The last bytes of a log of any size; empty for anything but a regular file."""
     with suppress(OSError, HpmlError), open_result(log, math.inf) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - size))
         return file.read(size)
@@ -294,7 +294,7 @@ def _runs_here(number: str, folder: Path) -> bool:
 
 
 def _run(*command: str) -> list[str] | None:
-    """The lines that it prints; None where it cannot be run, fails or takes too long."""
+    """The printed lines; None if it cannot be run, fails or takes too long."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=60

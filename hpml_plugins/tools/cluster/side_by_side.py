@@ -25,9 +25,9 @@ from hpml_plugins.terminal import say
 from hpml_plugins.tools.cluster.job import PATIENCE, SOME_FAILED, AsvRun, spell_end
 from hpml_plugins.tools.cluster.jobs import COMMITS, read_progress, tail, write_commits
 
-#: What queues would see where there is no GPU, separated by commas: for trying it out there.
+#: The devices of queues without a GPU, separated by commas: for trials.
 QUEUES_VARIABLE = "HPML_QUEUES"
-#: s between two looks at the queues.
+#: Interval at which the queues are polled, s.
 INTERVAL = 0.2
 
 
@@ -48,7 +48,7 @@ class _Queue:
         return f"queue-{self.index}"
 
     def describe(self) -> str:
-        """What it measures, in words."""
+        """A description of what it measures."""
         commits = counted(len(self.commits), "commit")
         if self.shards == 1:
             return commits
@@ -107,7 +107,7 @@ class SideBySide(AsvRun):
     """`asv run` in a queue for each GPU.
 
     Each queue has its own results in the job's folder, because one process writes a machine's
-    results at a time. What a queue that died has left is merged too.
+    results at a time. The results of a queue that died are merged too.
     """
 
     def _run(self, *, resume: bool) -> tuple[int, str]:

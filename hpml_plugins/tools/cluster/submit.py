@@ -84,7 +84,7 @@ def measured_commits(results: Path, machine: str) -> set[str]:
 
 
 def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
-    """What a job would measure, in one line."""
+    """The measurements of a job, in one line."""
     title = f"{target.name}  machine {target.machine_name}, {counted(commits, 'commit')}"
     if not commits:
         return f"{title}: nothing to do; a commit with any Record counts as measured"
@@ -101,8 +101,8 @@ def describe_plan(target: Target, commits: int, request: RunRequest) -> str:
 def submit(
     target: Target, commits: Sequence[str], request: RunRequest, jobs: Path
 ) -> tuple[Path, Any]:
-    """Submit one job. Returns its folder and submitit's job. What Slurm refuses is kept in the
-    folder and raised."""
+    """Submit one job. Returns its folder and submitit's job. Slurm's refusal is kept in the folder
+    and raised."""
     local = target.executor == "local"
     if not local and (shutil.which("sbatch") is None or shutil.which("srun") is None):
         raise UsageError(
@@ -135,8 +135,8 @@ def new_folder(jobs: Path, target: str) -> Path:
 
 
 def wait_here(folder: Path, job: Any) -> str:
-    """Wait for a local job and show its log meanwhile. What ends this process, except SIGKILL, ends
-    the job first.
+    """Wait for a local job and show its log. Any signal that ends this process, except SIGKILL,
+    ends the job first.
 
     Returns why something was not measured, "" where all was.
     """
@@ -230,7 +230,7 @@ def _local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
 
 
 def _asv_run(target: Target, request: RunRequest, folder: Path) -> AsvRun:
-    """What the job calls."""
+    """The job's command."""
     if target.side_by_side:
         from hpml_plugins.tools.cluster.side_by_side import SideBySide
 
@@ -239,7 +239,7 @@ def _asv_run(target: Target, request: RunRequest, folder: Path) -> AsvRun:
 
 
 def script(target: Target, request: RunRequest, folder: Path) -> str:
-    """What would be given to sbatch, or run here."""
+    """The script for sbatch, or to run here."""
     if target.executor == "slurm":
         executor = _slurm_executor(target, request, folder)
         return str(executor._make_submission_file_text(executor._submitit_command_str, ""))

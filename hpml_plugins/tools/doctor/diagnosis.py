@@ -97,7 +97,7 @@ for name, code in json.loads(sys.argv[1]):
     print(json.dumps(line), file=out, flush=True)
 os._exit(0)  # what the libraries do at exit takes time
 """
-#: Libraries that the core does without → the extra of pyproject.toml that brings them.
+#: Optional libraries → the extra of pyproject.toml that installs them.
 OPTIONAL = {
     "torch": "benchmarks",
     "torchvision": "benchmarks",
@@ -343,8 +343,8 @@ def traps(
     counters_refused: bool,
     health: Sequence[GpuHealth],
 ) -> Iterator[Finding]:
-    """Every trap that these facts show. users: None where they are not known.  shm: size of
-    /dev/shm, B."""
+    """Every known problem that these facts show. users: None where they are not known.  shm: size
+    of /dev/shm, B."""
     if not node.gpus:
         return
     yield from _torch_build(node, torch)

@@ -1,4 +1,4 @@
-"""The slow-down that each metric is allowed: of the registry, and of `--budget`."""
+"""The slow-down that each metric is allowed: from the registry, and from `--budget`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hpml_plugins.host import Declared
 from hpml_plugins.model import Record
 from hpml_plugins.registry import PluginEntry
 
-#: Slow-down that is allowed where nothing says another, %.
+#: Default of the allowed slow-down, %.
 DEFAULT_BUDGET = 5.0
 
 

@@ -1,4 +1,4 @@
-"""`hpml gate BASE`: is what is checked out here slower than BASE, beyond a budget?"""
+"""`hpml gate BASE`: is the checkout slower than BASE, beyond a budget?"""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from hpml_plugins.tools.gate.verdicts import (
     looks,
 )
 
-#: Most rounds of each side, where no option sets it.
+#: Default limit of the rounds of each side.
 MOST = 32
-#: Time limit of all rounds, where no option sets it.
+#: Default time limit of all rounds.
 LIMIT = "5min"
 #: Exit statuses.
 REFUSED = 1
@@ -242,7 +242,7 @@ def _judge_points(
 def undecided(
     sides: Sides, pairs: Sequence[Pairs], allowed: Budgets, most: int
 ) -> set[int]:
-    """The numbers of the points of which a value is undecided."""
+    """The numbers of the points with an undecided value."""
     numbers = [number for number, found in enumerate(pairs) if _has_verdict(found)]
     values = _judge_points(sides, pairs, numbers, allowed, most)
     return {

@@ -19,9 +19,9 @@ import click
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.terminal import say
 
-#: How our comment begins.
+#: The beginning of our comment.
 MARK = "<!-- hpml gate -->"
-#: Most characters of a comment.
+#: Size limit of a comment, characters.
 LONGEST = 60_000
 #: Seconds to wait for an answer.
 TIMEOUT = 30.0
@@ -64,7 +64,7 @@ def command(file: Path) -> int:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A token goes to no other address than the one that GitLab's CI names."""
+    """Refuses redirects: the token goes only to the address that GitLab's CI names."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

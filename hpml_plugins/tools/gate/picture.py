@@ -12,7 +12,7 @@ from hpml_plugins.tools.gate.sides import BASE, HEAD
 from hpml_plugins.tools.gate.verdicts import GatedValue
 from hpml_plugins.tools.templates import fill_template
 
-#: Values that are drawn; the Markdown report has all.
+#: Limit of drawn values; the Markdown report has all.
 MOST = 30
 #: Left and right end of the scale, px.
 LEFT = 330

@@ -1,4 +1,4 @@
-"""What the gate says: lines for a terminal, and Markdown for a pull request."""
+"""The gate's report: lines for a terminal, and Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpml_plugins.terminal import printable
 from hpml_plugins.tools.gate.sides import BASE, HEAD, Commits
 from hpml_plugins.tools.gate.verdicts import GatedValue
 
-#: In this order values are shown.
+#: The order in which values are shown.
 _ORDER = {"refused": 0, "undecided": 1, "within": 2}
 
 
@@ -79,8 +79,8 @@ class GateResult:
 
     @property
     def shown(self) -> list[GatedValue]:
-        """What is listed: all but what is the same or changed less than the budget for the worse,
-        worst first."""
+        """The listed values, worst first: all except equal ones and those worse by less than the
+        budget."""
         found = [each for each in self.values if each.outcome != "within" or each.is_better]
         return sorted(found, key=lambda each: (_ORDER[each.outcome], -(each.slower or 0)))
 
@@ -176,8 +176,8 @@ def as_comment(result: GateResult) -> str:
 
 #: Characters that an address may have as they are.
 _ADDRESS = ":/?#[]@!$&'()*+,;=%~"
-#: What GitHub and GitLab make more of than Markdown does: mentions, references and bare addresses,
-#: which a backslash does not stop; and the border of a cell.
+#: Extensions of Markdown by GitHub and GitLab: mentions, references and bare addresses, which a
+#: backslash does not stop; and the border of a cell.
 _REFERENCES = {
     "@": "@&#8203;",
     "#": "#&#8203;",

@@ -56,14 +56,14 @@ class Commits:
     top: Path = Path()
 
     def name(self, side: int) -> str:
-        """For readers: `1a2b3c4d`, or `the work tree`."""
+        """Its name for readers: `1a2b3c4d`, or `the work tree`."""
         if side == HEAD and self.uncommitted:
             return "the work tree"
         return (self.base, self.head)[side][:8]
 
 
 def find_commits(folder: Path, base: str, results: str) -> Commits:
-    """The newest commit that HEAD and `base` share, and what is checked out here.
+    """The newest commit that HEAD and `base` share, and the checkout.
 
     A work tree with changes is put into a commit of its own that no branch has: tracked files, and
     untracked ones that git does not ignore, without the folder of results. Raises UsageError where

@@ -1,11 +1,11 @@
 """From pairs of rounds, one of each side at about the same time, to verdicts.
 
 A load of other processes slows rounds down by factors that change with time. Both rounds of a pair
-are measured one after the other, in random order, so that whatever happens meanwhile is as likely
-to fall on one side as on the other: the differences of pairs are symmetric around the true one,
-and no pair is left out. All of them are judged after 4, 8, 16, … pairs, and measuring stops where
-nothing is undecided. Each of these looks has an equal share of the error (Bonferroni), so that
-stopping early costs no confidence.
+are measured one after the other, in random order, so a disturbance is equally likely on either
+side: the differences of pairs are symmetric around the true one, and no pair is left out. All of
+them are judged after 4, 8, 16, … pairs, and measuring stops where nothing is undecided. Each of
+these looks has an equal share of the error (Bonferroni), so that stopping early costs no
+confidence.
 """
 
 from __future__ import annotations

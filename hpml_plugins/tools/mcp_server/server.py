@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from hpml_plugins.model import Record
     from hpml_plugins.tools.frame import Frame
 
-#: s that a command may take.
+#: Time limit of a command, s.
 LIMIT = 300
-#: Rows of one answer: a model reads them all.
+#: Row limit of an answer, because a model reads all of it.
 MOST_ROWS = 200
 _INSTRUCTIONS = (
     "Results of GPU and CPU benchmarks. Values are in SI base units; low and high are a 95 %"
@@ -90,7 +90,7 @@ class Results:
     folder: Path
 
     def benchmarks(self) -> dict[str, Any]:
-        """What was measured where: by benchmark, its machines and the units of its metrics."""
+        """By benchmark: its machines and the units of its metrics."""
         listed = {each.get("benchmark"): each for each in self._listed()}
         rows: dict[str, Any] = {}
         for each in self._frame().records:
@@ -140,8 +140,8 @@ class Results:
         }
 
     def _frame(self) -> Frame:
-        """All Records: read again only where a file of the results is another one than before,
-        for reading them takes seconds."""
+        """All Records: cached until a file of the results changes, because reading takes
+        seconds."""
         place = self.folder if self.folder.is_file() else find_results(self.folder)
         return _load(place, _state_of(place))
 
@@ -160,8 +160,8 @@ class Results:
     def _hpml(
         self, name: str, options: Sequence[str], *words: str, results: bool = True
     ) -> str:
-        """What a command prints. Raises ValueError with its error. words: no options, whatever they
-        begin with."""
+        """The output of a command. Raises ValueError with its error. words: no options, whatever
+        they begin with."""
         folder = [f"--results={self.folder}"] if results else []
         head = [sys.executable, "-m", "hpml_plugins", f"--registry={self.registry}"]
         arguments = [*head, name, *options, *folder, "--", *words]
@@ -196,7 +196,7 @@ def _load(place: Path, state: _State) -> Frame:
 
 
 def _entry(record: Record, listed: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
-    """What is told of a benchmark, of which a plugin that is not installed tells nothing."""
+    """The description of a benchmark; without its plugin only what the Records have."""
     known = listed.get(record.benchmark, {})
     return {
         "plugin": record.plugin,

@@ -37,7 +37,7 @@ from hpml_plugins.terminal import say, warn
 from hpml_plugins.tools.pull.sources import PLACES, fetch_results
 
 MACHINE = "machine.json"
-#: s that a source has for everything, unless the user says otherwise.
+#: Default time limit of a source, s.
 LIMIT = 600.0
 
 
@@ -73,8 +73,8 @@ class _Import:
                 self._facts(machine, node)
 
     def _records(self, path: Path, place: Path) -> None:
-        """Lines that are Records of this machine; what is none, or refused, is named with its place
-        in the source."""
+        """The lines that are Records of this machine; others, and refused ones, are named with
+        their place in the source."""
         open_result(path, MAX_RECORDS).close()
         renamed = self._renamed(place.parts[0])
         lines = []

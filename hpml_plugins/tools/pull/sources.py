@@ -1,8 +1,8 @@
 """Getting results from an address: files of a git repository's newest commit, a folder, or a
 published site.
 
-Nothing of them is run: git checks nothing out, and a site's files are read as JSON. What they hold
-is read by the readers that every file of results goes through.
+Nothing from them is run: git checks nothing out, and a site's files are read as JSON. The readers
+of all files of results read their contents.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from hpml_plugins.terminal import warn
 PLACES = re.compile(
     rf"{re.escape(DECLARATIONS)}|[^/]+/[^/]+\.json|[^/]+/records/[^/]+\.jsonl"
 )
-#: s to wait for an answer.
+#: Timeout of an answer, s.
 TIMEOUT = 60.0
-#: Most files of a site.
+#: Limit of the files of a site.
 MOST_FILES = 100_000
-#: Most B of a site.
+#: Size limit of a site, B.
 MOST_BYTES = 1 << 30
 #: Transports that git may use, and what keeps it from running anything of the repository.
 _SAFE = {
@@ -177,7 +177,7 @@ def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
 
 
 def _data_file(address: str, file: Any) -> str:
-    """Where a file of the index is. Raises HpmlError for what is no place below the index."""
+    """The place of a file of the index. Raises HpmlError for a place outside the index."""
     path = file.get("path") if isinstance(file, dict) else None
     if not isinstance(path, str):
         raise HpmlError("a file without a path", f"{address}/{DATA_INDEX}")

@@ -1,4 +1,4 @@
-"""What a test is called among the benchmarks, and which point of one its parameters make."""
+"""The benchmark's name of a test, and the point of its parameters."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ PLUGIN = "pytest"
 ROUNDS = 3
 #: s to wait for another process that writes this machine's results.
 PATIENCE = 60.0
-#: A value is judged where its 95 % interval leaves no room for a slow-down of this share.
+#: A value is judged if its 95 % interval excludes a slow-down of this share.
 SLOW_DOWN = 0.2
 
 
@@ -67,7 +67,7 @@ class _ComparedMetric(NamedTuple):
 
 @dataclass
 class BenchSession:
-    """What the tests of one run of pytest share. root: of the tests."""
+    """State shared by the tests of one pytest run. root: of the tests."""
 
     root: Path
     results: Path
@@ -303,7 +303,7 @@ def _against(name: str, unit: str, old: Values, new: Values, since: str) -> _Com
 
 
 def _is_judged(difference: Difference) -> bool:
-    """Whether it has a verdict, or bounds that leave no room for a slow-down of SLOW_DOWN."""
+    """Whether it has a verdict, or bounds that exclude a slow-down of SLOW_DOWN."""
     if difference.verdict != "BOUND":
         return difference.verdict != "AMBIGUOUS"
     bounds = difference.interval

@@ -34,8 +34,8 @@ FORMATS = {
 
 
 def read_source(path: Path) -> Source:
-    """What a result file says. Raises HpmlError, with the file's name, for one of no known format
-    and for a damaged one."""
+    """The contents of a result file. Raises HpmlError, with the file's name, for one of no known
+    format and for a damaged one."""
     text = read_text(path)
     found = parse_json(text)
     for name, read in FORMATS.items():
