@@ -2,8 +2,8 @@
 only.
 
 Every element is a whole number below 1021 that depends on its place and its rank. Sums over up to
-16 thousand ranks are below 2^24 and so exact in float32: what comes out must equal the float64
-reference, in whatever order it was added.
+16 thousand ranks are below 2^24 and so exact in float32: the result must equal the float64
+reference, in any order of addition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NCCL_FLOAT32, NCCL_SUM = 7, 0  # ncclFloat32, ncclSum
 
 
 def value(rank: Any, place: Any) -> Any:
-    """What a rank sends at a place, a whole number.  rank, place: numbers or integer tensors."""
+    """The whole number that a rank sends at a place.  rank, place: numbers or integer tensors."""
     return (place * (2 * rank + 1) + rank) % PERIOD
 
 
@@ -57,7 +57,7 @@ class Buffers:
         self.send, self.receive = (other, large) if collective == "all_gather" else (large, other)
 
     def fill(self) -> None:
-        """Fresh input, and NaN wherever only the collective may put a number."""
+        """Write the input, and NaN wherever only the collective may write."""
         self.receive.fill_(float("nan"))
         if self.collective != "broadcast" or self.rank.index == 0:
             for chunk, places in _chunks(self.send):
@@ -116,7 +116,7 @@ def _all_reduce_out_of_place(rank: Rank, send: Any, receive: Any) -> Callable[[]
     torch.cuda.nccl offers it too, but torch 2.11's does not work on Python 3.12 ("PY_SSIZE_T_CLEAN
     macro must be defined").  Source: NCCL API, nccl.h.
     """
-    # torch has loaded it: the name gives the same library again, wherever it lies
+    # torch has loaded it: the name gives the same library, wherever it is
     nccl = ctypes.CDLL("libnccl.so.2")
     nccl.ncclGetErrorString.restype = ctypes.c_char_p
 

@@ -1,6 +1,6 @@
 """Which algorithm and protocol NCCL chose, from what it logs of its tuning.
 
-The names of its kernels do not tell: since 2.19 `ncclDevKernel_AllReduce_Sum_f32_RING_LL` runs
+The names of its kernels do not show it: since 2.19 `ncclDevKernel_AllReduce_Sum_f32_RING_LL` runs
 every protocol and most algorithms.  Source: NVIDIA/nccl, src/device/generate.py, `best_kernel`; the
 log line: src/enqueue.cc.
 """

@@ -31,7 +31,7 @@ FLIP_VARIABLE, PLANTED = "HPML_FLIP_BIT", "float32 product"
 
 
 def measure(bench: Bench) -> dict[str, float]:
-    """Run each step, repeat it, and hold every repeat against the first result."""
+    """Run each step, repeat it, and compare every repeat with the first result."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False

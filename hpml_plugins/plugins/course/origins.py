@@ -1,8 +1,8 @@
 """Which Records a row of a figure's table rests on, found without the plugin's help.
 
 A table is a function of Records, so it can be made of a few of them. A row that one Record alone
-gives rests on that Record. Of a row that takes several (a speed-up, a share of a measured roof)
-those count without which it is another.
+gives rests on that Record. A row made of several (a speed-up, a share of a measured roof) rests on
+those whose absence changes it.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Quote:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a quote stands for. text: Markdown.  links: of each row of it, to the Records that it
+    """The answer to a quote.  text: Markdown.  links: of each row of it, to the Records that it
     rests on."""
 
     text: str
@@ -111,8 +111,8 @@ class Quotable:
         self.figures = {f"{each.plugin}.{each.figure.name}": each for each in self.drawables}
 
     def answer(self, quote: Quote) -> Answer:
-        """What the quote stands for. Raises HpmlError, with the quote's place, where there is no
-        such thing."""
+        """The answer to the quote. Raises HpmlError, with the quote's place, where there is no such
+        thing."""
         answers: dict[str, Callable[[Quote], Answer]] = {
             "value": self._value,
             "cell": self._cell,
@@ -330,7 +330,7 @@ def _columns(rows: Table, names: Iterable[str], where: str) -> tuple[Table, list
             raise HpmlError(f"no column {column!r}; {nearest(column, list(rows.columns))}", where)
         chosen[new or column] = column
         if column != old:
-            shares[new or column] = "1"  # so that the text stands to the right, as a number does
+            shares[new or column] = "1"  # so that the text is right-aligned, like a number
     picked = rows.select(**chosen)
     if shares:
         picked = picked.extended(

@@ -1,5 +1,5 @@
-"""The harness measured by itself: what it costs, how finely and how truly it times, and how far it
-repeats."""
+"""The harness measured by itself: its cost, and the resolution, accuracy and repeatability of its
+timing."""
 
 from __future__ import annotations
 

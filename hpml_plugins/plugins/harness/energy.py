@@ -2,8 +2,8 @@
 twice the work.
 
 A Hopper card's power sensor sees 25 of every 100 ms (Yang, Adámek, Armour, arXiv:2312.02741). Work
-and rest alternate several times within 25 ms, for of longer periods the sensor sees sometimes more
-of the work, sometimes less.
+and rest alternate several times within 25 ms, because over longer periods the sensor sees varying
+shares of the work.
 """
 
 from __future__ import annotations

@@ -130,8 +130,7 @@ def sum_columns(values: Any, sums: Any, columns: Any, rows: int) -> None:
 
 
 def lengthened(iterations: int, percent: int) -> int:
-    """So many iterations and `percent` % more. Raises ValueError where that is not a whole
-    number."""
+    """`iterations` and `percent` % more. Raises ValueError where that is not a whole number."""
     more, rest = divmod(iterations * percent, 100)
     if rest:
         raise ValueError(f"{percent} % of {iterations} iterations is not a whole number")
@@ -187,7 +186,7 @@ def _slowed_products(count: int) -> SlowedStep:
 
 
 def main(case: str, profiled: int) -> None:
-    """Run a case with the profiler on for so many steps."""
+    """Run a case with the profiler on for `profiled` steps."""
     step = step_of(case)
     for _ in range(20):
         step()

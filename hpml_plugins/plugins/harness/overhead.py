@@ -1,4 +1,5 @@
-"""What a point costs: by itself, through `asv run`, and until the first kernel of a new process."""
+"""The overhead of a point: by itself, through `asv run`, and until the first kernel of a new
+process."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _LEFT_OUT = ("ASV", "HPML", "PYTHONDONTWRITEBYTECODE")
 
 @dataclass(frozen=True)
 class Run:
-    """A command that ended well. seconds: wall time.  cpu: CPU time of all its processes, s."""
+    """A successful command. seconds: wall time.  cpu: CPU time of all its processes, s."""
 
     seconds: float
     cpu: float

@@ -44,7 +44,7 @@ def measure_cpu(bench: Bench) -> dict[str, Samples]:
 
 
 def measure_gpu(bench: Bench) -> dict[str, Samples]:
-    """CUDA events: their step, and what stands between two of them with an empty kernel between."""
+    """CUDA events: their step, and the time between two of them around an empty kernel."""
     import torch
 
     torch.cuda.init()

@@ -309,7 +309,7 @@ class Tiling:
     weights_first: bool = True
 
     def fits(self, n: int, k: int) -> bool:
-        """Whether whole tiles make up n × k."""
+        """Whether n × k is a multiple of the tile."""
         return n % self.columns == 0 and k % (self.depth * self.splits) == 0
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks `lm_explained` and `lm_explained_cpu`: a step's time beside its parts'."""
+"""The benchmarks `lm_explained` and `lm_explained_cpu`: a step's time and that of its parts."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Request:
 
 
 class Engine(Protocol):
-    """What computes tokens in `slots` rows of a cache."""
+    """Computes tokens in `slots` rows of a cache."""
 
     slots: int
 

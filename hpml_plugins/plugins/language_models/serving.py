@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CHECKED = 3
 #: Tokens of a block of the cache.
 BLOCK = 64
-#: How far the logit of a token may be below the largest, in deviations of the logits: the
+#: Largest distance of a token's logit from the largest logit, in deviations of the logits: the
 #: likeliest tokens may be as likely as each other.
 SLACK = 0.3
 
@@ -176,7 +176,7 @@ def attach(bench: Bench, requests: Sequence[Request]) -> None:
 def metrics_of(
     requests: Sequence[Request], took: float, energy: float | None
 ) -> dict[str, float | None]:
-    """What the answers come to.  took: s.  energy: J of all."""
+    """The metrics of the answers.  took: s.  energy: J of all."""
     firsts = [request.times[0] - request.arrival for request in requests]
     gaps = [gap for request in requests for gap in request.gaps()]
     tokens = sum(request.wanted for request in requests)

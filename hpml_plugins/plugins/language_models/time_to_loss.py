@@ -166,8 +166,8 @@ def attach(bench: Bench, text: Text, runs: list[Run]) -> None:
 
 
 def metrics_of(bench: Bench, runs: list[Run], target: float, text: Text) -> dict[str, Any]:
-    """What the runs come to; times and energies are of those that reached the target. Raises
-    HpmlError where none did: there is no time to it then."""
+    """The metrics of the runs; times and energies are of those that reached the target. Raises
+    HpmlError if none did."""
     for run in runs:
         bench.check(
             abs(bench.result(run.loss) / run.plain - 1) <= TOLERANCE,

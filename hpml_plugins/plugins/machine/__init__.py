@@ -1,4 +1,4 @@
-"""What a machine is made of: copies, bandwidths, latencies, launches, small collectives, the host
+"""The components of a machine: copies, bandwidths, latencies, launches, small collectives, the host
 and its storage."""
 
 from __future__ import annotations

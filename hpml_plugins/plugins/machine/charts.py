@@ -14,8 +14,7 @@ from hpml_plugins.plugins.machine import diagram
 from hpml_plugins.plugins.machine.units import size_in_bytes
 
 DIRECTIONS = ("to_device", "to_host", "both")
-#: What might predict a step that is bound by the host: benchmark, metric, and whether more of it is
-#: faster.
+#: Candidate predictors of a host-bound step: benchmark, metric, and whether more of it is faster.
 PREDICTORS = (
     ("machine_core", "python", True),
     ("machine_core", "multiply_add", True),

@@ -75,7 +75,7 @@ def _check(rank: Rank, collective: str, made: Exchange) -> None:
 
 
 def inputs(rank: int, elements: int) -> Any:
-    """What a rank sends: small whole numbers, other ones at each place and on each rank. Sums over
+    """The input of a rank: small whole numbers, different at each place and on each rank. Sums over
     ranks are exact."""
     import torch
 
@@ -83,7 +83,7 @@ def inputs(rank: int, elements: int) -> Any:
 
 
 def expected(collective: str, index: int, ranks: int, elements: int) -> Any:
-    """What rank `index` of `ranks` must have received, from what all ranks send."""
+    """The expected output of rank `index` of `ranks`, from the inputs of all ranks."""
     import torch
 
     sent = [inputs(other, elements) for other in range(ranks)]

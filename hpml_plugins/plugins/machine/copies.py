@@ -113,7 +113,7 @@ def warn_of_unwatched(bench: Bench, gpus: Iterable[int]) -> None:
 
 
 def pattern(gpu: int, elements: int, device: str) -> Any:
-    """What GPU `gpu` sends: int32, different at each place and on each GPU, computed on any
+    """The data of GPU `gpu`: int32, different at each place and on each GPU, computed on any
     device."""
     import torch
 

@@ -133,8 +133,7 @@ def touch_pages(pages: int) -> int:
 
 
 def measure_core(bench: Bench) -> dict[str, Samples]:
-    """What one core does alone: dependent multiply-adds, calls of a Python function, page
-    faults."""
+    """The speed of one core: dependent multiply-adds, calls of a Python function, page faults."""
     chain = compile_chain()
     bench.check(
         bench.result(chain(0.0, 1.0, 1.0, CHAIN)) == CHAIN, "the chain of multiply-adds differs"

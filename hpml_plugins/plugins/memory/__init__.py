@@ -1,4 +1,4 @@
-"""What a network needs of a card's memory, what it takes, and how much fits."""
+"""The memory that a network needs and uses on a card, and how much fits."""
 
 from __future__ import annotations
 

@@ -88,8 +88,7 @@ class Trials:
         self.refusals: list[str] = []
 
     def survives(self, step: Callable[[], object]) -> bool:
-        """Whether the step came to its end. Memory that it took is free again, whichever way it
-        ended."""
+        """Whether the step succeeded. Its memory is free again in either case."""
         import torch
 
         try:

@@ -1,4 +1,4 @@
-"""What a batch computes and communicates, and how long that should take.
+"""The FLOP and bytes of a batch, and its predicted time.
 
 D: inputs, H: hidden size, C: classes, B: batch over all ranks, p: ranks, B' = B / p, b: bytes of a
 number. A multiply-add is 2 FLOP. Source of the counts: questions 2.3 to 2.5 of the coursework
@@ -49,7 +49,7 @@ COMPUTED = (*PRODUCTS, ELEMENTWISE)
 EXCHANGE = TO_HOST, REDUCE, TO_DEVICE = "device to host", "all-reduce", "host to device"
 #: The phases of a batch, in order.
 ORDER = (IMAGES, *COMPUTED, *EXCHANGE, STEP)
-#: How far weights may be from the reference's after three steps: a hundred roundings.
+#: Tolerance of the weights after three steps: a hundred roundings.
 TOLERANCE = {"float32": 1.2e-5, "float64": 2.2e-14}
 #: The effective throughputs P_flops, P_pci and P_mpi.
 RATE_UNITS = {"flops": "FLOP/s", "pci": "B/s", "mpi": "B/s"}
@@ -97,7 +97,7 @@ class Job:
 
     @property
     def launcher(self) -> Literal["torch", "mpi"]:
-        """What starts the ranks."""
+        """The program that starts the ranks."""
         return "mpi" if "mpi" in self.way else "torch"
 
     @property
@@ -119,8 +119,8 @@ class Job:
 
     @property
     def reduced_bytes(self) -> float:
-        """What a rank sends and receives in a batch's all-reduce, B, in a ring: 4 (p − 1) / p · (H
-        D + H + C H + C) b.
+        """Bytes that a rank sends and receives in a batch's ring all-reduce: 4 (p − 1) / p · (H D +
+        H + C H + C) b.
 
         With two ranks these are the document's 2 (H D + H + C H + C) b, there and back. Source for
         more: Patarasuk and Yuan, JPDC 69, 2009: a rank sends 2 (p − 1) / p of the buffer.
@@ -158,8 +158,8 @@ class Job:
 
     @property
     def work(self) -> dict[str, float]:
-        """What the time of each phase should be proportional to: FLOP of products, B of all else; 0
-        for launching."""
+        """The work of each phase, to which its time should be proportional: FLOP of products, B of
+        all others; 0 for launching."""
         first, second = (
             2.0 * self.images * self.hidden * width for width in (self.inputs, self.classes)
         )
@@ -193,7 +193,7 @@ def sum_of_phases(times: Mapping[str, float], *, on_gpu: bool) -> float:
 
 
 def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
-    """What that work should take by measured times, s: the line (latency, slope ≥ 0) of least
+    """Predicted time of that work from measured times, s: the line (latency, slope ≥ 0) of least
     squared relative errors.
 
     Raises HpmlError for fewer than two points.
@@ -209,7 +209,7 @@ def on_line(works: Sequence[float], seconds: Sequence[float], work: float) -> fl
 
 
 def on_curve(works: Sequence[float], seconds: Sequence[float], work: float) -> float:
-    """What that work should take by measured times, with rates that depend on size, s. Raises
+    """Predicted time of that work from measured times, with rates that depend on size, s. Raises
     HpmlError without any.
 
     Between its neighbours, and beyond the ends by the last two, on a straight line over logarithms,
@@ -237,8 +237,7 @@ def leave_one_out(
     seconds: Sequence[Mapping[str, float]],
     predict: Callable[[Sequence[float], Sequence[float], float], float],
 ) -> list[dict[str, float]]:
-    """What each point's phases should take, s, as predicted from the works and seconds of all other
-    points."""
+    """Predicted times of each point's phases, s, from the works and seconds of all other points."""
 
     def others(values: Sequence[Mapping[str, float]], index: int, name: str) -> list[float]:
         return [each[name] for i, each in enumerate(values) if i != index]

@@ -23,7 +23,7 @@ RATES, STEPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0), (1, 3, 10, 30, 100)
 COMPARED_BATCH, COMPARED_HIDDEN = 200, 128
 
 Sweep = Literal["rate", "hidden", "epochs"]
-#: What each sweep goes over. The coursework's: five epochs, 512 hidden, a rate near 0.1.
+#: The values of each sweep. The coursework's: five epochs, 512 hidden, a rate near 0.1.
 SWEPT_RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SWEPT_HIDDEN = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 EPOCHS, HIDDEN, RATE, BATCH = 5, 512, 0.1, 32
@@ -157,8 +157,8 @@ def _over_epochs(bench: Bench, learner: Learner, count: int) -> list[dict[str, f
 
 
 def _train_numpy(bench: Bench, images: Images) -> None:
-    """What the reference predicts with the same weights, batches and rates, where that takes
-    seconds only."""
+    """The reference's predictions with the same weights, batches and rates, if that takes only
+    seconds."""
     from hpml_plugins.plugins.mlp import reference
 
     job = Job(HIDDEN, BATCH, inputs=images.x.shape[1], classes=images.classes)

@@ -49,7 +49,7 @@ TURNS = 3
 UNITS = {"hidden": "1", "batch": "1", "flops": "FLOP", "intensity": "FLOP/B"}
 
 
-#: What was measured at one hidden size and batch: these two, `whole`, s, and the phases' times, s.
+#: A measurement at one hidden size and batch: these two, `whole`, s, and the phases' times, s.
 Point = dict[str, float]
 
 
@@ -133,7 +133,7 @@ OF_GRADIENTS = (*EXCHANGE, STEP, LAUNCHING)
 
 
 def predict_by_neighbours(points: list[Point], index: int) -> dict[str, float]:
-    """What a point's phases on the host should take, s, by measured points that differ in one
+    """Predicted times of a point's phases on the host, s, from measured points that differ in one
     parameter, if any.
 
     Images by the same batch at other hidden sizes: the larger the gradients that go through the

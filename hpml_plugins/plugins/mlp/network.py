@@ -203,7 +203,7 @@ class Learner:
             network.step(self.rate)
 
     def epochs(self, count: int) -> None:
-        """So many times through all images."""
+        """Train `count` epochs."""
         self.learn(reference.in_batches(len(self.images.labels), self.job.batch, count))
 
     def precision(self) -> float:

@@ -23,7 +23,7 @@ def on_rank(rank: Rank, job: Job) -> Result:
     """The same batch plain, from pinned memory, with gradients in pieces, with images ahead, and
     all together.
 
-    Times the variants in turns, after the weights of each were checked; predicts each from the
+    Times the variants alternately, after checking the weights of each; predicts each from the
     phases.
     """
     from hpml_plugins.plugins.mlp.training import Prefetcher, Trainer, time_in_turns
@@ -41,7 +41,7 @@ def on_rank(rank: Rank, job: Job) -> Result:
         variants["pinned, pieces"] = pinned, PIECES, False
         variants["pinned, images ahead"] = pinned, 1, True
         if job.through_host:
-            # Whoever waits for non-blocking sums makes them, by another algorithm: blocking ones
+            # The waiting process computes non-blocking sums, by another algorithm: blocking ones
             # can be faster.
             last = Trainer(rank, replace(job, pinned=True, waiting=True), plain.network.multiply)
             variants["pinned, pieces, waiting"] = last, PIECES, False

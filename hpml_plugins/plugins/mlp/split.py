@@ -19,7 +19,7 @@ from hpml_plugins.plugins.mlp.phases import PROFILED, Result, attach_rows, on_cp
 
 
 def on_rank(rank: Rank, job: Job) -> Result:
-    """A batch both ways: check the weights, count what is handed over, time it; the data-parallel
+    """A batch both ways: check the weights, count the transferred bytes, time it; the data-parallel
     phases too."""
     from hpml_plugins.plugins.mlp.training import CHECKED, SplitTrainer, Trainer
 

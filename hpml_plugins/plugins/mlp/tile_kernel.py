@@ -135,7 +135,7 @@ def make_access(kind: Kind, intrinsic: Any) -> Any:
     """`fetch_a`, `fetch_b`, `put_a`, `put_b`, `multiply_add` and `write` for this kind, which
     numba's kernels can call.
 
-    They are straight-line code: every loop below runs while the code is made, so that nothing is
+    They are straight-line code: every loop below runs during code generation, so that nothing is
     indexed at run time and all sums stay in registers. Arrays are contiguous vectors of one dtype;
     nothing is checked. intrinsic: numba's decorator of that name, for CUDA or (in tests) for CPUs.
     """
@@ -215,7 +215,7 @@ def _fetch(
 def _put(
     kind: Kind, operand: Operand, builder: Any, shared: Any, at: Any, values: list[Any]
 ) -> None:
-    """What was fetched into shared memory."""
+    """Write the fetched values to shared memory."""
     row_step = kind.tile.threads // operand.line
     for i in range(operand.loads):
         parts = values[i * kind.width : (i + 1) * kind.width]
@@ -308,7 +308,7 @@ def _spread(kind: Kind, i: int, extent: int, part: int) -> int:
 
 
 def _load(builder: Any, data: Any, at: Any, width: int) -> list[Any]:
-    """So many elements by one instruction; `at` must be a multiple of the width."""
+    """`width` elements by one instruction; `at` must be a multiple of it."""
     address, align = _wide(builder, data, at, width)
     loaded = builder.load(address, align=align)
     return [builder.extract_element(loaded, ir.IntType(32)(i)) for i in range(width)]

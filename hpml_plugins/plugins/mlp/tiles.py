@@ -10,7 +10,7 @@ from typing import Literal
 
 from hpml_plugins import HpmlError
 
-#: Whether A and B are taken as they lie or transposed, as BLAS spells it.
+#: Whether A and B are used as stored or transposed, in BLAS notation.
 Variant = Literal["nn", "nt", "tn"]
 VARIANTS: tuple[Variant, ...] = ("nn", "nt", "tn")
 Dtype = Literal["float32", "float64"]
@@ -26,10 +26,10 @@ WARP_ROWS, WARP_COLUMNS = 4, 8
 class Tile:
     """One way to cut the product up."""
 
-    #: Of C that a block makes.
+    #: The tile of C that a block computes.
     rows: int
     columns: int
-    #: Of A and B that it holds in shared memory at a time (twice).
+    #: The depth of A and B in shared memory at a time (twice).
     depth: int
     #: Rows and columns of C that a thread makes, in registers.
     high: int
@@ -170,8 +170,8 @@ def kind_of(
 
 
 def worth_trying(tiles: Iterable[Tile], m: int, n: int, k: int) -> list[Tile]:
-    """Those that do not compute many times what is wanted, as wide ones do for ten columns; at
-    least the thriftiest.
+    """Tiles without much wasted work, unlike wide ones for ten columns; at least the most
+    efficient.
 
     Where even the smallest of them gives too few blocks to occupy the card, they are tried in parts
     too.

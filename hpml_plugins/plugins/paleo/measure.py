@@ -117,7 +117,7 @@ def warn_of_unknown_peak(bench: Bench, dtype: str) -> None:
 def attach_layers(
     bench: Bench, costs: list[LayerCost], layers: Any, passes: list[list[float]]
 ) -> None:
-    """The series `layers`, a row a path: FLOP and bytes by the count, seconds alone and between
+    """The series `layers`, one row per path: FLOP and bytes by the count, seconds alone and between
     synchronisations."""
     synchronised = [statistics.median(each) for each in zip(*passes, strict=True)]
     rows = []

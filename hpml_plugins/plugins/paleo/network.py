@@ -74,7 +74,7 @@ class Network:
             return self.network(self.images)
 
     def train(self) -> None:
-        """Forward, cross entropy, backward; no optimiser. Gradients are made anew, not added to.
+        """Forward, cross entropy, backward; no optimiser. Gradients are fresh, not accumulated.
         Needs train mode."""
         self.network.zero_grad(set_to_none=True)
         self.loss = torch.nn.functional.cross_entropy(self.network(self.images), self.labels)
@@ -188,7 +188,7 @@ def time_alone(bench: Bench, graph: Any, images: Any) -> tuple[list[Layer], Any]
 
 
 def _described(value: Any) -> Any:
-    """What of a tensor a layer's time depends on; anything else as it is."""
+    """The properties of a tensor that a layer's time depends on; anything else unchanged."""
     return (
         f"{tuple(value.shape)} {value.stride()} {value.dtype}"
         if isinstance(value, torch.Tensor)

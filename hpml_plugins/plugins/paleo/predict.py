@@ -1,4 +1,4 @@
-"""The benchmark `paleo_predict`: nothing is run but the count; the times are those of published
+"""The benchmark `paleo_predict`: only the count is run; the times are predictions for published
 cards."""
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ METHODS = {
     "cpu": (*_BOTH, "fx_dynamic", "fx_static", "pt2e_static"),
 }
 RUNTIMES = ("eager", "compile")
-#: Batches that are tried. Each is compiled anew, which takes long: fewer there.
+#: Batches that are tried. Each is compiled separately, which takes long: fewer there.
 BATCHES = {
     ("cuda", "eager"): (1, 16, 64, 256),
     ("cuda", "compile"): (1, 64),
@@ -126,8 +126,8 @@ def time_batches(
     """In the point's first round every batch that runs and is not too long, in others the first of
     them and the best.
 
-    Launching counts, as it does for whoever waits for an answer.  dtype, shape: of an input image.
-    A batch that raises is named in a warning; the point is skipped when none runs.
+    Launching counts, as it does for a user.  dtype, shape: of an input image. A batch that raises
+    is named in a warning; the point is skipped when none runs.
     """
     import torch
 

@@ -160,7 +160,7 @@ _STREAMING: dict[str, tuple[Callable[[Any, Any, Any], Any], int, int]] = {
     # it.
     "scale": (lambda a, b, out: torch.mul(a, SCALE, out=out), 2, 1),
     "triad": (lambda a, b, out: torch.add(a, b, alpha=SCALE, out=out), 3, 2),
-    # A comparison is no floating-point operation, neither here nor to the counters.
+    # A comparison is not a floating-point operation, neither here nor for the counters.
     "relu": (lambda a, b, out: torch.clamp_min(a, 0, out=out), 2, 0),
     # By convention 5 an element: compare, subtract, exponential, add, divide.
     "softmax": (lambda a, b, out: torch.softmax(a, 1, out=out), 2, 5),

@@ -1,5 +1,4 @@
-"""What is trained, on how many GPUs or processes, and the metrics that every way of training
-gives."""
+"""The trained models, numbers of GPUs or processes, and the metrics of every way of training."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ Dtype = Literal["float32", "bf16"]
 Scaling = Literal["weak", "strong"]
 Result = Mapping[str, Samples | float]
 DTYPES: tuple[Dtype, ...] = ("float32", "bf16")
-#: How far, as a share, an epoch's parts may be from the epoch.
+#: Tolerance between an epoch and the sum of its parts, as a share.
 CLOSE = 0.05
 FLOAT32 = 4  # B: gradients are float32 under autocast too
 GPUS = (2, 4, 8)

@@ -159,7 +159,7 @@ class Draws:
 
 
 def train(rank: Rank, model: str, data: str, batch: int, recipe: Recipe) -> list[dict[str, float]]:
-    """What each epoch reached. batch: on each rank."""
+    """Loss and accuracy of each epoch.  batch: on each rank."""
     return _trained(rank, model, data, batch, recipe)[1]
 
 

@@ -1,5 +1,4 @@
-"""What a step waits for besides computing: images loaded by torch's DataLoader and copied to the
-GPU."""
+"""The input of a step: images loaded by torch's DataLoader and copied to the GPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One GPU: the time of an epoch over batch sizes, until memory ends. What everything else is
-compared with."""
+"""One GPU: the time of an epoch over batch sizes, until memory is full. The baseline of everything
+else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def measure_single(bench: Bench, *, batch: int, dtype: jobs.Dtype) -> Mapping[st
 def measure_use(
     bench: Bench, *, model: str, batch: int, dtype: jobs.Dtype
 ) -> Mapping[str, Samples | float]:
-    """How far a training step fills one GPU, by torch's profiler."""
+    """How well a training step fills one GPU, by torch's profiler."""
     import torch
 
     from hpml_plugins.plugins.scaling import profiling, training
@@ -46,7 +46,7 @@ def measure_use(
     return {**jobs.single_metrics(job, time), **profiling.gpu_use(events)}
 
 
-#: What `scaling_use` profiles.
+#: The models that `scaling_use` profiles.
 USED = {"vgg16": jobs.VGG, "resnet18": jobs.CIFAR}
 USE = Benchmark(
     "scaling_use",

@@ -23,16 +23,16 @@ MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 #: DDP takes events for its own statistics in its first ten steps, which a capture must not hold.
 STEPS_BEFORE_CAPTURE = 12
 #: A sample is a window of steps of at least this long, s: within one, the host runs ahead as in any
-#: training loop. On a CPU nobody runs ahead.
+#: training loop. On a CPU nothing runs ahead.
 WINDOW = {"cuda": 0.1, "cpu": 0.02}
 LONGEST_WINDOW = 200
 #: Turns of each kind of step where several kinds take turns, and windows of a turn, of which the
 #: median counts: one that another program interrupts does not.
 TURNS, WINDOWS = 4, 3
 SMALL_WIDTH = 16  # channels
-#: How far two gradients or steps of the same batch may be apart, as a share of their length:
-#: cuDNN's fastest algorithms are not the same twice. A gradient that lacks the other ranks' part,
-#: or its division, is about as far away as it is long.
+#: Tolerance between two gradients or steps of the same batch, as a share of their length: cuDNN's
+#: fastest algorithms are not the same twice. A gradient that lacks the other ranks' part, or its
+#: division, is about as far away as it is long.
 TOLERANCE = {"float32": 3e-2, "bf16": 1e-1}
 Batch = tuple[Any, Any]
 
@@ -228,7 +228,7 @@ def layout(device: Any) -> Any:
 
 
 def make_single(bench: Bench, job: Job, batch: int) -> Trainer:
-    """What trains on one device, this bench's or rank's own, on batches of this size."""
+    """A Trainer on one device, this bench's or rank's own, with batches of this size."""
     module = make_module(job.workload, job.dtype, bench.device, bench.seed)
     batches = make_batches(job.workload, batch, bench.device, bench.seed)
     return Trainer(module, batches, job.workload.lr)
@@ -279,7 +279,7 @@ def prepare(bench: Bench, trainer: Trainer, job: Job) -> int:
 def time_in_turns(
     trainers: Mapping[str, Trainer], counts: Mapping[str, int], rank: Rank | None = None
 ) -> dict[str, Samples]:
-    """The time of a step of each kind, s, one sample a turn.
+    """The time of a step of each kind, s, one sample per turn.
 
     The load of the host, and the card's clocks, change within seconds: what is compared is measured
     side by side. A step before each turn does not count.  trainers: kind → what trains it.  counts:
@@ -334,7 +334,7 @@ def relative_error(found: Any, wanted: Any) -> float:
 
 @contextmanager
 def skip_if_out_of_memory(bench: Bench, batch: int) -> Iterator[None]:
-    """A batch that does not fit skips the point: where memory ends is what is asked."""
+    """A batch that does not fit skips the point: the memory limit is the question."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -351,7 +351,7 @@ def synchronize() -> None:
 
 
 def free_memory() -> None:
-    """Give GPU memory of what is no longer used back to the driver."""
+    """Return unused GPU memory to the driver."""
     gc.collect()
     torch.cuda.empty_cache()
 

@@ -1,4 +1,4 @@
-"""What crosses the wire in a step: bytes by kind, counted where they are handed over."""
+"""The bytes transferred in a step by kind, counted at the calls that send them."""
 
 from __future__ import annotations
 

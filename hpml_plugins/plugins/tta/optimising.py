@@ -89,7 +89,7 @@ class Optimiser:
     ) -> None:
         shares = [recipe.schedule.share_of_peak(step, steps) for step in range(steps)]
         bias_steps = recipe.whiten_bias_epochs * steps_an_epoch
-        # Of the whitening's bias, which is trained for so many steps.
+        # Of the whitening's bias, which is trained for a limited number of steps.
         falling = [
             max(0.0, 1.0 - step / bias_steps) if bias_steps else 1.0 for step in range(steps)
         ]

@@ -69,7 +69,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end: float = 0.0
 
     def share_of_peak(self, step: int, steps: int) -> float:
-        """What the rate of this step, from 0, is of its peak.  steps: of the whole training.
+        """The rate of this step, from 0, as a share of its peak.  steps: of the whole training.
 
         linear: 1 − t.  cosine: ½ (1 + cos π t).  one_cycle: straight from `start` to 1 at `rise`,
         then straight to `end` (Smith, Super-Convergence, arXiv 1708.07120). t = step / steps.

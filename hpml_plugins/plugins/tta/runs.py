@@ -109,8 +109,8 @@ class RunSet:
             self.runs = msgspec.json.decode(self.path.read_bytes(), type=list[Run])
 
     def add(self, run: Run, *, write: bool = True) -> None:
-        """Keep a run: whole or not at all. Where nothing can be written, `problem` says so and the
-        set goes on."""
+        """Store a run atomically. If nothing can be written, `problem` says so and the set
+        continues."""
         self.runs.append(run)
         if not write:
             return
@@ -120,6 +120,6 @@ class RunSet:
             self.problem = f"an interrupted set will not be resumed: {error}"
 
     def finish(self) -> None:
-        """The set is complete: the next measurement starts anew."""
+        """The set is complete: the next measurement starts from the beginning."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from hpml_plugins.plugins.tta.recipes import Recipe
 #: DistributedDataParallel takes events for its own statistics in its first ten steps, which a
 #: capture must not hold.
 WARM_UP_RANKS = 12
-#: So many images tell the covariance of patches well enough.
+#: Enough images to estimate the covariance of patches.
 WHITEN_IMAGES = 5000
 
 
