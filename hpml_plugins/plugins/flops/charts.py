@@ -15,7 +15,7 @@ BY_LAYER = ("vgg16", "vgg19")
 
 def models(records: Sequence[Record]) -> Table:
     """Counted, not timed: the same on every machine. Lines connect the models of a family; its name
-    stands at the largest. intensity: FLOP per byte, without fusion or caching.
+    is at the largest. intensity: FLOP per byte, without fusion or caching.
     """
     table = Table.of_records(records, *METRICS)
     rows: list[dict[str, Any]] = []

@@ -22,10 +22,9 @@ STAGES = ("layer_time", "time", "routing_time", "permutation_time", "combination
 
 def linear_layers(records: Sequence[Record]) -> Table:
     """Products of a layer's weight with 1 to 16,384 tokens, by the fastest way of each format;
-    short timings. share: of the published peak of the roof that binds, which is memory for few
-    tokens and compute for many. Calls follow one another: of weights that are not much larger than
-    the L2 cache, a part is read from it instead of memory (of an H200's 60 MiB, in the layers of 8B
-    and Mixtral).
+    short timings. share: of the published peak of the limiting roof, memory for few tokens and
+    compute for many. Calls follow one another, so weights not much larger than the L2 cache (60 MiB
+    on an H200) are partly read from it, as in the layers of 8B and Mixtral.
     """
     table = Table.of_series(records, "tokens", "layer", more=_card)
 
@@ -49,8 +48,7 @@ def _card(record: Record) -> Row:
 
 
 def fastest(records: Sequence[Record]) -> Table:
-    """The way that was chosen for each point, in its first round, and whose time is measured in
-    full."""
+    """The way chosen for each point in its first round; its time is measured in full."""
 
     def chosen(record: Record) -> Row:
         time = record.metrics.get("time")
@@ -63,7 +61,7 @@ def fastest(records: Sequence[Record]) -> Table:
 
 def attention(records: Sequence[Record]) -> Table:
     """Back ends of attention, short timings; the fastest one is measured in full. Missing ones have
-    their reason in the table. Decoding is bound by the memory: its axis is the cache's bandwidth.
+    their reason in the table. Decoding is memory-bound: its axis is the cache's bandwidth.
     """
 
     def named(record: Record) -> Row:
@@ -102,9 +100,9 @@ def experts(records: Sequence[Record]) -> Table:
 
 
 def operators(records: Sequence[Record]) -> Table:
-    """Our kernels, torch's operations and what torch.compile makes of them; short timings, bytes
-    over time. The published bandwidth of the memory is in the table, and the metric `copy_share`
-    compares with a copy.
+    """Our kernels, torch's operations, eager and by torch.compile; short timings, bytes over time.
+    The published bandwidth of the memory is in the table, and the metric `copy_share` compares with
+    a copy.
     """
 
     def declared(record: Record) -> Row:

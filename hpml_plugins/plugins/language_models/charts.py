@@ -42,10 +42,10 @@ def parts(records: Sequence[Record]) -> Table:
 
 
 def predictions(records: Sequence[Record]) -> Table:
-    """predicted: the sum of the parts' times; low, high: of their 95 % intervals' ends. error: by
-    which the prediction is off. The parts miss what the compiler fuses across them and what the
-    whole step's data leave in the caches; left_out is the prediction times the geometric mean of
-    measured over predicted of the other rungs that the same card has measured.
+    """predicted: the sum of the parts' times; low, high: of their 95 % intervals' ends. error: of
+    the prediction. The parts lack the compiler's fusion across them and the cache effects of the
+    whole step; left_out is the prediction times the geometric mean of measured over predicted of
+    the other rungs that the same card has measured.
     """
     rows: list[Row] = []
     for record in records:

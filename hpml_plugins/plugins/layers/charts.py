@@ -51,9 +51,9 @@ def _device(record: Record) -> Row:
 def swap(records: Sequence[Record]) -> Table:
     """Both orders give bitwise identical output and are timed alternately. ratio: time over
     swapped_time, of the two values in the row. speedup: the median of the same ratio of turns timed
-    one after the other, which disturbances move less; the chart is of it. Whiskers: 95 % interval
-    of that median; where it includes zero, no gain is established. In place: ReLUs overwrite their
-    input, as in torchvision.
+    one after the other, which is less sensitive to disturbances; the chart shows it. Whiskers: 95 %
+    interval of that median; where it includes zero, no gain is established. In place: ReLUs
+    overwrite their input, as in torchvision.
     """
 
     def saved(row: Row) -> Row:

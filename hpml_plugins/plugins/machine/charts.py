@@ -184,11 +184,11 @@ def with_core_rate(records: Iterable[Record]) -> Iterator[tuple[Record, str, lis
 
 
 def predictors(records: Sequence[Record]) -> Table:
-    """Which number of the host predicts a time that the host bounds; of each time, the best
-    predictor first. correlation: of the logarithms, +1 where a host that is k times better has a
-    time that falls with k; of at least 3 values, empty: too few yet. The core's rate was sampled
-    with the time, on equal CPUs: one value per round, where all rounds are known. Of the others
-    there is one value per machine. largest / smallest: of these values.
+    """Predictors of host-bound times, for each time the best first. correlation: of the logarithms,
+    +1 where a host that is k times better has a time that falls with k; of at least 3 values,
+    empty: too few yet. The core's rate was sampled with the time, on equal CPUs: one value per
+    round, where all rounds are known. Of the others there is one value per machine. largest /
+    smallest: of these values.
     """
     values = {
         (record.benchmark, name, record.machine): metric.median

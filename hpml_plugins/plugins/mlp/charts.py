@@ -123,8 +123,8 @@ def _with_change(table: Table) -> Table:
 def phases(records: Sequence[Record]) -> Table:
     """A phase is device time, without launch overhead; ranks are synchronised before gradients are
     reduced. The mark is the whole batch as it runs; launching (in the table): host time to launch
-    the computation; gradients: what adds them up, and in which memory. Last row: the coursework's
-    own.
+    the computation; gradients: the library that sums them, and the memory. Last row: the
+    coursework's own.
     """
     names = (*ORDER, LAUNCHING)
 

@@ -50,8 +50,8 @@ def predicted(records: Sequence[Record]) -> Table:
 def layers(records: Sequence[Record]) -> Table:
     """Layers with multiply-adds: measured alone, predicted, and their percent of peak.
 
-    float32 alone, and of each model and machine the largest batch: a page cannot hold all; the
-    Records have the rest. number: of the layer in its model.
+    Only float32 and the largest batch of each model and machine; the Records have the rest. number:
+    of the layer in its model.
     """
     largest: dict[tuple[object, ...], Record] = {}
     for record in records:

@@ -117,8 +117,8 @@ def with_data(records: Sequence[Record]) -> Table:
 
 def loading(records: Sequence[Record]) -> Table:
     """Of an epoch of 50,000 images. train: on images that are on the device; copy: from pinned host
-    memory; loading: by a DataLoader of two processes per GPU; epoch: all together, of which the
-    DataLoader runs beside the rest.
+    memory; loading: by a DataLoader of two processes per GPU; epoch: all together, with the
+    DataLoader in parallel.
     """
     names = ("train", *DATA)
 
@@ -256,7 +256,7 @@ def use(records: Sequence[Record]) -> Table:
 
 
 def wire(records: Sequence[Record]) -> Table:
-    """Bytes handed over in one step, counted. DDP: on each rank, before the ring turns them into 2
+    """Bytes transferred in one step, counted. DDP: on each rank, before the ring turns them into 2
     (n − 1) / n of that; DP: all transfers between GPUs.
     """
     kinds = [metric.name for metric in WIRE_METRICS]
