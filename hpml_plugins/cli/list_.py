@@ -186,10 +186,10 @@ def _print(
     for line in _long(shown, width) if verbose else [*_short(shown), *_reasons(hidden)]:
         say(line if verbose else cut(line, width))
     gpus = f"{node.num_gpu} × {node.gpu}" if node.gpus else "no GPU"
-    profiles = host.registry.profiles
+    others = ", ".join(each for each in host.registry.profiles if each != profile)
     this = (
         f"this node: {gpus}, {node.num_cpu} × {node.cpu}; profile {profile}"
-        f"{' of ' + ', '.join(profiles) if len(profiles) > 1 else ''}"
+        f"{f' (others: {others})' if others else ''}"
     )
     more = "" if verbose else "; -v shows metrics, parameters and why points are skipped"
     say("", *wrap(this + more, width))
