@@ -46,7 +46,7 @@ PAGES = {
     "workload-made00.html": "tr.row th a[aria-expanded]",
     "evidence.html": "main",
 }
-#: How often each is opened, and how much slower than this machine its reader's is.
+#: How often each is opened, and how much slower the reader's machine is.
 OPENED, SLOWER = 5, 4
 #: Run in the page before its own scripts: notes when it is loaded, its element is there, and what
 #: was asked is painted.

@@ -244,7 +244,7 @@ def to_blocks(format: str, x: Any) -> tuple[Any, Any]:
 
 
 def from_blocks(format: str, elements: Any, scales: Any) -> Any:
-    """The numbers, float32, for which what `to_blocks` returns stands."""
+    """The numbers, float32, that the result of `to_blocks` represents."""
     if format == "mxfp8":
         values, scale = elements.float(), torch.exp2(scales.view(torch.uint8).float() - 127)
     else:

@@ -267,7 +267,7 @@ class CrossEntropy:
         self._options = {"SPLITS": splits, "DEEP": deep, "LANES": lanes, "num_warps": 4}
 
     def __call__(self) -> Any:
-        """Compute the loss anew and return it."""
+        """Compute the loss again and return it."""
         _cross_entropy[self._grid](*self._arguments, **self._options)
         return self.loss
 
@@ -358,6 +358,6 @@ class StreamedProduct:
         }
 
     def __call__(self) -> Any:
-        """Compute y anew and return it."""
+        """Compute y again and return it."""
         _stream_weights[self._grid](*self._arguments, **self._options)
         return self.y

@@ -24,7 +24,7 @@ LONG = 0.1
 
 @dataclass(frozen=True)
 class Variants:
-    """What `survey` found. steps: name → the step, of those that were built in this process.
+    """The results of `survey`.  steps: name → the step, of those that were built in this process.
     fastest: its name.
 
     errors: name → relative error, of the same.  reasons: name → why a variant cannot run here.

@@ -20,7 +20,7 @@ BUDGET, PART_BUDGET = 1.0, 0.5
 
 @dataclass(frozen=True)
 class Rung:
-    """What is explained. kind: "decode", "prefill" or "training".  length: tokens in the cache, of
+    """An explained step.  kind: "decode", "prefill" or "training".  length: tokens in the cache, of
     the prompt, or of a sequence."""
 
     kind: str

@@ -57,8 +57,8 @@ class ChunkedLoss(torch.autograd.Function):  # type: ignore[misc]  # torch is un
 
 
 class Layer(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
-    """Causal attention and a feed-forward block, each behind a LayerNorm, added to what came in;
-    no biases."""
+    """Causal attention and a feed-forward block, each behind a LayerNorm, added to its input; no
+    biases."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class Gpt(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
                 nn.init.normal_(parameter, std=DEVIATION / share)
 
     def hidden(self, tokens: Any) -> Any:
-        """What the head multiplies, (batch, length, width)."""
+        """The input of the head, (batch, length, width)."""
         x = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
         x = x.to(self.dtype)
         for layer in self.layers:

@@ -27,7 +27,7 @@ LINEARS = ("qkv", "out", "gate_up", "down")
 
 @dataclass(frozen=True)
 class Place:
-    """Where the new tokens of a call stand.
+    """The positions of a call's new tokens.
 
     rows: (sequences, 1), of the cache.  positions: (sequences, new), of the new tokens.  cos, sin:
     (sequences, new, 1, head_dim).  mask: (sequences, 1, 1, context), which places of the cache a
@@ -59,7 +59,7 @@ def rotate(heads: Any, place: Place) -> Any:
 
 
 def attend(q: Any, k: Any, v: Any, cache: Cache, place: Place) -> Any:
-    """What the new tokens' queries find, (sequences, new, heads, head_dim).
+    """The attention output of the new tokens, (sequences, new, heads, head_dim).
 
     Several new tokens are a whole prompt and see each other; one sees the cache.
     """

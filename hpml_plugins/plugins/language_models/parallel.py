@@ -164,7 +164,7 @@ def keep_heads(step: DecodeStep, rank: Rank) -> None:
 
 
 def check_shared(bench: Bench, step: DecodeStep, whole: Any, wanted: Any, format: str) -> None:
-    """Hold the ranks' logits against those of a rank alone.
+    """Compare the ranks' logits with those of a single rank.
 
     whole: of the first sequence, by a pass over all of its tokens.  wanted: of all sequences.
     """
@@ -186,7 +186,7 @@ def check_shared(bench: Bench, step: DecodeStep, whole: Any, wanted: Any, format
 def addition(
     x: Any, layers: int, add_up: Callable[[Any], Any] | None = None
 ) -> Callable[[], object]:
-    """What a step adds up: two all-reduces of x in each layer; on a GPU as one CUDA graph."""
+    """The all-reduces of a step: two of x in each layer; on a GPU as one CUDA graph."""
     from torch import distributed as dist
 
     from hpml_plugins.plugins.language_models.inference import captured

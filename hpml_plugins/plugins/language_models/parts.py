@@ -12,7 +12,7 @@ from torch.nn.attention import sdpa_kernel
 
 from hpml_plugins.plugins.language_models import gpt, inference, llama
 
-#: What makes a function the one that is timed: compiled, or as it is.
+#: Converts a function into the timed one: compiled or unchanged.
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 

@@ -64,8 +64,8 @@ def serve(
 ) -> float:
     """Answer all requests; s that it took.
 
-    Who has arrived is read into a free slot, first come, first served, before the next step; a step
-    gives all slots a token. progress: called with the number of requests that are done.
+    Arrived requests are read into free slots, first come, first served, before the next step; a
+    step gives each slot a token. progress: called with the number of requests that are done.
     """
     coming = deque(enumerate(requests))
     running: dict[int, Request] = {}

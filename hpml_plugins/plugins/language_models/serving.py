@@ -141,7 +141,7 @@ def context_of(prompt: int, output: int) -> int:
 
 
 def check_tokens(bench: Bench, decoder: Llama, requests: Sequence[Request], prompts: Any) -> None:
-    """Hold the last tokens of some requests against passes over their whole text, uncompiled."""
+    """Compare the last tokens of some requests with uncompiled passes over their whole text."""
     import torch
 
     for request in requests:

@@ -273,8 +273,8 @@ def with_ddp(rank: Rank, model: Gpt) -> Any:
 
 
 def with_fsdp(rank: Rank, model: Gpt) -> Any:
-    """The model under FSDP2: each layer, and what is left; gathered in the products' dtype, reduced
-    in float32."""
+    """The model under FSDP2: each layer, and the rest; gathered in the products' dtype, reduced in
+    float32."""
     import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard

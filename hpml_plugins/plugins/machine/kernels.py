@@ -1,7 +1,7 @@
 """The CUDA kernels of this plugin. Imports numba.cuda: imported inside `measure` only.
 
-All of them run in numba's simulator too. Their inputs are whole numbers, so that what they return
-can be checked exactly. Indices are unsigned: numba tests a signed index for being negative.
+All of them run in numba's simulator too. Their inputs are whole numbers, so that their results can
+be checked exactly. Indices are unsigned: numba tests a signed index for being negative.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def exchange(post: Any, reply: Any, rounds: int) -> float:
 
 
 def _wait(reply: Any, number: int) -> bool:
-    """Whether the answer came in time. Looks at the clock once in a thousand times."""
+    """Whether the answer came in time. Checks the clock every thousandth time."""
     end = time.perf_counter() + PATIENCE
     while time.perf_counter() < end:
         for _ in range(1000):

@@ -31,8 +31,7 @@ def run_near(node: Node, gpu: int, nodes: Path = NODES) -> str:
     """Move this process to the CPUs of the GPU's NUMA node. Returns where it runs, in words; moves
     nothing else.
 
-    Memory that is touched or pinned afterwards lies on that NUMA node, as Linux places it by
-    default.
+    Memory touched or pinned afterwards is on that NUMA node, by Linux's default policy.
     """
     numa = node.gpus[gpu].numa if gpu < len(node.gpus) else None
     if numa is None or numa < 0:

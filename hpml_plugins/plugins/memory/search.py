@@ -13,10 +13,10 @@ from hpml_plugins import Bench, HpmlError
 
 GIB = 2**30
 CARD = "card"
-#: Left of a whole card, B: CUDA loads a kernel at its first launch, and on a card full to the brim
-#: that fails.
+#: Reserved on a whole card, B: CUDA loads a kernel at its first launch, and on a card full to the
+#: brim that fails.
 SPARE = GIB // 2
-#: How CUDA's libraries say that they could not allocate, where torch's own allocator was not asked.
+#: Messages of CUDA's libraries about failed allocations outside torch's allocator.
 _OUT_OF_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
 
 

@@ -91,7 +91,7 @@ def parse_shape(shape: str) -> tuple[int, int, int]:
 def operands(
     m: int, n: int, k: int, variant: Variant, dtype: Dtype, seed: int, device: str
 ) -> tuple[Any, Any]:
-    """A and B as they lie, normally distributed."""
+    """A and B as stored, normally distributed."""
     import torch
 
     generator = torch.Generator(device=device).manual_seed(seed)

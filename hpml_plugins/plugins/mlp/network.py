@@ -84,8 +84,8 @@ def make_multiply(bench: Bench, product: Product) -> Multiply:
 class Network:
     """D – H – C with sigmoid and softmax, trained on `job.images` images at a time.
 
-    weights: W1 (H × D), b1, W2 (C × H), b2 as NumPy arrays; images lie in rows. `gradient` lies as
-    `parameters` do, W1 first: parts of it may be sent while others are made.
+    weights: W1 (H × D), b1, W2 (C × H), b2 as NumPy arrays; images are rows. `gradient` is laid out
+    like `parameters`, W1 first: parts of it may be sent while others are computed.
     """
 
     def __init__(

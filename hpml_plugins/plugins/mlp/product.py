@@ -95,8 +95,8 @@ class Tiled:
 def bound(
     tile: Tile, c: Any, a: Any, b: Any, variant: Variant, alpha: float = 1.0, beta: float = 0.0
 ) -> Callable[[], None]:
-    """What does it with this tile, on the stream that is current now: matrices are wrapped for
-    numba only once."""
+    """A function that does it with this tile on the current stream; matrices are wrapped for numba
+    only once."""
     m, n, k, dtype = shape_of(c, a, variant)
     aligned = not any(x.data_ptr() % ACCESS for x in (a, b, c))
     kernel = compiled(kind_of(tile, variant, dtype, m, n, k, aligned=aligned))
@@ -130,7 +130,7 @@ def compiled(kind: Kind) -> Any:
 
 @functools.cache
 def compiled_add_parts() -> Any:
-    """What adds up the parts of a product, to be launched."""
+    """The kernel that adds up the parts of a product."""
     return cuda.jit(add_parts)
 
 

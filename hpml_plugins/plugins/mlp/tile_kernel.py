@@ -52,8 +52,8 @@ def make_kernel(kind: Kind, access: Any, alignment: int | None = ACCESS) -> Any:
         thread = cuda.threadIdx.x
         top, left = cuda.blockIdx.y * rows, cuda.blockIdx.x * columns
 
-        # What lies in line is depth where the matrix must be turned, else rows of A or columns of
-        # B.
+        # The contiguous dimension is depth if the matrix must be transposed, else rows of A or
+        # columns of B.
         line, place = thread // a_line, thread % a_line * width
         if a_turned:
             a_row, a_column, a_high, a_long, a_down, a_right = top + line, place, m, k, 0, depth

@@ -102,12 +102,12 @@ FEW: Mapping[Dtype, tuple[Tile, ...]] = {
 class Operand:
     """How a block reads its tile of A or B."""
 
-    #: Whether depth lies in line, so that the tile must be turned on its way to shared memory.
+    #: Whether depth is contiguous, so that the tile must be transposed on its way to shared memory.
     turned: bool
     #: Elements from one row in shared memory to the next: one access more than its length, for
     #: other banks.
     pitch: int
-    #: Accesses in what lies in line, and of each thread.
+    #: Accesses along the contiguous dimension, and of each thread.
     line: int
     loads: int
 
@@ -134,12 +134,12 @@ class Kind:
 
     @property
     def a(self) -> Operand:
-        """A lies row by row unless it is transposed."""
+        """A is stored by rows unless it is transposed."""
         return self._operand(self.tile.rows, turned=self.variant[0] == "n")
 
     @property
     def b(self) -> Operand:
-        """B lies depth by depth unless it is transposed."""
+        """B is stored by depth unless it is transposed."""
         return self._operand(self.tile.columns, turned=self.variant[1] == "t")
 
     def _operand(self, extent: int, *, turned: bool) -> Operand:

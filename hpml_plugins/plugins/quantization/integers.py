@@ -21,8 +21,8 @@ from torch.utils._pytree import tree_leaves
 from hpml_plugins import HpmlError
 from hpml_plugins.plugins.quantization.networks import INPUT_HIGH, INPUT_LOW
 
-#: What a range is taken from: the smallest and largest value, or three standard deviations around
-#: the mean.
+#: The source of a range: the smallest and largest value, or three standard deviations around the
+#: mean.
 RANGES = ("minmax", "sigma3")
 GRANULARITIES = ("tensor", "channel")
 #: What is quantized after each step; "integer" computes with integers alone.

@@ -193,8 +193,8 @@ def _fp8(a: Any, b: Any) -> dict[str, Product]:
 def cublaslt_product(
     first: Any, second: Any, out: Any, scale: float = 1.0, scales: tuple[Any, Any] | None = None
 ) -> Callable[[], Any]:
-    """What computes first @ second by cuBLASLt on the current stream and returns `out`, which it
-    writes anew.
+    """A function that computes first @ second by cuBLASLt on the current stream into `out` and
+    returns it.
 
     `torch._int_mm` gives cuBLASLt no workspace and takes the first algorithm that it names, which
     costs a third of the rate on an H200. Here it has a workspace, and the first call tries several
@@ -232,8 +232,8 @@ def cublaslt_product(
 def _plan(
     lt: Any, first: Any, second: Any, out: Any, scale: float, scales: tuple[Any, Any] | None
 ) -> Callable[[], None]:
-    """The call with the fastest algorithm. What cuBLASLt is handed lives as long as the point's
-    process."""
+    """The call with the fastest algorithm. The objects passed to cuBLASLt live as long as the
+    point's process."""
     import numpy as np
     from nvmath import CudaDataType
     from nvmath.bindings import cublas

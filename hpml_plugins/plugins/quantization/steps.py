@@ -165,8 +165,8 @@ def _attach(
 
 
 def bin_shares(values: Any, low: float, high: float) -> list[float]:
-    """The share of the values in each of BINS equal bins from low to high; what lies outside counts
-    in the outermost.
+    """The share of the values in each of BINS equal bins from low to high; values outside count in
+    the outermost.
 
     Of more than MOST_VALUES values a regular subset is counted.
     """

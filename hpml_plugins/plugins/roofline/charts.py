@@ -291,8 +291,8 @@ def _against_theory(actual: float | None, theory: float | None) -> Row:
 
 
 def _against(point: Row, roof: Mapping[str, Any] | None) -> Row:
-    """What is attainable at a point's intensity, and its share of it; None where either is not
-    known."""
+    """The attainable rate at a point's intensity, and the point's share of it; None where
+    unknown."""
     peak, bandwidth = (roof.get("peak"), roof.get("bandwidth")) if roof else (None, None)
     intensity, rate = point["intensity"], point["rate"]
     if not (peak and bandwidth and intensity and rate):

@@ -177,8 +177,8 @@ class Work(NamedTuple):
 def settle(
     bench: Bench, counts: Counts | None, estimate: Callable[[], tuple[float, float]]
 ) -> Work:
-    """What was counted, which is attached to the Record, and the estimate of (FLOP, bytes) for what
-    was not."""
+    """The counts, which are attached to the Record, and the estimate of (FLOP, bytes) for missing
+    ones."""
     if counts is None:
         return Work(*estimate(), ESTIMATE, ESTIMATE)
     bench.series("operations", {op: [number] for op, number in counts.operations.items()})

@@ -23,7 +23,7 @@ SETS = ("tta", "tta_cpu", "tta_ddp", "tta_ddp_cpu")
 WATCHED = ("tta_utilisation", "tta_utilisation_cpu")
 TRICKS = ("tta_tricks", "tta_tricks_cpu")
 VARIATIONS = ("variation", "variation_low", "variation_high")
-#: What tells sets of runs apart, in the order of the tables.
+#: The columns that identify a set of runs, in the order of the tables.
 SET = ("machine", "card", "recipe", "data")
 ORDER = ("data", "recipe", "card", "machine")
 

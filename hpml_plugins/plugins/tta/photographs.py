@@ -1,8 +1,6 @@
-"""The data set `photographs`: pictures of CIFAR-10's ten classes from elsewhere, to judge trained
-networks on.
-
-They are no part of the package: `credits.yaml` beside them has the author and licence of each. The
-repository holds them in examples/photographs.
+"""The data set `photographs`: pictures of CIFAR-10's ten classes from other sources, to test
+trained networks. They are not part of the package: `credits.yaml` beside them has the author and
+licence of each. The repository holds them in examples/photographs.
 """
 
 from __future__ import annotations

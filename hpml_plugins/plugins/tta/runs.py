@@ -26,8 +26,8 @@ Progress = Callable[[int, int, float, float], None]
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """What a run gave. time: s, to the end of the evaluation that reached the target, else of the
-    whole run.
+    """The result of a run.  time: s, to the end of the evaluation that reached the target, else of
+    the whole run.
 
     load: s the host waited for batches.  train, evaluate: s.  epochs: until then, parts count.
     curve: epochs, s and accuracy after each evaluation.  plain_accuracy: by an evaluation that is

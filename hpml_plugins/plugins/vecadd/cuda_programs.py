@@ -135,8 +135,9 @@ def _measure(
 ) -> Mapping[str, Samples]:
     """Check the launch, repeat whole runs of the program, and time its kernel alone.
 
-    host: a, b and c.  run: called with what adds three arrays on the GPU, yields the name of each
-    phase at its end, of which "kernel" is one launch over data on the GPU.  launches: in a run.
+    host: a, b and c.  run: called with a function that adds three arrays on the GPU, yields the
+    name of each phase at its end, of which "kernel" is one launch over data on the GPU.  launches:
+    in a run.
     """
     from numba import cuda
 
