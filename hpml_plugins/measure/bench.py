@@ -1,4 +1,4 @@
-"""Bench and Rank: what a plugin's `measure`, and the function of a rank, are handed."""
+"""Bench and Rank: the objects passed to a plugin's `measure` and to the function of a rank."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class Bench(Session):
-    """The services of one point: time a step, check a result, skip, warn, attach a series, show
-    progress; what they work on is in `Session`."""
+    """The services for one point: time a step, check a result, skip, warn, attach a series, show
+    progress. `Session` holds the state they work on."""
 
     def time_alternately(
         self,
@@ -37,13 +37,12 @@ class Bench(Session):
         seconds: float = 0.0,
         budget: float = 1.5,
     ) -> Alternating:
-        """Time some steps in alternating turns, so that what disturbs the machine meanwhile
-        disturbs all of them.
+        """Time several steps in turn, so that disturbances of the machine affect all of them alike.
 
-        steps: name → what prepares and returns the step; called before each turn.  seconds: about
-        how long a call of a step takes, where it takes seconds: then there are fewer turns, and
-        steps must have been called before.
-        budget: s, of all turns of all rounds together.
+        steps: name → a function that prepares and returns the step; called before each turn.
+        seconds: the approximate duration of one call of a step, if it takes seconds: there are then
+        fewer turns, and the steps must have been called before.  budget: s, for all turns of all
+        rounds together.
         """
         from hpml_plugins.measure.alternating import time_alternately
 
@@ -56,42 +55,42 @@ class Bench(Session):
         *,
         environment: Mapping[str, str] | None = None,
     ) -> dict[str, Samples]:
-        """Samples of numbers that an external program prints, one of each output per run.
+        """Samples of numbers that an external program prints: one sample of each output per run.
 
-        The program is run until its duration is stable, then again until the 95 % interval of the
-        first output's median is narrow enough or the budget ends, as `time` samples a step; each
+        The program is run until its duration is stable, then until the 95 % interval of the first
+        output's median is narrow enough or the budget ends, just as `time` samples a step; each
         output gets the warnings that `time` gives.
 
-        command: the program and its arguments; no shell takes part.  outputs: name → how to find
-        the number. environment: variables for the program beside this process's; it runs in the C
-        locale. Raises HpmlError with the end of its output where it cannot be run, fails or prints
-        something else.
+        command: the program and its arguments; no shell is used.  outputs: name → how to find the
+        number.  environment: variables for the program in addition to those of this process; it
+        runs in the C locale. Raises HpmlError with the end of its output if it cannot be run, fails
+        or prints something else.
         """
         from hpml_plugins.measure.program import run_program
 
         return run_program(self, command, outputs, environment or {})
 
     def energy(self, step: Callable[[], object]) -> Samples | None:
-        """Samples of the energy of one call of `step`, J; None with a warning where no counter
-        tells.
+        """Samples of the energy of one call of `step`, J; None with a warning if there is no energy
+        counter.
 
-        The step runs under settled load for some seconds: on "cuda" by the energy counter of this
-        bench's GPU, on "cpu" by those of all CPU packages, whatever else runs there. The power of
-        the idle device is measured before and subtracted; the info has it (`idle_power`, W), the
-        mean `power` under load, W, and the energy of a call with the idle part, `gross`, J. The
-        step need not synchronise.
+        The step runs under settled load for some seconds. On "cuda" the energy counter of this
+        bench's GPU is read, on "cpu" those of all CPU packages, which include other programs. The
+        power of the idle device is measured first and subtracted; it is in the info (`idle_power`,
+        W), with the mean `power` under load, W, and the energy of a call including the idle part,
+        `gross`, J. The step need not synchronise.
         """
         from hpml_plugins.measure.energy import measure_energy
 
         return measure_energy(self, step)
 
     def instructions(self, step: Callable[[], object]) -> Samples | None:
-        """Samples of the instructions of one call of `step` on the CPU; None with a warning where
-        the system does not count them.
+        """Samples of the instructions of one call of `step` on the CPU; None with a warning if the
+        system does not count them.
 
-        Those of user mode, of all threads of this process. Other programs on the machine do not
-        change them, so they tell of changes that a busy machine's times hide. The step must have
-        been called before, as by `time`.
+        Counts user-mode instructions of all threads of this process. Other programs on the machine
+        do not affect them, so they reveal changes that times on a busy machine hide. The step must
+        have been called before, as by `time`.
         """
         from hpml_plugins.measure.instructions import INSTRUCTIONS, count_events
 
@@ -99,11 +98,11 @@ class Bench(Session):
 
     @contextmanager
     def power_limit(self, watts: float) -> Iterator[None]:
-        """Limit the power of this bench's GPU while the block runs; its own limit is restored
-        whatever happens.
+        """Limit the power of this bench's GPU while the block runs; the previous limit is always
+        restored.
 
-        Skips the point with the reason where this user may not set it, where another process is on
-        the GPU, and without a GPU.  watts: W; 0 leaves the limit alone.
+        Skips the point with the reason if this user may not set the limit, if another process uses
+        the GPU, and without a GPU.  watts: W; 0 leaves the limit unchanged.
         """
         from hpml_plugins.measure.power_limit import hold_limit
 
@@ -123,8 +122,8 @@ class Bench(Session):
         """A context manager that measures energy, power, clocks, utilisation and memory while its
         block runs.
 
-        Of all GPUs of the point, or, without GPUs, of this process (utilisation) and of the CPU
-        packages (energy). interval: s between two rows of `Meter.columns`.
+        It covers all GPUs of the point; without GPUs, this process (utilisation) and the CPU
+        packages (energy).  interval: s between two rows of `Meter.columns`.
         """
         from hpml_plugins.measure.meter import Meter
 
@@ -139,15 +138,15 @@ class Bench(Session):
         of: str = "time",
         roof: bool = False,
     ) -> None:
-        """Declare the work of one call of what the metric `of` times.
+        """Declare the work of one call that the metric `of` times.
 
-        A metric in FLOP/s, OP/s or B/s that `measure` does not return is then work over time;
-        tables and pages show the arithmetic intensity and the shares of the card's published peak
-        and of the measured roof.
+        A metric in FLOP/s, OP/s or B/s that `measure` does not return is then computed as work over
+        time. Tables and pages show the arithmetic intensity and the shares of the card's published
+        peak and of the measured roof.
 
-        flop: operations, 2 a multiply-add, on all GPUs of the point.  bytes: read from and written
-        to their memory. dtype: the precision, as `GpuType.peak` takes it.  roof: whether the step
-        looks for the machine's highest rate.
+        flop: operations on all GPUs of the point; a multiply-add counts as 2.  bytes: read from and
+        written to their memory.  dtype: the precision, as for `GpuType.peak`.  roof: whether the
+        step measures the highest rate of the machine.
         """
         flop = as_number(flop, "work's flop")
         bytes = as_number(bytes, "work's bytes")
@@ -170,30 +169,29 @@ class Bench(Session):
         nodes: int = 1,
         launcher: Launcher = "torch",
     ) -> list[Any]:
-        """Run `function(rank, *args)` in `count` processes of one torch.distributed group; what
-        each returned.
+        """Run `function(rank, *args)` in `count` processes of one torch.distributed group and
+        return the results.
 
-        Each is handed a `Rank`, whose process group is up and which has a Bench of its own: what is
-        checked, warned of and attached there goes into the Record. Start ranks before this process
-        touches CUDA or computes with torch: they are then forked, which takes milliseconds;
-        afterwards they are spawned, which imports everything again, and what they run must pickle
-        (as it must with `nodes` and `launcher`).
+        Each process gets a `Rank` with an initialised process group and its own Bench; checks,
+        warnings and series of a rank go into the Record. Start ranks before this process touches
+        CUDA or computes with torch: they are then forked, which takes milliseconds. Otherwise they
+        are spawned, which imports everything again and requires that the function can be pickled
+        (as do `nodes` and `launcher`).
 
-        backend: "nccl", rank i on GPU i, or "gloo", all on the CPU; what fits the bench's device
-        when left out. environment: variables for the ranks, set before their group is made. nodes:
-        over how many nodes of this run's Slurm job to share the ranks out evenly; rank i of a node
-        gets its GPU i. Skip what has too few: `bench.nodes`.  launcher: "mpi" has mpirun start them
-        on this node, each an MPI process that may use mpi4py too; where there is no mpirun or no
-        mpi4py the point is skipped with the reason. Returned values travel by pickle; leave tensors
-        on the CPU.  Raises HpmlError naming the rank that died, raised or hung, and how;
-        CheckFailed or Skipped where a rank's `check` or `skip` did.
+        backend: "nccl", with rank i on GPU i, or "gloo", with all ranks on the CPU; by default the
+        one for the bench's device.  environment: variables for the ranks, set before their group is
+        created.  nodes: the number of nodes of this run's Slurm job over which the ranks are
+        distributed evenly; rank i of a node gets its GPU i. Skip the point if there are too few:
+        `bench.nodes`.  launcher: "mpi" starts them with mpirun on this node, each as an MPI process
+        that may also use mpi4py; without mpirun or mpi4py the point is skipped with the reason.
+        Returned values are pickled; leave tensors on the CPU.  Raises HpmlError naming the rank
+        that died, raised or hung, and how; CheckFailed or Skipped if a rank's `check` or `skip`
+        did.
         """
         from hpml_plugins.measure.ranks.launch import run_ranks
 
         if not self._starts_ranks:
-            raise UsageError(
-                "a rank cannot start ranks; start them from the function that `measure` is"
-            )
+            raise UsageError("a rank cannot start ranks; call `ranks` in `measure` itself")
         return run_ranks(
             self,
             Rank,
@@ -207,10 +205,10 @@ class Bench(Session):
         )
 
     def check(self, ok: object, message: str) -> None:
-        """Hold a result against the truth. Raises CheckFailed with the message when it is not ok.
+        """Check a result against the truth. Raises CheckFailed with the message if it is not ok.
 
-        The message says what would be wrong ("sum differs from NumPy"). Checks that passed are kept
-        in the Record.
+        The message says what would be wrong ("sum differs from NumPy"). Passed checks are kept in
+        the Record.
         """
         text = check_value(message, str, "check's message")
         if not ok:
@@ -223,12 +221,12 @@ class Bench(Session):
         columns: Mapping[str, Sequence[float | str]],
         units: Mapping[str, str] | None = None,
     ) -> None:
-        """Attach columns of equal length, such as accuracy over epochs or a histogram, to the
-        Record.
+        """Attach columns of equal length to the Record, such as accuracy over epochs or a
+        histogram.
 
         columns: name → numbers, or name → text (the names of layers).  units: column of numbers →
-        symbol. A number that is not finite is stored as None, such as the loss of a training that
-        diverged. Raises DefinitionError for unequal lengths, a column that mixes text and numbers,
+        symbol. A number that is not finite is stored as None, such as the loss of a diverged
+        training. Raises DefinitionError for unequal lengths, a column that mixes text and numbers,
         and an unknown unit.
         """
         try:
@@ -240,8 +238,8 @@ class Bench(Session):
 
     @property
     def peaks(self) -> GpuType | None:
-        """The published peaks of this node's GPU type; None without GPU, for an unknown card or
-        unlike cards."""
+        """The published peaks of this node's GPU type; None without a GPU, for an unknown card and
+        for different cards."""
         names = {gpu.name for gpu in self.node.gpus[: self.gpus or None]}
         if len(names) != 1:
             return None
@@ -252,12 +250,12 @@ class Bench(Session):
     def data(
         self, name: str, *, train: int | None = None, test: int | None = None, seed: int = 0
     ) -> Any:
-        """The data set of this name, as its source loads it; nothing is ever downloaded. The Record
+        """Load the data set of this name from its source; nothing is ever downloaded. The Record
         says what was used.
 
-        train, test: how many images to take, classes balanced, by the seed; all when left out. A
-        data set that is not here skips the point with the reason (`Requires(data=…)` knows before
-        the point is started); a damaged one fails it.
+        train, test: the number of images to take, with balanced classes, chosen by the seed; all by
+        default. If the data set is missing, the point is skipped with the reason (with
+        `Requires(data=…)` before it is started); if it is damaged, the point fails.
         """
         if reason := why_no_data(name):
             self.skip(reason)
@@ -268,8 +266,8 @@ class Bench(Session):
         return loaded
 
     def import_module(self, name: str) -> Any:
-        """Import a module that `Requires` could not know of; a missing one skips the point with the
-        reason."""
+        """Import a module that `Requires` could not name; if it is missing, the point is skipped
+        with the reason."""
         import importlib
 
         try:
@@ -279,12 +277,12 @@ class Bench(Session):
 
 
 class Rank(Member):
-    """A process of a torch.distributed group that is up, and its Bench.
+    """A process of an initialised torch.distributed group, and its Bench.
 
-    bench: checks, warnings, series and data sets of this rank, which go into the point's Record;
-    its `ranks` raises UsageError, and its `time` is for a step without collectives.  index: 0 to
-    count − 1.  local: the index among the ranks of its node.  count: how many ranks.  backend:
-    "nccl" or "gloo".  device: "cpu", or "cuda:" and the local index.
+    bench: for checks, warnings, series and data sets of this rank, which go into the point's
+    Record; its `ranks` raises UsageError, and its `time` is for a step without collectives.  index:
+    0 to count − 1.  local: the index among the ranks of its node.  count: the number of ranks.
+    backend: "nccl" or "gloo".  device: "cpu", or "cuda:" and the local index.
     """
 
     bench: Bench
@@ -313,13 +311,13 @@ class Rank(Member):
         name: str = "time",
         over: Over = "mean",
     ) -> Samples:
-        """Samples of the time of one call of `step`, which all ranks make jointly, s. Every rank
-        gets the same ones.
+        """Samples of the time of one call of `step`, which all ranks make together, s. Every rank
+        gets the same samples.
 
-        Rank 0 decides how often the step is called, and all call it as often: a step may hold
-        collectives. All ranks must call `time` in the same order.  device: "cpu" or "cuda".  over:
-        each sample is the mean over ranks (as nccl-tests reports), or the slowest rank's ("max").
-        The other arguments are Bench.time's.
+        Rank 0 decides how often the step is called, and all ranks call it equally often, so a step
+        may contain collectives. All ranks must call `time` in the same order.  device: "cpu" or
+        "cuda".  over: each sample is the mean over ranks ("mean", as nccl-tests reports) or that of
+        the slowest rank ("max"). The other arguments are those of Bench.time.
         """
         from hpml_plugins.measure.ranks.collective_timing import time_collective
 

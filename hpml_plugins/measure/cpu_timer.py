@@ -1,5 +1,5 @@
-"""Timing a step by the wall clock: short steps batched; on the CPU no garbage collection, and the
-core's rate."""
+"""Time a step with the wall clock: batches short steps, disables garbage collection, and measures
+the core's rate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def time_on_cpu(
 ) -> Samples:
     """Samples of the wall time of one call of `step`, s.
 
-    setup: called before each call of the step, outside the time; the step is then not batched.
+    setup: called before each call of the step, untimed; the step is then not batched.
     """
     info = first_call(step, setup)
     rates: list[float] = []
@@ -76,7 +76,8 @@ def time_on_cpu(
 
 
 def time_once(step: Callable[[], object]) -> Samples:
-    """The wall time of one call of a step that was called before, s: for steps of seconds."""
+    """The wall time of one call of a step that was called before, s: for steps that take
+    seconds."""
     started = clocks.perf_counter()
     step()
     seconds = clocks.perf_counter() - started
@@ -86,13 +87,12 @@ def time_once(step: Callable[[], object]) -> Samples:
 def first_call(
     step: Callable[[], object], setup: Callable[[], object] | None = None
 ) -> dict[str, float]:
-    """Call the step once. Returns what the samples' info says of it: `first_call`, s of CPU time.
+    """Call the step once. Returns `first_call` for the samples' info, s of CPU time.
 
-    The first call may import, compile and touch memory, which is no part of a later one. Nothing is
-    returned where code was loaded, or where first accesses to memory were a good part of the time:
-    what they cost depends on the machine and its load. A `first_call` that is much longer than the
-    samples therefore means that later calls do less work, as when the step sorts its input in
-    place.
+    The first call may import, compile and touch memory, which later calls do not. Nothing is
+    returned if code was loaded, or if first accesses to memory took a large part of the time: their
+    cost depends on the machine and its load. A `first_call` much longer than the samples therefore
+    means that later calls do less work, as when the step sorts its input in place.
     """
     if setup:
         setup()
@@ -101,8 +101,7 @@ def first_call(
     started = clocks.perf_counter()
     cpu_started = clocks.process_time()
     step()
-    # the smaller: the wall time of a process that waited is longer, and the CPU time of several
-    # threads
+    # the smaller: the wall time includes waiting, the CPU time adds up all threads
     seconds = min(clocks.perf_counter() - started, clocks.process_time() - cpu_started)
     on_memory = max(0.0, _memory_time() - memory_time)
     if on_memory > MOST_ON_MEMORY * seconds or _loaded_code() != code:
@@ -111,7 +110,7 @@ def first_call(
 
 
 def _loaded_code() -> tuple[int, int]:
-    """How many Python modules, and how many executable mappings, which compilers and libraries
+    """The numbers of Python modules and of executable mappings, which compilers and libraries
     add."""
     mappings = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     return len(sys.modules), sum("x" in mapping.split()[1] for mapping in mappings)
@@ -128,7 +127,7 @@ def core_rate() -> float:
     """Iterations of an empty Python loop per second, measured now.
 
     About half as many while another program runs on the core's other hyperthread. In a virtual
-    machine that program may belong to another tenant, and no counter of the machine shows it.
+    machine that program may belong to another tenant, where no counter of the machine shows it.
     Latency-bound code is hardly affected.
     """
     started = clocks.perf_counter()
@@ -146,7 +145,7 @@ def sample_wall_clock(
     least_warm_up: float = 0.0,
     **info: str | float,
 ) -> Samples:
-    """Samples of `run(batch)`, which gives seconds of one step; batches grow by doubling until one
+    """Samples of `run(batch)`, which returns seconds of one step; the batch is doubled until it
     lasts `shortest`."""
     batch = 1
     while batch < largest and run(batch) * batch < shortest:
@@ -157,8 +156,8 @@ def sample_wall_clock(
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Garbage is collected before, and not while the block runs; nested, the outermost block
-    decides."""
+    """Collect garbage first, and disable collection while the block runs; nested, the outermost
+    block decides."""
     if not gc.isenabled():
         yield
         return
@@ -171,7 +170,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def affinity() -> str:
-    """The CPUs that this process may run on, as Linux writes them: `0-3,8`."""
+    """The CPUs that this process may run on, in Linux notation: `0-3,8`."""
     spans: list[list[int]] = []
     for cpu in sorted(os.sched_getaffinity(0)):
         if spans and cpu == spans[-1][-1] + 1:

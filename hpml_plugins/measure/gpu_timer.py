@@ -1,10 +1,9 @@
-"""Timing a step on the GPU: events on the current stream, the launch hidden behind a sleeping
-kernel.
+"""Time a step on the GPU: events on the current stream, the launch hidden behind a sleeping kernel.
 
-Between two events stands what the GPU did, and whatever it waited for. A kernel of 30 µs that
-Python needs 60 µs to launch would read 60 µs. So the host enqueues everything first, behind a
-kernel that only lets time pass, and an event that has not been reached when the last launch is
-enqueued proves that no launch was waited for.
+The time between two events includes whatever the GPU waited for. A kernel of 30 µs that Python
+needs 60 µs to launch would be measured as 60 µs. So the host enqueues everything first, behind a
+kernel that only sleeps. If an event has not been reached when the last launch is enqueued, no
+launch was waited for.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from hpml_plugins.model.samples import Samples
 Cache = Literal["hot", "cold", "dirty"]
 Launch = Literal["hidden", "visible"]
 
-#: A hot sample is a batch of at least this long, s: a thousand times the resolution of CUDA's
+#: A hot sample is a batch of at least this long, s: a thousand times the resolution of CUDA
 #: events (0.5 µs).
 SHORTEST_SAMPLE = 1e-3
-#: CUDA queues about a thousand launches before the host must wait; a batch stays far below.
+#: CUDA queues about a thousand launches before the host must wait; a batch stays far below that.
 LARGEST_BATCH = 200
-#: Clocks of a resting card rise within tens of milliseconds; its power regulation takes longer to
-#: settle, s.
+#: s: clocks of an idle card rise within tens of milliseconds; its power regulation takes longer
+#: to settle.
 LEAST_WARM_UP = 0.2
-#: Samples are spread over at least this long, s: ten of them in ten milliseconds agree with one
-#: another whatever the regulation of power is about to do.
+#: Samples are spread over at least this long, s: ten samples within ten milliseconds agree
+#: regardless of what the power regulator is about to do.
 LEAST_SAMPLING = 0.3
-#: A launch that takes the host longer than this, s, is not hidden: the sleep would cost more than
-#: it shows.
+#: A launch that takes the host longer than this, s, is not hidden: the sleep would cost more
+#: than it gains.
 LONGEST_SLEEP = 0.1
 COLD_SAMPLES_A_GROUP = 10
-#: A hiccup of the host looks like work on another stream; real work there is left every time: in so
-#: many calls at least, and for so long, s. Of 6,000 rounds beside a busy neighbour four were taken
-#: for such work after three calls within a millisecond.
+#: A hiccup of the host looks like work on another stream, but real work there is left by every
+#: call: require it in at least this number of calls, and for this long, s. With three calls within
+#: a millisecond, 4 of 6,000 rounds beside a busy neighbour were mistaken for such work.
 STREAM_CHECKS = 3
 STREAM_CHECKED_FOR = 0.1
 
@@ -54,8 +53,8 @@ def time_on_gpu(
     launch: Launch = "hidden",
     regulator: Regulator | None = None,
 ) -> Samples:
-    """Samples of the GPU's time for one call of `step`, s; see Bench.time. regulator: of the
-    current GPU."""
+    """Samples of the GPU time of one call of `step`, s; see Bench.time. regulator: of the current
+    GPU."""
     timer = GpuTimer(step, cache, launch, regulator or Regulator(None), setup)
     timer.first_call()
     if not timer.uses_other_streams():
@@ -79,7 +78,7 @@ def time_on_gpu(
 class GpuTimer:
     """Enqueues a step between events, and adapts batch and sleep to it.
 
-    The timer of several ranks overrides what is marked as overridable.
+    The timer of several ranks overrides the methods marked as overridable.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class GpuTimer:
         self.launch: str = launch
         self.prepare = setup or (lambda: None)
         self.batch = 1
-        # what comes before each call of the step keeps it from being batched
+        # a setup before each call rules out batching
         self._batches = cache == "hot" and setup is None
         self._sleep = 0.0
         self._flush: Callable[[], None] = (
@@ -108,7 +107,7 @@ class GpuTimer:
         self._cycles = 0.0
 
     def first_call(self) -> None:
-        """Compile, load and allocate what the first call does."""
+        """Run the first call, which compiles, loads and allocates."""
         self.prepare()
         self.step()
         self.torch.cuda.synchronize()
@@ -116,7 +115,7 @@ class GpuTimer:
             self._cycles = self._clock_rate()
 
     def measure(self, plan: SamplingPlan, **info: str | float) -> Samples:
-        """The samples: batch chosen, warmed up, launches hidden; of both regimes where the card
+        """Choose the batch, warm up, hide the launches and sample; in both regimes if the card
         throttles."""
         self.choose_batch()
         self.regulator.begin()
@@ -141,8 +140,8 @@ class GpuTimer:
         return replace(samples, info={**samples.info, "launch": self.launch})
 
     def uses_other_streams(self) -> bool:
-        """Whether the step leaves work on a stream that the current one does not wait for, every
-        time."""
+        """Whether every call of the step leaves work on a stream that the current one does not wait
+        for."""
         began = clocks.perf_counter()
         checks = 0
         while checks < STREAM_CHECKS or clocks.perf_counter() - began < STREAM_CHECKED_FOR:
@@ -167,7 +166,7 @@ class GpuTimer:
         return left > max(5e-5, 0.05 * float(start.elapsed_time(end)) * 1e-3)
 
     def choose_batch(self) -> None:
-        """Grow a hot batch until it is long enough for the events' resolution."""
+        """Grow a hot batch until it is long enough for the resolution of events."""
         while (
             self._batches
             and self.batch < LARGEST_BATCH
@@ -176,7 +175,7 @@ class GpuTimer:
             self.batch = min(LARGEST_BATCH, 2 * self.batch)
 
     def round(self) -> float:
-        """One sample, its launch visible: for warming up. Returns seconds of one step."""
+        """Take one sample with visible launch, for warming up. Returns seconds of one step."""
         return self.enqueue(1)[0][0]
 
     def fit(self) -> None:
@@ -190,8 +189,8 @@ class GpuTimer:
             )
             self._sleep = 0.0
             return
-        # While launches showed, the step seemed longer than it is: with its own time the batch may
-        # have to grow.
+        # With visible launches the step seemed longer than it is; with its real time the batch
+        # may have to grow.
         seconds = self.enqueue(self._group)[0][0]
         if (
             self._batches
@@ -202,7 +201,7 @@ class GpuTimer:
             self._fit_sleep()
 
     def _fit_sleep(self) -> bool:
-        """Find a sleep that outlasts the enqueueing of a group. False where none does."""
+        """Find a sleep longer than the enqueueing of a group. False if there is none."""
         self._sleep = 0.0
         started = clocks.perf_counter()
         self.enqueue(1, wait=False)
@@ -217,8 +216,8 @@ class GpuTimer:
         return False
 
     def take(self) -> Iterable[float]:
-        """Samples of one step. Those whose launch showed in spite of the sleep are taken again, a
-        little later."""
+        """Take samples of one step. Samples whose launch was visible despite the sleep are repeated
+        a little later."""
         for _ in range(5):
             taken = self.enqueue(self._group)
             hidden = [
@@ -260,10 +259,11 @@ class GpuTimer:
         ]
 
     def _line_up(self) -> None:
-        """Overridable: what is enqueued right before the first event."""
+        """Overridable: enqueued right before the first event."""
 
     def _make_flush(self) -> Callable[[], None]:
-        """Write twice the L2; for "cold" then read as much, so that no dirty line is left in it."""
+        """Write twice the size of the L2; for "cold" then read as much, so that no dirty line
+        remains."""
         size = (
             2
             * self.torch.cuda.get_device_properties(
@@ -282,8 +282,8 @@ class GpuTimer:
         return flush
 
     def _clock_rate(self) -> float:
-        """Cycles a second of the counter that the sleeping kernel watches, measured: it differs
-        from card to card."""
+        """Measure the cycles per second of the counter used by the sleeping kernel: it differs
+        between cards."""
         rates = []
         for _ in range(3):
             start = self._event()

@@ -1,5 +1,4 @@
-"""Measure one point: requirements, isolation, checks of what came back, and the Record of all of
-it."""
+"""Measure one point: requirements, isolation, checks of the result, and its Record."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from hpml_plugins.measure.telemetry import Telemetry
 
 _DECODER = msgspec.json.Decoder(Record | tuple[str, float | None])
-#: What a Record is about, which those know who asked for it; and what the process of the point
-#: supplies.
+#: The fields of a Record that the caller knows; the process of the point supplies the others.
 _ASKED = (
     "benchmark",
     "plugin",
@@ -62,12 +60,12 @@ _SUPPLIED = (
 
 @dataclass(frozen=True)
 class Context:
-    """Where and for what a point is measured; copied into its Record. Empty where it does not
-    apply.
+    """Where and for what a point is measured; copied into its Record. Fields that do not apply are
+    empty.
 
-    watch: whether the GPUs are watched meanwhile.  plan: how long to sample, all rounds together.
-    rounds: how many there will be; `measure_point` measures one.  scratch: a folder for what the
-    rounds of a point share, of this run, commit and environment.
+    watch: whether to monitor the GPUs.  plan: how long to sample, all rounds together.  rounds: the
+    number of planned rounds; `measure_point` measures one.  scratch: a folder shared by the rounds
+    of a point of this run, commit and environment.
     """
 
     node: Node
@@ -92,9 +90,9 @@ def measure_point(
     progress: Progress | None = None,
     timeout: float | None = None,
 ) -> Record:
-    """Measure one round of a point in a process of its own and return its Record.
+    """Measure one round of a point in a new process and return its Record.
 
-    Never raises for what the benchmark does.  timeout: s; the benchmark's own when left out.
+    Never raises an error of the benchmark.  timeout: s; by default the benchmark's.
     """
     clock = clocks.monotonic()
     record = unmeasured(benchmark.name, benchmark.version, params, context)
@@ -110,7 +108,7 @@ def measure_point(
             received = _DECODER.decode(message)
             if isinstance(received, Record):
                 answers.append(_as_record(benchmark, record, received))
-        # what a plugin wrote into the pipe itself
+        # a plugin wrote to the pipe itself
         except (ValueError, RecursionError, ResultError) as error:
             unread.append(
                 Fault(Failure.RESULT, f"it sent what cannot be read: {describe(error)}")
@@ -147,7 +145,7 @@ def measure_point(
 
 
 def _watch(gpus: Sequence[Gpu]) -> AbstractContextManager[GpuMonitor | None]:
-    """What watches these GPUs; of none, nothing is started, and nothing imported."""
+    """The monitor of these GPUs; without GPUs nothing is started or imported."""
     if not gpus:
         return nullcontext()
     from hpml_plugins.measure.gpu_monitor import GpuMonitor
@@ -156,9 +154,10 @@ def _watch(gpus: Sequence[Gpu]) -> AbstractContextManager[GpuMonitor | None]:
 
 
 def _as_record(benchmark: Benchmark, asked: Record, sent: Record) -> Record:
-    """The Record that was asked for, with what the point supplied.
+    """The requested Record, with the results that the point supplied.
 
-    Raises ResultError for a Record of anything else, and for metrics that are not declared so.
+    Raises ResultError for a Record of anything else, and for metrics that are not declared this
+    way.
     """
     for name in _ASKED:
         if getattr(sent, name) != getattr(asked, name):
@@ -177,16 +176,14 @@ def _as_record(benchmark: Benchmark, asked: Record, sent: Record) -> Record:
 def _fault_of(outcome: ProcessOutcome) -> Fault | None:
     if not outcome.fault:
         return None
-    # what watches the process of a point watches its GPUs
+    # the only watcher of a point's process is the GPU monitor
     kind = Failure.GPU if outcome.kind is Failure.STOPPED else outcome.kind
     return Fault(kind, outcome.fault)
 
 
 def _fault_of_answers(answers: Sequence[Record]) -> Fault | None:
     if len(answers) > 1:
-        text = (
-            f"it reported {len(answers)} times, so that none of its results can be believed"
-        )
+        text = f"it reported {len(answers)} times, so none of its results can be trusted"
         return Fault(Failure.RESULT, text)
     if answers:
         return None
@@ -198,10 +195,10 @@ def _failed(record: Record, fault: Fault) -> Record:
 
 
 def _storable(record: Record, asked: Record) -> Record:
-    """The Record as it can be stored: with bounded texts, and failed where what it says is not to
-    be believed.
+    """The Record in a form that can be stored: texts abridged, and failed if its contents are not
+    valid.
 
-    asked: the same, as it was before anything was measured.
+    asked: the same Record before anything was measured.
     """
     found = bounded(cleaned(record))
     try:
@@ -269,14 +266,14 @@ def _measure_here(
             **vars(bench.collected),
         )
         message = encode(bounded(measured))
-        decode(message)  # as the calling process will: what fails must fail here
+        decode(message)  # decode here, so that it cannot fail in the parent process
     except Exception as error:
         message = encode(_failed(record, _unstorable(error)))
     send(message)
 
 
 def _with_what_was_seen(record: Record, seen: Seen) -> Record:
-    """The Record with what the GPUs did meanwhile; failed where that spoilt it."""
+    """The Record with what the GPU monitor observed; failed if that invalidates it."""
     warnings = record.warnings + seen.warnings
     in_two_regimes = any(metric.regime for metric in record.metrics.values())
     throttled = "" if in_two_regimes else seen.throttled
@@ -292,7 +289,7 @@ def _with_what_was_seen(record: Record, seen: Seen) -> Record:
     )
     if not seen.fault or record.status == "skipped" or seen.fault == record.reason:
         return record
-    # What the benchmark itself says of a lost card, if anything, is some error of CUDA's.
+    # What the benchmark itself reports of a lost card is usually some CUDA error.
     own = f" (the point said: {record.reason})" if record.reason else ""
     failed = _failed(record, Fault(Failure.GPU, f"{seen.fault}{own}"))
     return replace(failed, metrics={})

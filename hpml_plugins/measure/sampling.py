@@ -1,5 +1,5 @@
-"""How long to sample: until the median is known well enough, or the budget ends; and what to say of
-the result."""
+"""How long to sample: until the median is precise enough or the budget ends; and warnings about the
+result."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from hpml_plugins.errors import ResultError
 from hpml_plugins.model.formatting import half_width
 from hpml_plugins.model.samples import Samples
 
-#: A coefficient of variation above this is worth a warning: pyperf's threshold for a stable
-#: benchmark.
+#: A higher coefficient of variation adds a warning: pyperf's threshold for a stable benchmark.
 UNSTABLE_VARIATION = 0.10
-#: So is a share of far outliers above this.
+#: A higher share of far outliers adds a warning.
 UNSTABLE_OUTLIERS = 0.05
 #: A first call also counts as set-up if it takes this many times as long as a later one
 SLOW_FIRST_CALL = 5
@@ -26,7 +25,7 @@ SLOW_FIRST_CALL_SECONDS = 1e-4
 SHORTEST_CALL = 5e-6
 #: s that the warm-up of a round may always take.
 SHORTEST_WARM_UP = 0.3
-#: The `timer` of samples of a GPU's step that the events on its stream could not time.
+#: The `timer` of samples of a GPU step that events on its stream could not time.
 OTHER_STREAMS = (
     "perf_counter with device synchronisation: "
     "the step works on other streams than the current one"
@@ -37,10 +36,10 @@ OTHER_STREAMS = (
 class SamplingPlan:
     """When sampling may stop.
 
-    precision: half-width of the 95 % interval of the median, as a share of it.  budget: s, wall
-    clock, warm-up apart.  warm_up: s, at most.  fewest: samples taken even past the budget, for
-    steps under a second; three for longer ones.  most: a bound on memory.  rounds: how many rounds
-    of the point share precision and budget.
+    precision: half-width of the 95 % interval of the median, relative to the median.  budget: s,
+    wall clock, excluding warm-up.  warm_up: s, at most.  fewest: samples taken even beyond the
+    budget, for steps under a second; three for longer ones.  most: a bound on memory.  rounds: the
+    number of rounds of the point that share precision and budget.
     """
 
     precision: float = 0.005
@@ -51,10 +50,10 @@ class SamplingPlan:
     rounds: int = 1
 
     def but(self, *, budget: float | None = None, **changes: Any) -> SamplingPlan:
-        """The same plan with what is given and not None replaced. budget: s, of all rounds
-        together.
+        """Return the plan with the given values that are not None replaced. budget: s, of all
+        rounds together.
 
-        changes: of the other fields. A precision of 0 spends the whole budget.
+        changes: of the other fields. A precision of 0 uses the whole budget.
         """
         given = {name: value for name, value in changes.items() if value is not None}
         return replace(
@@ -64,7 +63,7 @@ class SamplingPlan:
     def in_rounds(self, rounds: int) -> SamplingPlan:
         """The plan of each of several rounds, which together take about as long and are as precise.
 
-        An unstable step, whose warm-up only ends at its limit, is warmed up less long in each.
+        The warm-up of an unstable step, which lasts until its limit, is shorter in each round.
         """
         fewest = min(self.fewest, max(3, math.ceil(self.fewest / rounds)))
         precision = self.precision * math.sqrt(rounds)
@@ -83,12 +82,12 @@ class SamplingPlan:
 def warm_up(
     run: Callable[[], float], plan: SamplingPlan, *, least: float = 0.0
 ) -> dict[str, str | float]:
-    """Call `run` (seconds it took, of whatever clock) until it is stable. Returns what the samples'
-    info says of it.
+    """Call `run`, which returns its seconds by any clock, until it is stable. Returns info about
+    the warm-up for the samples.
 
-    Stable: the last five within 2 % of one another, and `least` seconds gone (clocks take their
-    time to rise). A step longer than a fifth of the warm-up's bound is run once: it warms itself
-    up.
+    Stable: the last five agree within 2 %, and at least `least` seconds have passed (clocks need
+    time to ramp up). A step longer than a fifth of the warm-up limit is run only once: it warms
+    itself up.
     """
     started = clocks.perf_counter()
     recent: list[float] = []
@@ -116,9 +115,9 @@ def sample(
     """Call `take` (seconds of one step, one number or more) until the plan is met; the info says
     why it stopped.
 
-    info: what else the samples say of themselves.  batch: how many steps one number is the mean of.
+    info: further info about the samples.  batch: the number of steps whose mean is one number.
     least: s, the shortest time over which samples are spread, within the budget.  interrupted: ends
-    the sampling once it is true. symbol: the unit of the numbers, where they are not seconds.
+    the sampling as soon as it returns true.  symbol: the unit of the numbers, if it is not seconds.
     """
     values: list[float] = []
     started = clocks.perf_counter()
@@ -131,13 +130,14 @@ def sample(
             stopped = "interrupted"
             break
         elapsed = clocks.perf_counter() - started
-        # A step over a second repeats less: ten of them would be a long wait for what three show.
+        # Steps over a second take fewer samples: ten would take long and show little more than
+        # three.
         enough = count >= (3 if elapsed >= count else plan.fewest)
         if count >= check_at and elapsed >= min(least, plan.budget):
             if Samples(tuple(values)).relative_precision <= plan.precision:
                 stopped = "converged"
                 break
-            # the interval costs a sort: look less often as samples grow
+            # computing the interval sorts the samples: check less often as they grow
             check_at = count + max(1, count // 5)
         if count >= plan.most:
             stopped = "most samples"
@@ -150,7 +150,7 @@ def sample(
 
 
 def summarise(samples: Samples) -> dict[str, float]:
-    """What the info of samples says of their spread."""
+    """Statistics about the spread of samples for their info."""
     return {
         "effective": samples.effective_count,
         "variation": samples.coefficient_of_variation,
@@ -159,24 +159,24 @@ def summarise(samples: Samples) -> dict[str, float]:
 
 
 def _checked(taken: list[float]) -> list[float]:
-    """The seconds as they are. Raises ResultError for fewer than none: the clock was set back."""
+    """Return the seconds unchanged. Raises ResultError if one is negative because the clock was set
+    back."""
     if taken and min(taken) < 0:
         raise ResultError(f"the clock went back: a step took {min(taken):g} s")
     return taken
 
 
-#: Why sampling stopped before the plan was met, for readers.
+#: Why sampling stopped before the plan was met, in words.
 _STOPPED = {
     "budget": "; time limit reached",
-    "most samples": "; most that are taken",
+    "most samples": "; sample limit reached",
     "interrupted": "; interrupted",
 }
 
 
 def remarks(samples: Samples, name: str) -> list[str]:
-    """What a reader should know of how these samples were taken; empty where all is as it should
-    be."""
-    # they follow the regulator, and cover a period of it
+    """Warnings about how these samples were taken; empty if there are none."""
+    # they follow the regulator over one of its periods
     if samples.info.get("regime") == "sustained":
         if samples.info["stopped"] == "settled":
             return []
@@ -205,7 +205,7 @@ def remarks(samples: Samples, name: str) -> list[str]:
 
 
 def noise(samples: Samples, plan: SamplingPlan, name: str) -> list[str]:
-    """How far these samples scatter, where that is more than a stable measurement does."""
+    """Warnings about the scatter of these samples, if it is larger than in a stable measurement."""
     if samples.info.get("regime") == "sustained":
         return []
     found = []

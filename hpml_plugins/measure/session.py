@@ -1,4 +1,5 @@
-"""Session: what one process measures a point with, and what it collects for the Record."""
+"""Session: the state with which one process measures a point, and what it collects for the
+Record."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from hpml_plugins.measure.telemetry import Telemetry
 
 T = TypeVar("T")
-#: Receives progress: a text, and the share that is done where known.
+#: Receives progress: a text, and the completed share if known.
 Progress = Callable[[str, float | None], None]
 
 
@@ -41,23 +42,23 @@ class Collected:
     work: dict[str, DeclaredWork] = field(default_factory=dict)
 
     def remark(self, samples: Samples, plan: SamplingPlan, name: str) -> None:
-        """Note what a reader should know of these samples before believing their median."""
+        """Add warnings about samples whose median needs caution."""
         self.warnings += remarks(samples, name)
         self.noise += noise(samples, plan, name)
 
 
 class Session:
-    """The device of a point, its timers and telemetry, its limits, and what it collects.
+    """The device of a point, its timers, telemetry and limits, and what it collects.
 
-    All that measures (`energy`, `program`, `alternating`, `ranks`) works on a session. An author is
-    handed one with more methods, `bench.Bench`.
+    All measuring modules (`energy`, `program`, `alternating`, `ranks`) use a session. Plugins get
+    one with more methods, `bench.Bench`.
 
-    device: "cuda" where the benchmark requires a GPU (and did not fall back), else "cpu".  node:
-    this machine as facts.  params: the point.  seed: what random inputs are made from, so that a
-    run can be repeated.  deadline: when the point will be ended, s of the monotonic clock.
-    telemetry: of the point's GPUs, None where nobody watches them. shared: a folder of the point
-    that its rounds share, None where there is one round.  starts_ranks: False on a rank. collected:
-    what goes into the Record beside the metrics.
+    device: "cuda" if the benchmark requires a GPU (and did not fall back), else "cpu".  node: facts
+    of this machine.  params: the point.  seed: for random inputs, so that a run can be repeated.
+    deadline: when the point will be terminated, s of the monotonic clock.  telemetry: of the
+    point's GPUs, None if they are not monitored.  shared: a folder shared by the rounds of the
+    point, None for a single round.  starts_ranks: False on a rank.  collected: what goes into the
+    Record besides the metrics.
     """
 
     def __init__(
@@ -104,23 +105,22 @@ class Session:
         """Samples of the time of one call of `step`, s.
 
         The step is warmed up until it is stable, then sampled until the 95 % interval of the median
-        is narrow enough or the budget ends; the samples' info says which, and an unstable
-        measurement puts a warning into the Record. Short steps are batched. On "cuda" the time is
-        the GPU's own, between events on the current stream; the timer synchronises, the step need
-        not. A step that the GPU's power regulator holds down is measured in two regimes: the
-        samples are those at settled clocks (`sustained`), and `Samples.boost` has those before the
-        regulator acts.
+        is narrow enough or the budget ends. The samples' info says which, and an unstable
+        measurement adds a warning to the Record. Short steps are batched. On "cuda" the time is the
+        GPU's own, between events on the current stream; the timer synchronises, the step need not.
+        A step that the GPU's power regulator slows down is measured in two regimes: the samples are
+        those at settled clocks (`sustained`), and `Samples.boost` has those before the regulator
+        acts.
 
-        setup: called before each call of `step`, outside the time: prepares the input of a step
-        that changes it. Each sample is then one call.
-        cache: on "cuda", "hot" repeats the step back to back, "cold" empties the L2 cache before
-        each, "dirty" leaves it full of foreign lines to be written back.  launch: on "cuda",
-        "hidden" keeps the host's launching out, "visible" lets it show.  device: "cpu" or "cuda";
-        the bench's when left out.  budget: s, wall clock, for the samples of all rounds together.
-        name: what warnings call it.  plan: what replaces the bench's, made from it:
-        `bench.plan.but(warm_up=0.1)`.  quiet: for a time that is not a metric itself, such as one
-        of a candidate in a search: nothing is warned of, and a throttled step is not measured in
-        two regimes.
+        setup: called before each call of `step`, untimed: prepares the input of a step that changes
+        it. Each sample is then a single call.  cache: on "cuda", "hot" repeats the step back to
+        back, "cold" clears the L2 cache before each call, "dirty" leaves it full of unrelated lines
+        that must be written back.  launch: on "cuda", "hidden" excludes the host's launching,
+        "visible" includes it.  device: "cpu" or "cuda"; by default the bench's.  budget: s, wall
+        clock, for the samples of all rounds together.  name: used in warnings.  plan: replaces the
+        bench's plan, from which it is made: `bench.plan.but(warm_up=0.1)`.  quiet: for a time that
+        is not itself a metric, such as that of a candidate in a search: no warnings, and a
+        throttled step is not measured in two regimes.
         """
         plan = (plan or self.plan).but(budget=budget)
         telemetry = None if quiet else self.telemetry
@@ -144,40 +144,42 @@ class Session:
         return samples
 
     def warn_if_imprecise(self, samples: Samples, name: str = "time") -> None:
-        """Warn of samples that `time` did not take where it would have: imprecise, unstable, many
-        outliers.
+        """Warn of samples not taken by `time` if `time` would have: imprecise, unstable or with
+        many outliers.
 
-        samples: their info may say why sampling `stopped`.  name: what warnings call them.
+        samples: their info may say why sampling `stopped`.  name: used in warnings.
         """
         self.collected.remark(samples, self.plan, name)
 
     @property
     def nodes(self) -> int:
-        """How many nodes this run may spread ranks over: those of its Slurm job, else one."""
+        """The number of nodes over which this run may distribute ranks: those of its Slurm job,
+        else one."""
         count = os.environ.get("SLURM_JOB_NUM_NODES", "")
         return int(count) if count.isdigit() and shutil.which("srun") else 1
 
     @property
     def remaining(self) -> float:
-        """Seconds until the point is ended; infinite where nobody set a limit."""
+        """Seconds until the point is terminated; infinite without a limit."""
         return math.inf if self.deadline is None else self.deadline - clocks.monotonic()
 
     def result(self, value: T) -> T:
-        """The value as it is. Under `hpml check` an altered copy of it, for which `check` must then
-        fail.
+        """Return the value unchanged. Under `hpml check` return an altered copy, for which `check`
+        must then fail.
 
-        value: a number, text, an array, a tensor, or a list, tuple or mapping of them; on its way
-        into a comparison: `bench.check(allclose(bench.result(y), reference), …)`.
+        value: a number, text, an array, a tensor, or a list, tuple or mapping of these. Apply it
+        where a result is compared: `bench.check(allclose(bench.result(y), reference), …)`.
         """
         return self.corrupt(value) if self.corrupt else value
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
-        """What `compute` returned in the first round of this point; it is not called in the others.
+        """Return what `compute` returned in the first round of this point; it is not called in
+        later rounds.
 
-        For what further rounds would only repeat: hardware counters, a search for the best
-        configuration, a series. Not for a timed metric, whose rounds show how far it varies.
-        name: of the value, unique in the point.  The value must be plain JSON: numbers, text,
-        lists, mappings by text.
+        Use it for what later rounds would only repeat: hardware counters, a search for the best
+        configuration, a series. Do not use it for a timed metric, whose rounds show how much it
+        varies.  name: of the value, unique in the point.  The value must be plain JSON: numbers,
+        text, lists, and mappings with text keys.
         """
         import msgspec
 
@@ -188,7 +190,7 @@ class Session:
             value: T = msgspec.json.decode(file.read_bytes())
             return value
         value = compute()
-        # of a single round too, where nobody reads it: the value must fit
+        # also for a single round, which nobody reads: the value must be encodable
         encoded = msgspec.json.encode(value)
         if file:
             atomic_write(file, encoded, durable=False)
@@ -199,12 +201,12 @@ class Session:
         raise Skipped(check_value(reason, str, "skip's reason"))
 
     def warn(self, text: str) -> None:
-        """Put a warning into the Record: the number stands, but a reader should know this."""
+        """Add a warning to the Record: the number is valid, but readers should know this."""
         self.collected.warnings.append(check_value(text, str, "warn's text"))
 
     def progress(self, text: str, share: float | None = None) -> None:
-        """Say what a long point is doing. share: how much is done, 0 to 1, where known; beyond is
-        cut off."""
+        """Report the progress of a long point. share: the completed share, if known, clipped to 0
+        to 1."""
         number = None if share is None else as_number(share, "progress' share")
         shown = None if number is None or math.isnan(number) else min(max(number, 0.0), 1.0)
         self._report(check_value(text, str, "progress' text"), shown)

@@ -1,5 +1,5 @@
-"""What a plugin declares: Benchmark, Metric, Requires. Frozen values, checked when they are
-made."""
+"""Benchmark, Metric and Requires: the frozen values that a plugin declares, checked when
+created."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ Count = Annotated[int, Meta(ge=0, le=100_000)]
 Memory = Annotated[float, Meta(ge=0, le=1e18)]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-#: The benchmark that each visit to a GPU measures first: it tells how fast this card is in its type
-#: (`analysis.reference`), also where only other benchmarks that need a GPU were selected.
+#: The benchmark that every visit to a GPU measures first. It shows how fast this card is among
+#: cards of its type (`analysis.reference`), even if only other GPU benchmarks were selected.
 REFERENCE = "reference"
-#: Points of a grid: asv writes each of them into each of its files.
+#: The most points of a grid: asv writes every point into each of its files.
 MOST_POINTS = 100_000
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a point: its name, unit and which direction is better.
+    """One number of a point: its name, its unit and which direction is better.
 
     unit: a symbol of the closed set in `hpml_plugins.model.units`.  direction: "lower" or "higher"
-    is better; None where neither is, as of a chosen batch size: such a metric is shown, never
-    ranked.  possible: the lowest and the highest possible value, in the unit; None where there is
-    no bound. A point with a value outside fails. Left out: 0 and more, except for the units "1" and
-    "degC", which have no bounds. Raises DefinitionError for a missing or unknown unit, another
-    direction, or bounds that leave nothing.
+    is better; None if neither is, as for a chosen batch size: such a metric is shown but never
+    ranked.  possible: the lowest and the highest possible value, in the unit; None for no bound. A
+    point with a value outside these bounds fails. Default: 0 and above, except for the units "1"
+    and "degC", which have no bounds. Raises DefinitionError for a missing or unknown unit, an
+    invalid direction, or bounds that allow no value.
     """
 
     name: str
@@ -82,33 +82,33 @@ class Metric:
         low, high = self.bounds
         if low < 0 and not may_be_negative(self.unit, self.direction):
             what = (
-                f"nothing is below 0 {self.unit}; give a difference, which may be, the direction"
+                f"{self.unit} cannot be negative; a difference can be, with the direction"
                 " None"
             )
             raise DefinitionError(f"metric {self.name!r}: {what}")
         if not low < high:
             raise DefinitionError(
-                f"metric {self.name!r}: possible={self.possible} leaves no value possible"
+                f"metric {self.name!r}: possible={self.possible} allows no value"
             )
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The lowest and the highest possible value; infinite where there is no bound."""
+        """The lowest and the highest possible value; infinite if there is no bound."""
         low, high = self.possible or (None if self.unit in SIGNED else 0.0, None)
         return -math.inf if low is None else low, math.inf if high is None else high
 
 
 @dataclass(frozen=True)
 class Requires:
-    """What a node must have. Unmet means skipped, with the reason.
+    """What a node must have. If a requirement is not met, the point is skipped with the reason.
 
-    gpus: how many, or the name of the parameter that says how many.  gpu_memory: bytes that each
-    must hold, or a parameter's name.  data: names of data sets (`hpml data` lists them), or the
-    name of the parameter that says which one.  modules: importable names; they are also what is
-    imported once before points are forked. tools: programs on the PATH.  cpu_fallback: a node
-    without any GPU measures the point on its CPU instead. also: requirements of the plugin's own:
-    each called with the node and the point, returns why it cannot be measured there, or "".
-    Raises DefinitionError for a value of another type.
+    gpus: the number of GPUs, or the name of the parameter that gives it.  gpu_memory: bytes that
+    each GPU must have, or a parameter's name.  data: names of data sets (`hpml data` lists them),
+    or the name of the parameter that selects one.  modules: importable names; they are also
+    imported once before points are forked.  tools: programs on the PATH.  cpu_fallback: on a node
+    without a GPU, measure the point on the CPU instead.  also: the plugin's own requirements:
+    functions called with the node and the point, which return why it cannot be measured there, or
+    "".  Raises DefinitionError for a value of another type.
     """
 
     gpus: Count | str = 0
@@ -132,15 +132,15 @@ class Requires:
 class Benchmark:
     """A measurement over a grid of parameters.
 
-    name: unique over all plugins, a Python identifier in lower case.  measure: called as
+    name: unique over all plugins, a lower-case Python identifier.  measure: called as
     `measure(bench, **point)`; returns {metric name: Samples or number}.  grid: parameter → values;
-    its keys are measure's keyword arguments, of which those with a default may be left out.
-    version: changes when the definition does, not when the code gets faster.  timeout: s, one round
-    of a point.  rounds: how often a point is measured, each time in a fresh process; 1 for what is
-    counted, and for long trainings, whose runs are their rounds.  terms: what a parameter
-    (`recipe`) or one of its values (`recipe=lab`) means, where the name does not say it; shown
-    beside the point. Raises DefinitionError with the line of the plugin when any of this does not
-    hold.
+    its keys are keyword arguments of `measure`; those with a default may be omitted.  version:
+    changes when the definition changes, not when the code gets faster.  timeout: s, for one round
+    of a point.  rounds: how often a point is measured, each time in a new process; 1 for counted
+    values, and for long trainings, which repeat their runs themselves.  terms: the meaning of a
+    parameter (`recipe`) or of one of its values (`recipe=lab`) if the name does not explain it;
+    shown beside the point. Raises DefinitionError with the line of the plugin if any of this is
+    violated.
     """
 
     name: str
@@ -171,12 +171,12 @@ class Benchmark:
             raise DefinitionError(f"benchmark {self.name!r}: {fault}")
 
     def points(self) -> Iterator[Params]:
-        """Every point of the grid, in the order in which asv counts them."""
+        """Every point of the grid, in asv's order."""
         return points_of(self.grid)
 
     def with_grid(self, override: Grid, where: str = "") -> Benchmark:
-        """The benchmark with some parameters' values replaced. Raises DefinitionError naming the
-        wrong key."""
+        """Return the benchmark with the values of some parameters replaced. Raises DefinitionError
+        naming the wrong key."""
         try:
             return replace(self, grid={**self.grid, **override})
         except DefinitionError as error:
@@ -190,7 +190,7 @@ def points_of(grid: Grid) -> Iterator[Params]:
 
 
 def _faults(benchmark: Benchmark) -> Iterator[str]:
-    """What does not hold, of fields that have the right types."""
+    """Yield what is wrong in fields that have the right types."""
     if not benchmark.metrics:
         yield "declares no metric"
     yield from _too_large(benchmark)
@@ -211,7 +211,7 @@ def _faults(benchmark: Benchmark) -> Iterator[str]:
 
 
 def _mismatches(benchmark: Benchmark) -> Iterator[str]:
-    """In what the parameters of `measure` and the keys of the grid differ."""
+    """Yield the differences between the parameters of `measure` and the keys of the grid."""
     keys = list(map(str, benchmark.grid))
     parameters = []
     with suppress(TypeError, ValueError):  # a built-in function without a signature
@@ -229,7 +229,7 @@ def _mismatches(benchmark: Benchmark) -> Iterator[str]:
 
 
 def _too_large(benchmark: Benchmark) -> Iterator[str]:
-    """What no Record could store."""
+    """Yield what is too large to be stored in a Record."""
     for what, count in (
         ("metrics", len(benchmark.metrics)),
         ("parameters", len(benchmark.grid)),
@@ -238,13 +238,13 @@ def _too_large(benchmark: Benchmark) -> Iterator[str]:
             yield f"declares {count:,} {what}; at most {MOST_ENTRIES:,} are possible"
     if len(benchmark.version.encode()) > MOST_NAME or not benchmark.version.isprintable():
         yield (
-            f"version {spell(benchmark.version)} is not a text of up to {MOST_NAME} printable"
+            f"version {spell(benchmark.version)} must be at most {MOST_NAME} printable"
             " characters"
         )
 
 
 def _grid_faults(grid: Any) -> Iterator[str]:
-    """What cannot be a grid."""
+    """Yield why this is not a valid grid."""
     if not isinstance(grid, Mapping):
         yield f"grid is a {type(grid).__name__}, not a dict of parameter → list of values"
     for key, values in grid.items():
@@ -254,7 +254,7 @@ def _grid_faults(grid: Any) -> Iterator[str]:
         if not values:
             yield f"grid of {name} is empty; give at least one value"
         for value in values:
-            # no subclass: NumPy's scalars and enums cannot be stored
+            # no subclasses: NumPy scalars and enums cannot be stored
             if type(value) not in (str, int, float, bool):
                 yield (
                     f"grid value {spell(value)} of {name} is a {type(value).__name__}, not text, a"
@@ -292,9 +292,9 @@ def _repeated(what: str, values: Sequence[object]) -> Iterator[str]:
 
 
 def check_name(kind: str, name: object) -> None:
-    """Raise DefinitionError for what cannot be a name."""
+    """Raise DefinitionError for an invalid name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 100:
         shown = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
         raise DefinitionError(
-            f"{kind} name {shown} must be up to 100 lower-case letters, digits and _ (asv's names)"
+            f"{kind} name {shown} must be at most 100 lower-case letters, digits and _"
         )

@@ -1,7 +1,7 @@
-"""What a value may be that is declared or stored.
+"""Types and bounds of the values that are declared or stored.
 
-Every field of what a plugin declares has the type that its class declares, and nothing is larger
-than the bounds, which msgspec also enforces when it decodes.
+Every field of what a plugin declares must have the type that its class declares, and must not
+exceed the bounds, which msgspec also enforces when it decodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from msgspec import Meta
 from hpml_plugins.errors import LONGEST, DefinitionError, describe
 from hpml_plugins.terminal import one_line
 
-#: B of the longest name: files and folders are named after some, and a file system allows 255.
+#: B of the longest name: some names become file and folder names, which file systems limit to
+#: 255.
 MOST_NAME = 200
 #: Characters of a reason, a warning, or a parameter's value.
 MOST_TEXT = 10_000
@@ -32,17 +33,17 @@ MOST_OUTPUT = 100_000
 MOST_SAMPLES = 2_000_000
 #: Entries of a mapping or a list of texts: metrics, series, columns, warnings, packages.
 MOST_ENTRIES = 1_000
-#: The largest number of any kind: squares of it, and sums of those, are finite.
+#: The largest number of any kind: its square, and sums of such squares, remain finite.
 LARGEST = 1e100
-#: The largest integer: of 64 bits without a sign, as in every file format that Records are exported
-#: to.
+#: The largest integer: an unsigned 64-bit integer, as in every file format to which Records are
+#: exported.
 LARGEST_INTEGER = 2**64 - 1
 
-# Bounds that msgspec holds while it decodes. JSON has no NaN and no infinity.
+# Bounds that msgspec enforces while it decodes. JSON has no NaN and no infinity.
 Text = Annotated[str, Meta(max_length=MOST_TEXT)]
 Output = Annotated[str, Meta(max_length=MOST_OUTPUT)]
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-#: A quantity of which there cannot be less than none.
+#: A quantity that cannot be negative.
 Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
 Duration = Annotated[float, Meta(ge=0, le=LONGEST)]
 Rounds = Annotated[int, Meta(ge=1, le=MOST_ENTRIES)]
@@ -56,7 +57,7 @@ FEW = Meta(max_length=MOST_ENTRIES)
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 if TYPE_CHECKING:
     NodeFacts = dict[str, Any]
-else:  # what a node tells of itself, nested four deep: GPUs and their links
+else:  # facts of a node, nested four deep: GPUs and their links
     Fact = None | bool | Integer | Number | Text
     for _ in range(4):
         Fact = (
@@ -70,14 +71,14 @@ else:  # what a node tells of itself, nested four deep: GPUs and their links
         )
     NodeFacts = Annotated[dict[Text, Fact], FEW]
 
-#: In messages: msgspec's names of JSON's types → Python's.
+#: For messages: msgspec's names of JSON types → Python's names.
 _PYTHON = {"array": "list", "object": "dict", "null": "None", "Callable": "function"}
 
 
 def check_fields(value: Any, what: str, name: object = None) -> None:
-    """Hold each field of a frozen dataclass or Struct against its annotation; see `check_value`.
+    """Check each field of a frozen dataclass or Struct against its annotation; see `check_value`.
 
-    what, name: the value in errors.
+    what, name: how errors name the value.
     """
     if isinstance(value, msgspec.Struct):
         put = msgspec.structs.force_setattr
@@ -89,10 +90,10 @@ def check_fields(value: Any, what: str, name: object = None) -> None:
 
 
 def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> Any:
-    """The value as this type, `msgspec.Meta` included; a list given for a tuple becomes one.
+    """Convert a value to this type, including `msgspec.Meta`; a list is accepted for a tuple.
 
-    what, where: of the value, in errors.  Raises DefinitionError with what was given and what is
-    expected.
+    what, where: how errors name and locate the value.  Raises DefinitionError with what was given
+    and what is expected.
     """
     try:
         converted = msgspec.convert(given, kind, dec_hook=_instance)
@@ -100,7 +101,7 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
         msgspec.msgpack.encode(converted, enc_hook=_refuse_subclass)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
-        # msgspec's word for a dataclass is that for a dict
+        # msgspec uses the same word for a dataclass and a dict
         if values := [
             each
             for each in (kind, *typing.get_args(kind))
@@ -116,26 +117,25 @@ def check_value(given: Any, kind: Any, what: str, where: str | None = None) -> A
         raise DefinitionError(
             f"{what}={spell(given)}: {message[0].lower()}{message[1:]}{at}", where
         ) from None
-    # Half a character, a whole number of more than 64 bits, a list that holds itself
+    # An unpaired surrogate, an integer of more than 64 bits, a list that contains itself
     except (ValueError, OverflowError, AttributeError, RecursionError) as error:
         raise DefinitionError(f"{what} cannot be stored: {error}", where) from None
     return converted
 
 
 def spell(value: object) -> str:
-    """A value that a plugin gave, in a message: plain ones as Python writes them, shortened; of
-    others the type."""
-    with suppress(ValueError):  # int's repr, of thousands of digits
+    """Format a value that a plugin gave for a message: plain values as Python writes them,
+    shortened; for others the type."""
+    with suppress(ValueError):  # the repr of an int with thousands of digits
         if type(value) in (str, bytes, int, float, bool, type(None)):
             return reprlib.repr(value)
     return type(value).__name__
 
 
 def ask_reason(question: Callable[[], object], what: str) -> str:
-    """Why a point cannot be measured, as a function of a plugin answers, in one line; "" where it
-    can be.
+    """Ask a function of a plugin why a point cannot be measured; one line, "" if it can be.
 
-    what: names the function where it raises or answers otherwise, which is then the reason.
+    what: names the function if it raises or returns something else, which is then the reason.
     """
     try:
         reason = question() or ""
@@ -150,8 +150,8 @@ def ask_reason(question: Callable[[], object], what: str) -> str:
 
 
 def takes(function: Any, count: int, names: Iterable[str] = ()) -> bool:
-    """Whether a function can be called with this number of positional arguments, and with others by
-    these names."""
+    """Whether a function can be called with this number of positional arguments and these keyword
+    arguments."""
     try:
         inspect.signature(function).bind(*[None] * count, **dict.fromkeys(names))
     except (TypeError, ValueError):  # ValueError: a built-in function without a signature
@@ -166,8 +166,8 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _refuse_made(given: Any, converted: Any) -> None:
-    """msgspec makes a dataclass of a dict: its error would not name the line that lacks the
-    class."""
+    """Refuse a dict for a dataclass, which msgspec would accept: its error would not name the line
+    that lacks the class."""
     if isinstance(converted, list | tuple):
         pairs = list(zip(given, converted, strict=True))
     else:
@@ -180,13 +180,14 @@ def _refuse_made(given: Any, converted: Any) -> None:
 
 
 def _refuse_subclass(value: object) -> None:
-    """Functions and classes need not be stored; a subclass of text, such as NumPy's, cannot be."""
+    """Refuse subclasses of plain types, such as NumPy's text, which cannot be stored. Functions and
+    classes need not be stored."""
     if isinstance(value, str | bytes | int | float | list | tuple | dict):
         raise ValueError(f"{type(value).__name__} is not a plain type of Python")
 
 
 def _instance(kind: Any, value: object) -> object:
-    """For the types that msgspec leaves to others: functions and classes."""
+    """Check types that msgspec does not know: functions and classes."""
     kind = typing.get_origin(kind) or kind
     if not isinstance(value, kind):
         raise TypeError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")

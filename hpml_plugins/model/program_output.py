@@ -81,5 +81,5 @@ class ProgramOutput:
         if not math.isfinite(number):
             raise HpmlError(f"it printed {spelled}, no finite number")
         if number < 0 and not may_be_negative(self.unit, "lower"):
-            raise HpmlError(f"it printed {spelled}, and nothing is below 0 {self.unit}")
+            raise HpmlError(f"it printed {spelled}, but {self.unit} cannot be negative")
         return number

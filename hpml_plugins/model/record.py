@@ -1,4 +1,4 @@
-"""Record: all that one measured point gave, as it is stored."""
+"""Record: the stored result of measuring one point."""
 
 from __future__ import annotations
 
@@ -36,38 +36,39 @@ from hpml_plugins.model.work import DeclaredWork
 
 Status = Literal["ok", "failed", "skipped", "retracted"]
 SCHEMA = 1
-#: How asv's name of an environment begins that was installed for a software stack; others are of
-#: the node's own packages.
+#: Prefix of asv's name for an environment that was installed for a software stack; the other
+#: environments use the node's own packages.
 STACK = "stack-"
-#: How the warning of a point begins whose GPU throttled and that was not measured in two regimes.
-#: Records from before the field `throttled` tell by it alone; see `upgrade`.
+#: Beginning of the warning of a point whose GPU throttled and that was not measured in two
+#: regimes. Records older than the field `throttled` say it only here; see `upgrade`.
 THROTTLED = "the GPU held its clocks down"
-#: Above this share of the CPUs' time for other processes, a CPU measurement is not comparable with
-#: others: on two CPUs, which are often two threads of one core, half a CPU of others' work.
+#: If other processes use more than this share of the CPU time, a CPU measurement is not
+#: comparable with others. On two CPUs, often two threads of one core, this is half a CPU of other
+#: work.
 BUSY_SHARE = 0.25
 
-#: How a Record is written and read is found here too, by who has one in hand.
+#: The functions that read and write Records can also be imported from here.
 __getattr__ = import_lazily(
     "hpml_plugins.model", {".serialization": ("decode", "encode", "shorten", "upgrade")}
 )
 
 
 class Timer(StrEnum):
-    """What samples were timed by. The values are stored: one is added, none is renamed."""
+    """What timed the samples. The values are stored: add new ones, but rename none."""
 
-    #: Events on the GPU's current stream.
+    #: Events on the current stream of the GPU.
     EVENTS = "cuda events"
-    #: The wall clock of this process, alone or around a synchronisation with the GPU.
+    #: The wall clock of this process, without or with synchronisation with the GPU.
     CLOCK = "perf_counter"
     SYNCHRONISED = "perf_counter with device synchronisation"
-    #: A clock of the plugin's own, or of a program that prints its numbers.
+    #: A clock of the plugin, or of a program that prints its numbers.
     OTHER = "other"
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):
-    """The median of a metric with its 95 % interval, in the metric's unit.
+    """The median of a metric and its 95 % interval, in the metric's unit.
 
-    low, high: None where too few samples were taken to say.  count: how many samples.
+    low, high: None if there are too few samples.  count: the number of samples.
     """
 
     value: float
@@ -77,19 +78,19 @@ class Estimate(msgspec.Struct, frozen=True, gc=False):
 
 
 class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The raw samples of one metric, in SI base units, of one round after the other.
+    """The raw samples of one metric, in SI base units, round after round.
 
-    rounds: how many of the samples are of each round; empty where there was one.  boost_rounds:
-    likewise of `boost`. direction: None where neither is better, or where a foreign asv project
-    does not tell.  boost: of a step that the GPU's power regulator holds down, the samples before
-    it acts; `samples` are then those at settled clocks.  info: how the samples were taken, in
-    words; what is decided by it is a field, and follows from the words where it is not given:
-    timers: what timed the samples, none for what was counted or derived.  launch_visible: whether
-    they contain the host's launching.  crosses_host: whether the step goes over the link to the
-    host, whose CPUs take part.  settled: whether they were taken at settled clocks.
-    unlike_rounds: how many further rounds were timed in another way or regime, and are left out.
-    interval: what `estimate` is to show instead of the interval of the samples, never stored: that
-    for the next run on another card, or the one that a foreign asv project gives.
+    rounds: the number of samples of each round; empty for a single round.  boost_rounds: the same
+    for `boost`.  direction: None if neither is better, or if a foreign asv project does not say.
+    boost: for a step that the GPU's power regulator slows down, the samples before it acts;
+    `samples` are then those at settled clocks.  info: how the samples were taken, in words. What
+    decisions rest on is a field; if it is not given, it is derived from these words.  timers: what
+    timed the samples, empty for counted or derived values.  launch_visible: whether they include
+    the host's launching.  crosses_host: whether the step uses the link to the host, so that the
+    host's CPUs take part.  settled: whether they were taken at settled clocks.  unlike_rounds: the
+    number of further rounds that were timed in another way or regime, and are left out.  interval:
+    shown by `estimate` instead of the interval of the samples, never stored: the interval for the
+    next run on another card, or the one given by a foreign asv project.
     """
 
     unit: str
@@ -117,7 +118,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
             (self.boost, self.boost_rounds),
         ):
             if rounds and (sum(rounds) != len(samples) or min(rounds) < 1):
-                raise ValueError(f"rounds of {rounds} samples do not make {len(samples)}")
+                raise ValueError(f"rounds {rounds} do not add up to {len(samples)} samples")
 
     @property
     def round_medians(self) -> list[float]:
@@ -125,7 +126,7 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
         return _medians(self.samples, self.rounds)
 
     def of_round(self, number: int) -> MetricSamples:
-        """What one round alone measured; the last one, where there are fewer."""
+        """The samples of one round; of the last round if there are fewer."""
         parts = _split(self.samples, self.rounds), _split(self.boost, self.boost_rounds)
         samples, boost = (part[min(number, len(part) - 1)] for part in parts)
         return msgspec.structs.replace(
@@ -134,31 +135,31 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def median(self) -> float:
-        """The median of the rounds' medians: a round that something disturbed does not count."""
+        """The median of the rounds' medians, so that a single disturbed round has little
+        influence."""
         return statistics.median(self.round_medians)
 
     @property
     def regime(self) -> str:
-        """`sustained` for what was measured at settled clocks; empty where the card did not
-        throttle."""
+        """`sustained` for values measured at settled clocks; empty if the card did not throttle."""
         return "sustained" if self.boost or self.settled else ""
 
     @property
     def boost_round_medians(self) -> list[float]:
-        """The median of each round of `boost`; none where there is none."""
+        """The median of each round of `boost`; empty if there is none."""
         return _medians(self.boost, self.boost_rounds) if self.boost else []
 
     @property
     def boost_median(self) -> float | None:
-        """The same of `boost`; None where there is none."""
+        """The median of the boost rounds' medians; None without `boost`."""
         return statistics.median(self.boost_round_medians) if self.boost else None
 
     @property
     def estimate(self) -> Estimate:
-        """The median and its interval, the only one that commands, pages and asv's files show.
+        """The median and its interval: the only interval that commands, pages and asv's files show.
 
-        Where none was given it is that of the run itself: `Samples.interval`'s at 95 %, with
-        several rounds the range of all of theirs. A single sample that was counted, not timed, has
+        By default it is the interval of the run itself: the 95 % interval of `Samples.interval`, or
+        with several rounds the range of theirs. A single sample that was counted, not timed, has
         none.
         """
         if self.interval:
@@ -173,10 +174,9 @@ class MetricSamples(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _facts_of(info: Mapping[str, object]) -> dict[str, object]:
-    """The facts of a metric that its info tells in words; the default ones are left out.
+    """The facts that a metric's info gives in words; default values are left out.
 
-    Several rounds that differ are told one after the other, with semicolons between; after a colon
-    an explanation follows.
+    The texts of rounds that differ are joined by semicolons; an explanation follows after a colon.
     """
     timers = [_timer_of(word) for word in _words(info.get("timer"))]
     facts: dict[str, object] = {
@@ -208,15 +208,15 @@ def _medians(samples: list[float], rounds: list[int]) -> list[float]:
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Columns of equal length, such as a utilisation over time or a histogram; `units` names each
-    column's unit.
+    """Columns of equal length, such as a utilisation over time or a histogram; `units` gives the
+    unit of each column.
 
-    A column is all numbers or all text (names of layers); text has no unit. None stands for a
-    number that is not finite, such as the loss of a training that diverged.
+    A column holds only numbers or only text (names of layers); text has no unit. None stands for a
+    number that is not finite, such as the loss of a diverged training.
     """
 
-    # msgspec takes no union of two kinds of list; that a column is all of one kind is held in
-    # `__post_init__`.
+    # msgspec does not support a union of two list types; `__post_init__` checks that a column
+    # holds one type only.
     columns: Annotated[dict[Text, Column], FEW]
     units: Words = {}
 
@@ -224,7 +224,7 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(
         cls, columns: Mapping[str, Iterable[Any]], units: Mapping[str, str] | None = None
     ) -> Series:
-        """A series of a plugin's columns.
+        """Create a series from a plugin's columns.
 
         Raises ResultError for a cell that is neither text nor a number, ValueError for unequal
         lengths, an unknown unit, and a column that mixes text and numbers.
@@ -238,7 +238,7 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         lengths = {name: len(cells) for name, cells in self.columns.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"columns of different length: {lengths}")
+            raise ValueError(f"columns have different lengths: {lengths}")
         if unknown := [symbol for symbol in self.units.values() if symbol not in UNITS]:
             raise ValueError(
                 f"unit {unknown[0]!r} is not known; use one of {', '.join(UNITS)}"
@@ -249,8 +249,8 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
                 raise ValueError(f"column {name!r} mixes text and numbers")
 
     def numbers(self, column: str) -> list[float]:
-        """A column of numbers, NaN for None. Raises KeyError for a column that is not there,
-        TypeError for text."""
+        """A column of numbers, with NaN for None. Raises KeyError for a missing column, TypeError
+        for text."""
         values = [
             math.nan if each is None else each
             for each in self.columns[column]
@@ -276,20 +276,19 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     (`hpml_plugins.model.rounds.retract`).
 
     started: Unix time, s.  duration: s.  planned_rounds: see `hpml_plugins.model.rounds`.  energy:
-    J, of the point's GPUs over its whole duration.  node: facts of the node at that moment.
-    source: where the plugin's code came from.  data: what was loaded, by the data set's name:
-    fingerprint, sizes, the part of it.  conditions: what else the machine did meanwhile: `cores`
-    that this process may use; `other_cpus`, how many of these other processes used on average while
-    the point was measured; `other_users`, how many other users' processes were among them;
-    `other_processes`, how many processes of others were on the point's GPUs when it began or ended;
-    and, of the GPUs that the point did not use, `other_gpus` (how many), `other_gpus_power` (W) and
-    `other_gpus_utilization` (0 to 1), means of when it began and when it ended. Of several rounds
-    the largest of each. work: of one call of what a metric times, by the metric's name.  throttled:
-    why the GPU lowered its clocks while samples of no regime were taken; empty where it did not.
-    failure: the kind of what made it fail.  noise: of the warnings, those that say how far the
-    samples scatter.  of_stack: whether it was measured with packages that
-    were installed for it, not with the node's own.
-    packages: versions of the libraries that matter.  commit and machine are empty outside asv.
+    J, of the point's GPUs over the whole duration.  node: facts of the node at that time.  source:
+    where the plugin's code came from.  data: data set name → what was loaded: fingerprint, sizes,
+    the part that was used.  conditions: what else happened on the machine: `cores` that this
+    process may use; `other_cpus`, the mean number of these used by other processes during the
+    measurement; `other_users`, the number of other users' processes among them; `other_processes`,
+    the number of other processes on the point's GPUs at the beginning or the end; and for the GPUs
+    that the point did not use, `other_gpus` (their number), `other_gpus_power` (W) and
+    `other_gpus_utilization` (0 to 1), means of the beginning and the end. Of several rounds, the
+    largest value of each.  work: metric name → the work of one call that the metric times.
+    throttled: why the GPU lowered its clocks while samples without a regime were taken; empty if it
+    did not.  failure: the kind of failure.  noise: the warnings about the scatter of the samples.
+    of_stack: whether it was measured with packages installed for it instead of the node's own.
+    packages: versions of the relevant libraries.  commit and machine are empty outside asv.
     """
 
     schema: int = SCHEMA
@@ -326,17 +325,17 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def remarks(self) -> list[str]:
-        """All that a reader may doubt its numbers by: the warnings, then those of noise."""
+        """All warnings about the numbers: `warnings`, then `noise`."""
         return [*self.warnings, *self.noise]
 
     def median(self, metric: str) -> float | None:
-        """The median of a metric; None where the point has none of that name."""
+        """The median of a metric; None if the point has no metric of that name."""
         found = self.metrics.get(metric)
         return found.median if found else None
 
     @property
     def measured_rounds(self) -> int:
-        """How many rounds it holds."""
+        """The number of rounds that it contains."""
         return max(
             (
                 len(metric.rounds or [metric]) + metric.unlike_rounds
@@ -347,27 +346,27 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def is_throttled(self) -> bool:
-        """Whether the GPU throttled while samples of no regime were taken, as before there were
-        regimes."""
+        """Whether the GPU throttled during samples without a regime, as in Records from before
+        regimes were introduced."""
         return bool(self.throttled)
 
     @property
     def is_busy(self) -> bool:
-        """Whether other processes used the CPUs while this was measured: its times on the CPU are
-        judged with a wider interval."""
+        """Whether other processes used the CPUs during the measurement; CPU times are then judged
+        with a wider interval."""
         return self.conditions.get("other_cpus", 0.0) > BUSY_SHARE * self.conditions.get(
             "cores", math.inf
         )
 
     @property
     def is_complete(self) -> bool:
-        """Whether the point needs no more rounds: it has all that were planned, or it was not
+        """Whether the point needs no more rounds: all planned ones are there, or it was not
         measured."""
         return self.status != "ok" or self.measured_rounds >= self.planned_rounds
 
     @property
     def missing_rounds(self) -> str:
-        """`1 of 3 rounds` of a run that was interrupted; empty where the point is whole, or was not
+        """`1 of 3 rounds` for an interrupted run; empty if the point is complete or was not
         measured."""
         if self.is_complete:
             return ""
@@ -375,7 +374,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
-        """The facts of the node's GPUs; none where the Record does not tell."""
+        """The facts of the node's GPUs; empty if the Record has none."""
         found = self.node.get("gpus")
         if isinstance(found, list | tuple):
             return [gpu for gpu in found if isinstance(gpu, dict)]
@@ -383,17 +382,17 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def gpu_names(self) -> list[str]:
-        """The names of the node's GPUs, "unknown" of one that the Record does not name."""
+        """The names of the node's GPUs; "unknown" for a GPU without a name."""
         return [str(gpu.get("name") or "unknown") for gpu in self.gpus]
 
     @property
     def gpu_type(self) -> str:
-        """The name of the cards, joined by ' + ' where they differ, or 'none'; see `Node.gpu`."""
+        """The name of the cards, joined by ' + ' if they differ, or 'none'; see `Node.gpu`."""
         return " + ".join(dict.fromkeys(self.gpu_names)) or "none"
 
     @property
     def point(self) -> str:
-        """The key of what was measured: benchmark, version and parameters, whatever the run or the
+        """The key of what was measured: benchmark, version and parameters, independent of run and
         machine."""
         return point_key(self.benchmark, self.version, self.params)
 

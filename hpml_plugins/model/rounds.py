@@ -1,5 +1,5 @@
-"""Rounds: each point is measured several times, each time in a process of its own, all points in
-random order.
+"""Rounds: each point is measured several times, each time in a new process, all points in random
+order.
 
 Memory addresses, the algorithm that a library selects and the cores in use are fixed for the
 lifetime of a process, so samples from one process vary less than results from different processes.
@@ -10,8 +10,8 @@ time, ISMM 2013.
 
 Each round is stored as a separate Record as soon as it is measured, so a killed run loses only the
 current round. Records of the same run, commit, environment and point are read as one Record. A
-Record that is known to be wrong is retracted by a further line of the same identity, which takes
-its numbers away and gives the reason.
+Record that is known to be wrong is retracted by a further line of the same identity, which removes
+its numbers and gives the reason.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 Point = TypeVar("Point", bound=Hashable)
 T = TypeVar("T")
 RunKey = tuple[str | float, ...]
-#: The rounds of a point and their retraction, with their numbers: by `started` and which it is.
+#: The rounds of a point and their retraction, with their numbers, by `started` and whether it is
+#: the retraction.
 Group = dict[tuple[float, bool], tuple[int, Record]]
-#: Why a point has no numbers of which a round was stored twice, differently.
+#: Why a point has no numbers if two different Records of one of its rounds are stored.
 DISPUTED = (
     "two different Records of one round are stored, and neither counts; "
     "measure the point again"
@@ -45,10 +46,10 @@ DISPUTED = (
 def schedule(
     points: Sequence[Point], rounds: Callable[[Point], int], seed: str
 ) -> Iterator[Point]:
-    """Every point as often as it has rounds: all points once, in random order, then all that have a
+    """Yield every point once per round: all points once, in random order, then all that have a
     second round, …
 
-    seed: the same one gives the same order.
+    The order is determined by the seed.
     """
     order = random.Random(seed)
     most = max(map(rounds, points), default=0)
@@ -59,8 +60,8 @@ def schedule(
 
 
 def join_rounds(records: Iterable[Record]) -> list[Record]:
-    """The Records with the rounds of each point joined, in the order in which each was begun;
-    retractions applied."""
+    """Join the rounds of each point into one Record, in the order in which each was begun, and
+    apply retractions."""
     return [
         combine([record for _, record in rounds])
         for rounds in group_rounds(enumerate(records))
@@ -68,12 +69,13 @@ def join_rounds(records: Iterable[Record]) -> list[Record]:
 
 
 def group_rounds(records: Iterable[tuple[int, Record]]) -> list[list[tuple[int, Record]]]:
-    """Each Record with a number, such as its place in a file, grouped by point: its rounds, and
-    their retraction.
+    """Group numbered Records by point: its rounds and their retraction. The number can be the place
+    in a file.
 
-    A Record that comes twice is one: two rounds never start at the same time. Where two differ, one
-    of them was edited and nothing says which: the point is retracted. A point that was measured
-    again in the same run has a further group: more rounds than planned are not of one measurement.
+    Duplicates count once: two rounds never start at the same time. If two Records of one round
+    differ, one of them was edited and it is unknown which: the point is retracted. A point that was
+    measured again in the same run gets a further group, since more rounds than planned cannot
+    belong to one measurement.
     """
     ordered: list[Group] = []
     groups: dict[RunKey, list[Group]] = {}
@@ -92,7 +94,7 @@ def group_rounds(records: Iterable[tuple[int, Record]]) -> list[list[tuple[int, 
 
 
 def _group_of(record: Record, groups: Sequence[Group]) -> Group | None:
-    """Where a Record belongs among the groups of its run and point; None where it begins one."""
+    """The group of its run and point to which a Record belongs; None if it begins a new one."""
     for rounds in groups:
         if (record.started, False) in rounds or (record.started, True) in rounds:
             return rounds
@@ -102,8 +104,8 @@ def _group_of(record: Record, groups: Sequence[Group]) -> Group | None:
 
 
 def _is_full(rounds: Group) -> bool:
-    """Whether all rounds that were planned are there. Records from before there were plans say 1,
-    however many rounds they had."""
+    """Whether all planned rounds are there. Records from before rounds were planned say 1, however
+    many rounds they had."""
     measured = [record for _, record in rounds.values() if record.status != "retracted"]
     planned = max((record.planned_rounds for record in measured), default=0)
     return 1 < planned <= sum(record.measured_rounds for record in measured)
@@ -111,14 +113,15 @@ def _is_full(rounds: Group) -> bool:
 
 def run_key(record: Record) -> RunKey:
     """What all rounds of a point in one run, and their retraction, have in common."""
-    # A Record without a run, such as one measured before there were runs, has no other round.
+    # A Record without a run, such as one measured before runs were introduced, has no other
+    # round.
     run = record.run or record.started
     return (run, record.machine, record.commit, record.environment, record.point)
 
 
 def are_disputed(one: Record, other: Record) -> bool:
-    """Whether two Records of a run and point tell of the same round, and differently. 0: when is
-    not told."""
+    """Whether two Records of a run and point describe the same round differently. A time of 0 is
+    unknown."""
     return (
         one.started == other.started > 0
         and "retracted" not in (one.status, other.status)
@@ -127,8 +130,8 @@ def are_disputed(one: Record, other: Record) -> bool:
 
 
 def retract(record: Record, reason: str) -> Record:
-    """The line that retracts a Record with all its rounds: of the same identity, `started`
-    included."""
+    """The line that retracts a Record with all its rounds: the same identity, including
+    `started`."""
     return Record(
         benchmark=record.benchmark,
         plugin=record.plugin,
@@ -145,13 +148,13 @@ def retract(record: Record, reason: str) -> Record:
 
 
 def combine(rounds: Sequence[Record]) -> Record:
-    """One Record of the rounds of a point. A round that failed or was skipped makes the point what
-    it is.
+    """Combine the rounds of a point into one Record. If a round failed or was skipped, so is the
+    point.
 
-    With a retraction among them, what was measured is left out, and facts of the node are kept.
-    rounds: in the order measured, at least one, each of one round or of several. Series and what
-    the samples say of themselves are those of the first, but numbers that differ from round to
-    round are their medians, and texts that differ are joined.
+    If one of them is a retraction, the measured values are left out and the facts of the node kept.
+    rounds: in the order measured, at least one, each of one round or of several. Series and the
+    info of the samples are taken from the first round, but numbers that differ between rounds are
+    replaced by their medians, and texts that differ are joined.
     """
     retractions = [record for record in rounds if record.status == "retracted"]
     if retractions:
@@ -223,7 +226,7 @@ def _largest_conditions(rounds: Sequence[Record]) -> dict[str, float]:
 
 
 def _join_warnings(rounds: Sequence[Sequence[str]]) -> list[str]:
-    """Each warning once, as the round with the largest numbers has it: the interval of the Record
+    """Each warning once, from the round with the largest numbers, since the interval of the Record
     covers that round."""
     found: dict[str, list[str]] = {}
     for warnings in rounds:
@@ -238,7 +241,8 @@ def _numbers_in(text: str) -> list[float]:
 
 
 def _warn_of_unlike(metrics: Mapping[str, MetricSamples]) -> Iterator[str]:
-    """Of each metric how many rounds are left out, for they were timed in another way."""
+    """Warn, for each metric, of the rounds that are left out because they were timed in another
+    way."""
     for name, metric in metrics.items():
         if metric.unlike_rounds:
             rounds = len(metric.rounds) + metric.unlike_rounds
@@ -249,7 +253,7 @@ def _warn_of_unlike(metrics: Mapping[str, MetricSamples]) -> Iterator[str]:
 
 
 def _choose_rounds(rounds: Sequence[Record]) -> dict[str, list[MetricSamples]]:
-    """Of each metric that every round has the samples that stand for it."""
+    """For each metric that every round has, the samples to use."""
     first, *others = (record.metrics for record in rounds)
     common = [name for name in first if all(name in metrics for metrics in others)]
     return {
@@ -259,13 +263,13 @@ def _choose_rounds(rounds: Sequence[Record]) -> dict[str, list[MetricSamples]]:
 
 
 def _choose(rounds: Sequence[tuple[MetricSamples, bool]]) -> list[MetricSamples]:
-    """Those that were timed alike and in one regime, as most were.
+    """The samples that were timed in the way and regime of most rounds.
 
-    What was sampled while the card throttled is neither boost nor settled: it counts only where no
-    round has regimes. Where two ways have as many, hidden launches stand before visible ones, and
-    settled clocks before boost, which is measured beside them.
+    Samples taken while the card throttled are neither boost nor settled: they count only if no
+    round has regimes. In a tie, hidden launches are preferred to visible ones, and settled clocks
+    to boost, which is measured beside them.
 
-    rounds: with whether the card throttled.
+    rounds: each with whether the card throttled.
     """
     has_regimes = any(metric.regime for metric, _ in rounds)
     ways: dict[Hashable, list[MetricSamples]] = {}
@@ -293,7 +297,7 @@ def _stands(record: Record, chosen: Mapping[str, Sequence[MetricSamples]]) -> bo
 
 
 def _join(alike: Sequence[MetricSamples], rounds: Sequence[MetricSamples]) -> MetricSamples:
-    """The samples that were timed alike.  rounds: all there are."""
+    """Join the samples that were timed alike.  rounds: the number of all rounds."""
     joined = _join_alike(alike)
     given = sum(len(metric.rounds or [metric]) + metric.unlike_rounds for metric in rounds)
     return replace(joined, unlike_rounds=given - len(joined.rounds))
@@ -315,9 +319,9 @@ def _join_alike(metrics: Sequence[MetricSamples]) -> MetricSamples:
 
 
 def _join_infos(metrics: Sequence[MetricSamples]) -> dict[str, str | float]:
-    """What the rounds say of their samples.
+    """Combine the info of the rounds.
 
-    Beside the median of the core's rates stand all of them: a figure tells what the time follows.
+    All core rates are kept beside their median: a figure shows how the time depends on them.
     """
     told: dict[str, list[str | float]] = {}
     for metric in metrics:

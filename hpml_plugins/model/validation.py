@@ -1,10 +1,10 @@
-"""Whether a Record may be believed: the one check of all that enters, made by `decode` and before a
-Record is stored.
+"""Whether a Record can be trusted: the only check of incoming Records, made by `decode` and before
+one is stored.
 
 A Record comes from this project, or from a pulled, merged or unpacked one, whose author may be
-careless or hostile. Its identifiers name files and columns, its times order a history, its numbers
-are compared. What is refused here reaches no page and no file; it stays in the file in which it
-came, and is named with its line.
+careless or hostile. Its identifiers become names of files and columns, its times order a history,
+and its numbers are compared. A refused Record reaches no page and no other file; it stays in the
+file in which it arrived, and is reported with its line.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ from hpml_plugins.model.record import MetricSamples, Record
 from hpml_plugins.model.units import UNITS, is_right_direction, may_be_negative
 from hpml_plugins.terminal import unturned
 
-#: s by which another machine's clock may be ahead of this one's.
+#: By how many seconds the clock of another machine may be ahead of this one's.
 CLOCK_AHEAD = 86400.0
 
 _COMMIT = re.compile(r"|[0-9a-f]{40}|[0-9a-f]{64}")
-# It begins with the slash, not with what must not stand before it: regular expressions look for a
-# literal first letter much faster (tests/model/test_homes.py).
+# The pattern begins with the slash rather than with the lookbehind: regular expressions find a
+# literal first character much faster (tests/model/test_homes.py).
 _HOME = re.compile(r"/(?<![\w.~-]/)(?:root|(?:home|Users)/[^/\s\"'\\:]+)(?=/)")
 _METRIC = re.compile(r"[a-z][a-z0-9_]*")
 _PLUGIN = re.compile(r"|[A-Za-z_][A-Za-z0-9_.-]*")
 _RUN = re.compile(r"[A-Za-z0-9_. -]*")
-#: What asv replaces in the name of an environment, and the separator of other systems.
+#: Characters that asv replaces in the name of an environment, and the path separator of other
+#: systems.
 _NOT_IN_ENVIRONMENT = re.compile(r'[<>:"/\\|?*]')
 
 
 def check_record(record: Record, schema: int) -> None:
-    """Raise ValidationError for a decoded Record that is not to be stored, shown or compared: what
-    the types do not tell.
+    """Raise ValidationError for a decoded Record that must not be stored, shown or compared for
+    reasons that its types do not express.
 
-    schema: the latest that this version of the project reads.
+    schema: the latest that this version of the project can read.
     """
     check_schema(record.schema, schema)
     check_commit(record.commit)
@@ -64,20 +65,20 @@ def check_record(record: Record, schema: int) -> None:
 
 
 def check_schema(found: object, known: int) -> None:
-    """Raise ValidationError for a Record of a schema that this version does not know. known: the
-    latest that it does."""
+    """Raise ValidationError for a Record whose schema this version does not know. known: the latest
+    that it can read."""
     if not isinstance(found, int) or not 1 <= found <= known:
         if isinstance(found, int) and found > known:
             hint = "; upgrade hpml-plugins to read it"
         else:
             hint = ""
         raise ValidationError(
-            f"schema {_spell(found)}, and this version reads {known} at most{hint}"
+            f"schema {_spell(found)} is unknown; this version reads up to {known}{hint}"
         )
 
 
 def check_commit(commit: str) -> None:
-    """Raise ValidationError for what is no commit: 40 or 64 hexadecimal digits, or empty where
+    """Raise ValidationError for an invalid commit. Valid: 40 or 64 hexadecimal digits, or empty if
     nothing was committed."""
     if not _COMMIT.fullmatch(commit):
         raise ValidationError(f"commit {_spell(commit)} is not 40 hexadecimal digits")
@@ -85,7 +86,7 @@ def check_commit(commit: str) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def check_machine(machine: str) -> None:
-    """Raise ValidationError for what cannot name the folder of a machine. Empty: it is not told."""
+    """Raise ValidationError for a machine name that cannot be a folder name. Empty: unknown."""
     if machine.startswith(".") or "/" in machine or "\\" in machine:
         raise ValidationError(f"machine {_spell(machine)} cannot name a folder")
     _check_name("machine", machine)
@@ -93,16 +94,16 @@ def check_machine(machine: str) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def check_environment(environment: str) -> None:
-    """Raise ValidationError for what asv would not call an environment: files are named after it.
-    Empty: outside asv."""
+    """Raise ValidationError for an invalid environment name, since files are named after it. Empty:
+    outside asv."""
     if environment.startswith(".") or _NOT_IN_ENVIRONMENT.search(environment):
         raise ValidationError(f"environment {_spell(environment)} cannot name a file")
     _check_name("environment", environment)
 
 
 def abridge(text: str, most: int = MOST_TEXT) -> str:
-    """The text, or where it is longer than `most` characters its head and its tail, and how much
-    was left out."""
+    """Return the text; if it is longer than `most` characters, its head and tail with the number of
+    characters left out."""
     if len(text) <= most:
         return text
     said = f" … [{len(text) - most:,} of {len(text):,} characters left out] … "
@@ -112,13 +113,13 @@ def abridge(text: str, most: int = MOST_TEXT) -> str:
 
 
 def may_need_cleaning(line: bytes) -> bool:
-    """Whether the line of a Record may hold what `cleaned` replaces."""
+    """Whether the line of a Record may contain what `cleaned` replaces."""
     text = line.decode(errors="replace")
     return "\\u20" in text or "\\u06" in text or _is_suspicious(text)
 
 
 def hide_homes(text: str) -> str:
-    """The text with `~` for the home folders in it: whose home it was is nobody's business."""
+    """Replace home folders in the text by `~`, so that it does not reveal the user."""
     return _HOME.sub("~", text)
 
 
@@ -127,10 +128,10 @@ def _is_suspicious(text: str) -> bool:
 
 
 def cleaned(record: Record) -> Record:
-    """The Record with `~` for the home folders in its texts, and no character that turns the
-    direction of a text.
+    """Return the Record with `~` for the home folders in its texts, and without characters that
+    change the direction of text.
 
-    Its parameters stay as they are: they say what was measured.
+    Its parameters stay unchanged: they define what was measured.
     """
     if not _is_suspicious(
         "\n".join([record.reason, record.output, *record.remarks, *record.checks])
@@ -152,8 +153,8 @@ def cleaned(record: Record) -> Record:
 
 
 def bounded(record: Record) -> Record:
-    """The Record with each of its texts abridged to what may be stored, and of a long list of texts
-    the first ones."""
+    """Return the Record with each text abridged to what may be stored, and long lists of texts
+    cut."""
     return replace(
         record,
         reason=abridge(record.reason),
@@ -174,7 +175,7 @@ def _first(texts: list[str], what: str) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _check_words(benchmark: str, plugin: str, version: str, run: str) -> None:
-    # Of this Record and of all others of its run the same, hence the cache.
+    # Cached, since it is the same for all Records of a run.
     _check_letters(
         "benchmark", benchmark, benchmark.isidentifier(), "letters, digits and _"
     )
@@ -206,8 +207,8 @@ def _check_parameter_name(name: str) -> None:
 
 
 def _check_started(started: float) -> None:
-    # 0: not told. Before 2000: of a node whose clock was not set; it reads as old, which harms
-    # nobody.
+    # 0: unknown. Before 2000: the clock of the node was not set; the Record then only appears
+    # old, which does no harm.
     if not 0 <= started < math.inf:
         raise ValidationError(f"started {started:g} s since 1970")
     if started > clocks.wall_clock() + CLOCK_AHEAD:
@@ -242,11 +243,10 @@ def _check_metric(name: str, metric: MetricSamples) -> None:
 def is_unresolved(
     unit: str, direction: str | None, samples: Sequence[float], rounds: int = 1
 ) -> bool:
-    """Whether it is a time that is to be short and was 0 in each of several samples: no timer
-    resolved it.
+    """Whether this is a time, to be minimised, that was 0 in each of several samples: below the
+    timer's resolution.
 
-    A single 0 a round may be what was meant, such as the time of communication that nothing waits
-    for.
+    A single 0 per round may be intended, such as the time of communication that nothing waits for.
     """
     return (
         unit == "s"
@@ -274,7 +274,7 @@ def _check_letters(what: str, name: str, right: object, letters: str) -> None:
 
 
 def _check_name(what: str, name: str) -> None:
-    """Of a name that is shown and from which a path may be made."""
+    """Check a name that is shown and from which a path may be made."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MOST_NAME:
         raise ValidationError(

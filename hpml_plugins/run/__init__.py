@@ -1,9 +1,9 @@
-"""The loop of a run: which round of which point is measured when, how long it takes, and what fits
-into a limit.
+"""The loop of a run: the order of the rounds, their expected duration, and what fits into a time
+limit.
 
-`hpml run`, `asv run` and the fixture of pytest hand it their points and a function that measures
-one round. It may import the host and what is below it; what it does is told to a Follower, who
-prints. Start reading in `loop.py`.
+`hpml run`, `asv run` and the pytest fixture pass it their points and a function that measures one
+round. It may import `host` and the layers below; it reports to a Follower, which prints. Start
+reading in `loop.py`.
 """
 
 from hpml_plugins.run.loop import CAUTION, Follower, Pass, Task, measure_rounds, rounds_of

@@ -1,13 +1,13 @@
 """The only loop over the points of a run: all rounds of all points, in random order or within a
-limit in time.
+time limit.
 
 Without a limit the rounds of all points are interleaved at random, so that slow changes of the
-machine fall on all of them. Within a limit the points come in their order, each with all its
-rounds: what was measured is whole, and what does not fit is left out by name. The reference comes
-first in either case.
+machine affect all of them. With a limit the points are measured in their order, each with all its
+rounds: measured points are complete, and points that do not fit are reported by name. The reference
+is always measured first.
 
-Where the rounds of several commits are interleaved (`asv run --interleave-rounds`), the loop of
-each commit is run once for each round, and goes on with what the passes before measured.
+If the rounds of several commits are interleaved (`asv run --interleave-rounds`), the loop of each
+commit runs once per round and continues from the results of the previous passes.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.model.rounds import combine, schedule
 from hpml_plugins.run.times import OutOfTime, Round, RoundTimes, TimeLimit
 
-#: A point is begun where this many times the time that it is expected to take is left.
+#: A point is started only if this many times its expected duration is left.
 CAUTION = 1.1
 
-#: A point to measure: its benchmark, and its parameters.
+#: A point to measure: its benchmark and its parameters.
 Task = tuple[Declared, Params]
 
 
 @dataclass
 class Pass:
-    """One pass over all points. number: of the round, from 0.  measured: of each point, what the
-    passes before measured; this one adds to it."""
+    """One pass over all points. number: of the round, from 0.  measured: for each point, the
+    results of the previous passes; this pass adds to it."""
 
     number: int = 0
     measured: list[list[Record | None]] = field(default_factory=list)
 
 
 class Follower:
-    """Is told what the loop does. This one says nothing; `report.progress.RunReport` prints.
+    """Is notified of what the loop does. This class ignores it; `report.progress.RunReport` prints.
 
-    times: predicts how long the rounds take.
+    times: predicts the duration of rounds.
     """
 
     def __init__(self, times: RoundTimes | None = None) -> None:
         self.times = times or RoundTimes()
 
     def begin(self) -> None:
-        """The loop begins."""
+        """The loop starts."""
 
     def start_round(self, this: Round, task: Task) -> None:
-        """A round is measured now."""
+        """The measurement of a round starts."""
 
     def finish_round(self, this: Round) -> None:
-        """It has ended, or is not needed."""
+        """A round has ended, or is not needed."""
 
     def leave_out(self, task: Task, measured_rounds: int) -> None:
-        """A point, or what is missing of its rounds, does not fit into the limit."""
+        """A point, or the rest of its rounds, does not fit into the limit."""
 
 
 def rounds_of(task: Task) -> list[Round]:
@@ -77,15 +77,15 @@ def measure_rounds(
     one_pass: Pass | None = None,
     stored: Set[int] = frozenset(),
 ) -> list[Record | None]:
-    """Measure the rounds of the points. Returns what the rounds of each gave, as one Record.
+    """Measure the rounds of the points. Returns the combined Record of each point.
 
-    A point that failed or was skipped has no further round. None where a commit gives no Record,
-    and where a point did not fit into the limit.
+    A point that failed or was skipped has no further rounds. The Record is None if a commit
+    provides none, and if the point did not fit into the limit.
 
-    run: the name of this run.  measure: measures a round of the point of this number. It raises
-    OutOfTime where the limit passes meanwhile: what is missing of the point is left out.  one_pass:
-    only one round of each, beside those of the passes before.  stored: the points that an earlier
-    run measured, which are given, not measured.
+    run: the name of this run.  measure: measures one round of the point with this number. It raises
+    OutOfTime if the limit passes meanwhile: the rest of the point is left out.  one_pass: measure
+    only one round of each point, in addition to those of the previous passes.  stored: points that
+    an earlier run measured; their Records are used instead of measuring.
     """
     measured = one_pass.measured if one_pass else None
     loop = _Loop(tasks, run, measure, follower, measured, stored)
@@ -100,7 +100,7 @@ def measure_rounds(
 
 
 class _Loop:
-    """One run of the loop. measured: of each point, what its rounds gave so far."""
+    """One run of the loop. measured: the results of each point so far."""
 
     def __init__(
         self,
@@ -125,14 +125,14 @@ class _Loop:
         self._others = [n for n in numbers if tasks[n][0].benchmark != REFERENCE]
 
     def begin(self) -> None:
-        """Tell what will be measured."""
+        """Report what will be measured."""
         for number in self._stored:
             for this in self._rounds[number]:
                 self._follower.finish_round(this)
         self._follower.begin()
 
     def interleave(self) -> None:
-        """All rounds of all points, in random order."""
+        """Measure all rounds of all points, in random order."""
         for number in self._references:
             for this in self._rounds[number]:
                 self._do(number, this)
@@ -147,7 +147,7 @@ class _Loop:
             self._finish_unneeded(number, passes[number])
 
     def measure_pass(self, which: int, limit: TimeLimit | None) -> None:
-        """That round of all points that have it, and where it fits: of the reference, then of the
+        """Measure this round of every point that has it, if it fits: the reference first, then the
         others in random order."""
         others = list(self._others)
         random.Random(f"{self._run} {which}").shuffle(others)
@@ -156,10 +156,10 @@ class _Loop:
                 self._do_within(number, [this], limit)
 
     def fill(self, limit: TimeLimit) -> None:
-        """Whole points in their order, as long as the next one fits.
+        """Measure whole points in their order, as long as the next one fits.
 
-        What this node lacks something for takes no time, nor does what is stored: their Records
-        are given whatever the limit.
+        Points whose requirements are not met, and stored points, take no time: their Records are
+        returned regardless of the limit.
         """
         times = self._follower.times
         for number in [*self._references, *self._others]:
@@ -172,8 +172,8 @@ class _Loop:
     def _do_within(
         self, number: int, rounds: Sequence[Round], limit: TimeLimit | None
     ) -> None:
-        """Measure these rounds of a point. What the limit ends, or leaves no time for, is left
-        out."""
+        """Measure these rounds of a point. Rounds that the limit interrupts or leaves no time for
+        are left out."""
         for place, this in enumerate(rounds):
             takes_time = self._needed(number) and self._takes_time(number)
             if limit and takes_time and self._follower.times.expect(this) > limit.left:
@@ -199,7 +199,7 @@ class _Loop:
         return not done or needs_more(done, self._run)
 
     def _do(self, number: int, this: Round) -> None:
-        """Measure a round, where the point needs it; of a stored point take its Record."""
+        """Measure a round if the point needs it; for a stored point use its Record."""
         if number in self._stored:
             if not self.measured[number]:
                 self.measured[number].append(self._measure(number))
@@ -219,8 +219,8 @@ class _Loop:
         self._follower.finish_round(this)
 
     def _finish_unneeded(self, number: int, done: int) -> None:
-        """Tell at once that a point needs no round beyond these: they would count in the time that
-        is left until their turn comes."""
+        """Report at once that a point needs no more rounds. Otherwise they would count as remaining
+        time until their turn."""
         if number in self._stored or self._needed(number):
             return
         for this in self._rounds[number][done:]:
@@ -229,8 +229,8 @@ class _Loop:
 
 
 def _join(rounds: Sequence[Record | None], run: str) -> Record | None:
-    """One Record of the rounds; that of an earlier run, which this run completes, comes with all of
-    its rounds."""
+    """Combine the rounds into one Record. The Record of an earlier run that this run completes
+    already contains all of its rounds."""
     if not rounds:
         return None
     last = rounds[-1]
@@ -238,8 +238,8 @@ def _join(rounds: Sequence[Record | None], run: str) -> Record | None:
 
 
 def needs_more(rounds: Sequence[Record | None], run: str) -> bool:
-    """Whether a point needs further rounds. A commit from before there were rounds plans one, and
-    tells of one."""
+    """Whether a point needs further rounds. A commit from before rounds were introduced plans and
+    reports one."""
     record = _join(rounds, run)
     if record is None or record.status != "ok":
         return False

@@ -1,4 +1,4 @@
-"""Which of the Records of a point counts: what is current, what is on the line of a branch, what is
+"""Which Record of a point counts: the current one, those on the line of a branch, and what is
 missing."""
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from hpml_plugins.store.history import CommitOrder, Standing
 
 
 class _Stored(Protocol):
-    """A Record, or what a reader keeps of one."""
+    """A Record, or the part of it that a reader keeps."""
 
     @property
     def commit(self) -> str:
-        """In full; empty for none."""
+        """The full hash; empty for none."""
 
     @property
     def status(self) -> str:
@@ -35,13 +35,13 @@ Item = TypeVar("Item", bound=_Stored)
 
 
 def of_node(items: Sequence[Item]) -> Sequence[Item]:
-    """Those that were measured with the node's own packages; all where there are no such."""
+    """The items measured with the node's own packages; all items if there are none."""
     return [each for each in items if not each.of_stack] or items
 
 
 class _Precedence(NamedTuple):
-    """Of several Records of a point on a machine the one of the highest rank counts; of equal ones
-    the one that was stored last."""
+    """Sort key: of several Records of a point on a machine the highest counts; in a tie, the one
+    that was stored last."""
 
     is_of_node: bool
     standing: Standing
@@ -51,26 +51,27 @@ class _Precedence(NamedTuple):
 
 
 class Index(Generic[Place, Item]):
-    """What is stored of each place, a point on a machine, and what of it counts.
+    """The stored items of each place (a point on a machine), and which of them count.
 
-    The only rule by which a Record counts before another of its place, in this order:
+    This is the only rule by which one Record of a place takes precedence over another, in this
+    order:
 
-    - It was measured with the node's own packages. An environment that was installed for a software
-      stack is an experiment beside the history; it stands only for a point without any other.
-    - Its commit stands nearer to the line of the branch (`Standing`): in the line, which git knows;
-      then placed there by its date alone, for the repository lacks it; then of no known place.
-    - Its commit is newer: the history is one of commits, and an old one may be measured later.
-    - It was measured, rather than skipped or failed: a failure does not take the numbers away that
-      another run of the same commit gave.
-    - It was started later: a commit is measured again where the earlier run is in doubt.
+    - It was measured with the node's own packages. An environment installed for a software stack is
+      an experiment outside the history; it counts only for a point that has no other Record.
+    - Its commit is closer to the line of the branch (`Standing`): in the line according to git;
+      then placed there by its date alone, because the repository lacks it; then unplaced.
+    - Its commit is newer: the history is ordered by commit, and an old one may be measured later.
+    - It was measured, rather than skipped or failed: a failure does not hide the numbers of another
+      run of the same commit.
+    - It was started later: a commit is measured again if the earlier run is in doubt.
 
     A Record of a commit outside the line of the first branch says nothing about that branch; it is
-    kept apart, for the lines of the others. What was retracted has no numbers, and counts as
-    missing where there is nothing else.
+    kept separately, for the lines of the other branches. A retracted Record has no numbers, and
+    counts as missing if there is nothing else.
     """
 
     def __init__(self, order: Mapping[str, int]) -> None:
-        """order: see `commit_order`; of a plain mapping, commit → place, all commits are on one
+        """order: see `commit_order`. With a plain mapping of commit → place, all commits are on one
         line."""
         self.order = CommitOrder.of(order)
         self._items: dict[Place, list[Item]] = {}
@@ -78,7 +79,7 @@ class Index(Generic[Place, Item]):
         self._lines: dict[str, dict[Place, list[Item]]] = {}
 
     def add(self, place: Place, item: Item) -> None:
-        """Take in what is stored of a place."""
+        """Add a stored item of a place."""
         self._items.setdefault(place, []).append(item)
         self._ranked.pop(place, None)
         self._lines.clear()
@@ -88,15 +89,16 @@ class Index(Generic[Place, Item]):
 
     @property
     def branches(self) -> list[str]:
-        """Those whose lines it has; "" for the first."""
+        """The branches that have a line; "" is the first branch."""
         return ["", *(line.branch for line in self.order.lines[1:])]
 
     def standing(self, item: _Stored, branch: str = "") -> Standing:
-        """How its commit stands to the line of a branch; "": the first."""
+        """The position of the item's commit relative to the line of a branch; "" is the first
+        branch."""
         return self.order.standing(item.commit, self.order.line(branch))
 
     def rank(self, item: _Stored, branch: str = "") -> _Precedence:
-        """By which it counts for a branch."""
+        """The precedence of an item for a branch."""
         place = self.order.get(item.commit, -1)
         measured = item.status == "ok"
         return _Precedence(
@@ -104,15 +106,15 @@ class Index(Generic[Place, Item]):
         )
 
     def on_line(self, place: Place) -> Sequence[Item]:
-        """All that counts for the first branch, ascending by rank."""
+        """All items that count for the first branch, in ascending order of rank."""
         return self._parts(place)[0]
 
     def outside(self, place: Place) -> Sequence[Item]:
-        """What is outside the line of the first branch, ascending by rank."""
+        """All items outside the line of the first branch, in ascending order of rank."""
         return self._parts(place)[1]
 
     def stored(self, place: Place) -> Sequence[Item]:
-        """Both."""
+        """All items, those outside the line last."""
         on_line, outside = self._parts(place)
         return [*on_line, *outside]
 
@@ -125,24 +127,23 @@ class Index(Generic[Place, Item]):
         return self._ranked[place]
 
     def newest(self, place: Place) -> Item | None:
-        """What is known last of a place; a retracted Record only where there is nothing else, None
-        where nothing is stored."""
+        """The last known item of a place; a retracted Record only if there is nothing else, None if
+        nothing is stored."""
         everything = self.on_line(place)
         known = [each for each in everything if each.status != "retracted"] or everything
         return known[-1] if known else None
 
     def current(self, place: Place) -> Item | None:
-        """The Record that stands for a place: of those that were measured. None where none was."""
+        """The measured Record that represents a place; None if there is none."""
         return next(
             (each for each in reversed(self.on_line(place)) if each.status == "ok"), None
         )
 
     def lines(self, branch: str = "") -> Mapping[Place, list[Item]]:
-        """Of each place what counts of each published commit, oldest first.
+        """For each place, the item that counts of each published commit, oldest first.
 
-        Of another branch than the first, of the places that were measured at a commit of its own;
-        its lines have what both branches went through too, so that there is something to compare
-        with.
+        For branches other than the first, only places measured at a commit of that branch itself;
+        their lines include the commits shared with the first branch, for comparison.
         """
         if branch not in self._lines:
             found = {}
@@ -174,9 +175,9 @@ class Index(Generic[Place, Item]):
 
 
 def current_records(records: Iterable[Record], order: Mapping[str, int]) -> list[Record]:
-    """The Record that stands for each point on each machine, see `Index`: by machine and benchmark,
-    the points of a benchmark in the order in which they were first met. Each version of a benchmark
-    has points of its own."""
+    """The Record that represents each point on each machine, see `Index`. Sorted by machine and
+    benchmark; within a benchmark, points keep the order of first appearance. Each version of a
+    benchmark has its own points."""
     index = Index[tuple[str, str, str], Record](order)
     for record in records:
         if record.status == "ok":

@@ -141,7 +141,7 @@ BROKEN = {
     "repeats a grid value": (TOY.replace("[10, 1000]", "[10, 10]"), "has value 10 twice"),
     "uses a name that asv cannot": (
         TOY.replace('"toy"', '"to-y"'),
-        "must be up to 100 lower-case letters",
+        "must be at most 100 lower-case letters",
     ),
     "wants no time at all": (
         TOY.replace("grid=", "timeout=0, grid="),

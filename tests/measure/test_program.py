@@ -158,7 +158,7 @@ def test_an_output_that_cannot_be_read_is_refused_when_it_is_declared(
         ("t=inf", "it printed inf, no finite number"),
         ("t=-inf", "it printed -inf, no finite number"),
         ("t=1e999", "it printed 1e999, no finite number"),
-        ("t=-1", "it printed -1, and nothing is below 0 s"),
+        ("t=-1", "it printed -1, but s cannot be negative"),
     ],
 )
 def test_a_printed_number_that_cannot_be_meant_is_refused_as_what_it_is(

@@ -215,7 +215,7 @@ def starts_ranks(rank: Rank) -> None:
         (
             starts_ranks,
             (
-                "rank 0: a rank cannot start ranks; start them from the function that `measure` is "
+                "rank 0: a rank cannot start ranks; call `ranks` in `measure` itself "
                 "(test_ranks.py:{line}: rank.bench.ranks(raises, 2))"
             ),
         ),

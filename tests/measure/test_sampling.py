@@ -115,7 +115,7 @@ def test_a_step_that_becomes_slower_does_not_converge(shift: float) -> None:
     done = sample(source(iter(values)), plan, {}, batch=1)
     assert done.info["stopped"] == "most samples"
     assert int(done.info["effective"]) <= 5
-    assert noise(done, plan, "time")[0].endswith("after 200 samples; most that are taken")
+    assert noise(done, plan, "time")[0].endswith("after 200 samples; sample limit reached")
 
 
 def test_correlated_samples_are_sampled_for_longer() -> None:

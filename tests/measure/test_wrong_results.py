@@ -184,7 +184,7 @@ DONE: list[tuple[Callable[[Bench], object], str]] = [
     (lambda b: b.progress("x", True), "progress' share is a bool, not a number"),
     (
         lambda b: b.series("s", {"a": [1], "b": [1, 2]}),
-        "series 's': columns of different length: {'a': 1, 'b': 2}",
+        "series 's': columns have different lengths: {'a': 1, 'b': 2}",
     ),
     (
         lambda b: b.series("s", {"a": ["x", 1.0]}),
