@@ -1,7 +1,7 @@
-"""What the Records say together: classes of physics, how far values move, and verdicts on
+"""Statistics over the Records: classes of physics, variation of values, and verdicts on
 differences.
 
-Each name is imported when it is first used: a node that only measures need not have SciPy.
+Each name is imported at its first use, so that a node that only measures does not need SciPy.
 """
 
 from typing import TYPE_CHECKING

@@ -1,10 +1,10 @@
-"""How well intervals and verdicts hold, from the Records themselves: cards are left out and
-predicted by the others.
+"""Test intervals and verdicts on the Records themselves: each card is left out and predicted from
+the others.
 
-Values of equal code on several cards of one type of hardware are known not to differ but by the
-cards. Each is left out in turn with all else that its card measured, and predicted from the cards
-that are left; every two of them are compared as the verdicts compare them, which says
-how small a slow-down of one of them would be found.
+Values of equal code on several cards of one type of hardware differ only by the cards. Each value
+is left out in turn, with everything else its card measured, and predicted from the remaining cards.
+Every two of them are also compared as the verdicts compare them, which shows the smallest slow-down
+of one of them that would be detected.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from hpml_plugins.analysis.variability import (
 from hpml_plugins.analysis.variance import Spread, half_width
 from hpml_plugins.analysis.verdicts import MARGIN, Difference, compare_values
 
-#: The classes that are tested: those whose values are timed.
+#: The tested classes: those whose values are timed.
 TESTED = (*ON_GPU, Physics.THROTTLED, *HOST_TAKES_PART)
-#: The share of values or pairs that a half width or a smallest slow-down is of.
+#: The share of values or pairs covered by a half width or a smallest slow-down.
 FOUND = 0.95
-#: The verdicts that are wrong of equal code.
+#: The verdicts that are wrong for equal code.
 DIFFERENT = ("BETTER", "WORSE")
 
 
 @dataclass(frozen=True)
 class _Repeated:
-    """What several cards of one type of hardware measured by equal code. cards: of each its value,
+    """Results of several cards of one type of hardware with equal code. cards: card → its value,
     without a spread.
 
-    line: the number of the line that its values are of; see `ObservedReadings`.
+    line: the number of the line of its values; see `ObservedReadings`.
     """
 
     physics: Physics
@@ -55,8 +55,8 @@ class _Repeated:
 
 
 class _LeftOut(NamedTuple):
-    """A value that was predicted by the other cards. card: that measured it.  error, half_width: of
-    it from their mean, and of their interval; logarithms."""
+    """A value predicted from the other cards. card: the one that measured it.  error, half_width:
+    its deviation from their mean, and that of their interval; logarithms."""
 
     card: str
     error: float
@@ -64,13 +64,13 @@ class _LeftOut(NamedTuple):
 
 
 class _ComparedPair(NamedTuple):
-    """A value of equal code, of one card against another.
+    """A value of one card compared with one of another, both of equal code.
 
     called: whether it was called different, judged alone.  called_together: the same, judged with
-    all that the two cards have in common.  smallest: the smallest slow-down of the second that
-    would be found, alone, as a logarithm.  adjusted: whether the factors of the cards were taken
-    out.  referenced: whether both visits measured the reference steps, as they do by default; those
-    steps themselves have no reference.
+    everything that the two cards have in common.  smallest: the smallest slow-down of the second
+    that would be detected alone, as a logarithm.  adjusted: whether the factors of the cards were
+    removed.  referenced: whether both visits measured the reference steps, as they do by default;
+    those steps themselves have no reference.
     """
 
     cards: tuple[str, str]
@@ -83,7 +83,7 @@ class _ComparedPair(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassResult:
-    """What the back-test finds of a class.  pairs: in both orders."""
+    """The results of the back-test for a class.  pairs: in both orders."""
 
     physics: Physics
     left_out: list[_LeftOut] = field(default_factory=list)
@@ -91,12 +91,12 @@ class ClassResult:
 
     @property
     def cards(self) -> set[str]:
-        """Those that took part."""
+        """The cards that took part."""
         return {each.card for each in self.left_out}
 
     @property
     def covered(self) -> list[bool]:
-        """Of each value that was left out, whether the interval of the other cards held it."""
+        """For each value left out, whether the interval of the other cards contained it."""
         return [each.error <= each.half_width for each in self.left_out]
 
     @property
@@ -106,27 +106,28 @@ class ClassResult:
 
     @property
     def called(self) -> list[bool]:
-        """Of each pair, whether it was called different alone."""
+        """For each pair, whether it was called different alone."""
         return [each.called for each in self.pairs]
 
     @property
     def called_together(self) -> list[bool]:
-        """Of each pair, whether it was called different with all that its cards share."""
+        """For each pair, whether it was called different together with everything its cards
+        share."""
         return [each.called_together for each in self.pairs]
 
     @property
     def smallest(self) -> list[float]:
-        """Of each pair the smallest slow-down that would be found."""
+        """The smallest detectable slow-down of each pair."""
         return [each.smallest for each in self.pairs]
 
     @property
     def smallest_found(self) -> float:
-        """The slow-down that is found in FOUND of the pairs, 0.05 for 5 %."""
+        """The slow-down that is detected in FOUND of the pairs, 0.05 for 5 %."""
         return math.expm1(smallest_in_most(self.smallest))
 
 
 class MeasuredPoint(NamedTuple):
-    """What one Record says. values: of each metric, in the order of the Record."""
+    """The values of one Record, one for each metric, in the order of the Record."""
 
     machine: str
     benchmark: str
@@ -135,8 +136,7 @@ class MeasuredPoint(NamedTuple):
 
 
 def _timed_readings(measured: Iterable[MeasuredPoint]) -> list[Readings]:
-    """The timed values, one for each timing: its first metric stands for those that follow from
-    it."""
+    """The timed values, one per timing: the first metric represents those derived from it."""
     found: dict[tuple[str, Place], list[MeasuredValue]] = {}
     for machine, benchmark, point, values in measured:
         seen: set[tuple[Physics, float]] = set()
@@ -153,7 +153,7 @@ def _timed_readings(measured: Iterable[MeasuredPoint]) -> list[Readings]:
 
 
 def _repeated_values(observed: ObservedReadings) -> list[_Repeated]:
-    """Every value of equal code on two cards of a type or more."""
+    """Every value of equal code on at least two cards of a type."""
     found: dict[tuple[object, ...], list[tuple[int, MeasuredValue]]] = {}
     for number, (place, line) in enumerate(
         zip(observed.places, observed.lines, strict=True)
@@ -174,7 +174,7 @@ def _repeated_values(observed: ObservedReadings) -> list[_Repeated]:
 
 
 class BackTest:
-    """The back-test of all that was measured.  results: by class, in the order of TESTED."""
+    """The back-test of all measured points.  results: by class, in the order of TESTED."""
 
     def __init__(
         self, measured: Iterable[MeasuredPoint], references: References | None = None
@@ -211,7 +211,7 @@ class BackTest:
         return adjusted_spreads(part, self._references, cards) if self._references else {}
 
     def _compare_pairs(self) -> None:
-        """Every two cards, in both orders, on all that both measured by equal code."""
+        """Compare every two cards, in both orders, on everything both measured with equal code."""
         known: dict[frozenset[str], tuple[dict[int, Spread], dict[int, Adjusted]]] = {}
         shared: dict[tuple[str, str], list[_Repeated]] = {}
         for each in self._repeated:
@@ -252,9 +252,9 @@ class BackTest:
 
 
 def smallest_found(alone: Difference) -> float:
-    """The logarithm of the smallest slow-down of the other side that is called worse: the
-    interval then does not reach 1, and ends beyond MARGIN. inf where there is no interval, or no
-    number is as far as its ends."""
+    """The logarithm of the smallest slow-down of the other side that is called worse, so that the
+    interval excludes 1 and ends beyond MARGIN. inf without an interval, or if its bounds are not
+    finite."""
     interval = alone.interval
     if (
         interval is None
@@ -262,12 +262,12 @@ def smallest_found(alone: Difference) -> float:
         or not 0 < min(interval) <= max(interval) < math.inf
     ):
         return math.inf
-    # of how many times better the other is; the margin is one of the ratio
+    # the ratio says how many times better the other is; the margin applies to the ratio
     low, high = map(math.log, interval)
     beyond = math.log(1 + MARGIN) if alone.direction == "lower" else -math.log(1 - MARGIN)
     return max(0.0, high, low + beyond)
 
 
 def smallest_in_most(smallest: Sequence[float]) -> float:
-    """The logarithm of the slow-down that FOUND of the pairs show.  smallest: of each pair."""
+    """The logarithm of the slow-down that FOUND of the pairs reach.  smallest: of each pair."""
     return float(np.quantile(smallest, FOUND, method="higher"))

@@ -1,28 +1,28 @@
-"""How far a value moves from card to card, estimated by classes of physics.
+"""The variation of values from card to card, estimated by classes of physics.
 
-A class (`Physics`) of a type of hardware has members: the benchmarks of what a GPU computes, for
-one factor per card explains most of what differs between cards, and all points of a benchmark share
-it; where the host takes part, each metric of each point. Of every set of values of equal code on
-two cards or more, the squares of the deviations of a next run from the set's mean are pooled over
-the member's sets. They count as many degrees of freedom as cards are told apart: the distinct cards
-less the groups of cards that share a set. A member borrows from its class by the empirical Bayes
-estimator of Smyth 2004 (see `hpml_plugins.analysis.variance`):
+A class (`Physics`) on a type of hardware has members. For GPU computations these are the
+benchmarks, because one factor per card explains most of the differences between cards and all
+points of a benchmark share it; if the host takes part, they are the metrics of each point. For
+every set of values of equal code on two or more cards, the squared deviations of a next run from
+the mean of the set are pooled over the sets of the member. Their degrees of freedom are the number
+of distinct cards minus the number of groups of cards that share a set. A member borrows from its
+class by the empirical Bayes estimator of Smyth 2004 (see `hpml_plugins.analysis.variance`):
 
     variance of a member = (d0 τ0² + f s²) / (d0 + f), with d0 + f degrees of freedom
     τ0² = Σ w s² / Σ w, with w = f d0 / (f + d0)
 
-A point borrows from its member in the same way: of one benchmark's points on eleven cards some
-differ by 0.2 %, another by 2.2 %. What a member is worth to its points follows from how far the
-points of all members of a class differ from them, and is no more than the degrees of freedom that
-the member has beside the point's own: the cards of both are often the same.
+A point borrows from its member in the same way: of one benchmark's points on eleven cards some vary
+by 0.2 %, another by 2.2 %. The weight of a member for its points follows from how much the points
+of all members of a class differ from their members. It is at most the degrees of freedom that the
+member has beyond the point's own, because both are often measured on the same cards.
 
-The weights are those of a mean of members that differ (DerSimonian and Laird, Meta-analysis in
+The weights are those of a mean of different members (DerSimonian and Laird, Meta-analysis in
 clinical trials, Controlled Clinical Trials 7, 1986): the variance of one s² is proportional to 1 /
 f + 1 / d0.
 
 Types differ: seven H100s differ by 0.1 % in what streams from memory and by 1.5 % in boost, H200s
-by 0.3 and 0.9 %. A type of which too few cards are told apart borrows from the class over all
-types, no more than LEAST_WORTH.
+by 0.3 and 0.9 %. A type with too few distinct cards borrows from the class over all types, with at
+most LEAST_WORTH.
 """
 
 from __future__ import annotations
@@ -45,29 +45,30 @@ from hpml_plugins.analysis.variance import (
     fit_prior,
 )
 
-#: The least that a class is worth in degrees of freedom: a member of it may differ by much.
+#: The smallest weight of a class in degrees of freedom: one of its members may differ
+#: considerably.
 LEAST_WORTH = 2.0
-#: Below this share of its class's, the deviation of a member does not say how much members differ:
-#: with one degree of freedom it may be near 0 by chance.
+#: If the deviation of a member is below this share of that of its class, it does not show how
+#: much members differ: with one degree of freedom it may be near 0 by chance.
 LEAST_SHARE = 0.1
-#: Degrees of freedom of a class from which its variance is believed where it is below
+#: From this number of degrees of freedom on, the variance of a class is accepted even below
 #: UNKNOWN_CARDS.
 ENOUGH_CARDS = 4
-#: Rounds of fitting what a class is worth and its variance, each with the other; the third changes
+#: Iterations of fitting the weight of a class and its variance alternately; the third changes
 #: nothing.
 FITS = 3
 
 
 @dataclass(frozen=True)
 class CardObservations:
-    """Values of runs, one entry each in every array; all but `value` are numbers that stand for a
-    name.
+    """Values of runs, one entry in every array; all arrays except `value` hold numbers that stand
+    for names.
 
-    value: the natural logarithm; what is NaN does not count.  point: what was measured of which
-    member.  spot: the same on which type of hardware, by which code: values of one spot are
-    repetitions.  member, pool: see above.  card: which card, or host.
-    modest: of each pool, whether a member borrows no more than LEAST_WORTH from it: hosts are few,
-    and differ.  family: of each pool a number; pools of few cards borrow from all of their family.
+    value: the natural logarithm; NaN is ignored.  point: what was measured, of which member.  spot:
+    the point, type of hardware and code: values of one spot are repetitions.  member, pool: see
+    above.  card: or the host.  modest: for each pool, whether a member borrows at most LEAST_WORTH
+    from it, since hosts are few and different.  family: a number for each pool; pools with few
+    cards borrow from all of their family.
     """
 
     value: Array
@@ -93,7 +94,7 @@ class CardObservations:
         return _CardMeans(mean, within * (1 - 1 / runs), *(each[first] for each in of_mean))
 
     def only(self, chosen: Array) -> CardObservations:
-        """The chosen observations.  chosen: of each, whether it is one."""
+        """The chosen observations.  chosen: a mask over the observations."""
         return replace(
             self,
             value=self.value[chosen],
@@ -108,8 +109,7 @@ class CardObservations:
 class _CardMeans(NamedTuple):
     """The mean of each card in each spot, one entry each.
 
-    averaged: the variance that averaging over the card's runs has taken out of it: the next run has
-    it.
+    averaged: the variance removed by averaging over the runs of the card, which the next run has.
     """
 
     mean: Array
@@ -121,7 +121,7 @@ class _CardMeans(NamedTuple):
     point: Array
 
     def compared(self, chosen: Array) -> _CardMeans:
-        """Those of the chosen entries whose spot has several cards; spots are numbered anew."""
+        """The chosen entries whose spot has several cards; spots are renumbered."""
         cards = np.bincount(self.spot, chosen)
         several = chosen & (cards[self.spot] > 1)
         found = _CardMeans(*(each[several] for each in self))
@@ -135,7 +135,7 @@ def estimate_points(
 ) -> Estimated:
     """The variance between cards of each point, by its number.
 
-    without: cards left out.  pools: those whose points are asked for; None: all.
+    without: cards left out.  pools: those whose points are needed; None: all.
     """
     kept = ~np.isin(observed.means.card, list(without))
     points = int(observed.point.max()) + 1
@@ -164,7 +164,7 @@ def estimate_points(
 
 
 def _asked(pool: Array, pools: Collection[int] | None) -> list[int]:
-    """The pools, each once; only those that are asked for."""
+    """The distinct pools, limited to those that are needed."""
     found = np.unique(pool).tolist()
     return found if pools is None else [each for each in found if each in pools]
 
@@ -172,7 +172,7 @@ def _asked(pool: Array, pools: Collection[int] | None) -> list[int]:
 def _estimate_members(
     observed: CardObservations, kept: Array, pools: Collection[int] | None
 ) -> Estimated:
-    """The variance between cards of each member, by its number.  kept: which of the means of
+    """The variance between cards of each member, by its number.  kept: mask over the means of
     cards.  pools: see `estimate_points`."""
     members = int(observed.member.max()) + 1
     pool_of = np.zeros(members, np.int64)
@@ -238,8 +238,8 @@ def _fit_class(
 
 
 def _sum_squares(found: _CardMeans, members: int) -> tuple[Array, Array, Array]:
-    """Of each member the squared deviations of the next runs, how many repetitions they are, and
-    the freedom."""
+    """For each member the squared deviations of next runs, their number, and the degrees of
+    freedom."""
     count = np.bincount(found.spot)
     repeats = np.maximum(count - 1, 0)
     mean = np.bincount(found.spot, found.mean) / np.maximum(count, 1)
@@ -253,8 +253,8 @@ def _sum_squares(found: _CardMeans, members: int) -> tuple[Array, Array, Array]:
 
 
 def _told_apart(found: _CardMeans, members: int) -> Array:
-    """Of each member the distinct cards, less the groups of cards that share a spot: the degrees
-    of freedom."""
+    """The degrees of freedom of each member: its distinct cards minus the groups of cards that
+    share a spot."""
     if not len(found.member):
         return np.zeros(members)
     keys = found.member * (found.card.max() + 1) + found.card

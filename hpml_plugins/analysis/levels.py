@@ -1,8 +1,8 @@
-"""The levels of a series of readings, and how sure their differences are.
+"""The levels of a series of readings, and the certainty of their differences.
 
-`segments` fits levels to numbers. Here numbers are made of readings, those that may not be compared
-are left out, and a segment of too few readings is no level. Values that were counted come again
-exactly: each other value is another level.
+`segments` fits levels to numbers. This module converts readings to numbers, leaves out those that
+may not be compared, and discards segments with too few readings. Counted values repeat exactly:
+each different value is another level.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ UNKNOWN_SPREAD = Spread(
 class Level(NamedTuple):
     """A part of a series. first, last: revisions.  scatter: mean deviation from the value.
 
-    end: the value at its end, where it drifts from one to the other; None where it does not.
+    end: the value at the end of a drift; None if the level does not drift.
     """
 
     first: int
@@ -67,14 +67,14 @@ class Level(NamedTuple):
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """The value, or both where it drifts."""
+        """The value, or both end values of a drift."""
         return (self.value,) if self.end is None else (self.value, self.end)
 
 
 @dataclass(frozen=True)
 class Readings:
-    """One series: revisions, ascending, with a reading each.  left_out: why readings are not judged
-    → how many."""
+    """One series: ascending revisions with one reading each.  left_out: reason why readings are not
+    judged → their number."""
 
     revisions: np.ndarray
     readings: Sequence[MeasuredValue]
@@ -82,7 +82,7 @@ class Readings:
 
     @classmethod
     def of(cls, line: Sequence[tuple[int, MeasuredValue]]) -> Readings:
-        """Of (revision, reading), ascending: those that may be compared with the newest."""
+        """Select from ascending (revision, reading) those that may be compared with the newest."""
         why = [why_not_judged(reading, line[-1][1]) for _, reading in line]
         kept = [each for each, reason in zip(line, why, strict=True) if not reason]
         left_out = Counter(reason for reason in why if reason)
@@ -97,12 +97,12 @@ class Readings:
 
     @property
     def are_counts(self) -> bool:
-        """Whether the values were counted: they come again exactly."""
+        """Whether the values were counted and so repeat exactly."""
         return all(reading.spread == EXACT for reading in self.readings)
 
     def series(self) -> ReadingSeries:
-        """For the statistics: logarithms, with the reference steps of their visits as a covariate;
-        where a value is not above 0, shares of the median size."""
+        """The input of the statistics: logarithms, with the reference steps of their visits as a
+        covariate; if a value is not above 0, multiples of the median absolute value."""
         values = np.array([reading.value for reading in self.readings], float)
         references = np.array([_reference(reading) for reading in self.readings])
         if self._is_logarithmic:
@@ -120,7 +120,7 @@ class Readings:
         runs = np.array([max(spread.same_card, FLOOR**2) for spread in spreads])
         between = max(newest.any_card - newest.same_card, 0.0)
         freedom = newest.same_freedom
-        # hardly any comes again: cards are noise like another
+        # few cards are repeated: treat cards as noise
         if len(numbers) > min(MOST_CARDS, len(values) / 2):
             runs = runs + between
             between = 0.0
@@ -204,7 +204,8 @@ class Readings:
         )
 
     def _is_level(self, first: int, end: int) -> bool:
-        """Whether so many readings are a level: of one that stands out the next run tells."""
+        """Whether there are enough readings for a level: a single outlier is decided by the next
+        run."""
         estimates = (reading.estimate for reading in self.readings[first:end])
         known = sum(
             estimate.low is not None and math.isfinite(estimate.low)
@@ -233,29 +234,29 @@ def _reference(reading: MeasuredValue) -> float:
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of a series, oldest first. contrast: the difference of two: (number, BEGIN or END)
-    of each.  logarithmic: whether differences are of logarithms."""
+    """The levels of a series, oldest first. contrast: the difference of two, each given as (number,
+    BEGIN or END).  logarithmic: whether differences are of logarithms."""
 
     levels: Sequence[Level]
     contrast: Callable[[tuple[int, float], tuple[int, float]], Contrast]
     logarithmic: bool
 
     def steps(self) -> list[Contrast]:
-        """From each level's end to the beginning of the next."""
+        """The differences from the end of each level to the beginning of the next."""
         return [
             self.contrast((number, END), (number + 1, BEGIN))
             for number in range(len(self.levels) - 1)
         ]
 
     def bound(self, difference: Contrast) -> str:
-        """What is sure of the ratio of two levels: `at least 1.10×`."""
+        """The bound on the ratio of two levels, in words: `at least 1.10×`."""
         if not self.logarithmic or not difference.variance:
             return ""
         return formatting.least_times(math.exp(difference.least))
 
 
 def best_level(levels: Sequence[Level], direction: str) -> tuple[int, float]:
-    """The best level of a series, and at which end of it, by a direction; of equal ones the
+    """The best level of a series in a direction, and at which of its ends; of equal ones the
     newest."""
     ends = [
         (value, number, at)

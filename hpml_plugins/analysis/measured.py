@@ -1,5 +1,4 @@
-"""A measured value as comparisons need it: of one run, or the mean over the cards that measured
-it."""
+"""A measured value for comparisons: from one run, or the mean over the cards that measured it."""
 
 from __future__ import annotations
 
@@ -19,15 +18,15 @@ from hpml_plugins.model.record import Estimate
 if TYPE_CHECKING:
     from hpml_plugins.model.record import Record
 
-#: A value that was counted comes again exactly.
+#: The spread of a counted value, which repeats exactly.
 EXACT = Spread(0.0, math.inf, 0.0, math.inf)
-#: The classes whose times other processes on the CPUs change.
+#: The classes whose times depend on other processes on the CPUs.
 ON_HOST = (Physics.LAUNCHED, Physics.HOST_CLOCK, Physics.CPU, Physics.DERIVED)
 
 
 class _CardLevel(NamedTuple):
-    """What one card measured. level: the mean of the natural logarithms of its runs.  reference:
-    the mean of theirs."""
+    """The result of one card. level: the mean of the natural logarithms of its runs.  reference:
+    the mean of the references of these runs."""
 
     card: str
     level: float
@@ -36,19 +35,19 @@ class _CardLevel(NamedTuple):
 
 
 class TypeReference(NamedTuple):
-    """The mean over a type's cards of the logarithm of a reference's time, and the variance of this
-    mean."""
+    """The mean over the cards of a type of the logarithm of a reference's time, and the variance of
+    this mean."""
 
     mean: float
     variance: float
 
 
 class Adjusted(NamedTuple):
-    """How a value moves from card to card once the card's factor is taken out of it.
+    """How a value varies between cards after removing the card's factor.
 
     coefficient: β, see `hpml_plugins.analysis.reference`.  of_coefficient: its variance.  variance,
     freedom: of a run on any card, and its degrees of freedom.  of_type: the mean reference of the
-    type, signed as the value's own; None for fewer than two cards.
+    type, with the sign of the value's own; None for fewer than two cards.
     """
 
     coefficient: float
@@ -59,21 +58,21 @@ class Adjusted(NamedTuple):
 
 
 class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
-    """One metric of one Record or of several of equal code, and how far it moves.
+    """One metric of one Record, or of several with equal code, and its spread.
 
-    value: the median; of several Records the mean over their cards.  low, high: the 95 % interval
-    of the run itself, or asv's; None where there is none.  count: of samples.  direction, regime:
-    of the metric.  physics: its class. is_busy: whether it was timed on CPUs that other processes
-    used too (`Record.is_busy`).  boosted: the same metric in the regime boost.  code: see
-    `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s. rounds:
-    see `_variance_by_rounds`.  several_rounds: whether it is the median of rounds.  timing: see
-    `signature`; metrics with the same are of one timing.  run: the Record's.  reference: the
-    natural logarithm of the time of the reference step of its class and visit, negative for a rate;
-    None without one.  adjusted: see `hpml_plugins.analysis.reference`.  levels: of each card, where
-    they are several Records.  spread: see `fill_in_spreads`; None where the value is not above 0.
-    unlike_runs: how many runs of another class than most cards have are left out of the mean.
-    scatter: of such a value, the variance of another run and its degrees of freedom; None where no
-    run was repeated.
+    value: the median; for several Records the mean over their cards.  low, high: the 95 % interval
+    of the run itself, or asv's; None without one.  count: the number of samples.  direction,
+    regime: of the metric.  physics: its class.  is_busy: whether it was timed on CPUs that other
+    processes also used (`Record.is_busy`).  boosted: the same metric in the regime boost.  code:
+    see `code_of`.  card: see `card_of`.  hardware: see `hardware_of`.  started: Unix time, s.
+    rounds: see `_variance_by_rounds`.  several_rounds: whether it is the median of several rounds.
+    timing: see `signature`; metrics with the same signature belong to one timing.  run: the
+    Record's.  reference: the natural logarithm of the time of the reference step of its class and
+    visit, negative for a rate; None without one.  adjusted: see `hpml_plugins.analysis.reference`.
+    levels: the result of each card, for several Records.  spread: see `fill_in_spreads`; None for
+    values that are not above 0.  unlike_runs: the number of runs left out of the mean because most
+    cards have another class.  scatter: for values not above 0, the variance of another run and its
+    degrees of freedom; None if no run was repeated.
     """
 
     value: float
@@ -102,11 +101,11 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
 
     @classmethod
     def of(cls, record: Record, name: str) -> MeasuredValue:
-        """Of a metric of a Record, without its spread."""
+        """The value of a metric of a Record, without its spread."""
         metric = record.metrics[name]
         own = metric.estimate
         physics = physics_of(record, name)
-        # A million values have few such texts: one copy of each is kept.
+        # A million values share few distinct texts: keep one copy of each.
         code = intern(code_of(record))
         card = intern(card_of(record))
         hardware = intern(hardware_of(record))
@@ -149,18 +148,18 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
 
     @property
     def kind(self) -> str:
-        """Values of one kind repeat about as well on one card."""
+        """Values of the same kind have a similar repeatability on one card."""
         busy = ", busy" if self.is_busy else ""
         return f"{self.physics}, {'rounds' if self.several_rounds else 'one round'}{busy}"
 
     @property
     def boost(self) -> float | None:
-        """The value in the regime boost; None where it has one regime."""
+        """The value in the regime boost; None if there is only one regime."""
         return self.boosted.value if self.boosted else None
 
     @property
     def cards(self) -> tuple[_CardLevel, ...]:
-        """What each card measured; the value must be above 0."""
+        """The result of each card; the value must be above 0."""
         return self.levels or (
             _CardLevel(self.card, math.log(self.value), 1, self.reference),
         )
@@ -174,8 +173,8 @@ class MeasuredValue(msgspec.Struct, gc=False, kw_only=True, array_like=True):
     def estimate(self) -> Estimate:
         """The value with the 95 % interval for the next run on another card of this type.
 
-        A result of a foreign asv project keeps asv's own interval; a value that was counted, or is
-        not above 0, has none.
+        A result of a foreign asv project keeps asv's own interval; counted values and values not
+        above 0 have none.
         """
         if self.physics is Physics.FOREIGN:
             return self.own
@@ -194,12 +193,12 @@ Values = Mapping[str, MeasuredValue]
 
 
 def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
-    """The mean over the cards, of each card over its runs, geometric; of what was counted the
+    """The geometric mean over the cards, each averaged over its runs; for counted values the
     newest.
 
-    readings: of one metric at equal code and environment, at least one. Those that other processes
-    disturbed count only where there are no others, and those of another class than most cards have
-    (the newest, where two classes have as many) not at all; these are counted.
+    readings: of one metric with equal code and environment, at least one. Readings that other
+    processes disturbed are used only if there are no others. Readings of another class than that of
+    most cards (in a tie, the newest class) are not used, but counted.
     """
     alike = _of_most_cards(readings)
     unlike = len(readings) - len(alike)
@@ -233,8 +232,9 @@ def mean_over_cards(readings: Sequence[MeasuredValue]) -> MeasuredValue:
 
 
 def _of_most_cards(readings: Sequence[MeasuredValue]) -> list[MeasuredValue]:
-    """Those of the class that most cards have: one card whose launch was seen once, say, stands
-    for no type. What was sampled while a card throttled counts only where none has regimes."""
+    """The readings of the class that most cards have, so that one card whose launch was once
+    visible does not represent its type. Samples of a throttled card are used only if none has
+    regimes."""
     classes: dict[Physics, list[MeasuredValue]] = {}
     for each in readings:
         classes.setdefault(each.physics, []).append(each)
@@ -257,10 +257,9 @@ def _level(card: str, readings: Sequence[MeasuredValue]) -> _CardLevel:
 
 
 def code_of(record: Record) -> str:
-    """Values are repetitions where this is equal: one code of the plugin, software stack and
-    problem.
+    """Equal for repetitions: the same code of the plugin, software stack and problem.
 
-    Also one state of the package that was measured, where that is another repository's. See
+    For a package of another repository, also the same state of that package. See
     `different_problems`.
     """
     metrics = record.metrics
@@ -274,8 +273,8 @@ def code_of(record: Record) -> str:
 
 
 def card_of(record: Record) -> str:
-    """Which cards measured it; without any, which start of the host, and each run another where
-    that does not tell."""
+    """The cards that measured it; without GPUs the boot of the host, or if that is unknown the
+    run."""
     cards = sorted(str(gpu.get("uuid") or "") for gpu in record.gpus)
     return ",".join(cards) if any(cards) else str(record.node.get("boot") or record.run)
 
@@ -300,6 +299,6 @@ def _variance_by_rounds(
 
 
 def _variance_of_median(variance: float, count: int) -> float:
-    """The variance of the median of `count` normal values of this variance: near π/2 / (n + ½) of
-    it, also for few."""
+    """The variance of the median of `count` normal values of this variance: about π/2 / (n + ½) of
+    it, also for small n."""
     return variance * math.pi / 2 / (count + 0.5)

@@ -1,7 +1,8 @@
-"""What limits a measured value: values of one class repeat about as well, whatever they are of.
+"""What limits a measured value: values of one class have a similar repeatability, whatever they
+measure.
 
-The class follows from typed fields of a Record: how a metric was timed, in which regime, how long a
-call takes, and the work that was declared for it.
+The class follows from typed fields of a Record: how a metric was timed, in which regime, the
+duration of a call, and the work declared for it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Physics(StrEnum):
-    """The classes. The first six are of what a GPU computes."""
+    """The classes. The first six are for GPU computations."""
 
     STREAMING = "streaming"
     MEMORY_BOUND = "memory-bound"
@@ -31,27 +32,29 @@ class Physics(StrEnum):
     BOOST = "boost"
     SUSTAINED = "sustained"
     LATENCY = "latency below 20 µs"
-    #: Sampled while the card throttled, as before there were regimes: between boost and sustained.
+    #: Sampled while the card throttled, before regimes were introduced: between boost and
+    #: sustained.
     THROTTLED = "throttled, no regime"
-    #: Steps of many kernels that the host launches meanwhile, such as those of training.
+    #: Steps of many kernels that the host launches during the step, such as training steps.
     LAUNCHED = "launched steps"
     #: Copies between the GPU and the memory of the host.
     HOST_LINK = "host link"
     HOST_CLOCK = "host clock"
     CPU = "CPU"
-    #: Counted by the processor: hardly moves on one machine, also beside other programs.
+    #: Counted by the processor: hardly varies on one machine, even beside other programs.
     INSTRUCTIONS = "instructions"
-    #: Without a timer: ratios, errors, accuracies, what a program printed, hardware counters.
+    #: Not timed: ratios, errors, accuracies, output of a program, hardware counters.
     DERIVED = "derived"
-    #: The highest or lowest sample of a timing: one card's luck, not its rate; not compared.
+    #: The highest or lowest sample of a timing: due to chance rather than the card's rate, so
+    #: not compared.
     EXTREME = "an extreme sample"
-    #: Comes again exactly.
+    #: Repeats exactly.
     COUNTED = "counted"
-    #: Of a foreign asv project.
+    #: From a foreign asv project.
     FOREIGN = "asv"
 
 
-#: The classes of what a GPU computes.
+#: The classes of GPU computations.
 ON_GPU = (
     Physics.STREAMING,
     Physics.MEMORY_BOUND,
@@ -60,7 +63,7 @@ ON_GPU = (
     Physics.SUSTAINED,
     Physics.LATENCY,
 )
-#: The classes that differ from host to host, not from card to card.
+#: The classes that vary from host to host rather than from card to card.
 HOST_TAKES_PART = (
     Physics.LAUNCHED,
     Physics.HOST_LINK,
@@ -68,11 +71,11 @@ HOST_TAKES_PART = (
     Physics.CPU,
     Physics.INSTRUCTIONS,
 )
-#: s: a shorter call of a kernel is bound by its start and end.
+#: s: a shorter kernel call is limited by its start and end.
 SHORT_CALL = 20e-6
-#: s: a longer step hides the host's launches behind its kernels. With steps of 3 ms and more in the
-#: class 66 % of another card's values lie within its intervals, with those of 12 ms and more 93 %.
-#: The longest that the host still decided took 11.5 ms: 38 % longer on one host than on another.
+#: s: a longer step hides the host's launches behind its kernels. With a limit of 3 ms 66 % of
+#: another card's values lie within the intervals of the class, with 12 ms 93 %. The longest step
+#: still determined by the host took 11.5 ms: 38 % longer on one host than on another.
 LONG_STEP = 12e-3
 #: A kernel is memory-bound from this share of the published bandwidth.
 MEMORY_BOUND_SHARE = 0.4
@@ -80,25 +83,26 @@ MEMORY_BOUND_SHARE = 0.4
 STREAMING_SHARE = 0.85
 #: Above this share the bytes do not come from the memory but from a cache.
 CACHED_SHARE = 1.1
-#: FLOP/B: what has no more streams its data; an addition of two float32 vectors has 1/12, a softmax
-#: some 0.6.
+#: FLOP/B: a kernel with at most this intensity streams its data; an addition of two float32
+#: vectors has 1/12, a softmax about 0.6.
 STREAMING_INTENSITY = 0.25
-#: The most that a kernel on tensor cores loses when the card throttles: the largest of 94 Records
-#: was 1.209.
+#: The largest factor that a tensor core kernel loses when the card throttles: the maximum of 94
+#: Records was 1.209.
 MOST_THROTTLED = 1.21
-#: Precisions that are not computed by tensor cores, whose clocks the power regulator hardly lowers.
+#: Precisions not computed by tensor cores, whose clocks the power regulator hardly lowers.
 PLAIN_PRECISIONS = ("float32", "fp32", "float64", "fp64")
-#: Parameters that say in which precision a point computes, where no work is declared.
+#: Parameters that give the precision of a point if no work is declared.
 PRECISION_PARAMETERS = ("dtype", "precision", "format")
-#: The `source` in the info of what hardware counters give: DRAM bytes depend on what is in the
+#: The `source` in the info of hardware counter values: DRAM bytes depend on the contents of the
 #: caches.
 HARDWARE_COUNTERS = "ncu"
-#: Relative difference of two samples' ratios that is rounding: samples are stored with nine digits.
+#: Relative difference between two ratios of samples that may be rounding: samples are stored
+#: with nine digits.
 ROUNDING = 1e-7
 
 
 def physics_of(record: Record, name: str) -> Physics:
-    """The class of a metric's samples. Those of its regime `boost` are of the class BOOST."""
+    """The class of a metric's samples. Those in the regime `boost` have the class BOOST."""
     metric = record.metrics[name]
     if metric.interval:
         return Physics.FOREIGN
@@ -122,11 +126,11 @@ def physics_of(record: Record, name: str) -> Physics:
 
 
 def _is_long_step(record: Record, metric: MetricSamples) -> bool:
-    """Whether the GPU decides how long a step takes that contains the host's launches.
+    """Whether the GPU determines the duration of a step that includes the host's launches.
 
-    The shortest time among what was timed like this metric counts, for a speed-up has no time of
-    its own, and an epoch is many steps. It must be LONG_STEP or more, and longer than any part of
-    the host that was timed beside it, such as the loading of data.
+    The shortest time among metrics timed like this one is used, because a speed-up has no time of
+    its own and an epoch is many steps. It must be at least LONG_STEP, and longer than any part of
+    the host timed beside it, such as data loading.
     """
     times = [other for other in record.metrics.values() if other.unit == "s"]
     steps = [
@@ -147,7 +151,7 @@ def compared_metrics(record: Record) -> list[str]:
 
 
 def _class_of_kernel(record: Record, name: str) -> Physics:
-    """The class of a kernel that was measured in one regime."""
+    """The class of a kernel measured in one regime."""
     timing = timing_of(record, name)
     if timing is None:
         return Physics.THROTTLED if record.throttled else Physics.NEVER_THROTTLED
@@ -168,8 +172,7 @@ def _class_of_kernel(record: Record, name: str) -> Physics:
 def _share_of_memory(
     record: Record, timing: str, flop: float, nbytes: float, seconds: float
 ) -> float:
-    """The share of the published bandwidth that a kernel reaches; 0 where not the memory limits
-    it."""
+    """The share of the published bandwidth that a kernel reaches; 0 if memory does not limit it."""
     gpu = _published(record)
     if gpu is None or not nbytes or not seconds:
         return 0.0
@@ -189,8 +192,8 @@ _find_gpu = functools.lru_cache(maxsize=256)(find_gpu)
 
 
 def _work(record: Record, timing: str) -> tuple[float, float]:
-    """Operations and bytes of one call: those declared, else what the rates of the same timing
-    imply; 0 if unknown."""
+    """Operations and bytes of one call: declared, or implied by the rates of the same timing; 0 if
+    unknown."""
     declared: DeclaredWork | None = record.work.get(timing)
     if declared:
         return declared.flop, declared.bytes
@@ -203,8 +206,8 @@ def _work(record: Record, timing: str) -> tuple[float, float]:
 
 
 def timing_of(record: Record, name: str) -> str | None:
-    """The metric that holds the time of the timing which this metric is of: itself, for a time;
-    None without one."""
+    """The metric that holds the time from which this metric follows: itself, for a time; None
+    without one."""
     metric = record.metrics[name]
     declared = metric.info.get("work")
     if isinstance(declared, str) and declared in record.metrics:
@@ -223,11 +226,11 @@ def timing_of(record: Record, name: str) -> str | None:
 
 
 def signature(metric: MetricSamples) -> float | None:
-    """A number that all metrics of one timing share, and few others: times and the rates that
-    follow from them.
+    """A number shared by all metrics of one timing and few others: times and the rates derived from
+    them.
 
-    The absolute logarithm of the last sample over the first, which is the same for a quantity, its
-    multiples and their inverses. None where it tells nothing.
+    It is the absolute logarithm of the ratio of the last to the first sample, which is the same for
+    a quantity, its multiples and their inverses. None if it is not informative.
     """
     first = metric.samples[0]
     last = metric.samples[-1]
@@ -239,8 +242,8 @@ def signature(metric: MetricSamples) -> float | None:
 def uses_tensor_cores(record: Record, timing: str | None) -> bool:
     """Whether the power regulator may have lowered the rate of this kernel by up to MOST_THROTTLED.
 
-    That of copies and of plain float32 does not change; where the precision is not known it is
-    taken to.
+    The rate of copies and of plain float32 does not change; an unknown precision is assumed to be
+    affected.
     """
     declared = record.work.get(timing or "")
     if declared and declared.flop:
@@ -252,7 +255,7 @@ def uses_tensor_cores(record: Record, timing: str | None) -> bool:
 
 
 def _is_extreme(metric: MetricSamples) -> bool:
-    """Whether it is one sample of each round, chosen from a timing whose samples varied."""
+    """Whether it has one sample per round, chosen from a timing whose samples varied."""
     varied = metric.info.get("variation", 0.0)
     return bool(varied) and len(metric.samples) == max(1, len(metric.rounds))
 

@@ -1,17 +1,18 @@
-"""The card's factor: what the reference steps of a visit say of how fast a card is.
+"""The card's factor: the speed of a card, estimated from the reference steps of a visit.
 
 Each visit to a GPU first measures the benchmark `reference`: a copy of 4 GiB, a float32 product,
 and a bfloat16 product at boost and settled. A card that is 1 % faster than others of its type in
-the reference is about 1 % faster in what the same physics limits. Values of a class are regressed
-on the reference of the class, both as deviations from the means of groups of equal code and type,
-so that neither the codes nor the types matter:
+the reference is about 1 % faster in computations limited by the same physics. Values of a class are
+regressed on the reference of the class, both as deviations from the means of groups of equal code
+and type, so that differences between codes and types have no influence:
 
     value − group mean = β (reference − group mean) + rest
 
-with β shrunk to what is sure of it and limited to 0 to 1: no card's factor counts more than in
-full, none against itself. A class is adjusted only where that narrows its intervals: where the
-pooled variance of what is left, which has lost a degree of freedom, is smaller. What is not sure of
-β widens the interval of a comparison by its error times how far the references of the sides differ.
+β is shrunk by its uncertainty and limited to 0 to 1, so that a card's factor is neither
+overcorrected nor inverted. A class is adjusted only if that narrows its intervals: if the pooled
+variance of the residuals, which have one degree of freedom less, is smaller. The uncertainty of β
+widens the interval of a comparison in proportion to the difference between the references of the
+sides.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ VERSION = "1"
 COPY = "copy"
 FLOAT32 = "float32"
 BFLOAT16 = "bfloat16"
-#: s between a Record and the reference of the same card that still tells of its visit.
+#: s: a reference of the same card at most this far from a Record counts for its visit.
 SAME_VISIT = 2 * 3600.0
-#: Class → the metric of the reference that is of the same physics.
+#: Class → the metric of the reference with the same physics.
 STEPS = {
     Physics.STREAMING: COPY,
     Physics.MEMORY_BOUND: COPY,
@@ -49,14 +50,15 @@ STEPS = {
     Physics.BOOST: BFLOAT16,
     Physics.SUSTAINED: BFLOAT16,
 }
-#: The classes that the bfloat16 product at boost tells of: at settled clocks its time follows the
-#: heat and the regulator too, and explains less of what differs between cards.
+#: The classes for which the bfloat16 product at boost is used: at settled clocks its time also
+#: depends on temperature and regulator, and explains less of the differences between cards.
 TOLD_BY_BOOST = (Physics.BOOST, Physics.SUSTAINED)
-#: A coefficient is believed as far as its estimate less this many standard errors reaches up to it.
+#: The number of standard errors that is subtracted from the estimate of a coefficient.
 SHRINKAGE = 1.0
-#: Cards from which a coefficient is estimated.
+#: The fewest cards from which a coefficient is estimated.
 ENOUGH_CARDS = 3
-#: Below this sum of squares references differ by rounding alone: of logarithms, near 1e-16 each.
+#: If their sum of squares is smaller, references differ only by rounding, which is near 1e-16
+#: for each logarithm.
 SAME_REFERENCE = 1e-24
 
 
@@ -79,14 +81,14 @@ class References:
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> References:
-        """Of all Records; others than of the reference do not count."""
+        """The references among these Records; others are ignored."""
         found = cls()
         for record in records:
             found.add(record)
         return found
 
     def add(self, record: Record) -> None:
-        """Take a Record in, if it is of the reference."""
+        """Add a Record if it is of the reference."""
         if visit := visit_of(record):
             self._by_run[visit.run, visit.card] = visit
             self._by_card.setdefault(visit.card, []).append(visit)
@@ -95,8 +97,7 @@ class References:
         return bool(self._by_card)
 
     def of_type(self, hardware: str, physics: Physics) -> TypeReference | None:
-        """What the cards of a type have in common in the reference of a class; None for fewer than
-        two cards."""
+        """The mean reference of the cards of a type for a class; None for fewer than two cards."""
         by_card: dict[str, list[float]] = {}
         for card, visits in self._by_card.items():
             for visit in visits:
@@ -110,8 +111,8 @@ class References:
         )
 
     def find(self, run: str, card: str, started: float) -> _Visit | None:
-        """The visit of a Record: that of the same run, else that of the same card nearest in time,
-        if near enough."""
+        """The visit of a Record: that of the same run, else the one of the same card nearest in
+        time, if near enough."""
         if run and (run, card) in self._by_run:
             return self._by_run[run, card]
         near = [
@@ -123,7 +124,7 @@ class References:
 
 
 def visit_of(record: Record) -> _Visit | None:
-    """The visit that a Record of the reference tells of; None for any other Record."""
+    """The visit described by a Record of the reference; None for any other Record."""
     if (record.benchmark, record.version, record.status) != (
         BENCHMARK,
         VERSION,
@@ -145,8 +146,8 @@ def visit_of(record: Record) -> _Visit | None:
 
 
 class Coefficient(NamedTuple):
-    """β of a class. cards: how many told it.  before, after: the pooled variance without and with
-    it.  variance: of β itself."""
+    """β of a class. cards: the number of cards it is fitted to.  before, after: the pooled variance
+    without and with it.  variance: of β itself."""
 
     value: float
     cards: int
@@ -156,19 +157,19 @@ class Coefficient(NamedTuple):
 
     @property
     def narrows(self) -> bool:
-        """Whether intervals become narrower by it."""
+        """Whether it makes intervals narrower."""
         return self.value > 0 and self.after < self.before
 
 
 def fit_coefficient(
     group: Array, card: Array, value: Array, reference: Array
 ) -> Coefficient | None:
-    """β by least squares within the groups, shrunk and limited; None where too few cards tell.
+    """β by least squares within the groups, shrunk and limited; None for too few cards.
 
-    One entry for each value, in every array.  group: of equal code and type.  value: the logarithm
-    of a time; of a rate its negative, so that both rise with the reference.  reference: that of the
-    visit. Each card counts once in a group, with its means. The standard error counts cards, not
-    values: the values of one card share its factor.
+    Every array has one entry per value.  group: of equal code and type.  value: the logarithm of a
+    time, or the negative logarithm of a rate, so that both rise with the reference.  reference:
+    that of the visit. Each card counts once in a group, with its means. The standard error counts
+    cards rather than values, because the values of one card share its factor.
     """
     if len(np.unique(card)) < ENOUGH_CARDS:
         return None
@@ -202,7 +203,7 @@ def fit_coefficient(
 
 
 def _means(values: Array, group: Array) -> Array:
-    """The mean of each group, by its number; 0 where there is none."""
+    """The mean of each group, by its number; 0 for an empty group."""
     sums = np.bincount(group, values)
     counts = np.bincount(group)
     return sums / np.maximum(counts, 1)

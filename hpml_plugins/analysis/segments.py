@@ -1,16 +1,17 @@
-"""The levels of a series of values over commits, and how sure a difference between two of them is.
+"""The levels of a series of values over commits, and the certainty of the differences between them.
 
-A reading's logarithm is the level of its commit, plus what its card differs from its type, plus
-what its run differs from other runs on that card. The card is a random effect: the covariance of
-two readings is τ² where one card gave both, and the variance of a reading is τ² + σ². Levels are
-estimated by generalised least squares, so that a change that one card saw counts by how far runs on
-a card differ, and one that may be the cards' own counts by how far cards differ.
+The logarithm of a reading is the sum of the level of its commit, the deviation of its card from the
+type, and the deviation of its run from other runs on that card. The card is a random effect: two
+readings of one card have the covariance τ², and a reading has the variance τ² + σ². Levels are
+estimated by generalised least squares, so that a change measured on one card is judged by the
+variation of runs on a card, and a change that may come from the cards by the variation between
+cards.
 
-Both variances are known before from repeated runs, with degrees of freedom, and are moderated by
-what the series itself shows (Smyth 2004; see `hpml_plugins.analysis.variance`). Sources: Searle,
+Both variances are known in advance from repeated runs, with degrees of freedom, and are moderated
+by what the series shows (Smyth 2004; see `hpml_plugins.analysis.variance`). Sources: Searle,
 Casella and McCulloch, Variance Components (1992), section 5.3, for the estimates by Henderson's
 method 3; Satterthwaite, Biometrics Bulletin 2 (1946), for degrees of freedom; Olshen et al.,
-Biostatistics 5 (2004), for the search by segments that begin and end inside of a series.
+Biostatistics 5 (2004), for the search by segments that begin and end inside a series.
 """
 
 from __future__ import annotations
@@ -26,24 +27,26 @@ import numpy as np
 from hpml_plugins.analysis.variance import Array, p_value, student_quantile
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
-#: First and end of each of many segments.
+#: The first index and the end of each of many segments.
 Places = tuple[Numbers, Numbers]
 
-#: Readings that a level needs: of a single one that stands out the next run tells.
+#: The fewest readings of a level: a single outlier is decided by the next run.
 ENOUGH = 2
-#: Readings that a drift needs.
+#: The fewest readings of a drift.
 ENOUGH_TO_DRIFT = 6
-#: Largest p-value, corrected for where a change may be, of a change that is taken into the model.
+#: Largest p-value of a change that is added to the model, corrected for the number of possible
+#: places.
 ENTRY = 0.01
 #: The most levels of a series.
 MOST_LEVELS = 60
-#: Difference of twice the logarithms of two likelihoods that leaves both likely: 95 % of χ² with
-#: one degree of freedom.
+#: Two places of a change are both likely if twice the difference of their log-likelihoods is at
+#: most this: 95 % of χ² with one degree of freedom.
 LIKELY = 3.84
-#: Visits to a card of which it is asked to which side of a change they belong: the nearest.
+#: The number of nearest visits to a card whose side of a change is determined.
 MOST_VISITS = 12
-#: Standard deviation of the logarithm of what busy CPUs slow all busy readings down by: a core that
-#: two processes share gives each half, so that a factor of 2 is two standard deviations.
+#: Standard deviation of the logarithm of the factor by which busy CPUs slow down all busy
+#: readings: two processes that share a core get half of it each, so a factor of 2 is taken as two
+#: standard deviations.
 BUSY = math.log(2) / 2
 #: Readings that must have a covariate for it to be used.
 COVARIATE_READINGS = 5
@@ -64,11 +67,11 @@ class ReadingSeries:
     """Readings in the order of commits.
 
     values: natural logarithms.  cards: a number for each card.  runs: the variance of each
-    reading's logarithm on one card, σ².  runs_freedom: degrees of freedom behind it.  between: the
-    variance between cards, τ².  between_freedom: likewise.  covariates: one column for each
-    quantity that may explain what differs between cards, such as the logarithm of a reference step
-    of the same visit; NaN where there is none.  busy: which readings other processes slowed down,
-    all of them by one unknown factor besides; see BUSY.
+    reading's logarithm on one card, σ².  runs_freedom: its degrees of freedom.  between: the
+    variance between cards, τ².  between_freedom: its degrees of freedom.  covariates: one column
+    for each quantity that may explain differences between cards, such as the logarithm of a
+    reference step of the same visit; NaN if missing.  busy: the readings that other processes
+    slowed down, all by one additional unknown factor; see BUSY.
     """
 
     values: Array
@@ -87,13 +90,12 @@ class ReadingSeries:
 
     @functools.cached_property
     def prepared(self) -> _Prepared:
-        """What all fits of the series have in common."""
+        """What all fits of the series share."""
         return _Prepared(self)
 
     @functools.cached_property
     def columns(self) -> Array:
-        """The covariates about their means, without those that too few readings have or that never
-        differ."""
+        """The centred covariates, without those that too few readings have or that are constant."""
         found = np.empty((len(self), 0))
         for column in self.covariates.T if self.covariates.size else ():
             known = np.isfinite(column)
@@ -104,8 +106,8 @@ class ReadingSeries:
 
 
 class Contrast(NamedTuple):
-    """A difference of two levels' logarithms. variance: of the estimate.  freedom: behind the
-    variance."""
+    """A difference between the logarithms of two levels. variance: of the estimate.  freedom: of
+    the variance."""
 
     value: float
     variance: float = 0.0
@@ -113,12 +115,12 @@ class Contrast(NamedTuple):
 
     @property
     def p(self) -> float:
-        """Two-sided p-value of no difference."""
+        """Two-sided p-value of the hypothesis of no difference."""
         return p_value(self.value, self.variance, self.freedom)
 
     @property
     def least(self) -> float:
-        """The one-sided 95 % bound, on the side of no difference."""
+        """The one-sided 95 % bound that is closer to no difference."""
         if self.variance <= 0:
             return self.value
         reach = student_quantile(0.95, self.freedom) * math.sqrt(self.variance)
@@ -126,10 +128,11 @@ class Contrast(NamedTuple):
 
 
 class _Products(NamedTuple):
-    """Weighted sums over the readings, from which all estimates follow.
+    """Weighted sums over the readings, from which all estimates are computed.
 
-    squares: of each column times each other.  values: of each column times the values.  by_card: of
-    each column, card by card.  Of several designs they have a further dimension, the first.
+    squares: the products of all pairs of columns.  values: the products of the columns and the
+    values.  by_card: the sum of each column for each card.  Several designs add a leading
+    dimension.
     """
 
     squares: Array
@@ -138,10 +141,10 @@ class _Products(NamedTuple):
 
 
 class _Prepared:
-    """What all fits of a series have in common.
+    """What all fits of a series share.
 
-    The values are about their mean, so that squares of large values do not cancel. Where there are
-    busy readings, a further reading, of 0, says how large their common factor may be.
+    The values are centred, so that squares of large values do not cancel. If there are busy
+    readings, an additional reading of 0 limits the size of their common factor.
     """
 
     def __init__(self, series: ReadingSeries) -> None:
@@ -160,11 +163,11 @@ class _Prepared:
         self.squares = float(weighed @ self.values)
         self.by_card = weighed @ self.of_card
         self.totals = self.weights @ self.of_card
-        # a card that gave no reading
+        # a card without readings
         self.reciprocals = 1 / np.where(self.totals > 0, self.totals, 1.0)
 
     def complete(self, design: Array) -> Array:
-        """A design, or several, with the factor of busy readings."""
+        """A design, or several, completed with the factor of busy readings."""
         if self.busy is None:
             return design
         *several, rows, count = design.shape
@@ -175,19 +178,19 @@ class _Prepared:
         return columns
 
     def products(self, columns: Array) -> _Products:
-        """Of the columns of a complete design, or of several."""
+        """The products of the columns of a complete design, or of several."""
         weighed = np.swapaxes(columns, -1, -2) * self.weights
         return _Products(weighed @ columns, weighed @ self.values, weighed @ self.of_card)
 
 
 class _Fit:
-    """A series as a sum of these columns, the card's effect and noise, by generalised least
-    squares.
+    """A series modelled as a sum of these columns, the effect of the card and noise, by generalised
+    least squares.
 
-    design: one column for each coefficient.  offset: the mean of the values, of which the estimates
-    are without. estimates: one for each column, then that of busy CPUs where there are busy
-    readings.  runs, between: both variances, moderated; the first as a multiple of what was known
-    before.
+    design: one column for each coefficient.  offset: the mean of the values, which was subtracted
+    before estimating.  estimates: one for each column, then that of busy CPUs if there are busy
+    readings.  runs, between: both variances, moderated; the first as a multiple of its value known
+    in advance.
     """
 
     def __init__(self, series: ReadingSeries, design: Array) -> None:
@@ -200,7 +203,8 @@ class _Fit:
         products = known.products(self.columns)
         inverse, rank = _inverse(products.squares, DEPENDENT)
         residual = _left(known.squares, products.values, inverse)
-        # With an effect of each card, the rest is what both say about the means of the cards.
+        # With an effect for each card, the remainder is what both say about the means of the
+        # cards.
         means = products.by_card * known.reciprocals
         about_means = products.squares - means @ products.by_card.T
         values = products.values - means @ known.by_card
@@ -229,30 +233,29 @@ class _Fit:
         squares_solved, values_solved = self._solved(products)
         self._inverse, _ = _inverse(squares_solved, SINGULAR)
         self.estimates: Array = self._inverse @ values_solved
-        # of each coefficient, what the effect of each card adds to it
+        # what the effect of each card adds to each coefficient
         left = (1 - self._shrinkage * known.totals) / self.runs
         self._of_cards = self._inverse @ (products.by_card * left)
 
     def _solved(self, products: _Products) -> tuple[Array, Array]:
-        """The squares and the values of products, with V⁻¹ in the place of the weights; see
-        `_solve`."""
+        """The squares and the values of products, with V⁻¹ as the weights; see `_solve`."""
         shrunk = products.by_card * self._shrinkage
         squares = products.squares - shrunk @ np.swapaxes(products.by_card, -1, -2)
         values = products.values - shrunk @ self._known.by_card
         return squares / self.runs, values / self.runs
 
     def solve(self, columns: Array) -> Array:
-        """V⁻¹ times a column, or several, by the moderated variances."""
+        """V⁻¹ times a column, or several, with the moderated variances."""
         known = self._known
         return _solve(columns, known.cards, self.runs * known.variances, self.between)
 
     @functools.cached_property
     def residuals(self) -> Array:
-        """What the columns leave of each reading."""
+        """The residual of each reading."""
         return np.asarray(self._known.values - self.columns @ self.estimates)
 
     def contrast(self, coefficients: Array) -> Contrast:
-        """A sum of the estimates with these coefficients."""
+        """The linear combination of the estimates with these coefficients."""
         variance = float(coefficients @ self._inverse @ coefficients)
         of_cards = self.between * float(np.sum((coefficients @ self._of_cards) ** 2))
         of_runs = max(variance - of_cards, 0.0)
@@ -264,7 +267,7 @@ class _Fit:
 
     @property
     def criterion(self) -> float:
-        """Schwarz's, of the readings by the moderated variances: the smaller the better."""
+        """Schwarz's criterion of the readings with the moderated variances; smaller is better."""
         known = self._known
         variances = self.runs * known.variances
         ratio = self.between / self.runs
@@ -275,7 +278,7 @@ class _Fit:
         )
 
     def plain_criterion(self) -> float:
-        """Schwarz's, by the residuals, and the variances as they were known before."""
+        """Schwarz's criterion from the residuals and the variances known in advance."""
         series = self.series
         known = self._known
         solved = _solve(self.residuals, known.cards, known.variances, series.between)
@@ -284,8 +287,8 @@ class _Fit:
         return count * math.log(squares) + len(self.estimates) * math.log(len(series))
 
     def deviances(self, designs: Array) -> Array:
-        """Minus twice the logarithm of the likelihood of each of several designs, by this fit's
-        variances, plus a constant."""
+        """Minus twice the log-likelihood of each of several designs with this fit's variances, up
+        to a constant."""
         known = self._known
         squares, values = self._solved(known.products(known.complete(designs)))
         inverse, _ = _inverse(squares, SINGULAR)
@@ -293,7 +296,7 @@ class _Fit:
         return np.asarray(total - np.einsum("ij,ijk,ik->i", values, inverse, values))
 
     def candidates(self) -> tuple[Array, Places]:
-        """How much each further segment would explain, as the square of a normal deviate; see
+        """How much each additional segment would explain, as the square of a normal deviate; see
         `_places`."""
         known = self._known
         weights = known.weights / self.runs
@@ -317,7 +320,7 @@ class _Fit:
 def _solve(columns: Array, cards: Numbers, runs: Array, between: float) -> Array:
     """V⁻¹ times a column, or several.  runs: σ² of each reading.  between: τ².
 
-    V is diagonal but for τ² between readings of one card, so that its inverse has a closed form
+    V is diagonal except for τ² between readings of one card, so its inverse has a closed form
     (Sherman and Morrison).
     """
     weights = 1 / runs
@@ -332,8 +335,8 @@ def _solve(columns: Array, cards: Numbers, runs: Array, between: float) -> Array
 def _inverse(squares: Array, share: float, scale: float | None = None) -> tuple[Array, int]:
     """The pseudo-inverse of a symmetric matrix, or of several, and the largest of their ranks.
 
-    share: eigenvalues up to this part of the scale count as 0.  scale: the largest eigenvalue where
-    it is not given.
+    share: eigenvalues up to this share of the scale count as 0.  scale: the largest eigenvalue by
+    default.
     """
     sizes, directions = np.linalg.eigh(squares)
     kept = sizes > share * (sizes[..., -1:] if scale is None else scale)
@@ -343,7 +346,7 @@ def _inverse(squares: Array, share: float, scale: float | None = None) -> tuple[
 
 
 def _left(squares: float, values: Array, inverse: Array) -> float:
-    """The weighted squares that columns leave.  inverse: of their products."""
+    """The weighted sum of squared residuals of the columns.  inverse: of their products."""
     return max(squares - float(values @ inverse @ values), 0.0)
 
 
@@ -367,8 +370,8 @@ def _cumulated(columns: Array) -> Array:
 
 
 class _Segment(NamedTuple):
-    """A part of a series. first, end: readings.  drifts: whether its level moves steadily from one
-    end to the other."""
+    """A part of a series. first, end: readings.  drifts: whether its level changes steadily from
+    one end to the other."""
 
     first: int
     end: int
@@ -389,7 +392,7 @@ class Segmentation:
     fit: _Fit
 
     def coefficients(self, segment: int, at: float) -> Array:
-        """Of the estimates, for the level of a segment at one of its ends."""
+        """The coefficients of the estimates that give the level of a segment at one of its ends."""
         found = np.zeros(len(self.fit.estimates))
         found[segment] = 1.0
         if self.segments[segment].drifts:
@@ -398,17 +401,17 @@ class Segmentation:
         return found
 
     def value(self, segment: int, at: float = MIDDLE) -> float:
-        """The logarithm of a segment's level, on the average card."""
+        """The logarithm of a segment's level on the average card."""
         return self.fit.offset + float(self.coefficients(segment, at) @ self.fit.estimates)
 
     def contrast(self, old: tuple[int, float], new: tuple[int, float]) -> Contrast:
-        """The difference between two levels.  old, new: segment and where in it."""
+        """The difference between two levels.  old, new: segment and position in it."""
         difference = self.coefficients(*new) - self.coefficients(*old)
         return self.fit.contrast(difference) if difference.any() else Contrast(0.0)
 
     @property
     def outliers(self) -> list[int]:
-        """Readings that stand out alone from a level that goes on after them."""
+        """Single readings that deviate from a level that continues after them."""
         places = len(self.fit.series) - 1
         return [
             segment.first
@@ -418,17 +421,17 @@ class Segmentation:
         ]
 
     def boundary(self, segment: int) -> tuple[int, int]:
-        """The first and the last reading with which a segment, not the first one, may begin (95 %
+        """The first and the last reading at which a segment, except the first one, may begin (95 %
         by likelihood).
 
-        Readings of a card that was not seen before or after may belong to either side.
+        Readings of a card that was not measured on both sides may belong to either side.
         """
         segments = self.segments
         cards = self.fit.series.cards
         before = segments[segment - 1]
         after = segments[segment]
-        # Within a visit to one card, a change shows; what is asked is to which side a visit
-        # belongs.
+        # Within a visit to one card, a change is visible; what has to be determined is the side
+        # of each visit.
         visits = np.flatnonzero(np.diff(cards[before.first : after.end])) + before.first + 1
         nearest = sorted(visits.tolist(), key=lambda place: abs(place - after.first))[
             :MOST_VISITS
@@ -460,11 +463,11 @@ class Segmentation:
 def find_segments(series: ReadingSeries) -> Segmentation:
     """The segments of a series that differ in level.
 
-    Segments are added one after another, the one that explains most first, as long as its p-value,
-    corrected for the number of places, is at most ENTRY. Those that the others have made needless
-    are taken out again. Steps of one direction that a steady drift explains better are one drifting
-    segment. The covariate is taken with which the segments explain most, by the criterion of
-    Schwarz; none where none does.
+    Segments are added one by one, the one that explains most first, as long as the p-value,
+    corrected for the number of places, is at most ENTRY. Segments made redundant by others are
+    removed again. Steps in one direction that a steady drift explains better become one drifting
+    segment. The covariate is the one with which the segments explain most by Schwarz's criterion,
+    or none if none improves it.
     """
     found = [_search(series, np.empty((len(series), 0)))]
     if series.columns.size:
@@ -497,7 +500,7 @@ def _search(series: ReadingSeries, covariates: Array) -> Segmentation:
         if not new:
             break
         if len(new) == 1:
-            # Then one more level spans the same as one more column: its fit serves again.
+            # One more level then spans the same space as one more column: reuse its fit.
             place = added.index(new[0])
             p_value = fitted(*added).contrast((place - 1, MIDDLE), (place, MIDDLE)).p
         else:
@@ -516,7 +519,8 @@ def _search(series: ReadingSeries, covariates: Array) -> Segmentation:
 
 
 def _p_value_inside(fit: _Fit, first: int, end: int) -> float:
-    """Of no difference between the readings of a part and the others, beside what is fitted."""
+    """The p-value of no difference between the readings of a part and the others, given what is
+    already fitted."""
     count = fit.design.shape[1]
     design = np.column_stack([fit.design, np.zeros(len(fit.design))])
     design[first:end, count] = 1.0
@@ -533,8 +537,7 @@ def _segmentation(
 
 
 def _design(segments: Sequence[_Segment], covariates: Array) -> Array:
-    """A column for each segment, one for each that drifts, from BEGIN to END, then the
-    covariates."""
+    """One column for each segment, one for each drift, from BEGIN to END, then the covariates."""
     count = len(segments)
     drifting = sum(each.drifts for each in segments)
     design = np.zeros((len(covariates), count + drifting + covariates.shape[1]))
@@ -552,8 +555,8 @@ def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
     """The same with steps of one direction replaced by drifts, where these explain the readings
     better.
 
-    Better is the smaller criterion of Schwarz (Annals of Statistics 6, 1978), by the residuals, and
-    the variances as they were known before.
+    Better means a smaller criterion of Schwarz (Annals of Statistics 6, 1978), from the residuals
+    and the variances known in advance.
     """
     series = found.fit.series
     best = found
@@ -568,7 +571,7 @@ def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
         ]
         replaced = len(best.segments) - len(kept)
         if replaced < last - first + 1 or drift.end - drift.first < ENOUGH_TO_DRIFT:
-            continue  # a part of it is in another drift, or it is short
+            continue  # part of it is in another drift, or it is short
         segments = sorted([*kept, drift])
         other = _segmentation(series, segments, covariates)
         number = segments.index(drift)
@@ -579,8 +582,8 @@ def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
 
 
 def _monotonic(values: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """(first, last) of each longest part in which values only rise, or only fall; they share their
-    ends."""
+    """(first, last) of each maximal part in which values only rise or only fall; adjacent parts
+    share an end."""
     first = 0
     for place in range(1, len(values) + 1):
         turns = place == len(values) or (

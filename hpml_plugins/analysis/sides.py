@@ -1,6 +1,7 @@
-"""The two sides of a comparison of one point: which Records stand for each, and their values.
+"""The two sides of a comparison of one point: the Records that represent each side, and their
+values.
 
-`hpml compare` and the pages choose the sides here, by the same steps.
+Both `hpml compare` and the pages choose the sides here.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Generic, TypeVar
 from hpml_plugins.analysis.measured import MeasuredValue, Values, mean_over_cards
 from hpml_plugins.analysis.physics import Physics
 
-#: The regime that is compared beside the settled one.
+#: The regime that is compared in addition to the settled one.
 BOOST = "boost"
 
 #: The values of A and of B.
 ValuesOfSides = tuple[Values, Values]
 
 
-#: For sorting: of the newest run the highest.
+#: Sort key: the newest run has the highest.
 Age = tuple[bool | int | float, ...]
 
 
@@ -38,9 +39,9 @@ Measured = TypeVar("Measured", bound=MeasuredRun)
 
 
 class PointSides(Generic[Measured]):
-    """The runs of a point that stand for each side: all of one code.
+    """The runs of a point that represent each side, all with the same code.
 
-    a, b: at least one each.  across: whether the sides are types of hardware and no code was
+    a, b: at least one each.  across: whether the sides are types of hardware without any code
     measured on both.
     """
 
@@ -49,8 +50,8 @@ class PointSides(Generic[Measured]):
     ) -> None:
         """a, b: all runs of one point, at least one each.
 
-        common: whether the sides are types of hardware, which are compared at the newest code that
-        both measured; else, and where there is none, each side's newest code stands for it.
+        common: whether the sides are types of hardware, which are compared at the newest code
+        measured on both. Otherwise, or if there is none, the newest code of each side is used.
         """
         newest_of_a, newest_of_b = (
             _newest_by_code(runs) if common else {} for runs in (a, b)
@@ -75,15 +76,15 @@ class PointSides(Generic[Measured]):
 
     @functools.cached_property
     def at_boost(self) -> ValuesOfSides:
-        """The same in the regime boost."""
+        """The values of both sides in the regime boost."""
         of_a, of_b = self.settled
         return boosted(of_a), boosted(of_b)
 
     def compared(self, metric: str, regime: str, shown: ValuesOfSides) -> ValuesOfSides:
         """The values by which a metric is compared in a regime.
 
-        shown: those of each side's newest code, which are taken where the runs that stand for the
-        sides do not tell the metric in this regime.
+        shown: the values of each side's newest code, used if the runs that represent the sides lack
+        the metric in this regime.
         """
         found = self.at_boost if regime == BOOST else self.settled
         if all(metric in values and _tells(values[metric], regime) for values in found):
@@ -93,23 +94,23 @@ class PointSides(Generic[Measured]):
 
 
 def boosted(values: Values) -> Values:
-    """The values of one side, those in the regime boost in the place of settled ones."""
+    """The values of one side, with boost values replacing settled ones."""
     return {name: at_boost(value) for name, value in values.items()}
 
 
 def at_boost(value: MeasuredValue) -> MeasuredValue:
-    """The value in the regime boost. A step that the GPU never throttled has one rate, which is
-    both."""
+    """The value in the regime boost. A step that the GPU never throttled has the same rate in both
+    regimes."""
     return value.boosted or value
 
 
 def _tells(value: MeasuredValue, regime: str) -> bool:
-    """Whether it is a value of this regime: a sample of a card that throttled is not of boost."""
+    """Whether this is a value of the regime: samples of a throttled card are not boost."""
     return regime != BOOST or value.physics is not Physics.THROTTLED
 
 
 def newest_run(runs: Sequence[Measured]) -> Measured:
-    """The run that is highest in age."""
+    """The newest run, by age."""
     return max(runs, key=lambda run: run.age)
 
 
@@ -125,7 +126,7 @@ def _of_code(runs: Sequence[Measured], code: str) -> list[Measured]:
 
 
 def side_values(runs: Sequence[MeasuredRun]) -> dict[str, MeasuredValue]:
-    """Of each metric that the newest run has the mean over the cards of all runs."""
+    """The mean over the cards of all runs, for each metric that the newest run has."""
     return {
         name: mean_over_cards([run.values[name] for run in runs if name in run.values])
         for name in newest_run(runs).values

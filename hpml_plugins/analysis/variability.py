@@ -1,4 +1,4 @@
-"""How far the values of Records move, from how far Records of equal code differ."""
+"""The variation of values, estimated from the differences between Records of equal code."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 _Array = np.ndarray[Any, Any]
 
-#: How many readings of a point say how far it moves: the newest.
+#: The number of newest readings of a point from which its variation is estimated.
 RECENT = 50
-#: Classes of which nothing is estimated.
+#: Classes for which nothing is estimated.
 _NOT_ESTIMATED = (Physics.COUNTED, Physics.FOREIGN)
 
 
 class Place(NamedTuple):
-    """What a reading is of. point: of the benchmark, on whichever machine."""
+    """What a reading measures. point: of the benchmark, on any machine."""
 
     benchmark: str
     point: str
@@ -61,12 +61,12 @@ Readings = tuple[Place, Sequence[MeasuredValue]]
 
 @dataclass(frozen=True)
 class ObservedReadings:
-    """All readings as numbers, or a part of them.
+    """All readings as numbers, or a subset of them.
 
-    same: the variance of a run on the same card, of each observation.  references: of each, NaN
-    where its visit has none.  lines: the readings of each point of `observations`, one class each.
-    places: what each line is of.  names: of the cards, by their numbers.  asked: the pools of whose
-    lines the spreads are asked for; None: all.
+    same: the variance of a run on the same card, for each observation.  references: one for each
+    observation, NaN if its visit has none.  lines: the readings of each point of `observations`,
+    one class each.  places: what each line measures.  names: of the cards, by their numbers.
+    asked: the pools whose spreads are needed; None: all.
     """
 
     observations: Observations
@@ -79,11 +79,11 @@ class ObservedReadings:
     asked: frozenset[int] | None = None
 
     def numbers_of(self, cards: Collection[str]) -> list[int]:
-        """The numbers of cards by their names."""
+        """The numbers of the cards with these names."""
         return [number for number, name in enumerate(self.names) if name in cards]
 
     def spreads(self, without: Iterable[str] = ()) -> dict[int, Spread]:
-        """The number of each line → its spread, as it is known without these cards."""
+        """The number of each line → its spread, estimated without these cards."""
         cards = frozenset(without)
         if cards not in self._known:
             found = estimate_points(self.cards, self.numbers_of(cards), self.asked)
@@ -93,7 +93,7 @@ class ObservedReadings:
         return self._known[cards]
 
     def part(self, lines: Collection[int]) -> ObservedReadings:
-        """What the spreads of some lines follow from: the observations of the families of their
+        """The observations that determine the spreads of some lines: those of the families of their
         pools.  lines: their numbers."""
         asked = frozenset(int(self.cards.pool[self.first[number]]) for number in lines)
         families = frozenset(self.cards.family[list(asked)].tolist())
@@ -111,7 +111,7 @@ class ObservedReadings:
 
     @functools.cached_property
     def first(self) -> dict[int, int]:
-        """The number of each line → that of its first observation."""
+        """The number of each line → the number of its first observation."""
         numbers, first = np.unique(self.observations.point, return_index=True)
         return dict(zip(numbers.tolist(), first.tolist(), strict=True))
 
@@ -127,7 +127,7 @@ class ObservedReadings:
 def fill_in_spreads(
     points: Iterable[Readings], references: References | None = None
 ) -> None:
-    """Fill in the spread of every reading, and where there are references how it moves without the
+    """Fill in the spread of every reading and, if there are references, its variation without the
     card's factor.
 
     See `hpml_plugins.analysis.variance` and `hpml_plugins.analysis.cards` for the estimators.
@@ -147,9 +147,9 @@ def fill_in_spreads(
 def with_references(
     points: Iterable[Readings], references: References
 ) -> Iterator[Readings]:
-    """The points, of which each reading knows the reference step of its class and visit.
+    """The points, with the reference step of its class and visit added to each reading.
 
-    Those of the reference itself know none: what is regressed on itself tells nothing.
+    Readings of the reference itself get none: regressing a value on itself is meaningless.
     """
     for place, readings in points:
         for reading in readings if place.benchmark != REFERENCE else ():
@@ -161,7 +161,8 @@ def with_references(
 
 
 def _signed(reading: MeasuredValue, logarithm: float) -> float:
-    """A rate falls where the time of the reference rises."""
+    """The logarithm with the sign of the reading: a rate falls when the time of the reference
+    rises."""
     return -logarithm if reading.direction == "higher" else logarithm
 
 
@@ -170,10 +171,10 @@ def adjusted_spreads(
     references: References,
     without: Collection[str] = (),
 ) -> dict[int, Adjusted]:
-    """By the number of a line how it moves from card to card without the card's factor; only lines
-    of classes whose intervals it narrows.
+    """The number of a line → its variation between cards without the card's factor. Contains only
+    lines of classes whose intervals become narrower.
 
-    without: cards that are left out.
+    without: cards to leave out.
     """
     cards = observed.cards
     known = observed.references
@@ -209,7 +210,7 @@ def adjusted_spreads(
 def _fit_coefficients(
     cards: CardObservations, references: _Array, told: _Array
 ) -> dict[int, Coefficient]:
-    """β of each pool whose intervals it narrows.  told: which observations tell it."""
+    """β of each pool whose intervals it narrows.  told: the observations to fit it to."""
     found: dict[int, Coefficient] = {}
     for pool in np.unique(cards.pool[told]).tolist():
         inside = told & (cards.pool == pool)
@@ -223,7 +224,7 @@ def _fit_coefficients(
 
 def _without_factor(spread: Spread, variance: float) -> float:
     """The variance of a run on any card, without the card's factor."""
-    # else the variance on the same card was borrowed from the cards
+    # otherwise the variance on the same card was borrowed from the cards
     is_own = spread.same_card < spread.any_card
     return max(variance, spread.same_card) if is_own else variance
 
@@ -235,14 +236,14 @@ def _signed_type(
 
 
 def _numbers() -> defaultdict[Any, int]:
-    """Numbers for names, in the order in which they come."""
+    """Numbers for names, in order of first appearance."""
     return defaultdict(itertools.count().__next__)
 
 
 def observe(points: Iterable[Readings]) -> ObservedReadings | None:
-    """The readings as numbers; None where there are none that move.
+    """The readings as numbers; None if none of them varies.
 
-    The spread of what was counted, and the scatter of what is not above 0, are filled in at once.
+    Also fills in the spread of counted values, and the scatter of values not above 0.
     """
     groups, kinds, codes, cards, runs = (_numbers() for _ in range(5))
     spots, members, member_places, pools = (_numbers() for _ in range(4))
@@ -304,9 +305,9 @@ def observe(points: Iterable[Readings]) -> ObservedReadings | None:
 
 
 def _split(readings: Sequence[MeasuredValue]) -> Iterator[list[MeasuredValue]]:
-    """The readings of one point by kind, those of its regime boost apart, in the order of time.
+    """The readings of one point by kind, boost readings separate, in order of time.
 
-    The spread of what was counted is filled in, and what is not above 0 has none.
+    Fills in the spread of counted values. Values that are not above 0 have none and are left out.
     """
     of_kind: dict[str, list[MeasuredValue]] = {}
     for reading in sorted(readings, key=lambda reading: reading.started):
@@ -319,10 +320,10 @@ def _split(readings: Sequence[MeasuredValue]) -> Iterator[list[MeasuredValue]]:
 
 
 def member_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
-    """What shares one variance between cards; see `hpml_plugins.analysis.cards`.
+    """The key of readings that share one variance between cards; see `hpml_plugins.analysis.cards`.
 
-    The benchmark on a type of hardware, for what a GPU computes; where the host takes part, or
-    nothing was timed, each metric of each point.
+    For GPU computations, the benchmark on a type of hardware; if the host takes part or nothing was
+    timed, each metric of each point.
     """
     physics = reading.physics
     if physics in HOST_TAKES_PART or physics is Physics.DERIVED:
@@ -331,10 +332,11 @@ def member_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
 
 
 def _pool_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
-    """What members borrow from: their class on their type of hardware; the last is the type.
+    """The key of the pool that members borrow from: their class on their type of hardware; the last
+    item is the type.
 
-    Where the host takes part the type is left out. What was not timed has no physics in common but
-    its metric's.
+    If the host takes part, the type is omitted. Values that were not timed have only their metric
+    in common.
     """
     if reading.physics is Physics.DERIVED:
         return (*_class_of(reading), place.benchmark, place.metric, "")
@@ -343,12 +345,12 @@ def _pool_of(place: Place, reading: MeasuredValue) -> tuple[str, ...]:
 
 
 def _class_of(reading: MeasuredValue) -> tuple[str, str]:
-    """What other processes disturbed says nothing of what they did not."""
+    """The class of a reading: disturbed values say nothing about undisturbed ones."""
     return reading.physics, "busy" if reading.is_busy else ""
 
 
 def _fill_in_scatter(readings: Sequence[MeasuredValue]) -> None:
-    """How far values move of which some are not above 0, so that they have no logarithm."""
+    """Fill in the scatter of values of which some are not above 0 and so have no logarithm."""
     if all(reading.value > 0 for reading in readings):
         return
     by_code: dict[str, list[float]] = {}
@@ -364,10 +366,9 @@ def _fill_in_scatter(readings: Sequence[MeasuredValue]) -> None:
 
 
 class Variability:
-    """How far values move from run to run and from card to card, of all metrics of some Records.
+    """The variation from run to run and from card to card of all metrics of some Records.
 
-    records: those whose values will be asked for, and all others there are: the more, the better it
-    is known.
+    records: those whose values are needed, and any others: more Records give better estimates.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -389,7 +390,7 @@ class Variability:
                     self._known[*key, each.kind] = each
 
     def reading(self, record: Record, name: str) -> MeasuredValue:
-        """Of a metric of a Record, with its spread."""
+        """The value of a metric of a Record, with its spread."""
         found = MeasuredValue.of(record, name)
         place = Place(record.benchmark, record.point, name)
         if self._references:
@@ -402,7 +403,7 @@ class Variability:
         return found
 
     def values(self, record: Record) -> Values:
-        """Of every metric by which a Record is compared."""
+        """The values of all metrics by which a Record is compared."""
         return {name: self.reading(record, name) for name in compared_metrics(record)}
 
     def code(self, record: Record) -> str:
@@ -410,13 +411,12 @@ class Variability:
         return code_of(record)
 
     def whole(self, record: Record) -> Record:
-        """The Record itself, where others keep a part of it."""
+        """The complete Record, for subclasses that keep only a part of it."""
         return record
 
 
 def with_intervals(record: Record, readings: Values) -> Record:
-    """The Record with the intervals of these readings of it, for commands and pages; not to be
-    stored."""
+    """The Record with the intervals of these readings, for commands and pages; not to be stored."""
     shown = {name: reading.estimate for name, reading in readings.items()}
     metrics = {
         name: (

@@ -1,16 +1,16 @@
-"""How far a metric's value moves from run to run and from card to card, estimated from all Records
-of a machine type.
+"""The variation of a metric's value from run to run and from card to card, estimated from all
+Records of a machine type.
 
-Values are compared as logarithms: a relative deviation is what repeats over sizes and cards. Two
-variances are estimated for each value: that of a run on the same card, here, and that of a run on
-any card of the type, by `hpml_plugins.analysis.cards`. A new point has no repeated runs of its own,
-so it borrows from its class (the same metric of the same benchmark), and a class with few
-repetitions from its kind (its physics, and whether in one round or several). What is borrowed, and
-how much, follows the empirical Bayes estimator of G. K. Smyth, Linear models and empirical Bayes
-methods for assessing differential expression, Statistical Applications in Genetics and Molecular
-Biology 3 (2004), article 3, sections 4 to 6: sample variances s² with d degrees of freedom are a
-scaled F distribution around a prior s0² that is worth d0 degrees of freedom, and the posterior
-variance is (d0 s0² + d s²) / (d0 + d) with d0 + d degrees of freedom.
+Values are compared as logarithms, because relative deviations are similar across sizes and cards.
+Two variances are estimated for each value: that of a run on the same card, here, and that of a run
+on any card of the type, by `hpml_plugins.analysis.cards`. A new point has no repeated runs, so it
+borrows from its class (the same metric of the same benchmark), and a class with few repetitions
+borrows from its kind (its physics, and whether it has one round or several). What is borrowed
+follows the empirical Bayes estimator of G. K. Smyth, Linear models and empirical Bayes methods for
+assessing differential expression, Statistical Applications in Genetics and Molecular Biology 3
+(2004), article 3, sections 4 to 6: sample variances s² with d degrees of freedom follow a scaled F
+distribution around a prior s0² that is worth d0 degrees of freedom, and the posterior variance is
+(d0 s0² + d s²) / (d0 + d) with d0 + d degrees of freedom.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from scipy.special import betaincinv, chdtri, digamma, polygamma, stdtr, stdtrit
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Smallest relative deviation that is believed: two runs that agree to the last digit say little
-#: about the third.
+#: Smallest relative deviation assumed: two runs that agree to the last digit say little about
+#: the third.
 FLOOR = 2e-4
 #: Relative standard deviation assumed for a kind that was never measured twice.
 UNKNOWN = 0.03
@@ -49,8 +49,7 @@ ROUNDS_ALONE_FREEDOM = 4.0
 #: the runs may have a round that stands out. Then 2.3 % of the medians of three rounds do, fewer
 #: than an interval leaves out.
 QUARTILE = 0.75
-#: What the rounds of a few runs tell is itself uncertain: so probable is it that runs vary by no
-#: less.
+#: Confidence level of the lower bound on the variance between runs that is derived from rounds.
 SURE = 0.95
 #: Bounds of the degrees of freedom that a prior is worth.
 LEAST_FREEDOM = 1.0
@@ -61,17 +60,14 @@ ENOUGH_GROUPS = 3
 
 @dataclass(frozen=True)
 class Observations:
-    """Values of runs, one entry each in every array. From `point` on they are numbers that stand
-    for a name.
+    """Values of runs in order of time, one entry in every array. The arrays from `point` on hold
+    numbers that stand for names.
 
-    They are in the order of time.
-
-    value: the natural logarithm.  rounds: its variance as the rounds of the point's runs imply, NaN
-    for one round. rounds_freedom: how many degrees of freedom that has.
-    point: what was measured (benchmark, version, parameters, metric) on a machine.  group: its
-    class.  kind: of the class; the same for all observations of a class.  code: what the plugin's
-    code was.  card: which card, or host. run: which run; a later entry of the same run replaces an
-    earlier one.
+    value: the natural logarithm.  rounds: its variance implied by the rounds of the point's runs,
+    NaN for one round.  rounds_freedom: its degrees of freedom.  point: what was measured
+    (benchmark, version, parameters, metric) on a machine.  group: its class.  kind: of the class;
+    the same for all observations of a class.  code: of the plugin.  card: or the host.  run: a
+    later entry of the same run replaces an earlier one.
     """
 
     value: Array
@@ -86,7 +82,7 @@ class Observations:
 
 
 class Spread(NamedTuple):
-    """Variances of a value's natural logarithm, and the degrees of freedom behind each.
+    """Variances of a value's natural logarithm, and their degrees of freedom.
 
     same_*: of a run on the same card.  any_*: of a run on any card of the type.
     """
@@ -98,10 +94,10 @@ class Spread(NamedTuple):
 
 
 class Estimated(NamedTuple):
-    """Of each of several things a variance of a value's logarithm, its degrees of freedom, and
-    whether it is known: whether anything of its kind was repeated.
+    """For each of several items, the variance of a value's logarithm, its degrees of freedom, and
+    whether it is known, that is, whether anything of its kind was repeated.
 
-    own: how many of the degrees of freedom are the thing's own.
+    own: the degrees of freedom that come from the item itself.
     """
 
     variance: Array
@@ -111,7 +107,7 @@ class Estimated(NamedTuple):
 
 
 def estimate_runs(observed: Observations) -> Estimated:
-    """The variance of a run on the same card, of each observation."""
+    """The variance of a run on the same card, for each observation."""
     sets = np.stack([observed.point, observed.code, observed.card])
     return _posterior(observed, sets, observed.run)
 
@@ -121,30 +117,30 @@ def estimate_spreads(
 ) -> list[Spread]:
     """The spread of each point, by its number.
 
-    same: `estimate_runs`.  between: of each observation the variance of a run on any card; see
+    same: `estimate_runs`.  between: for each observation, the variance of a run on any card; see
     `hpml_plugins.analysis.cards`.
     """
-    # all observations of a point have the same
+    # the same for all observations of a point
     _, first = np.unique(observed.point, return_index=True)
     runs, runs_freedom, known, own_runs = (each[first] for each in same)
     cards, cards_freedom, known_cards, _ = (each[first] for each in between)
     rounds = observed.rounds[first]
     rounds_freedom = observed.rounds_freedom[first]
-    # Runs differ by no less than the rounds of one; of a kind that was never repeated nothing else
-    # is known.
+    # Runs differ at least as much as the rounds of one run; if no run of the kind was repeated,
+    # nothing else is known.
     unknown = ~known & ~known_cards & np.isfinite(rounds)
     surely = rounds * rounds_freedom / chdtri(rounds_freedom, 1 - SURE)
     runs = np.where(unknown, ROUNDS_ALONE * rounds, np.fmax(runs, surely))
     runs_freedom = np.where(unknown, ROUNDS_ALONE_FREEDOM, runs_freedom)
-    # And of one that was measured on one card alone: runs differ on it as on any, and cards by a
-    # guess besides.
+    # Measured on one card only: the variance on any card is that of its runs plus a guess for the
+    # difference between cards.
     alone = (known & ~known_cards) | unknown
     cards = np.where(alone, runs + UNKNOWN_CARDS**2, cards)
     cards_freedom = np.where(
         alone, np.minimum(runs_freedom, UNKNOWN_CARDS_FREEDOM), cards_freedom
     )
-    # Another card differs by no less than another run. Of a point that nobody ran twice on one card
-    # only its class tells how far runs move: no farther than cards, where it knows more of those.
+    # Cards differ at least as much as runs. For a point without repeated runs on one card, only
+    # its class shows how runs vary: no more than cards, if more is known about those.
     noisy = cards < surely
     cards = np.where(noisy, surely, cards)
     cards_freedom = np.where(noisy, cards_freedom + rounds_freedom, cards_freedom)
@@ -164,9 +160,9 @@ def estimate_spreads(
 
 
 def _posterior(observed: Observations, within: Array, replicate: Array) -> Estimated:
-    """Variance among the last values of the replicates within each set of equal numbers.
+    """Posterior variance of each observation, from sets of equal numbers.
 
-    Returns the posterior variance of each observation.
+    The variance is that of the last values of the replicates within each set.
 
     within: one column per observation.
     """
@@ -190,7 +186,7 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> Estim
         of_group[of_kind] = (
             prior_freedom * prior + (pooled_freedom * pooled)[of_kind]
         ) / total[of_kind]
-        # How much the points of a class differ from one another, all classes of the kind together.
+        # How much points of a class differ from each other, over all classes of the kind.
         members = of_kind[group]
         ratios = np.maximum(variance, FLOOR**2)[members] / of_group[group[members]]
         worth[of_kind] = fit_prior(ratios, freedom[members])[1]
@@ -207,12 +203,11 @@ def _posterior(observed: Observations, within: Array, replicate: Array) -> Estim
 def _sample_variances(
     value: Array, within: Array, replicate: Array
 ) -> tuple[Array, Array, Array]:
-    """(point, sample variance, degrees of freedom) of each set with two replicates or more.
+    """(point, sample variance, degrees of freedom) of each set with at least two replicates.
 
-    within: one column per observation, whose first row is the point. From four replicates on, which
-    follow one another in time, the median of their squared successive differences gives the
-    variance: a lasting change of what is measured, such as a regression, shows in one difference
-    alone.
+    within: one column per observation, whose first row is the point. From four replicates on, in
+    order of time, the variance is derived from the median of their squared successive differences:
+    a lasting change of what is measured, such as a regression, then affects only one difference.
     Source of the differences: von Neumann, Kent, Bellinson and Hart, Ann. Math. Statist. 12 (1941),
     153 to 162.
     """
@@ -257,7 +252,7 @@ def _calibration(count: int) -> tuple[float, float]:
 
 
 def _mean_log(freedom: float) -> float:
-    """The mean of the logarithm of a sample variance where the true one is 1."""
+    """The mean of the logarithm of a sample variance if the true variance is 1."""
     return float(digamma(freedom / 2) - np.log(freedom / 2))
 
 
@@ -267,15 +262,15 @@ def number_columns(columns: Array) -> Array:
 
 
 def _pool(variance: Array, freedom: Array, key: Array, size: int) -> tuple[Array, Array]:
-    """The pooled variance of each key, 0 where there is none, and its degrees of freedom."""
+    """The pooled variance of each key, 0 if there is none, and its degrees of freedom."""
     total = np.bincount(key, freedom, minlength=size)
     summed = np.bincount(key, variance * freedom, minlength=size)
     return np.divide(summed, total, out=np.zeros(size), where=total > 0), total
 
 
 def pool_rounds(told: Sequence[tuple[float, int]]) -> float:
-    """The variance of runs of a point as their rounds tell it, NaN where none does.  told:
-    variance, its freedom."""
+    """The variance between runs of a point implied by their rounds, NaN if there are none.  told:
+    (variance, its degrees of freedom) of each run."""
     unbiased = [
         variance / expected_quartile(len(told), freedom) for variance, freedom in told
     ]
@@ -284,12 +279,12 @@ def pool_rounds(told: Sequence[tuple[float, int]]) -> float:
 
 @functools.cache
 def expected_quartile(count: int, freedom: int) -> float:
-    """The mean of the upper quartile of `count` sample variances where the true one is 1.  freedom:
-    of each.
+    """The mean of the upper quartile of `count` sample variances if the true variance is 1.
+    freedom: of each.
 
-    The quartile is NumPy's, between two ranks. The value of rank r of n has the quantile of χ² at a
-    share that is Beta(r, n + 1 - r) distributed. Source: David and Nagaraja, Order Statistics, 3rd
-    ed. (2003), chapter 2.
+    The quartile is NumPy's, interpolated between two ranks. The value of rank r of n has the
+    quantile of χ² at a share that is Beta(r, n + 1 - r) distributed. Source: David and Nagaraja,
+    Order Statistics, 3rd ed. (2003), chapter 2.
     """
     shares = (np.arange(1000) + 0.5) / 1000
     below, part = divmod(QUARTILE * (count - 1), 1)
@@ -301,11 +296,10 @@ def expected_quartile(count: int, freedom: int) -> float:
 
 
 def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
-    """The prior variance and the degrees of freedom that it is worth, of sample variances of
-    similar things.
+    """The prior variance and its degrees of freedom, from sample variances of similar items.
 
-    variance: sample variances.  freedom: the degrees of freedom of each, above 0.  Moments of log
-    s², which has the mean log s0² + ψ(d/2) − ψ(d0/2) + log(d0/d) and the variance ψ′(d/2) +
+    variance: sample variances.  freedom: the degrees of freedom of each, above 0.  Matches moments
+    of log s², which has the mean log s0² + ψ(d/2) − ψ(d0/2) + log(d0/d) and the variance ψ′(d/2) +
     ψ′(d0/2). Source: Smyth 2004, section 6.2.
     """
     variance = np.maximum(variance, FLOOR**2)
@@ -313,14 +307,14 @@ def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
     if len(shifted) < ENOUGH_GROUPS:
         return float(np.average(variance, weights=freedom)), UNKNOWN_FREEDOM
     excess = float(np.var(shifted, ddof=1) - polygamma(1, freedom / 2).mean())
-    # That few groups look alike says little of how much others differ: n groups are worth n degrees
-    # of freedom at most.
+    # Few similar groups say little about how much others differ: n groups are worth at most n
+    # degrees of freedom.
     worth = min(_freedom_of(excess), float(len(shifted)))
     return float(np.exp(shifted.mean() + _mean_log(worth))), worth
 
 
 def _freedom_of(excess: float) -> float:
-    """d0 with ψ′(d0/2) = excess, within the bounds; right to 1e-5."""
+    """Solve ψ′(d0/2) = excess for d0, within the bounds; accurate to 1e-5."""
     freedom, excesses = _excesses()
     return float(np.interp(-excess, -excesses, freedom))
 
@@ -334,8 +328,8 @@ def _excesses() -> tuple[Array, Array]:
 
 @functools.cache
 def half_width(variance: float, freedom: float, cards: int = 1) -> float:
-    """Half of the 95 % prediction interval of another run's logarithm around the mean of `cards`
-    runs: both vary."""
+    """Half of the 95 % prediction interval for the logarithm of another run around the mean of
+    `cards` runs, both of which vary."""
     return student_quantile(0.975, freedom) * math.sqrt(variance * (1 + 1 / cards))
 
 
@@ -346,8 +340,8 @@ def student_quantile(share: float, freedom: float) -> float:
 
 
 def p_value(difference: float, variance: float, freedom: float) -> float:
-    """The two-sided p-value of no difference, by Student's t.  variance: of the difference, 0 where
-    it is exact."""
+    """The two-sided p-value of the hypothesis of no difference, by Student's t.  variance: of the
+    difference, 0 if it is exact."""
     if variance <= 0:
         return 0.0 if difference else 1.0
     return float(2 * stdtr(freedom, -abs(difference) / math.sqrt(variance)))

@@ -18,33 +18,35 @@ from hpml_plugins.model.formatting import bounded_times, least_times, quantity, 
 
 Verdict = Literal["SAME", "BETTER", "WORSE", "BOUND", "AMBIGUOUS"]
 
-#: Share of comparisons of equal things that may be called different, of all that are asked at once.
+#: Share of comparisons between equal things that may be called different, over all comparisons
+#: made together.
 ERROR_RATE = 0.05
-#: Two values are the same when the 95 % interval of their ratio lies within this share of 1.
+#: Two values are the same if the 95 % interval of their ratio lies within this share of 1.
 MARGIN = 0.02
-#: An interval around 1 that reaches no further is told as "equal within 3 %", a wider one by its
-#: ends.
+#: An interval around 1 that extends no further is written as "equal within 3 %", a wider one by
+#: its bounds.
 NEARLY_EQUAL = 0.03
 #: Signatures of one timing agree to this many decimals; see `physics.signature`.
 SIGNATURE_DECIMALS = 6
-NOTHING_REPEATED = "no run was repeated that would tell how far a value at or below 0 moves"
+NOTHING_REPEATED = "no repeated runs show how much a value at or below 0 varies"
 DIFFERENT_PROBLEMS = "different problems: "
 NO_DIRECTION = "neither direction is better"
-UNKNOWN_SPREAD = "nothing is known of how far it moves"
+UNKNOWN_SPREAD = "its variation is unknown"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One metric of one point, B against A. ratio: B over A, None where one of them is not above 0.
+    """One metric of one point, B compared with A. ratio: B over A, None if one of them is not above
+    0.
 
-    verdict: SAME, BETTER and WORSE are decided. BOUND: all that can be said is the interval.
-    AMBIGUOUS: nothing can be said, and `reason` says why.
-    change: B less A, in the metric's unit.  direction: which is better.  low, high: the 95 %
-    interval of the ratio. least: the end of its one-sided 95 % interval that is nearer to 1: B is
-    at least that much larger or smaller. p: of no difference, before correction; None where nobody
-    can say.  cards: how many measured A and B; of `paired` sides how many measured both.  paired:
-    whether both were measured on the same cards, which are compared each with itself.  adjusted:
-    whether the factors of the cards, as the reference steps tell them, are taken out of the ratio.
+    verdict: SAME, BETTER and WORSE are decided. BOUND: only the interval is known. AMBIGUOUS:
+    nothing is known, and `reason` says why.  change: B minus A, in the metric's unit.  direction:
+    which is better.  low, high: the 95 % interval of the ratio.  least: the bound nearer to 1 of
+    its one-sided 95 % interval: B is at least that much larger or smaller.  p: of no difference,
+    before correction; None if unknown.  cards: the number of cards that measured A and B; for
+    `paired` sides, those that measured both.  paired: whether the same cards measured both sides;
+    each is then compared with itself.  adjusted: whether the cards' factors, estimated from the
+    reference steps, are removed from the ratio.
     """
 
     verdict: Verdict
@@ -62,16 +64,15 @@ class Difference:
 
     @property
     def times(self) -> float | None:
-        """How many times better B is, whichever direction is better; None where that cannot be
-        said."""
+        """How many times better B is, in the direction of the metric; None if unknown."""
         if self.ratio is None or self.direction is None:
             return None
         return self._oriented(self.ratio)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of `times`, of the ratio where no direction is better; None where there
-        is none."""
+        """The 95 % interval of `times`, or of the ratio if no direction is better; None without
+        one."""
         if self.low is None or self.high is None:
             return None
         ends = sorted((self._oriented(self.low), self._oriented(self.high)))
@@ -82,7 +83,7 @@ class Difference:
 
     @property
     def reversed(self) -> Difference:
-        """The same of A against B."""
+        """A compared with B."""
         opposite: dict[Verdict, Verdict] = {"BETTER": "WORSE", "WORSE": "BETTER"}
         return dataclasses.replace(
             self,
@@ -97,14 +98,14 @@ class Difference:
 
     @property
     def undirected(self) -> Difference:
-        """The same whose words are of B over A itself, whichever direction is better."""
+        """The difference worded as B over A, whichever direction is better."""
         return dataclasses.replace(self, direction=self.direction and "higher")
 
     def wording(self, unit: str = "1") -> str:
-        """What can be said, in words: `at least 1.40×`, `equal within 2 %`, `0.97 to 1.04×`.
+        """The result in words: `at least 1.40×`, `equal within 2 %`, `0.97 to 1.04×`.
 
-        Above 1 B is better; where no direction is better, it is larger.  unit: of the metric, for a
-        difference that has no ratio.
+        Above 1, B is better; if no direction is better, it is larger.  unit: of the metric, for a
+        difference without a ratio.
         """
         if self.ratio is None:
             return self._wording_of_change(unit)
@@ -122,7 +123,7 @@ class Difference:
         return f"{bounded_times(low, up=False)} to {bounded_times(high, up=True)}×"
 
     def full_wording(self, unit: str = "1") -> str:
-        """The same with `, adjusted` where the cards' own speed is taken out of the ratio."""
+        """The wording with `, adjusted` if the cards' own speed is removed from the ratio."""
         return self.wording(unit) + ", adjusted" * self.adjusted
 
     def _wording_of_change(self, unit: str) -> str:
@@ -133,14 +134,14 @@ class Difference:
 
 
 def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Difference]:
-    """A verdict on each (A, B, metric), corrected for how many are asked at once (Benjamini and
+    """A verdict on each (A, B, metric), corrected for the number of comparisons (Benjamini and
     Hochberg).
 
-    The metrics of one timing (time, rate, bandwidth) are one hypothesis: those of the same two
-    mappings. SAME: the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does
-    not, and the difference would arise from equal things too seldom; counts by any difference.
-    BOUND: neither, or no direction is better. AMBIGUOUS: see `Difference`.
-    Source: Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
+    Metrics of one timing (time, rate, bandwidth) of the same two mappings are one hypothesis. SAME:
+    the 95 % interval of the ratio lies within MARGIN of 1.  BETTER, WORSE: it does not, and such a
+    difference between equal things is sufficiently improbable; for counted values any difference
+    counts.  BOUND: neither, or no direction is better.  AMBIGUOUS: see `Difference`.  Source:
+    Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 57 (1995).
     """
     raw = [_difference(*pair) for pair in pairs]
     hypotheses: dict[object, float] = {}
@@ -158,9 +159,9 @@ def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Differen
 
 
 def correct(p_values: Sequence[float]) -> list[float]:
-    """The p-values corrected for how many there are, by the step-up procedure.
+    """Correct p-values for their number by the step-up procedure.
 
-    Of n, the k-th smallest is taken n / k times, and no smaller one ends above a larger one.
+    Of n, the k-th smallest is multiplied by n / k, and a smaller one never ends above a larger one.
     Source: Benjamini and Hochberg (1995), Controlling the false discovery rate, section 3.1.
     """
     given = np.asarray(p_values, dtype=float)
@@ -174,8 +175,8 @@ def correct(p_values: Sequence[float]) -> list[float]:
 
 
 def _hypothesis(of_a: Values, of_b: Values, name: str) -> object:
-    """The same for all metrics of one timing of a point on both sides; None for a value that is of
-    no timing."""
+    """A key shared by all metrics of one timing of a point on both sides; None for a value without
+    a timing."""
     a = of_a[name]
     b = of_b[name]
     if a.timing is None or b.timing is None:
@@ -213,8 +214,8 @@ def _difference(of_a: Values, of_b: Values, name: str) -> Difference:
 def _difference_of_changes(
     a: MeasuredValue, b: MeasuredValue, found: Difference
 ) -> Difference:
-    """Of values that are not above 0: their difference, by how far repeated runs of equal code
-    move."""
+    """Compare values not above 0 by their difference, using the variation between repeated runs of
+    equal code."""
     scatters = [each.scatter for each in (a, b) if each.scatter]
     if len(scatters) < 2 or found.change is None:
         return dataclasses.replace(found, reason=NOTHING_REPEATED)
@@ -224,9 +225,10 @@ def _difference_of_changes(
 
 
 class _Compared(NamedTuple):
-    """The logarithm of B over A. variance: of it.  freedom: of that.  cards: of A and B.
+    """The logarithm of B over A. variance: of the logarithm.  freedom: of the variance.  cards: of
+    A and B.
 
-    paired: see `Difference`.  adjusted: whether the factors of the cards are taken out.
+    paired: see `Difference`.  adjusted: whether the factors of the cards are removed.
     """
 
     ratio: float
@@ -238,13 +240,13 @@ class _Compared(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """Of the 95 % interval."""
+        """Half-width of the 95 % interval."""
         return student_quantile(0.975, self.freedom) * math.sqrt(self.variance)
 
 
 def _compare_cards(a: MeasuredValue, b: MeasuredValue) -> _Compared:
-    """Cards that measured both sides, each with itself; else the means of the two sides' cards,
-    with the factors of the cards taken out where that is more certain."""
+    """Compare each card that measured both sides with itself. Without such cards compare the means
+    of the two sides, with the factors of the cards removed if that is more precise."""
     assert a.spread is not None and b.spread is not None
     of_a, of_b = ({level.card: level for level in each.cards} for each in (a, b))
     common = of_a.keys() & of_b.keys()
@@ -266,12 +268,12 @@ def _compare_cards(a: MeasuredValue, b: MeasuredValue) -> _Compared:
 
 
 def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared | None:
-    """The same without the factors of the cards; None where no side has a reference.
+    """The comparison with the factors of the cards removed; None if no side has a reference.
 
-    Of two sides on one type the references are compared directly. Else each side that has one is
-    compared with the mean over its type, which has an error of its own (the regression estimator of
-    double sampling; Cochran, Sampling Techniques, 3rd ed. (1977), section 12.6). The error of β
-    counts as far as the references differ.
+    For two sides on one type the references are compared directly. Otherwise each side with a
+    reference is compared with the mean over its type, which has its own error (the regression
+    estimator of double sampling; Cochran, Sampling Techniques, 3rd ed. (1977), section 12.6). The
+    error of β is weighted by the difference of the references.
     """
     if a.physics is not b.physics:
         return None
@@ -300,8 +302,8 @@ def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared |
 
 
 class _Side(NamedTuple):
-    """Of the mean of a side's cards. shift: of its logarithm.  variance, freedom: of what it is
-    then."""
+    """An adjustment of the mean of a side's cards. shift: of its logarithm.  variance, freedom: of
+    the adjusted mean."""
 
     shift: float
     variance: float
@@ -315,7 +317,7 @@ def _unadjusted(side: MeasuredValue) -> _Side:
 
 
 def _from_type(side: MeasuredValue, reference: float | None) -> _Side | None:
-    """Without how far the cards' reference is from the mean of their type."""
+    """Adjust for the distance of the cards' reference from the mean of their type."""
     adjusted = side.adjusted
     if reference is None or adjusted is None or adjusted.of_type is None:
         return None
@@ -329,7 +331,7 @@ def _from_type(side: MeasuredValue, reference: float | None) -> _Side | None:
 
 
 def _mean_reference(side: MeasuredValue) -> float | None:
-    """None where a card has no reference."""
+    """The mean reference of the cards; None if a card has none."""
     references = [each.reference for each in side.cards if each.reference is not None]
     if not references or len(references) < len(side.cards):
         return None
@@ -337,11 +339,11 @@ def _mean_reference(side: MeasuredValue) -> float | None:
 
 
 def _slowed_by_others(a: MeasuredValue, b: MeasuredValue, quiet: _Compared) -> _Compared:
-    """The same, less certain by the unknown factor that busy CPUs slowed each busy side down by."""
+    """Increase the variance by the unknown factor by which busy CPUs slowed down each busy side."""
     if not (a.is_busy or b.is_busy):
         return quiet
     variance = quiet.variance + BUSY**2 * (a.is_busy + b.is_busy)
-    # Satterthwaite's, where the variance of that factor is known
+    # Satterthwaite's formula, with the variance of that factor known
     freedom = variance**2 / max(quiet.variance**2 / quiet.freedom, 1e-9)
     return quiet._replace(variance=variance, freedom=freedom)
 
@@ -370,12 +372,12 @@ def _difference_of_ratios(
 
 
 def throttling_slack(a: MeasuredValue, b: MeasuredValue) -> tuple[float, float]:
-    """How far the logarithm of B over A may lie lower and higher, because one side was sampled
-    while it throttled.
+    """How much lower and higher the logarithm of B over A may be because one side was sampled while
+    it throttled.
 
     Such a sample is neither boost nor settled: the settled rate is lower by up to the ratio of the
-    two regimes, that of the other side where it has both, else MOST_THROTTLED. Two sides that were
-    both sampled so are compared as they are.
+    two regimes, taken from the other side if it has both, else MOST_THROTTLED. Two sides that were
+    both sampled this way are compared unchanged.
     """
     sides = [each.physics is Physics.THROTTLED for each in (a, b)]
     if all(sides) or not any(sides):
@@ -386,7 +388,8 @@ def throttling_slack(a: MeasuredValue, b: MeasuredValue) -> tuple[float, float]:
     else:
         most = math.log(MOST_THROTTLED)
     a_slower = sides[0]
-    # The settled time of a side is longer, its rate lower; without a direction it may be either.
+    # The settled time of a side is longer and its rate lower; without a direction it may be
+    # either.
     direction = common_direction(a, b)
     if direction is None:
         return most, most
@@ -413,12 +416,12 @@ def _judged(found: Difference, adjusted: float) -> Difference:
     if found.ratio is not None:
         return dataclasses.replace(found, verdict="BOUND", reason="")
     return dataclasses.replace(
-        found, reason=found.reason or "the difference may be one of runs"
+        found, reason=found.reason or "the difference may be run-to-run variation"
     )
 
 
 def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
-    """Why two values do not belong into one history, or "".
+    """Why two values cannot be part of one history, or "".
 
     A value sampled while the card throttled is neither boost nor sustained.
     """
@@ -428,17 +431,17 @@ def why_not_judged(a: MeasuredValue, b: MeasuredValue) -> str:
 
 
 def common_direction(a: MeasuredValue, b: MeasuredValue) -> str | None:
-    """Which direction is better by both sides of a metric; None where one of them has none, or they
-    contradict."""
+    """The direction that is better on both sides of a metric; None if a side has none, or if they
+    differ."""
     return a.direction if a.direction == b.direction else None
 
 
 def different_problems(of_a: Values, of_b: Values) -> str:
-    """How the problems differ that two Records of a point solved: `different problems: size 4096
-    and 12288`, or "".
+    """How the problems solved by two Records of a point differ: `different problems: size 4096 and
+    12288`, or "".
 
-    A metric that has no direction and was counted, such as the size that a product was fastest at,
-    describes the problem. The other metrics of different problems have no ratio.
+    A counted metric without a direction, such as the size at which a product was fastest, describes
+    the problem. The other metrics of different problems have no ratio.
     """
     differing = [
         f"{name} {of_a[name].value:.15g} and {of_b[name].value:.15g}"

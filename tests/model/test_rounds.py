@@ -241,7 +241,7 @@ def test_one_round_is_the_record_as_it_was_before_there_were_rounds() -> None:
 
 @pytest.mark.parametrize("rounds", [[2], [1, 1, 2], [3, 0]])
 def test_rounds_that_do_not_add_up_are_refused(rounds: list[int]) -> None:
-    with pytest.raises(ValueError, match="do not make 3"):
+    with pytest.raises(ValueError, match="do not add up to 3"):
         MetricSamples("s", "lower", [1.0, 2.0, 3.0], rounds=rounds)
 
 
