@@ -1,4 +1,5 @@
-"""Processes of their own for what may crash, hang or multiply, and none of them left behind."""
+"""Run code that may crash, hang or spawn processes in a separate process, and leave no process
+behind."""
 
 from hpml_plugins.isolation.leftovers import end_leftovers, end_with_parent
 from hpml_plugins.isolation.process import (

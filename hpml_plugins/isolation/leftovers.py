@@ -1,11 +1,11 @@
-"""No process outlives its run: one that ends with its parent, and the processes that a killed run
-has left all the same.
+"""Keep processes from outliving their run: end with the parent, and find processes that a killed
+run left behind.
 
-The latter are found by a mark that all that a point starts inherits. A supervisor ends them when
-its run is gone (`process`); they are left only where it was killed too.
+Leftover processes are found by a mark that every process of a point inherits. Usually a supervisor
+ends them when its run is gone (`process`); they remain only if the supervisor was killed too.
 
-Run as a script, it starts another one that ends with its parent: `leftovers.py PARENT SCRIPT [ARG
-...]`. Needs nothing but Python.
+Run as a script, it starts another script that ends with its parent: `leftovers.py PARENT SCRIPT
+[ARG ...]`. Needs only Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-#: The variable, and the name of a mapping of memory: programs inherit the one, forks the other.
+#: The name of an environment variable, inherited by programs, and of a memory mapping, inherited
+#: by forks.
 MARK = "HPML_POINT_OF"
 _PLACE = re.compile(rf"{MARK}=(\d+)/(\d+)/(\d+)".encode())
 _mapping: list[mmap.mmap] = []
@@ -28,11 +29,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Let the kernel kill this process when its parent dies, however that dies. Linux only;
-    elsewhere nothing.
+    """Have the kernel kill this process when its parent dies, for whatever reason. Linux only; no
+    effect elsewhere.
 
-    Forking clears it: each process asks for itself.  parent: who it should be; ends at once if it
-    already is not.
+    Forking clears the setting: each process calls this itself.  parent: the expected parent; exits
+    at once if it is already gone.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -41,8 +42,8 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 def leave_mark(supervisor: int) -> None:
-    """Mark this process, and all that it will start, as belonging to that supervisor. Linux only;
-    elsewhere nothing."""
+    """Mark this process, and everything it will start, as belonging to that supervisor. Linux only;
+    no effect elsewhere."""
     with suppress(OSError, AttributeError):
         os.environ[MARK] = _identity(supervisor)
         descriptor = os.memfd_create(f"{MARK}={os.environ[MARK]}")
@@ -52,10 +53,10 @@ def leave_mark(supervisor: int) -> None:
 
 
 def end_leftovers() -> list[str]:
-    """Kill the processes of points whose supervisors are gone. Returns a line on each.
+    """Kill the processes of points whose supervisors are gone. Returns one line for each.
 
-    Those of other PID namespaces, whose numbers mean nothing here, and of other users are left
-    alone.
+    Processes of other PID namespaces, whose numbers have no meaning here, and of other users are
+    left alone.
     """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -73,19 +74,19 @@ def end_leftovers() -> list[str]:
 
 
 def _identity(process: int | str) -> str:
-    """A process, told from all others that had or will have its number: PID namespace, number,
-    start in clock ticks.
+    """Identify a process uniquely despite reused numbers: PID namespace, number, start in clock
+    ticks.
 
-    Raises OSError where it has ended.
+    Raises OSError if it has ended.
     """
     state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    if state in "ZX":  # it has ended, and nobody has asked how
+    if state in "ZX":  # ended, but not yet reaped
         raise ProcessLookupError
     return f"{Path('/proc/self/ns/pid').stat().st_ino}/{process}/{rest[18]}"
 
 
 def _is_alive(namespace: str, process: str, start: str) -> bool:
-    """Whether it lives, or cannot be asked for: it is of another namespace."""
+    """Whether it is alive, or unknown because it is in another namespace."""
     if int(namespace) != Path("/proc/self/ns/pid").stat().st_ino:
         return True
     with suppress(OSError):

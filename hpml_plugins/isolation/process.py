@@ -1,5 +1,5 @@
-"""Run a function in a process of its own, so that whatever it does ends in an outcome, with the
-stack of where it hung or crashed."""
+"""Run a function in a separate process, so that any failure becomes an outcome, with the stack if
+it hung or crashed."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
-#: `send(message)`: what the isolated function reports with, any number of times.
+#: `send(message)`: the isolated function reports with it, any number of times.
 Send = Callable[[bytes], None]
-#: How much of what the process printed is kept when it dies, in characters.
+#: Characters of the process's output that are kept when it dies.
 OUTPUT_TAIL = 8000
-#: s between two looks at whether the process lives: waking more often would disturb what it
+#: s between two checks whether the process is alive: waking more often would disturb what it
 #: measures.
 LISTENING = 0.5
-#: s from a process's death by SIGTERM until it counts. Who ends a whole run (Slurm that cancels or
-#: preempts, systemd) signals its processes one after the other: this one is next then, and what was
-#: ended is no failure of the benchmark.
+#: s to wait after a process died of SIGTERM before this counts as a failure. Whatever ends a
+#: whole run (Slurm that cancels or preempts, systemd) signals its processes one after another: if
+#: this process is signalled next, the benchmark has not failed.
 NEXT_IN_LINE = 1.0
 #: Most processes that a point may have at once: eight ranks with sixteen loaders each are 137.
 MOST_PROCESSES = 2048
@@ -64,22 +64,22 @@ BEFORE_END = 0.2
 EARLIEST = 0.8
 #: What the folder of the temporary files of a point is called.
 TEMPORARY = "hpml-point-"
-#: What ends a run: a terminal, a lost connection, Slurm.
+#: Signals that end a run: from a terminal, a lost connection, Slurm.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: Signals of which the name says too little.
+#: Explanations of signals whose names say too little.
 _MEANINGS = {
     "SIGSEGV": " (segmentation fault)",
     "SIGKILL": " (killed, perhaps for want of memory)",
     "SIGABRT": " (aborted)",
 }
-#: faulthandler ends with one line of several kilobytes that would push the stack of the crash out
-#: of what is kept.
+#: faulthandler ends with one line of several kilobytes, which would displace the stack of the
+#: crash from the kept output.
 _MODULES = re.compile(rb"^Extension modules: .*\n?", re.MULTILINE)
 
 
 class _Report(NamedTuple):
-    """What the supervisor says in the end. code: the exit code of the function's process.  left:
-    see `ProcessOutcome`.  limit: which it went beyond, in words."""
+    """The final report of the supervisor. code: the exit code of the function's process.  left: see
+    `ProcessOutcome`.  limit: the limit that it exceeded, in words."""
 
     code: int
     left: bool
@@ -95,7 +95,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessOutcome:
-    """How it ended. fault: empty when the function returned; else why it did not, and where it
+    """How it ended. fault: empty if the function returned; else why it did not, and where it
     crashed or hung.  kind: of the fault.
 
     output: the end of what it printed.  left: whether it left processes behind, which were ended.
@@ -113,22 +113,22 @@ def run_isolated(
     on_message: Callable[[bytes], None],
     watch: Callable[[], str] = lambda: "",
 ) -> ProcessOutcome:
-    """Run `function(send)` in a process of its own, and end that and all that it started, however
+    """Run `function(send)` in a separate process, and end it and everything it started, however
     this process ends.
 
-    timeout: s, after which it is ended.  on_message: called in this process with each `send`.
-    watch: called in this process again and again while it waits; a fault that it returns ends the
+    timeout: s, after which it is ended.  on_message: called in this process with each message sent.
+    watch: called repeatedly in this process while it waits; a fault that it returns ends the
     function. The processes are forks and keep what was imported before; the function must be the
     first to touch CUDA.
 
-    Between the two a supervisor adopts what the function starts, so that daemons are found too. It
-    lives in a process group of its own, outlives this process, and ends the function when this
-    process asks it to or is gone.
+    A supervisor between the two adopts what the function starts, so that daemons are found too. It
+    has its own process group, outlives this process, and ends the function when this process asks
+    for it or is gone.
     """
     most = environment_number(LIMIT_VARIABLE, MOST_PROCESSES)
     ours, theirs = socket.socketpair()
     receiver, sender = os.pipe()
-    _adopt_orphans()  # of a supervisor that is killed
+    _adopt_orphans()  # of a killed supervisor
     with tempfile.TemporaryFile() as output:
         arguments = (
             function,
@@ -157,14 +157,14 @@ def run_isolated(
         fault = fault or _fault_of(report)
         if fault is None:
             return ProcessOutcome("", Failure.NONE, printed[-OUTPUT_TAIL:], left)
-        # what ended by itself has no stack of its end
+        # a process that exited by itself has no stack
         stack = "" if fault.kind is Failure.EXIT else describe_stack(printed)
         text = f"{fault.text} {stack}".rstrip()
         return ProcessOutcome(text, fault.kind, printed[-OUTPUT_TAIL:], left=False)
 
 
 def _fault_of(report: _Report | None) -> Fault | None:
-    """Why the function did not return, by what the supervisor says, or by its silence."""
+    """Why the function did not return, from the supervisor's report or the lack of one."""
     if report is None:
         return Fault(Failure.SUPERVISOR, "its supervising process was killed or stopped")
     if report.limit:
@@ -176,8 +176,7 @@ def _fault_of(report: _Report | None) -> Fault | None:
 
 
 def _adopt_orphans() -> None:
-    """Linux: what a child of this process leaves behind becomes a child of this one, and not of
-    process 1."""
+    """Linux: make orphaned descendants children of this process instead of process 1."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -193,17 +192,18 @@ def _supervise(
     timeout: float,
     most: float,
 ) -> None:
-    """Fork the function's process, wait for its end, or for that of the run, end what is left,
-    report, and exit.
+    """Fork the function's process, wait for its end or that of the run, end what is left, report,
+    and exit.
 
-    channel: its end means to end the function.  parent: the run's process.
+    channel: when it is closed, the function is ended.  parent: the run's process.
     """
     try:
         of_parent.close()
         os.close(receiver)
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
-        # a signal to the run's whole group is not for the one who cleans up after it
+        # a signal to the whole group of the run must not reach the process that cleans up after
+        # it
         os.setpgid(0, 0)
         _adopt_orphans()
         supervisor = os.getpid()
@@ -222,15 +222,15 @@ def _supervise(
 
 
 def _keep_temporary_files(folder: Path) -> None:
-    """Have Python make the temporary files and folders of this process below that folder, which the
-    supervisor removes.
+    """Make Python create the temporary files of this process in that folder, which the supervisor
+    removes.
 
-    Programs that it starts have the same TMPDIR as before. torch's compiler keeps its cache in a
-    temporary folder, for later points too: that one stays where it is.
+    Programs that it starts keep the same TMPDIR. torch's compiler has its cache in a temporary
+    folder, also for later points: that one is not moved.
     """
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a number without a name
+    except (KeyError, OSError):  # a user id without a name
         user = f"uid_{os.getuid()}"
     cache = Path(tempfile.gettempdir(), f"torchinductor_{user}")
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
@@ -240,13 +240,14 @@ def _keep_temporary_files(folder: Path) -> None:
 def _await(
     child: int, channel: socket.socket, parent: int, before: int, most: float
 ) -> tuple[int | None, str]:
-    """The exit code of the function's process, None while it runs on; and the limit that it went
-    beyond.
+    """The exit code of the function's process, None while it is running; and the limit that it
+    exceeded.
 
-    before: how many processes the machine had.  most: how many the function may have.
+    before: the number of processes of the machine before.  most: the number that the function may
+    have.
     """
     watched: list[socket.socket | int] = [channel]
-    with suppress(OSError, AttributeError):  # before Linux 5.3 there are none
+    with suppress(OSError, AttributeError):  # not available before Linux 5.3
         watched.append(os.pidfd_open(child))
     while True:
         ready = wait(watched, LISTENING if len(watched) > 1 else LISTENING / 10)
@@ -255,11 +256,11 @@ def _await(
             return os.waitstatus_to_exitcode(status), ""
         if channel in ready or os.getppid() != parent:
             return None, ""
-        # Who descends from whom takes a look at every process, which would disturb what is
-        # measured; counting is cheap.
+        # Finding descendants means reading every process, which would disturb the measurement;
+        # counting is cheap.
         if _count_processes() - before > most and _count_descendants() > most:
             with suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)  # all at once, before they are more
+                os.killpg(child, signal.SIGKILL)  # all at once, before they multiply
             return (
                 None,
                 f"more than {most:g} processes at once ({LIMIT_VARIABLE} sets another limit)",
@@ -273,19 +274,19 @@ def _run(
     supervisor: int,
     timeout: float,
 ) -> None:
-    """Call the function, in its process, and exit."""
+    """Call the function in its process, and exit."""
     os.setsid()
-    # Linux: where memory runs out, this process and its children are ended before any other
+    # Linux: if memory runs out, end this process and its children before any other
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    end_with_parent(supervisor)  # who is killed outright ends nobody
+    end_with_parent(supervisor)  # a supervisor killed by SIGKILL cannot end its children
     for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
     leave_mark(supervisor)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    # Python's own streams may have been replaced by whoever called (a test runner, asv): back to
-    # the descriptors.
+    # The caller (a test runner, asv) may have replaced Python's own streams: reopen the
+    # descriptors.
     sys.stdout = open(1, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115
     faulthandler.enable(2)
@@ -301,8 +302,8 @@ def _run(
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-    # What libraries do at exit is nobody's result: it takes its time, and crashes on a GPU that a
-    # kernel left broken.
+    # Skip what libraries do at exit: it takes time, and crashes on a GPU that a kernel left
+    # broken.
     os._exit(status & 0xFF)
 
 
@@ -313,7 +314,7 @@ def _send(descriptor: int, message: bytes) -> None:
 
 
 def _take_messages(content: bytearray) -> Iterator[bytes]:
-    """The messages that are complete, taken out of what was received."""
+    """Remove the complete messages from the received bytes and yield them."""
     while len(content) >= _HEADER and len(content) >= (
         end := _HEADER + int.from_bytes(content[:_HEADER], "big")
     ):
@@ -329,10 +330,10 @@ def _listen(
     on_message: Callable[[bytes], None],
     watch: Callable[[], str],
 ) -> Fault | None:
-    """Take messages until the supervisor reports or is gone. Returns why the function is to be
+    """Receive messages until the supervisor reports or is gone. Returns why the function must be
     ended before that.
 
-    Never waits for the function, which may close its end of the pipe and run on, or leave a message
+    Never blocks on the function, which may close its end of the pipe and run on, or leave a message
     half written.
     """
     deadline = clocks.monotonic() + timeout
@@ -362,8 +363,8 @@ def _listen(
 
 
 def _end(supervisor: BaseProcess, channel: socket.socket) -> _Report | None:
-    """Have the supervisor end what still runs. Its report; None where it was killed or stopped
-    itself."""
+    """Have the supervisor end what is still running. Returns its report; None if it was killed or
+    stopped."""
     report = b""
     channel.settimeout(PATIENCE)
     with channel, suppress(OSError):
@@ -388,7 +389,7 @@ def _count_descendants() -> int:
 
 
 def describe_exit(code: int) -> str:
-    """How a process ended, from multiprocessing's exit code, in words; empty for status 0."""
+    """Describe how a process ended, from multiprocessing's exit code; empty for status 0."""
     if code >= 0:
         return f"ended with exit status {code} before it reported" if code else ""
     number = -code
@@ -399,8 +400,8 @@ def describe_exit(code: int) -> str:
 
 
 def _end_all(leader: int | None) -> bool:
-    """End every process of the point below this one, whichever session it went to. Returns whether
-    any still ran.
+    """End every process of the point below this one, in any session. Returns whether any was still
+    running.
 
     leader: the function's process, while it runs.
     """
@@ -409,13 +410,13 @@ def _end_all(leader: int | None) -> bool:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return False
-    import psutil  # takes a tenth of the start of a command, and is seldom needed
+    import psutil  # takes a tenth of the start of a command, and is rarely needed
 
     found = False
     patience = clocks.monotonic() + PATIENCE / 2
     for number in itertools.chain([signal.SIGTERM], itertools.repeat(signal.SIGKILL)):
-        # Those that had died are reaped; what a daemon leaves becomes our child when it dies, and
-        # is found next time.
+        # Dead processes are reaped; the children of a dead daemon become ours and are found in
+        # the next pass.
         _, living = psutil.wait_procs(_isolated(), 0)
         if not living or clocks.monotonic() > patience:
             break
@@ -431,8 +432,7 @@ def _end_all(leader: int | None) -> bool:
 
 
 def _isolated() -> list[psutil.Process]:
-    """The children of this process in sessions other than its own, and all that descend from
-    them."""
+    """The children of this process in other sessions, and all their descendants."""
     import psutil
 
     session = os.getsid(0)
@@ -451,23 +451,23 @@ def _tail(output: IO[bytes]) -> str:
 
 
 def write_stack_before(limit: float, file: int) -> None:
-    """Write the stacks of all threads shortly before `limit` s have passed; an earlier call no
-    longer counts.
+    """Write the stacks of all threads shortly before `limit` s have passed; replaces an earlier
+    call.
 
-    file: a descriptor that stays open. A timer and a handler in C: a thread that waits would keep
+    file: a descriptor that stays open. Uses a timer and a handler in C: a waiting thread would keep
     ranks from being forked, and a handler in Python would not run while a C function blocks. A
-    plugin that uses SIGALRM itself takes the timer away, and its stack is then not known.
+    plugin that uses SIGALRM itself disables the timer, and its stack is then unknown.
     """
     faulthandler.register(signal.SIGALRM, file)
     signal.setitimer(signal.ITIMER_REAL, max(0.01, EARLIEST * limit, limit - BEFORE_END))
 
 
 def describe_stack(text: str) -> str:
-    """`in all_reduce (distributed_c10d.py:3061) of step (mine.py:9)`: the innermost frame, and the
-    plugin's.
+    """`in all_reduce (distributed_c10d.py:3061) of step (mine.py:9)`: the innermost frame, and that
+    of the plugin.
 
-    text: what a process printed; its last stack counts, of a crash that of the thread that crashed,
-    else of the main thread. Empty where there is none.
+    text: the output of a process, of which the last stack is used: of the crashing thread, or else
+    of the main thread. Empty if there is none.
     """
     crash = (
         text.rpartition("Fatal Python error")[2]

@@ -1,8 +1,8 @@
-"""One reading of all Records, from which every page of the site is made.
+"""Reads all Records once, for every page of the site.
 
-Of each Record the few values that pages show are kept, and where its line is: a million Records
-take seconds and some hundred MB. Only the current Record of a point is kept whole, for plugins'
-figures; downloads come from the files.
+Of each Record only the few values that pages show are kept, and the position of its line: reading a
+million Records takes seconds and some hundred MB. Only the current Record of a point is kept whole,
+for the plugins' figures; downloads are read from the files.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from hpml_plugins.store.asv_results import METRIC, Texts, import_results
 from hpml_plugins.store.declarations import Declaration, read_declarations
 from hpml_plugins.store.records import MAX_RECORDS, collector_paused
 
-#: asv's name → what benchmarks.json declares.
+#: asv's name → its declaration in benchmarks.json.
 Declarations = Mapping[str, Declaration]
 
 
 @dataclass(frozen=True, order=True)
 class Hardware:
-    """What a column of a page stands for: a GPU type and how many, or a CPU.
+    """The meaning of a column of a page: a GPU type and number, or a CPU.
 
-    kind: 0 a GPU, 1 no GPU, 2 unknown; columns stand in this order.  cpu: told apart only where
-    there is no GPU, for then the CPU is what computes.
+    kind: 0 a GPU, 1 no GPU, 2 unknown; the sort order of columns.  cpu: distinguished only if there
+    is no GPU, because the CPU then does the computing.
     """
 
     kind: int
@@ -82,19 +82,19 @@ class Hardware:
 
     @property
     def name(self) -> str:
-        """The GPU's name, or the CPU's where there is no GPU."""
+        """The GPU's name, or the CPU's if there is no GPU."""
         return self.cpu if self.kind == 1 else self.gpu
 
     @property
     def count(self) -> int:
-        """How many GPUs; 0 where there is none or the number is not known."""
-        # a damaged file may say any
+        """The number of GPUs; 0 if there is none or it is unknown."""
+        # a damaged file may contain anything
         known = self.kind == 0 and self.num_gpu.isdecimal() and len(self.num_gpu) <= 6
         return int(self.num_gpu) if known else 0
 
 
 def hardware_of(facts: Mapping[str, Any]) -> Hardware:
-    """The hardware that asv's machine facts name (`gpu`, `num_gpu`, `cpu`)."""
+    """The hardware named in asv's machine facts (`gpu`, `num_gpu`, `cpu`)."""
     gpu, num_gpu, cpu = (
         "" if (value := facts.get(key)) is None else str(value).strip()
         for key in ("gpu", "num_gpu", "cpu")
@@ -105,7 +105,7 @@ def hardware_of(facts: Mapping[str, Any]) -> Hardware:
 
 
 def _stored_hardware(record: Record) -> Hardware:
-    """The same as a Record's node has it; unknown where it does not tell."""
+    """The hardware of a Record's node; unknown if the Record does not name it."""
     if "gpus" not in record.node:
         return hardware_of({})
     facts = {
@@ -118,7 +118,7 @@ def _stored_hardware(record: Record) -> Hardware:
 
 @dataclass(frozen=True, order=True)
 class Machine:
-    """A machine that has Records. facts: asv's machine.json."""
+    """A machine with Records. facts: asv's machine.json."""
 
     hardware: Hardware
     name: str
@@ -126,15 +126,14 @@ class Machine:
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What pages keep of a Record.
+    """The part of a Record that pages keep.
 
-    revision: its commit's place in history, -1 where the commit is not published.  started: Unix
-    time, s.  readings: of each metric whose median is finite.  file, offsets: where the line of
+    revision: the position of its commit in the history, -1 for an unpublished commit.  started:
+    Unix time, s.  readings: of each metric with a finite median.  file, offsets: where the line of
     each round begins; no file for an imported result.  code: SHA-256 of the plugin's files, empty
-    where it is not known.  environment: the Record's. duration: s, of all rounds.  commit: in full,
-    "" for none.  of_stack: whether it was measured with other packages than the node's own.  host:
-    which start of which host, "" where the Record does not tell.  conditions: see
-    `unusual_conditions`.
+    if unknown.  environment: the Record's.  duration: s, of all rounds.  commit: the full hash, ""
+    for none.  of_stack: whether it was measured with other packages than the node's own.  host:
+    identifies a boot of a host, "" if unknown.  conditions: see `unusual_conditions`.
     """
 
     revision: int
@@ -155,8 +154,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class StoredPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What is kept of a Record in the cache: of which point it is, and its outcome. The commit's
-    place and the file are filled in."""
+    """The cached part of a Record: its point and its outcome. The position of the commit and the
+    file are filled in later."""
 
     machine: str
     benchmark: str
@@ -171,15 +170,15 @@ _DECODER = msgspec.msgpack.Decoder(list[StoredPart])
 
 @dataclass
 class TrackedBenchmark:
-    """A benchmark, ours or of a plain asv project: its points, and what became of them.
+    """A benchmark, of a plugin or of a plain asv project, with its points and their outcomes.
 
-    name: asv's where it is not ours.  plugin: empty where it is not ours.  version: Records of
-    others do not count. first_metric: of its metrics, as Records name it.  needs_gpu: true also
-    where it is not known.  terms: see `Benchmark.terms`.  parameters: as declared. points: label,
-    as `format_point` spells it, in which different points differ → parameter → Python's repr, as
-    asv spells it; those declared, in asv's order, then others that Records have.  declared: the
-    labels of the former.  index: what is stored of each place, (label, machine).
-    current: place → the stored Record that stands for it, whole.
+    name: asv's for a plain asv project.  plugin: empty for a plain asv project.  version: Records
+    of other versions do not count.  first_metric: the first of its metrics, as named in Records.
+    needs_gpu: also true if unknown.  terms: see `Benchmark.terms`.  parameters: as declared.
+    points: label (as `format_point` writes it), unique to a point → parameter → Python's repr, as
+    asv writes it; first the declared points, in asv's order, then others that have Records.
+    declared: the labels of the declared points.  index: what is stored of each place, (label,
+    machine).  current: place → the whole Record that represents it.
     """
 
     name: str
@@ -197,7 +196,7 @@ class TrackedBenchmark:
     current: dict[tuple[str, str], tuple[Outcome, Record]] = field(default_factory=dict)
 
     def in_order(self, record: Record) -> Record:
-        """The Record with its parameters in the order in which they are declared now."""
+        """The Record with its parameters in the order of the current declaration."""
         known = {
             name: record.params[name] for name in self.parameters if name in record.params
         }
@@ -206,7 +205,7 @@ class TrackedBenchmark:
         return record if same else replace(record, params=ordered)
 
     def explain(self, label: str) -> dict[str, str]:
-        """The terms of a point: parameter or `parameter=value` → what it means."""
+        """The terms of a point: parameter or `parameter=value` → its meaning."""
         texts = self.points[label].items() if self.terms else ()
         found = [
             term for name, text in texts for term in (name, f"{name}={unquoted(text)}")
@@ -216,10 +215,10 @@ class TrackedBenchmark:
 
 @dataclass(frozen=True)
 class TrackedMetric:
-    """One metric of one benchmark: a benchmark of asv's, and a group of rows on a page.
+    """One metric of one benchmark: a benchmark in asv, and a group of rows on a page.
 
-    name: asv's.  metric: its name in Records.  direction: "lower", "higher", or "" where neither is
-    better or it is not known.
+    name: asv's.  metric: its name in Records.  direction: "lower", "higher", or "" if neither is
+    better or it is unknown.
     """
 
     name: str
@@ -239,10 +238,10 @@ class TrackedMetric:
     def line(
         self, label: str, machine: str, branch: str = ""
     ) -> list[tuple[Outcome, MeasuredValue | None]]:
-        """What counts of each published commit, oldest first, with the number; None where there is
-        none.
+        """The current outcome and value of each published commit, oldest first; the value is None
+        if there is none.
 
-        branch: one of those that the history has; "" for the first.
+        branch: one of the history's branches; "" for the first.
         """
         line = self.benchmark.index.lines(branch).get((label, machine), ())
         return [(outcome, outcome.readings.get(self.metric)) for outcome in line]
@@ -250,8 +249,8 @@ class TrackedMetric:
     def judged(
         self, label: str, machine: str, branch: str = ""
     ) -> list[tuple[Outcome, MeasuredValue | None]]:
-        """The line without what only dates place, where git has placed others: no verdict rests on
-        a date alone."""
+        """The line without commits placed by date alone, if git has placed others: a date alone
+        does not justify a verdict."""
         line = self.line(label, machine, branch)
         standing = self.benchmark.index.standing
         placed = [
@@ -265,11 +264,11 @@ class History:
     """Everything that was measured. commits: those with Records, oldest first, with their dates, ms
     since 1970.
 
-    columns: asv's revision of a commit → its place in `commits`.  metrics: by asv's name.  last:
+    columns: asv's revision of a commit → its index in `commits`.  metrics: by asv's name.  last:
     machine → its last Record.  roofs: machine → its measured roof.  benchmarks: by name.  order: of
-    all commits, with the lines of the branches, the one that pages are about first.  outside:
-    commit → how many Records of it are on no line of that branch.  by_date: likewise of commits
-    that are placed by their date alone.  references: the visits that measured the reference.
+    all commits, with the lines of the branches; pages show the first.  outside: commit → the number
+    of its Records on no line of that branch.  by_date: the same for commits placed by their date
+    alone.  references: the visits that measured the reference.
     """
 
     machines: list[Machine] = field(default_factory=list)
@@ -287,19 +286,19 @@ class History:
 
     @property
     def branches(self) -> list[str]:
-        """Those whose lines there are; "" for commits of no repository."""
+        """The branches that have a line; "" for commits of no repository."""
         return [line.branch for line in self.order.lines]
 
     @functools.cached_property
     def own(self) -> frozenset[int]:
-        """The revisions that are on the line of the first branch."""
+        """The revisions on the line of the first branch."""
         return frozenset(
             self.order[each] for each in self.order.lines[0].own & self.order.keys()
         )
 
     def outside_of(self, benchmarks: Container[str]) -> Counter[str]:
-        """How many Records of these benchmarks are outside the line of the first branch: commit →
-        Records."""
+        """The number of Records of these benchmarks outside the line of the first branch, by
+        commit."""
         return Counter(
             outcome.commit
             for benchmark in self.benchmarks
@@ -311,8 +310,8 @@ class History:
 
     @property
     def left_out(self) -> list[str]:
-        """What is on no line of any branch, or only by its date, in words; empty where there is no
-        such thing."""
+        """The Records on no line of any branch, or placed only by date, in words; empty if there
+        are none."""
         drawn = {
             outcome.commit
             for benchmark in self.benchmarks
@@ -327,7 +326,7 @@ class History:
 
     @property
     def left_out_of_first(self) -> list[str]:
-        """The same of the line of the first branch alone."""
+        """The same for the line of the first branch alone."""
         return self._describe_left_out(self.outside, self.branches[0])
 
     def _describe_left_out(self, outside: Mapping[str, int], branches: str) -> list[str]:
@@ -344,7 +343,7 @@ class History:
 
     @property
     def measured(self) -> list[TrackedMetric]:
-        """The metrics of which a published commit has Records, in the order of pages."""
+        """The metrics with Records of a published commit, in the order of pages."""
         return [
             metric
             for metric in self.ordered
@@ -353,7 +352,7 @@ class History:
 
     @functools.cached_property
     def seen(self) -> dict[str, set[int]]:
-        """Machine → the places of the commits of which it has Records."""
+        """Machine → the indices of the commits for which it has Records."""
         found: dict[str, set[int]] = {}
         for benchmark in self.benchmarks:
             for (_, machine), line in benchmark.index.lines().items():
@@ -374,8 +373,7 @@ class History:
 
 
 def stored_lines(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
-    """The lines of the rounds of these Records as they are stored, without line breaks, in this
-    order."""
+    """The stored lines of the rounds of these Records, without line breaks, in this order."""
     for path, of_file in itertools.groupby(outcomes, key=attrgetter("file")):
         with open_result(Path(path), MAX_RECORDS) as file:
             for offset in itertools.chain.from_iterable(each.offsets for each in of_file):
@@ -392,11 +390,10 @@ def stored_record(outcome: Outcome) -> Record:
 def _tracked_metrics(
     host: Host | None, declarations: Declarations, order: CommitOrder
 ) -> dict[str, TrackedMetric]:
-    """asv's name → metric: what the loaded plugins declare, and what else asv's benchmarks.json
-    has.
+    """asv's name → metric: those that the loaded plugins declare, and others in asv's
+    benchmarks.json.
 
-    An entry there of a plugin that loads here counts only where the plugin still declares the
-    benchmark.
+    An entry of a loaded plugin in that file counts only if the plugin still declares the benchmark.
     """
     if host:
         loaded = {plugin.entry.name for plugin in host.plugins if not plugin.error}
@@ -440,15 +437,15 @@ def read_history(
     *,
     keeps: bool = False,
 ) -> History:
-    """All Records as one history.
+    """Read all Records as one history.
 
-    revisions: the order of commits, see `store.commit_order`; of a plain mapping, commit → place,
-    all commits are on one line. Records of no commit, or of one without a place, are the oldest and
-    in no line of the history; those outside the line of the first branch are kept apart.
-    host: the plugins; None for none.  declarations: benchmarks.json; see `_tracked_metrics` for
-    which of both counts. Records of other benchmarks and versions do not count. Results of
-    benchmarks that are not ours are imported.  dates: of the commits, ms since 1970.
-    keeps: whether the user's cache keeps what was read of a file, so that it is read once.
+    revisions: the order of commits, see `store.commit_order`; with a plain mapping, commit → place,
+    all commits are on one line. Records without a commit, or with an unplaced one, count as the
+    oldest and are on no line; those outside the line of the first branch are kept separately.
+    host: the plugins, or None.  declarations: benchmarks.json; see `_tracked_metrics` for its
+    precedence. Records of other benchmarks and versions are ignored. Results of foreign benchmarks
+    are imported.  dates: of the commits, ms since 1970.  keeps: whether to cache what was read of a
+    file in the user's cache.
     """
     order = CommitOrder.of(revisions)
     known = read_declarations(declarations)
@@ -517,9 +514,9 @@ def _published_commits(index: Index[tuple[str, str], Outcome]) -> set[str]:
 
 
 def _add(benchmark: TrackedBenchmark, texts: Texts | None, stored: StoredPart) -> None:
-    """Keep what was read of a Record with the others of its point.
+    """Add what was read of a Record to its point.
 
-    texts: the parameters as asv's file has them; None where they come from the Record.
+    texts: the parameters as asv's file has them; None if they come from the Record.
     """
     texts = texts or {name: repr(value) for name, value in stored.params.items()}
     label = format_point_texts(texts)
@@ -528,7 +525,7 @@ def _add(benchmark: TrackedBenchmark, texts: Texts | None, stored: StoredPart) -
 
 
 def _read_current(benchmark: TrackedBenchmark) -> None:
-    """Read the Record that stands for each place, whole; none of what was imported."""
+    """Read the whole Record that represents each place, except for imported results."""
     for place in benchmark.index:
         of_place = reversed(benchmark.index.on_line(place))
         measured = (each for each in of_place if each.file and each.status == "ok")
@@ -541,7 +538,7 @@ def _declare_directions(
     benchmark: TrackedBenchmark,
     directions: Mapping[tuple[str, str], str | None],
 ) -> None:
-    """What is declared counts, not what was when it was measured."""
+    """Replace the directions stored when it was measured by the declared ones."""
     for name, value in outcome.readings.items():
         value.direction = directions.get((benchmark.name, name), value.direction)
         if value.boosted:
@@ -551,7 +548,7 @@ def _declare_directions(
 def read_stored(
     results: Path, declarations: Declarations, on_damage: Callable[[str], None], keeps: bool
 ) -> Iterator[tuple[StoredPart, Texts | None, Record | None]]:
-    """What is stored, with the whole Record where it was read; imported results have no file, but
+    """The stored parts, with the whole Record if it was read. Imported results have no file, but
     the point as asv writes it."""
     with collector_paused():
         for path in record_files(results, on_damage):
@@ -564,10 +561,10 @@ def read_stored(
 def _read_file(
     path: Path, on_damage: Callable[[str], None], keeps: bool
 ) -> Iterator[tuple[StoredPart, Record | None]]:
-    """What is stored in a file: from the cache, where it has what was made of the same contents.
+    """The stored parts of a file, from the cache if the contents are unchanged.
 
-    Reading 20,000 Records of three rounds (0.9 GB) takes 2.5 instead of 38 s of one CPU then. A
-    file with damage is read anew, so that it is reported.
+    For 20,000 Records of three rounds (0.9 GB) this takes 2.5 instead of 38 s of one CPU. A damaged
+    file is read again, so that the damage is reported.
     """
     before, digest = _contents(path) if keeps else (None, "")
     cache = kept_file(digest, READINGS) if digest else None
@@ -584,7 +581,7 @@ def _read_file(
         found.append((_stored(record, outcome), record))
     for text in damage:
         on_damage(text)
-    # readers change the readings
+    # readers modify the readings
     if cache and not damage and _contents(path) == (before, digest):
         with suppress(OverflowError):  # a parameter of more than 64 bits
             keep(cache, _ENCODER.encode([stored for stored, _ in found]))
@@ -592,8 +589,8 @@ def _read_file(
 
 
 def _contents(path: Path) -> tuple[tuple[int, int] | None, str]:
-    """The size of a file, B, when it was written, ns, and a name for what is read of it; no name
-    where it cannot be read."""
+    """The size of a file, B, its modification time, ns, and a cache key of its contents; an empty
+    key if it cannot be read."""
     try:
         with open_result(path, MAX_RECORDS) as file:
             found = hashlib.blake2b()
@@ -608,15 +605,15 @@ def _contents(path: Path) -> tuple[tuple[int, int] | None, str]:
     return (told.st_size, told.st_mtime_ns), found.hexdigest()
 
 
-#: Of a reading and of an outcome: texts that come again in most Records.
+#: Texts of a reading and of an outcome that most Records share.
 _TEXTS_OF_READING = ("code", "card", "hardware", "run")
 _TEXTS_OF_OUTCOME = ("reason", "code", "environment", "commit", "host")
 
 
 def _in_file(stored: StoredPart, file: str) -> StoredPart:
-    """As it was read, of a file. One copy of each text is kept.
+    """Fill in the file of a part that was just read. One copy of each text is kept.
 
-    Nobody else has it yet: it is changed in its place, for a million Records are read so.
+    Modified in place, because nobody else uses it yet and there may be a million Records.
     """
     outcome = stored.outcome
     force_setattr(outcome, "file", file)
@@ -645,7 +642,7 @@ def _points(
 ) -> Iterator[tuple[Place, list[MeasuredValue]]]:
     """The readings of each metric of each point on each machine.
 
-    How far a value moves is known from all of its runs, also from those outside the line.
+    The variation of a value is estimated from all of its runs, including those outside the line.
     """
     for benchmark in benchmarks:
         for place in benchmark.index:
@@ -668,7 +665,7 @@ def _outcome(record: Record, revision: int, file: str, offsets: tuple[int, ...])
     else:
         found = {}
     finite = {name: each for name, each in found.items() if math.isfinite(each.value)}
-    # Texts come again in most Records of a benchmark: one copy of each is kept.
+    # Most Records of a benchmark share these texts: keep one copy of each.
     reason = sys.intern(record.reason)
     warnings = tuple(map(sys.intern, record.remarks))
     code = sys.intern(measuring_code(record)) if record.source.get("sha256") else ""

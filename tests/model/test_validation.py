@@ -155,7 +155,7 @@ def test_a_benchmark_that_no_record_could_hold_is_refused() -> None:
     for changes, said in (
         ({"grid": {"n": ["x" * 10_001]}}, "10,001 characters"),
         ({"grid": {"n": [2**65]}}, "more than 64 bits"),
-        ({"grid": {"n": [1]}, "version": "x" * 201}, "up to 200 printable characters"),
+        ({"grid": {"n": [1]}, "version": "x" * 201}, "at most 200 printable characters"),
         ({"grid": {"n": [1]}, "version": "1\n2"}, "printable characters"),
         (
             {
