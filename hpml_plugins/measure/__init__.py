@@ -1,7 +1,7 @@
-"""Measuring: what a benchmark is handed (Bench, Rank), and one point measured in a process of its
-own.
+"""Measuring: the objects passed to benchmarks (Bench, Rank), and the measurement of one point in a
+separate process.
 
-Each name is imported when it is first used.
+Each name is imported at its first use.
 """
 
 from typing import TYPE_CHECKING

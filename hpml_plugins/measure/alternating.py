@@ -1,4 +1,4 @@
-"""Several steps timed in alternating turns in one process, to compare them."""
+"""Time several steps in turn in one process, to compare them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hpml_plugins.measure.cpu_timer import no_garbage_collection, time_once
 from hpml_plugins.measure.session import Session
 from hpml_plugins.model.samples import Samples
 
-#: Turns of each step in all rounds of the point. Even, so that each order has its reverse; in six,
-#: each of two or three steps goes first equally often. Of six ratios the smallest and the largest
-#: are the 95 % interval of the median; of fewer they cover less.
+#: Turns of each step in all rounds of the point. An even number, so that each order has its
+#: reverse; with six, each of two or three steps goes first equally often. The smallest and the
+#: largest of six ratios are the 95 % interval of the median; with fewer they cover less.
 TURNS = 6
-#: Samples of a turn, at least.
+#: The fewest samples of a turn.
 FEWEST = 2
 #: s from which a step has fewer turns, on a CPU of a single call without warm-up.
 LONG = 1.0
@@ -30,16 +30,15 @@ HOW = ("timer", "affinity", "cache", "launch", "batch")
 
 @dataclass(frozen=True)
 class Alternating:
-    """Times of steps that took turns. samples: name → those of all turns, s.  turns: name → the
-    median of each turn, s; turns of the same index were timed one after the other, so their
-    quotient is a paired ratio.
-    """
+    """Times of alternating steps. samples: name → the samples of all turns, s.  turns: name → the
+    median of each turn, s; turns of the same index were timed one after another, so their quotient
+    is a paired ratio."""
 
     samples: Mapping[str, Samples]
     turns: Mapping[str, Samples]
 
     def ratio(self, first: str, second: str) -> Samples:
-        """The first step's time over the second's, one sample a pair of turns."""
+        """The first step's time divided by the second's, one sample per pair of turns."""
         return self.turns[first] / self.turns[second]
 
 
@@ -51,17 +50,17 @@ def time_alternately(
 ) -> Alternating:
     """See Bench.time_alternately.
 
-    Of two successive turns the second has the reverse order: a machine that slows down steadily
-    favours no step, and one that does so at once spoils one ratio at most. From pair to pair the
-    order rotates, so that every step goes first, which a GPU that has rested runs at higher clocks;
-    where it begins is random, because a round may have one pair. A turn has its share of the budget
-    and of the bench's warm-up.
+    Every second turn has the reverse order: a machine that slows down steadily favours no step, and
+    a sudden slow-down affects at most one ratio. The order rotates from pair to pair, so that every
+    step goes first, because a rested GPU then runs at higher clocks. The rotation starts at random,
+    because a round may have only one pair. A turn has its share of the budget and of the bench's
+    warm-up.
     """
     turns, fewest = (TURNS_OF_LONG, 1) if seconds >= LONG else (TURNS, FEWEST)
     share = 1 / (len(steps) * turns)
-    # Precision 0: all turns last as long; one that ended early would count less in its step's
-    # samples.
-    rounds = session.plan.rounds  # share out the turns, not their length
+    # Precision 0 makes all turns equally long; a turn that ended early would have less weight in
+    # the samples of its step.
+    rounds = session.plan.rounds  # divide the turns among the rounds, not their length
     plan = session.plan.but(
         precision=0.0,
         budget=budget * share * rounds,
@@ -69,7 +68,7 @@ def time_alternately(
         fewest=fewest,
     )
     taken: dict[str, list[Samples]] = {name: [] for name in steps}
-    # not Python's own generator: a plugin may have seeded it
+    # a plugin may have seeded Python's global generator
     start = random.SystemRandom().randrange(len(steps))
     with no_garbage_collection():
         for turn in range(2 * math.ceil(turns / (2 * rounds))):

@@ -110,7 +110,7 @@ class Bench(Session):
             yield
             return
         if self.telemetry is None or not self.telemetry.read():
-            self.skip("the GPUs are not watched here, so no power limit is set")
+            self.skip("the GPUs are not monitored here, so no power limit is set")
         with hold_limit(
             self.telemetry, int(self.device.partition(":")[2] or 0), watts
         ) as refusal:

@@ -1,9 +1,9 @@
-"""The energy of a step: by the energy counter of the card or of the CPU packages, over windows
-under settled load.
+"""Measure the energy of a step with the energy counter of the card or the CPU packages, over
+windows under settled load.
 
-A GPU's counter moves in steps of about 0.1 s. A window therefore begins and ends when the counter
-moves, and the number of calls at these moments is interpolated between two synchronisations 20 ms
-apart. The power that the idle card uses anyway is subtracted.
+A GPU's counter is updated about every 0.1 s. A window therefore begins and ends with an update, and
+the number of calls at these moments is interpolated between two synchronisations 20 ms apart. The
+power of the idle card is subtracted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hpml_plugins.measure.session import Session
 from hpml_plugins.model.samples import Samples
 
 Step = Callable[[], object]
-#: When a counter moved last, s of the monotonic clock, and what it says, J.
+#: Returns the time of the counter's last update, s of the monotonic clock, and its value, J.
 Moved = Callable[[], tuple[float, float] | None]
 #: s of rest before the idle power is measured, in which clocks and voltage fall.
 REST = 1.0
@@ -44,8 +44,8 @@ WINDOWS = 5
 
 
 class _Move(NamedTuple):
-    """A moment at which the counter moved. at: s of the monotonic clock.  energy: J.  calls: how
-    many until then."""
+    """An update of the counter. at: s of the monotonic clock.  energy: J.  calls: the number of
+    calls until then."""
 
     at: float
     energy: float
@@ -53,7 +53,7 @@ class _Move(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """What lies between two moves. energy: J."""
+    """The difference between two updates. energy: J."""
 
     seconds: float
     energy: float
@@ -61,12 +61,12 @@ class _Span(NamedTuple):
 
     @classmethod
     def of(cls, start: _Move, end: _Move) -> _Span:
-        """Between these two."""
+        """The span between these two updates."""
         return cls(end.at - start.at, end.energy - start.energy, end.calls - start.calls)
 
     @property
     def power(self) -> float:
-        """The mean, W."""
+        """Mean power, W."""
         return self.energy / self.seconds
 
 
@@ -108,11 +108,11 @@ def measure_energy(session: Session, step: Step) -> Samples | None:
 
 
 def idle_power(moved: Moved) -> float:
-    """Mean power at rest, W, after a time of rest."""
+    """Mean power, W, of the idle device after a time of rest."""
     clocks.sleep(REST)
     end = clocks.monotonic() + IDLE
     seen: list[tuple[float, float]] = []
-    # Three moves at least: the first is seen late, and a counter may be slower at rest.
+    # At least three updates: the first is noticed late, and a counter may be slower at rest.
     while clocks.monotonic() < end + (2 * IDLE if len(seen) < 3 else 0.0):
         if (last := moved()) and last not in seen[-1:]:
             seen.append(last)
@@ -125,8 +125,8 @@ def idle_power(moved: Moved) -> float:
 
 
 def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[_Move]:
-    """Call the step again and again; yields each move of the counter, until it does not move any
-    more under load."""
+    """Call the step repeatedly and yield each update of the counter, until there are none under
+    load."""
     batch = 1
     calls = 0
     started = seen = clocks.monotonic()
@@ -138,7 +138,7 @@ def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[_Move]:
         ended = clocks.monotonic()
         new = moved()
         if new and new != last:
-            # Within a batch the steps take equally long.
+            # All steps of a batch are assumed to take equally long.
             share = (new[0] - started) / (ended - started)
             yield _Move(*new, calls + batch * share)
             last = new
@@ -150,7 +150,7 @@ def run_on(step: Step, wait: Step, moved: Moved) -> Iterator[_Move]:
 
 
 def under_load(moves: Iterator[_Move]) -> tuple[list[_Move], bool]:
-    """The moves of a round's windows under settled load, and whether it did settle. Raises
+    """The counter updates of a round's windows under settled load, and whether it settled. Raises
     StopIteration."""
     seen = [next(moves)]
     start = seen[0].at
@@ -165,7 +165,7 @@ def under_load(moves: Iterator[_Move]) -> tuple[list[_Move], bool]:
 
 
 def is_settled(moves: list[_Move]) -> bool:
-    """Whether the mean power of the last period is that of the one before."""
+    """Whether the mean power of the last period matches that of the one before."""
     middle = moves[-1].at - PERIOD
     start = middle - PERIOD
     last = [move for move in moves if move.at >= middle]
@@ -178,8 +178,8 @@ def is_settled(moves: list[_Move]) -> bool:
 
 
 def split(moves: list[_Move]) -> list[_Span]:
-    """Windows of at least WINDOW, each from one move of the counter to another; what is left over
-    is dropped."""
+    """Split into windows of at least WINDOW from one counter update to another; the remainder is
+    dropped."""
     ends = [moves[0]]
     for move in moves[1:]:
         if move.at - ends[-1].at >= WINDOW:

@@ -1,13 +1,13 @@
-"""Watching the GPUs while a point is measured: clocks, utilisation, power, temperature, memory,
+"""Monitor the GPUs during a measurement: clocks, utilisation, power, temperature, memory,
 throttling, faults.
 
-What the measuring process must know meanwhile (does the card throttle, has it settled?) it reads
-from `telemetry`.
+The measuring process reads from `telemetry` what it needs meanwhile (does the card throttle, has it
+settled?).
 
-A process of its own samples NVML: it takes no time from what is measured, and shares no interpreter
-lock with it. And a process that has once opened NVML must not fork one that uses CUDA: with driver
-580 the fork crashes at the first error that CUDA reports (out of memory, an illegal address), even
-after NVML was closed.
+A separate process samples NVML, so that it takes no time from the measurement and does not share
+its interpreter lock. Also, a process that has opened NVML must not fork one that uses CUDA: with
+driver 580 the fork crashes at the first error that CUDA reports (out of memory, an illegal
+address), even after NVML was closed.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from hpml_plugins.model.node import Gpu
 from hpml_plugins.model.record import Series
 from hpml_plugins.node.nvml import Card, open_cards, open_others
 
-#: s between two samples, at first; doubled whenever the series reach MOST_ROWS, so that a long run
-#: stays small.
+#: s between two samples at first; doubled whenever the series reach MOST_ROWS, which limits
+#: their size in long runs.
 INTERVAL = 0.05
 MOST_ROWS = 100
-#: s between two readings of what changes slowly: NVML's utilisation is a mean over 1/6 s or more.
+#: s between two readings of slowly changing values: NVML's utilisation is a mean over 1/6 s or
+#: more.
 SLOW_TELEMETRY_INTERVAL = 0.1
-#: s to wait for what was seen once the point is over; NVML answers in milliseconds unless the
+#: s to wait for the results once the point is over; NVML answers in milliseconds unless the
 #: driver hangs.
 PATIENCE = 10.0
-#: Clock event reasons that mean heat or power, as NVML's bits.
+#: Clock event reasons for heat or power, as NVML's bits.
 REASONS = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -50,10 +51,10 @@ REASONS = {
 
 
 class Seen(msgspec.Struct):
-    """What was seen. energy: J.  throttled: why the card held its clocks down, in words, where it
-    did.  conditions: of the point's GPUs and the machine's others (`Record.conditions`).
+    """The results of monitoring. energy: J.  throttled: why the card lowered its clocks, in words,
+    if it did.  conditions: of the point's GPUs and the others of the machine (`Record.conditions`).
 
-    fault: why what was measured does not count, where a card was lost or its memory failed.
+    fault: why the measurement is invalid, if a card was lost or its memory failed.
     """
 
     series: dict[str, Series] = {}
@@ -65,7 +66,7 @@ class Seen(msgspec.Struct):
 
 
 class GpuMonitor(AbstractContextManager["GpuMonitor"]):
-    """Watches these GPUs from its making until `finish`, or until its block ends."""
+    """Monitors these GPUs from its creation until `finish`, or until its block ends."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self.telemetry = Telemetry(len(gpus))
@@ -78,31 +79,25 @@ class GpuMonitor(AbstractContextManager["GpuMonitor"]):
         theirs.close()
 
     def check(self) -> str:
-        """Why what is measured does not count, once that is known; empty before."""
-        with suppress(OSError, EOFError):  # it died: `finish` says so
+        """Why the measurement is invalid, as soon as this is known; empty before."""
+        with suppress(OSError, EOFError):  # it died: `finish` reports that
             if self._pipe.poll():
                 return str(self._pipe.recv())
         return ""
 
     def finish(self) -> Seen:
-        """What was seen."""
+        """End monitoring and return the results."""
         try:
             self._pipe.send("finish")
             while self._pipe.poll(PATIENCE):
-                # else a fault that nobody asked for in time
+                # else a fault that was not read in time
                 if isinstance(seen := self._pipe.recv(), Seen):
                     return seen
             return Seen(
-                warnings=[
-                    f"what the GPUs did is not known: NVML did not answer for {PATIENCE:g} s"
-                ]
+                warnings=[f"no GPU telemetry: NVML did not answer for {PATIENCE:g} s"]
             )
         except (OSError, EOFError):
-            return Seen(
-                warnings=[
-                    "what the GPUs did is not known: the process that watched them died"
-                ]
-            )
+            return Seen(warnings=["no GPU telemetry: the GPU monitor died"])
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
@@ -113,9 +108,9 @@ class GpuMonitor(AbstractContextManager["GpuMonitor"]):
 def _watch(
     gpus: Sequence[Gpu], parents: Connection, pipe: Connection, telemetry: Telemetry
 ) -> None:
-    parents.close()  # else this process would keep open what tells it of its parent's end
+    parents.close()  # else this process would keep open the pipe that signals its parent's end
     end_with_parent()
-    # Ctrl-C reaches the whole group; the parent says when it is over
+    # Ctrl-C reaches the whole group; the parent says when to stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sampler = _Sampler(gpus)
     reported = False
@@ -139,11 +134,10 @@ def _watch(
 
 
 class _Sampler:
-    """Looks at some GPUs through NVML, again and again. Where NVML refuses it sees nothing, and
-    says why.
+    """Samples some GPUs through NVML. If NVML refuses, it has no results and says why.
 
-    interval: s, how long to wait for the next look.  seen: complete after `finish`; a fault is
-    there at once.
+    interval: s until the next sample.  seen: complete after `finish`; a fault is available
+    immediately.
     """
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
@@ -154,16 +148,16 @@ class _Sampler:
         self._others: list[Card] = []
         try:
             self._cards = open_cards(gpus)
-            with suppress(Exception):  # of others nothing is promised
+            with suppress(Exception):  # NVML may raise any exception
                 self._others = open_others(gpus)
         except HpmlError as lost:
             self.seen.fault = lost.what
         except Exception as error:
-            self.seen.warnings.append(f"measured without watching the GPU: {error}")
+            self.seen.warnings.append(f"measured without monitoring the GPU: {error}")
         self._rows: list[list[dict[str, float | None]]] = [[] for _ in self._cards]
         self._reasons = 0
-        #: Of a card that does not count how long it throttled: since when it is known, and how long
-        #: by its reasons.
+        #: For a card that does not count its throttled time: the last time it was read, and the
+        #: total derived from its reasons.
         self._throttled = [(clocks.monotonic(), 0.0) for _ in self._cards]
         self._slow_at = 0.0
         self._energy_before = [card.energy() for card in self._cards]
@@ -198,8 +192,8 @@ class _Sampler:
             telemetry.write(number, reading)
 
     def _throttled_until(self, now: float, number: int, card: Card) -> float:
-        """s, in total, for which a card throttled: counted by the card, or by its reasons from look
-        to look."""
+        """Total s for which a card throttled: counted by the card, or derived from its reasons at
+        each reading."""
         counted = card.throttled()
         if counted is not None:
             return counted
@@ -210,7 +204,7 @@ class _Sampler:
         return total
 
     def look(self) -> None:
-        """Take one row of each GPU."""
+        """Sample one row of each GPU."""
         now = clocks.monotonic()
         for card, rows in zip(self._cards, self._rows, strict=True):
             row = {"time": round(now - self._started, 3), **card.row()}
@@ -223,9 +217,10 @@ class _Sampler:
             self.interval *= 2
 
     def finish(self) -> Seen:
-        """All that was seen.
+        """All results.
 
-        Asked when the point's processes are gone: who is on a card then is somebody else.
+        Called when the point's processes are gone: any process on a card then belongs to somebody
+        else.
         """
         seen = self.seen
         for before, card in zip(self._energy_before, self._cards, strict=True):
@@ -233,7 +228,7 @@ class _Sampler:
             if before is not None and after is not None:
                 seen.energy += after - before
         for card, errors_before in zip(self._cards, self._errors_before, strict=True):
-            # a point that CUDA ends is over before the next look
+            # a point that fails in CUDA is over before the next sample
             seen.fault = seen.fault or card.lost()
             self._count_memory_errors(card, errors_before)
         self._note_users("ended")
@@ -247,7 +242,7 @@ class _Sampler:
         return seen
 
     def _note_users(self, when: str) -> None:
-        """Warn of processes on the cards, and count them, where NVML tells."""
+        """Warn of processes on the cards, and count them, if NVML lists them."""
         told = [users for card in self._cards if (users := card.users()) is not None]
         found = itertools.chain.from_iterable(told)
         new = [user for user in found if user.pid not in self._users]
@@ -257,8 +252,8 @@ class _Sampler:
             self.seen.conditions["other_processes"] = float(len(self._users))
 
     def _conditions(self) -> dict[str, float]:
-        """What the machine's other GPUs did when the point began and when it ended: means over both
-        and over all."""
+        """Use of the machine's other GPUs at the beginning and the end of the point: means over
+        both and over all GPUs."""
         if not self._others:
             return {}
         rows = [*self._others_before, *(card.row() for card in self._others)]
@@ -271,8 +266,8 @@ class _Sampler:
     def _count_memory_errors(
         self, card: Card, before: tuple[int | None, int | None]
     ) -> None:
-        """A corrected error costs nothing but trust in the card; an uncorrected one has changed
-        what was computed."""
+        """Count memory errors: a corrected error only reduces trust in the card; an uncorrected one
+        invalidates the results."""
         corrected, uncorrected = (
             max(0, new - old) if new is not None and old is not None else 0
             for old, new in zip(before, card.memory_errors(), strict=True)
@@ -289,12 +284,12 @@ class _Sampler:
 
 
 def _held_down(reasons: float | None) -> int:
-    """Those of NVML's reasons that mean power or heat, as bits."""
+    """The bits of NVML's reasons that mean power or heat."""
     return int(reasons or 0) & sum(REASONS)
 
 
 def _series(rows: Sequence[Mapping[str, float | None]]) -> Series:
-    """The rows as columns. What the card did not tell every time is left out: a zero would be a
+    """The rows as columns. Columns with missing values are left out: a zero would look like a
     measurement."""
     columns: dict[str, list[float | str | None]] = {}
     for name in UNITS:

@@ -1,8 +1,8 @@
-"""Instructions of a step on the CPU, as the processor counts them: what a busy machine does not
-change.
+"""Count the instructions of a step on the CPU with the processor's counters, which other load does
+not affect.
 
-Source: perf_event_open(2), Linux manual pages. Instructions of user mode are counted, of all
-threads of the process and of those that they start. A thread that spins while it waits counts too.
+Source: perf_event_open(2), Linux manual pages. Counts user-mode instructions of all threads of the
+process, including threads started later. A thread that spins while it waits counts too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hpml_plugins.measure.sampling import sample
 from hpml_plugins.measure.session import Session
 from hpml_plugins.model.samples import PERF, Samples
 
-#: perf_event_open's number among the system calls, by processor.
+#: The system call number of perf_event_open, by processor.
 SYSTEM_CALLS = {"x86_64": 298, "aarch64": 241}
 #: struct perf_event_attr of the first version: type, size, config, sample_period, sample_type,
 #: read_format, flags, wakeup_events, bp_type, config1.
@@ -33,15 +33,15 @@ ENABLED_AND_RUNNING = 0b11
 #: flags: inherit, exclude_kernel and exclude_hv.
 USER_MODE_OF_ALL = 1 << 1 | 1 << 5 | 1 << 6
 LEVEL = Path("/proc/sys/kernel/perf_event_paranoid")
-#: A sample counts at least as many: reading the counters takes some thousands.
+#: Fewest instructions of a sample: reading the counters takes some thousands.
 FEWEST_COUNTED = 1e7
 LARGEST_BATCH = 1 << 20
-#: s of samples of a round; counts vary by so little that a few are enough.
+#: s of samples of a round; counts vary so little that a few are enough.
 BUDGET = 0.3
 
 
 class Event(NamedTuple):
-    """What is counted: `type` and `config` of perf_event_attr."""
+    """The event to count: `type` and `config` of perf_event_attr."""
 
     kind: int
     config: int
@@ -55,7 +55,7 @@ class _NotCounted(HpmlError):
 
 
 class _Counter(ExitStack):
-    """Counts an event from now on, in all threads of this process. Raises NotCounted."""
+    """Counts an event from its creation on, in all threads of this process. Raises NotCounted."""
 
     def __init__(self, event: Event) -> None:
         super().__init__()
@@ -69,8 +69,8 @@ class _Counter(ExitStack):
             self.push(opened.pop_all())
 
     def read(self) -> float:
-        """How many there were. Where the processor counts several events in turns, it is scaled
-        to the whole time. Raises NotCounted where it never had a turn."""
+        """The number of events. If the processor multiplexes its counters, it is scaled to the
+        whole time. Raises NotCounted if the event was never scheduled."""
         total = 0.0
         for file in self._files:
             count, enabled, running = COUNT.unpack(os.read(file, COUNT.size))
@@ -81,10 +81,13 @@ class _Counter(ExitStack):
 
 
 def _open(event: Event, thread: int) -> int | None:
-    """A file that counts the event in a thread; None for a thread that has ended."""
+    """Open a file descriptor that counts the event in a thread; None for a thread that has
+    ended."""
     number = SYSTEM_CALLS.get(platform.machine())
     if number is None:
-        raise _NotCounted(f"no number of perf_event_open is known for {platform.machine()}")
+        raise _NotCounted(
+            f"the system call number of perf_event_open is unknown for {platform.machine()}"
+        )
     attributes = ATTRIBUTES.pack(
         event.kind,
         ATTRIBUTES.size,

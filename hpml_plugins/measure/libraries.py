@@ -1,5 +1,4 @@
-"""What measuring asks of the measured libraries: one import for all points, versions, errors in
-words."""
+"""Handling of the measured libraries: one import for all points, versions, error descriptions."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ from hpml_plugins.errors import (
     failing_line,
 )
 
-#: Libraries that many plugins share and that cost seconds to import. What a plugin brings itself is
-#: imported in the processes of its own points only, for importing may change what others measure,
-#: or open CUDA, as torchao's does.
+#: Libraries that many plugins share and that take seconds to import. Libraries of a single
+#: plugin are imported only in the processes of its points, because importing them may change other
+#: measurements or open CUDA, as torchao does.
 SHARED = (
     "torch",
     "torchvision",
@@ -42,8 +41,7 @@ _NUMBA_TARGETS = {
     "numba": ("numba.core.registry", "cpu_target"),
     "numba.cuda": ("numba.cuda.descriptor", "cuda_target"),
 }
-#: Looked at only when loaded, so that a point names what it used and not what happens to be
-#: installed.
+#: Listed only if loaded, so that a point names what it used rather than what is installed.
 _PACKAGES = (
     "torch",
     "torchvision",
@@ -59,23 +57,24 @@ _PACKAGES = (
 
 
 def import_before_fork(modules: Iterable[str]) -> None:
-    """Import those of these modules that many plugins share, so that the process of every point
-    finds them loaded.
+    """Import those of these modules that many plugins share, so that they are already loaded in
+    every point's process.
 
-    None may touch CUDA when it is imported: a process that has breaks in its forks. A module that
-    does not import is left for the point that needs it to report.
+    None of them may touch CUDA when imported: that would break CUDA in forked processes. A module
+    that fails to import is reported by the point that needs it.
     """
     wanted = [module for module in modules if module.partition(".")[0] in SHARED]
     if "torchvision" in wanted:
         wanted.append(
             "fvcore.nn"
-        )  # no benchmark requires it: models are counted without it too
+        )  # not required by any benchmark: models are also counted without it
     for module in dict.fromkeys(wanted):
         with suppress(Exception):
             importlib.import_module(module)
             if place := _NUMBA_TARGETS.get(module):
-                # numba fills its tables of functions at the first call: 0.36 s for the CPU, 0.7 s
-                # for CUDA; no API: where they have moved, the first call costs what it did before.
+                # numba fills its function tables at the first call: 0.36 s for the CPU, 0.7 s for
+                # CUDA. This is not an API: if the tables move, the first call takes that time
+                # again.
                 target = getattr(importlib.import_module(place[0]), place[1])
                 target.typing_context.refresh()
                 target.target_context.refresh()
@@ -94,7 +93,7 @@ def package_versions() -> dict[str, str]:
 
 def torch_build() -> tuple[str, str]:
     """Versions of torch and of the CUDA it was built with, without importing it; empty strings
-    where there is none."""
+    without torch."""
     facts: dict[str, object] = {}
     if (spec := importlib.util.find_spec("torch")) and spec.origin:
         with suppress(OSError, SyntaxError):
@@ -103,7 +102,7 @@ def torch_build() -> tuple[str, str]:
 
 
 def _version(name: str) -> str:
-    import importlib.metadata  # imports email and zipfile: not where nothing is measured
+    import importlib.metadata  # imports email and zipfile, which only measuring needs
 
     try:
         return importlib.metadata.version(name)
@@ -112,11 +111,11 @@ def _version(name: str) -> str:
 
 
 def end_compilers() -> None:
-    """End the processes that torch.compile keeps for its next compilation: a point that is done
+    """End the processes that torch.compile keeps for its next compilation, so that a finished point
     leaves none behind."""
     if pool := sys.modules.get("torch._inductor.async_compile"):
-        # Not a documented interface; where it has moved, they are ended with the point, and the
-        # Record says so.
+        # Not a documented interface; if it changes, they are ended with the point, and the Record
+        # says so.
         with suppress(Exception):
             pool.shutdown_compile_workers()
 
@@ -124,13 +123,13 @@ def end_compilers() -> None:
 def describe_failure(
     error: BaseException, measure: Callable[..., object] | None = None
 ) -> str:
-    """Why a point or a rank failed, with the plugin's line and the expression that raised, else the
-    line of `measure`. Prints the traceback."""
+    """Describe why a point or rank failed, with the plugin's line and the expression that raised,
+    else the line of `measure`. Prints the traceback."""
     if not isinstance(error, HpmlError):
         what = f"exited: {error.code}" if isinstance(error, SystemExit) else describe(error)
     else:
         what = error.what
-        # says itself what to look at
+        # these errors explain themselves
         if not isinstance(error, DefinitionError | ResultError | UsageError):
             return what
     traceback.print_exception(error)
@@ -143,7 +142,7 @@ def describe_failure(
 
 
 def _short(place: str) -> str:
-    """`file.py:3` of a path and a line; of a package's `__init__.py` with the package."""
+    """`file.py:3` from a path and a line; for the `__init__.py` of a package, with the package."""
     path = Path(place)
     is_package = path.name.startswith("__init__.py")
     return f"{path.parent.name}/{path.name}" if is_package else path.name

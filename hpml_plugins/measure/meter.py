@@ -1,8 +1,8 @@
-"""Energy, power, clocks, utilisation and memory over a block of code.
+"""Measure energy, power, clocks, utilisation and memory over a block of code.
 
-GPUs are read by the process that watches them (`gpu_monitor`): a process that opened NVML must not
-fork one that uses CUDA. CPUs are read through Linux's RAPL counters, where the machine has them and
-lets this user read them.
+GPUs are read by the GPU monitor (`gpu_monitor`), because a process that opened NVML must not fork
+one that uses CUDA. CPUs are read through Linux's RAPL counters, if the machine has them and this
+user may read them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ RAPL = Path("/sys/class/powercap")
 
 
 class EnergyCounter:
-    """The energy counters of some watched GPUs, or, of none, those of all CPU packages.
+    """The energy counters of some monitored GPUs; without GPUs, those of all CPU packages.
 
-    problem: why the energy is not known, "" where it is.
+    problem: why the energy is unknown, "" if it is known.
     """
 
     def __init__(self, telemetry: Telemetry | None, gpus: Sequence[int]) -> None:
@@ -39,12 +39,12 @@ class EnergyCounter:
                 "" if self._packages else f"no energy counter of the CPU in {RAPL}"
             )
         elif not self.readings():
-            self.problem = "the GPUs are not watched here"
+            self.problem = "the GPUs are not monitored here"
         elif not all(reading.energy for reading in self.readings()):
             self.problem = "the GPU does not count its energy"
 
     def readings(self) -> list[Reading]:
-        """What the GPUs did last."""
+        """The last readings of the GPUs."""
         if self._telemetry:
             found = [self._telemetry.read(number) for number in self._gpus]
         else:
@@ -52,8 +52,8 @@ class EnergyCounter:
         return [reading for reading in found if reading]
 
     def moved(self) -> tuple[float, float] | None:
-        """When the counter of the first GPU moved last, s of the monotonic clock, and what it says,
-        J."""
+        """The last update of the first GPU's counter: its time, s of the monotonic clock, and its
+        value, J."""
         if self._gpus:
             reading = self.readings()[0]
             return reading.energy_at, reading.energy
@@ -61,8 +61,8 @@ class EnergyCounter:
         return None if used is None else (clocks.monotonic(), used)
 
     def read(self) -> float | None:
-        """J until this moment: a GPU's counter moves about every 0.1 s; since then the card has
-        used its power."""
+        """The energy up to now, J. A GPU's counter is updated about every 0.1 s; the time since
+        then is extrapolated from the card's power."""
         if not self.problem and not self._gpus:
             self._read_packages()
         if self.problem:
@@ -78,11 +78,11 @@ class EnergyCounter:
         try:
             for number, folder in enumerate(self._packages):
                 value = int(folder.joinpath("energy_uj").read_text()) * 1e-6
-                if value < self._last[number] < math.inf:  # it wrapped around
+                if value < self._last[number] < math.inf:  # the counter wrapped around
                     self._last[number] -= (
                         int(folder.joinpath("max_energy_range_uj").read_text()) * 1e-6
                     )
-                # nothing yet at the first reading
+                # the first reading adds nothing
                 self._used += max(0.0, value - self._last[number])
                 self._last[number] = value
         except OSError as error:
@@ -90,10 +90,10 @@ class EnergyCounter:
 
 
 class Meter(AbstractContextManager["Meter"]):
-    """What the processor did while a block ran; see Bench.meter. All but `columns` is there after
-    the block.
+    """Measurements of the processor while a block ran; see Bench.meter. Available after the block,
+    except `columns`.
 
-    seconds: how long the block took.  energy: J.  columns: what was sampled.
+    seconds: the duration of the block.  energy: J.  columns: the samples.
     """
 
     def __init__(self, telemetry: Telemetry | None, *, gpus: int, interval: float) -> None:
@@ -126,22 +126,22 @@ class Meter(AbstractContextManager["Meter"]):
 
     @property
     def problem(self) -> str:
-        """Why the energy is not known; "" where it is."""
+        """Why the energy is unknown; "" if it is known."""
         return self._counter.problem
 
     @property
     def power(self) -> float | None:
-        """Mean, W: energy over time where energy is counted, else of the samples; None where
-        neither is known."""
+        """Mean power, W: energy over time if energy is counted, else the mean of the samples; None
+        without either."""
         return self.mean("power") if self.energy is None else self.energy / self.seconds
 
     def mean(self, column: str) -> float | None:
-        """The mean of a column; None where nothing was seen."""
+        """The mean of a column; None without samples."""
         return statistics.fmean(self.columns[column]) if self.columns.get(column) else None
 
     @property
     def units(self) -> dict[str, str]:
-        """Those of the columns."""
+        """The units of the columns."""
         return {name: UNITS[name] for name in self.columns}
 
     def _watch(self) -> None:
@@ -157,7 +157,7 @@ class Meter(AbstractContextManager["Meter"]):
             self.columns.setdefault(name, []).append(value)
 
     def _read_gpus(self) -> dict[str, float]:
-        """Sums of power and memory, means of the others, over the point's GPUs."""
+        """Readings over the point's GPUs: sums of power and memory, means of the others."""
         readings = self._counter.readings()
         if not readings:
             return {}
@@ -172,8 +172,8 @@ class Meter(AbstractContextManager["Meter"]):
         }
 
     def _read_cpus(self) -> dict[str, float]:
-        """The share of the CPUs that this process and its ended children used since the last
-        look."""
+        """The share of the CPUs that this process and its ended children used since the previous
+        call."""
         now = clocks.monotonic()
         used = _cpu_seconds()
         seconds = max(now - self._last, 1e-9)

@@ -1,5 +1,5 @@
-"""From what `measure` returned to the metrics of a Record: checked, and with the rates that follow
-from declared work."""
+"""Convert what `measure` returned to the metrics of a Record: checks, and rates derived from
+declared work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpml_plugins.model.units import unit
 from hpml_plugins.model.validation import is_unresolved
 from hpml_plugins.model.work import DeclaredWork, Limit
 
-#: A share of the published peak above which a number is doubted: peaks hold at the highest clock,
+#: A warning is added for a larger share of the published peak: peaks refer to the highest clock,
 #: and timers are noisy.
 HIGHEST_SHARE = 1.05
 
@@ -23,12 +23,12 @@ HIGHEST_SHARE = 1.05
 def to_metrics(
     benchmark: Benchmark, returned: object, works: Mapping[str, DeclaredWork] | None = None
 ) -> dict[str, MetricSamples]:
-    """Hold what `measure` returned against the declared metrics: all of them, no other, finite, of
-    the right unit.
+    """Check what `measure` returned against the declared metrics: all of them, no others, finite,
+    in the right unit.
 
-    works: declared work by the metric that times it; rates that were not returned follow from it. A
-    metric that was returned as None is not known on this node, and left out.
-    Raises ResultError with the metric's name.
+    works: declared work by the metric that times it, from which rates that were not returned are
+    derived. A metric returned as None is unknown on this node and left out. Raises ResultError with
+    the metric's name.
     """
     if not isinstance(returned, Mapping):
         raise ResultError(
@@ -68,8 +68,7 @@ def _to_metric(metric: Metric, samples: Samples) -> MetricSamples:
 
 
 def _check_values(metric: Metric, samples: Samples) -> None:
-    """Raise ResultError for no values, for one that is not finite or not possible, and for another
-    unit."""
+    """Raise ResultError for missing, non-finite or impossible values, and for another unit."""
     if not samples.values:
         raise ResultError(f"metric {metric.name!r} has no samples")
     low, high = metric.bounds
@@ -82,20 +81,20 @@ def _check_values(metric: Metric, samples: Samples) -> None:
             raise ResultError(f"metric {metric.name!r} is {value}; possible is {bounds}")
     if is_unresolved(metric.unit, metric.direction, samples.values):
         raise ResultError(
-            f"metric {metric.name!r} is 0 s in each sample: no timer resolved it; time more work at"
-            " once"
+            f"metric {metric.name!r} is 0 s in each sample, below the timer's resolution; time"
+            " more work at once"
         )
     if samples.unit not in ("", metric.unit):
         raise ResultError(
-            f"metric {metric.name!r}: what was measured is in {samples.unit}, not in {metric.unit}"
+            f"metric {metric.name!r} was measured in {samples.unit} instead of {metric.unit}"
         )
 
 
 def _rates(
     benchmark: Benchmark, returned: Mapping[str, object], works: Mapping[str, DeclaredWork]
 ) -> dict[str, object]:
-    """Declared metrics that were not returned and are work over time. Raises ResultError for work
-    of no time."""
+    """The declared metrics that were not returned and are work over time. Raises ResultError for
+    work without a time."""
     found: dict[str, object] = {}
     for of, work in works.items():
         if returned.get(of) is None:
@@ -111,7 +110,7 @@ def impossible_rates(bench: Bench, metrics: Mapping[str, MetricSamples]) -> Iter
     """A warning for each rate above the published peak of the point's GPUs."""
     if not bench.gpus or not (peaks := bench.peaks):
         return
-    from hpml_plugins.published import PRECISIONS  # only where there are GPUs
+    from hpml_plugins.published import PRECISIONS  # only needed with GPUs
 
     limits = {
         of: (work, Limit(peaks.peak(work.dtype), peaks.bandwidth))

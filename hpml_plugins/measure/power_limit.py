@@ -1,9 +1,9 @@
-"""Another power limit for a GPU while a block runs, restored whatever happens.
+"""Change the power limit of a GPU while a block runs, and always restore it.
 
-As a module it is the guard that sets the limit: `python -m hpml_plugins.measure.power_limit UUID
-WATTS`. It restores the limit that it found when its standard input ends, which it does when the
-process that started it dies, however that happens. The process that watches the GPUs starts it:
-what descends from the measuring process is ended with the point.
+Run as a module it is the guard that sets the limit: `python -m hpml_plugins.measure.power_limit
+UUID WATTS`. It restores the previous limit when its standard input ends, which also happens when
+the process that started it dies. It is started by the GPU monitor, because descendants of the
+measuring process are ended with the point.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from hpml_plugins import clocks
 from hpml_plugins.measure.telemetry import Telemetry
 
-#: s that the guard has to set or to restore a limit.
+#: s that the guard has to set or restore a limit.
 PATIENCE = 10.0
 #: Answer of the watching process where it lacks the rights to set the limit.
 REFUSED = -1.0
@@ -28,15 +28,15 @@ _REASONS = {
         "the GPU's power limit was not set to {watts:g} W: it needs root, and a limit within the"
         " card's range"
     ),
-    IN_USE: "another process is on the GPU: its power limit is left alone",
+    IN_USE: "another process uses the GPU, so its power limit is not changed",
     0.0: f"the GPU's power limit was not set within {PATIENCE:g} s",
 }
 
 
 @contextmanager
 def hold_limit(telemetry: Telemetry, gpu: int, watts: float) -> Iterator[str]:
-    """Have the watching process set this limit, W, while the block runs; gives why it refused, ""
-    where it is set."""
+    """Have the GPU monitor set this limit, W, while the block runs; yields why it refused, "" if
+    the limit is set."""
     telemetry.wanted_limits[gpu] = watts
     try:
         _wait(lambda: telemetry.set_limits[gpu] != 0)
@@ -48,15 +48,15 @@ def hold_limit(telemetry: Telemetry, gpu: int, watts: float) -> Iterator[str]:
 
 
 class LimitGuards:
-    """In the watching process: a guard for each GPU whose limit is wanted. uuids: of the GPUs."""
+    """In the GPU monitor: one guard for each GPU with a requested limit. uuids: of the GPUs."""
 
     def __init__(self, uuids: Sequence[str]) -> None:
         self._uuids = uuids
         self._guards: dict[int, subprocess.Popen[str]] = {}
 
     def serve(self, telemetry: Telemetry, *, in_use: bool) -> None:
-        """Do what is wanted by now. in_use: whether others were on the GPUs when the point
-        began."""
+        """Apply the currently requested limits. in_use: whether others were on the GPUs when the
+        point began."""
         for number, uuid in enumerate(self._uuids):
             wanted = telemetry.wanted_limits[number]
             is_set = telemetry.set_limits[number]
@@ -106,7 +106,7 @@ def guard(uuid: str, watts: float) -> None:
     import pynvml
 
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # the limit is restored first
+        signal.signal(each, signal.SIG_IGN)  # restore the limit before ending
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
     before = pynvml.nvmlDeviceGetPowerManagementLimit(handle)

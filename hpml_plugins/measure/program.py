@@ -1,4 +1,4 @@
-"""What an external program prints, as samples: it is run again and again, as `Bench.time` samples a
+"""Run an external program repeatedly and sample the numbers it prints, as `Bench.time` samples a
 step."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def run_program(
 
 
 def _run(words: list[str], environment: Mapping[str, str]) -> tuple[str, str]:
-    """Run a program once. Returns what it printed on standard output and error."""
+    """Run a program once. Returns its standard output and standard error."""
     # C: a decimal point, and messages in English
     env = {**os.environ, "LC_ALL": "C", **environment}
     try:

@@ -31,7 +31,7 @@ ENOUGH = 0.03
 #: s over which the regulator averages; means over this long do not depend on where in its swing
 #: they begin.
 PERIOD = 1.0
-#: s of load between two looks at the clock; one sample of the sustained regime.
+#: s of load between two readings of the clock; one sample of the sustained regime.
 GROUP = 0.05
 #: Two successive periods that begin at least OFFSET s apart must agree this well in the time of a
 #: step
@@ -48,13 +48,13 @@ REST = 0.03
 BURSTS = 12
 #: s of rest between the load and the first burst.
 RECOVERY = 0.25
-#: s: the regulator acts within a longer step, which then has no boost.
+#: s: the regulator acts during a longer step, which therefore has no boost.
 LONGEST_BURST = 0.02
 
 
 class Regulator:
-    """Whether a GPU has been held down since the load began. telemetry: None where nobody watches
-    the GPU."""
+    """Whether a GPU has throttled since the load began. telemetry: None if the GPU is not
+    monitored."""
 
     def __init__(self, telemetry: Telemetry | None, gpu: int = 0) -> None:
         self._telemetry = telemetry
@@ -62,15 +62,15 @@ class Regulator:
         self._start = self.reading()
 
     def reading(self) -> Reading | None:
-        """What the GPU did last."""
+        """The last reading of the GPU."""
         return self._telemetry.read(self._gpu) if self._telemetry else None
 
     def begin(self) -> None:
-        """The load begins now."""
+        """Mark the beginning of the load."""
         self._start = self.reading()
 
     def throttles(self) -> bool:
-        """Whether the card has been held down for a share of the load that matters."""
+        """Whether the card has throttled for a relevant share of the load."""
         now = self.reading()
         start = self._start
         if now is None or start is None:
@@ -80,15 +80,15 @@ class Regulator:
 
 
 class _Enqueues(Protocol):
-    """A timer whose batch is chosen (`gpu_timer.GpuTimer`).
+    """A timer with a chosen batch (`gpu_timer.GpuTimer`).
 
-    batch: how many steps one sample is the mean of.
+    batch: the number of steps averaged in one sample.
     """
 
     batch: int
 
     def round(self) -> float:
-        """One sample: seconds of one step."""
+        """Take one sample: seconds of one step."""
 
     def enqueue(self, count: int) -> list[tuple[float, bool]]:
         """Enqueue `count` samples. Returns seconds of one step and whether its launch was
@@ -96,10 +96,10 @@ class _Enqueues(Protocol):
 
 
 class _LoadGroup(NamedTuple):
-    """Samples that were enqueued at once. end: s of the monotonic clock.  seconds: mean of one
+    """Samples that were enqueued together. end: s of the monotonic clock.  seconds: mean of one
     step.
 
-    clock, power: those of the last reading; 0 where the card does not tell.
+    clock, power: those of the last reading; 0 if the card does not report them.
     """
 
     end: float
@@ -111,9 +111,9 @@ class _LoadGroup(NamedTuple):
 def measure_regimes(
     timer: _Enqueues, regulator: Regulator, info: dict[str, str | float]
 ) -> Samples:
-    """Samples of both regimes of a step that is under load already, s.
+    """Sample both regimes of a step that is already under load, s.
 
-    info: what else the samples say of themselves.
+    info: further info about the samples.
     """
     groups, settled = _sustain(timer, regulator)
     info = {
@@ -148,7 +148,7 @@ def _sustain(timer: _Enqueues, regulator: Regulator) -> tuple[list[_LoadGroup], 
 
 
 def is_settled(groups: Sequence[_LoadGroup], started: float) -> bool:
-    """Whether time of a step, clock and power of the last period are those of the one before."""
+    """Whether step time, clock and power of the last period match those of the one before."""
     middle = groups[-1].end - PERIOD
     start = middle - PERIOD
     last = [group for group in groups if group.end > middle]
@@ -164,19 +164,19 @@ def is_settled(groups: Sequence[_LoadGroup], started: float) -> bool:
 
 
 def _change(before: Sequence[_LoadGroup], after: Sequence[_LoadGroup], name: str) -> float:
-    """The relative change of the mean of a quantity; 0 for what the card does not tell."""
+    """The relative change of the mean of a quantity; 0 if the card does not report it."""
     mean = statistics.fmean(getattr(group, name) for group in before)
     new = statistics.fmean(getattr(group, name) for group in after)
     return abs(new / mean - 1) if mean else 0.0
 
 
 def _burst(timer: _Enqueues, regulator: Regulator) -> list[_LoadGroup]:
-    """Bursts; none for a step within which the regulator acts."""
+    """The bursts; none for a step during which the regulator acts."""
     seconds = timer.round()
     if seconds > LONGEST_BURST:
         return []
     batch = timer.batch
-    # samples of `batch` steps before the one that counts
+    # samples of `batch` steps before the one that is kept
     lead = max(1, math.ceil(BURST / (seconds * batch)))
     bursts = []
     clocks.sleep(RECOVERY)
@@ -194,9 +194,9 @@ def _group(taken: Sequence[tuple[float, bool]], regulator: Regulator) -> _LoadGr
 
 
 def _state(regime: str, groups: Sequence[_LoadGroup]) -> dict[str, str | float]:
-    """The means of clock, Hz, and power, W, over a regime, as its samples' info tells them.
+    """The means of clock, Hz, and power, W, over a regime, for the info of its samples.
 
-    The power of a burst is what the card's sensor makes of it: the sensor is slower than the burst.
+    The power of a burst is only indicative: the card's sensor is slower than the burst.
     """
     told = {
         f"{regime}_clock": [group.clock for group in groups if group.clock],

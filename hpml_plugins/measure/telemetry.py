@@ -1,5 +1,5 @@
-"""The last readings of the watched GPUs, in memory that the watching process (`gpu_monitor`) shares
-with those that measure."""
+"""The last readings of the GPUs, in memory that the GPU monitor (`gpu_monitor`) shares with the
+measuring processes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-#: s between two readings of the telemetry: the power regulator's own period is about a second.
+#: s between two readings of the telemetry; the power regulator's period is about a second.
 TELEMETRY_INTERVAL = 0.02
-#: And while a process wants to know when the energy counter moves, which it does about every 0.1 s.
+#: The same while a process waits for an update of the energy counter, which happens about every
+#: 0.1 s.
 FAST_TELEMETRY_INTERVAL = 0.002
-#: The columns of what is seen of a GPU over time, and their units.
+#: The columns of the time series of a GPU, and their units.
 UNITS = {
     "time": "s",
     "sm_clock": "Hz",
@@ -27,12 +28,12 @@ UNITS = {
 
 
 class Reading(NamedTuple):
-    """What a GPU did last. at: s of the monotonic clock.  throttled: s, in total, for which power
-    or heat held it down.
+    """The last reading of a GPU. at: s of the monotonic clock.  throttled: s, in total, for which
+    power or heat lowered its clocks.
 
-    clock: of the SMs, Hz.  power: W.  energy: J, in total.  energy_at: when the energy counter
-    moved last, s of the monotonic clock.  utilization, memory_utilization: 0 to 1.  memory_used: B.
-    All are 0 where the card does not tell.
+    clock: of the SMs, Hz.  power: W.  energy: J, in total.  energy_at: the last update of the
+    energy counter, s of the monotonic clock.  utilization, memory_utilization: 0 to 1.
+    memory_used: B. Values that the card does not report are 0.
     """
 
     at: float
@@ -47,21 +48,21 @@ class Reading(NamedTuple):
 
 
 class Telemetry:
-    """The last reading of each watched GPU, in memory that the watching process shares with those
-    that measure."""
+    """The last reading of each monitored GPU, in memory shared by the GPU monitor and the measuring
+    processes."""
 
     def __init__(self, count: int) -> None:
         self._values = multiprocessing.RawArray("d", count * len(Reading._fields))
         self._fast = multiprocessing.RawValue("b", 0)
-        #: W for each GPU, 0 for its own limit: what a measuring process wants, and what is set
-        #: (`power_limit`).
+        #: W for each GPU, 0 for its default limit: requested by a measuring process, and
+        #: actually set (`power_limit`).
         self.wanted_limits = multiprocessing.RawArray("d", count)
         self.set_limits = multiprocessing.RawArray("d", count)
 
     @contextmanager
     def fast(self) -> Iterator[None]:
-        """Read the cards more often while the block runs, to see when their energy counters
-        move."""
+        """Read the cards more often while the block runs, to detect updates of their energy
+        counters."""
         self._fast.value = 1
         try:
             yield
@@ -70,16 +71,16 @@ class Telemetry:
 
     @property
     def interval(self) -> float:
-        """How long the watching process waits between two readings, s."""
+        """s that the GPU monitor waits between two readings."""
         return FAST_TELEMETRY_INTERVAL if self._fast.value else TELEMETRY_INTERVAL
 
     def write(self, number: int, reading: Reading) -> None:
-        """Replace the reading of a GPU. Called by the watching process only."""
+        """Replace the reading of a GPU. Called by the GPU monitor only."""
         start = number * len(reading)
         self._values[start : start + len(reading)] = reading
 
     def read(self, number: int = 0) -> Reading | None:
-        """The last reading of a GPU; None where it is not watched, or has not been read yet."""
+        """The last reading of a GPU; None if it is not monitored, or has not been read yet."""
         size = len(Reading._fields)
         place = slice(number * size, (number + 1) * size)
         values = self._values[place]

@@ -1,5 +1,5 @@
-"""This node: CPU and memory from the system, GPUs through NVML, its name, and whether it has what a
-point needs. What asks NVML itself is imported where there is a driver."""
+"""This node: CPU and memory from the system, GPUs through NVML, its name, and whether it meets a
+point's requirements. Modules that use NVML are imported only if there is a driver."""
 
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,5 @@
-"""Facts of this machine without any heavy import (/proc, `platform`, NVML for the GPUs), a name
-made of them, and the name under which its results are filed in a project."""
+"""Facts of this machine without heavy imports (/proc, `platform`, NVML for the GPUs), a name
+derived from them, and the name for its results in a project."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ORDER_VARIABLE = "CUDA_DEVICE_ORDER"
 #: NVML's order, by which a Record names GPUs.
 NVML_ORDER = "PCI_BUS_ID"
 CHOICE_VARIABLE = "CUDA_VISIBLE_DEVICES"
-#: s that NVML has to answer before a machine counts as one without GPUs.
+#: s that NVML has to answer; otherwise the machine counts as having no GPU.
 PATIENCE = 60.0
-#: Device files of NVIDIA's driver: on Linux, and on Linux in Windows.
+#: Device files of NVIDIA's driver: on Linux, and on WSL.
 _DEVICES = ("/dev/nvidiactl", "/dev/dxg")
-#: What `machine_name` gives, for any machine.
+#: Matches the output of `machine_name` for any machine.
 _OURS = re.compile(r"[a-z0-9-]+-x\d+")
 
-#: Words of a product name that do not tell one GPU type from another.
+#: Words of a product name that do not distinguish GPU types.
 _NOISE = (
     "nvidia",
     "tesla",
@@ -44,8 +44,8 @@ _NOISE = (
 
 
 def detect_node() -> Node:
-    """This machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then gives
-    NVML's reason."""
+    """Describe this machine as a Node. Never raises for a missing or broken GPU: `gpu_problem` then
+    gives NVML's reason."""
     found = read_gpus()
     cpu_info = _read("/proc/cpuinfo")
     choice = os.environ.get(CHOICE_VARIABLE)
@@ -83,12 +83,11 @@ def detect_node() -> Node:
 
 
 def read_gpus() -> FoundGpus:
-    """Ask NVML. A machine without driver gives no GPU and no problem; a driver that fails gives the
-    problem.
+    """Ask NVML for the GPUs. Without a driver the result has no GPU and no problem; a failing
+    driver is reported as a problem.
 
-    A forked process asks: this one may fork processes that use CUDA, and must not have opened NVML
-    before. Where the driver has no device there is no CUDA either, and none is forked to find that
-    its library is missing too.
+    A forked process asks, because this one may fork processes that use CUDA and must not open NVML
+    before. Without a device file of the driver there is no CUDA either, and no process is forked.
     """
     if not any(Path(device).exists() for device in _DEVICES) and not _has_library():
         return FoundGpus()
@@ -100,7 +99,7 @@ def read_gpus() -> FoundGpus:
 
 
 def _send_gpus(send: Send) -> None:
-    """In the process that asks NVML."""
+    """Runs in the process that asks NVML."""
     found = FoundGpus()
     if _has_library():
         from hpml_plugins.node.nvml import find_cards
@@ -110,7 +109,7 @@ def _send_gpus(send: Send) -> None:
 
 
 def _has_library() -> bool:
-    """Whether the driver's NVML is here: pynvml would take 0.1 s to say that it is not."""
+    """Whether the driver's NVML library exists: pynvml would take 0.1 s to find out."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -121,12 +120,12 @@ def _has_library() -> bool:
 def visible(
     gpus: tuple[Gpu, ...], choice: str | None, slices: Sequence[Gpu] = ()
 ) -> tuple[Gpu, ...]:
-    """The CUDA devices that CUDA_VISIBLE_DEVICES leaves: indices or UUIDs, up to the first that
+    """The CUDA devices selected by CUDA_VISIBLE_DEVICES: indices or UUIDs, up to the first that
     does not exist.
 
-    gpus: the cards in NVML's order.  slices: the MIG devices of all of them. A card with MIG is no
-    CUDA device itself. CUDA gives a process one MIG device, the first of those that it is left, and
-    then no whole card beside it. Sources: CUDA C++ Programming Guide, environment variables; NVIDIA
+    gpus: the cards in NVML's order.  slices: the MIG devices of all of them. A card with MIG is not
+    itself a CUDA device. CUDA gives a process only one MIG device, the first selected one, and then
+    no whole card in addition. Sources: CUDA C++ Programming Guide, environment variables; NVIDIA
     Multi-Instance GPU User Guide, CUDA Device Enumeration.
     """
     devices = usable(gpus, choice, slices)
@@ -137,15 +136,15 @@ def visible(
 def usable(
     gpus: Sequence[Gpu], choice: str | None, slices: Sequence[Gpu] = ()
 ) -> tuple[Gpu, ...]:
-    """All devices that CUDA_VISIBLE_DEVICES leaves, for processes that each get one.  Arguments:
+    """All devices selected by CUDA_VISIBLE_DEVICES, for processes that get one each.  Arguments:
     see `visible`."""
     chosen = gpus if choice is None else _chosen(gpus, choice, slices)
     return tuple(device for each in chosen for device in _devices(each, slices))
 
 
 def _chosen(gpus: Sequence[Gpu], choice: str, slices: Sequence[Gpu]) -> list[Gpu]:
-    """The cards and MIG devices that CUDA_VISIBLE_DEVICES names. An index is a card's, also where
-    that has MIG."""
+    """The cards and MIG devices named in CUDA_VISIBLE_DEVICES. An index always refers to a card,
+    even with MIG."""
     chosen: list[Gpu] = []
     for name in filter(None, (part.strip() for part in choice.split(","))):
         matches = [
@@ -159,15 +158,15 @@ def _chosen(gpus: Sequence[Gpu], choice: str, slices: Sequence[Gpu]) -> list[Gpu
 
 
 def _devices(gpu: Gpu, slices: Sequence[Gpu]) -> list[Gpu]:
-    """What CUDA sees of a card or of a MIG device."""
+    """The CUDA devices of a card or of a MIG device."""
     if gpu.board or not gpu.mig:
         return [gpu]
     return [device for device in slices if device.board == gpu.uuid]
 
 
 def _why_none(found: FoundGpus, choice: str | None) -> str:
-    """Why CUDA has no device though there are cards; empty where there are none, or where none was
-    asked for."""
+    """Why CUDA has no device although there are cards; empty without cards, or if none was
+    requested."""
     chosen = found.gpus if choice is None else _chosen(found.gpus, choice, found.slices)
     asked_for_none = choice is not None and choice.strip() in ("", "-1")
     if not found.gpus or asked_for_none:
@@ -181,12 +180,13 @@ def _why_none(found: FoundGpus, choice: str | None) -> str:
 
 
 def pin_devices(node: Node, environ: MutableMapping[str, str]) -> str:
-    """Have CUDA open the devices that the node names, in their order: called before CUDA is opened.
+    """Make CUDA open the devices that the node names, in their order; call it before CUDA is
+    opened.
 
-    environ: the variables of the process that will open it. CUDA's own order puts the fastest card
-    first; NVML's is that of the PCI bus. Of several MIG devices CUDA would choose one: it is told
-    which. Returns a warning where the caller had asked for another order; empty otherwise. Source:
-    CUDA C++ Programming Guide, environment variables.
+    environ: the variables of the process that will open it. CUDA's default order puts the fastest
+    card first; NVML's is that of the PCI bus. The first of several MIG devices is selected
+    explicitly. Returns a warning if the caller had requested another order; empty otherwise.
+    Source: CUDA C++ Programming Guide, environment variables.
     """
     order = environ.get(ORDER_VARIABLE, NVML_ORDER)
     environ[ORDER_VARIABLE] = NVML_ORDER
@@ -201,12 +201,12 @@ def pin_devices(node: Node, environ: MutableMapping[str, str]) -> str:
 
 
 def machine_name(node: Node) -> str:
-    """`h200-x2`, `cpu-amd-epyc-7763-x2`: a cloud node has another host name each time, its results
-    are one history.
+    """`h200-x2`, `cpu-amd-epyc-7763-x2`: independent of the host name, which changes for cloud
+    nodes, so that results form one history.
 
-    The GPU type is the name of the cards (`Gpu.name`). It tells a MIG device from its card and from
-    other sizes (`a100-sxm4-40gb-mig-1g-5gb-x1`), and cards of one product name with different
-    memory (`rtx-3060-12gb-x1`).
+    The GPU type is the name of the cards (`Gpu.name`). It distinguishes a MIG device from its card
+    and from other sizes (`a100-sxm4-40gb-mig-1g-5gb-x1`), and cards of one product name with
+    different memory (`rtx-3060-12gb-x1`).
     """
     if node.gpus:
         return f"{_slug(node.gpu)}-x{node.num_gpu}"
@@ -214,11 +214,11 @@ def machine_name(node: Node) -> str:
 
 
 def filed_under(node: Node, results: Path) -> str:
-    """The name of this machine's results: that of `asv machine`, where asv measured here before
-    and nothing is filed under our own, else `machine_name`.
+    """The name for this machine's results: that of `asv machine` if asv measured here before and
+    our own name has no results, else `machine_name`.
 
-    A node with GPUs is not filed under an older name: it does not tell how many of them were
-    visible, and one history would mix them.
+    A node with GPUs does not use the older name: it does not say how many GPUs were visible, so one
+    history would mix them.
     """
     own = machine_name(node)
     earlier = earlier_names(results)
@@ -228,8 +228,8 @@ def filed_under(node: Node, results: Path) -> str:
 
 
 def earlier_names(results: Path) -> list[str]:
-    """The names that asv's user gave this computer: they are in ~/.asv-machine.json, have results
-    here and are not of our making."""
+    """The names that asv's user gave this computer: those in ~/.asv-machine.json that have results
+    here and were not created by us."""
     known = read_object_or_empty(Path("~/.asv-machine.json").expanduser())
     found = (folder.name for folder in machine_folders(results))
     return [name for name in found if name in known and not _OURS.fullmatch(name)]
@@ -244,7 +244,7 @@ def _slug(text: str) -> str:
 
 
 def _read(path: str) -> str:
-    """What a file of the system says; empty where there is none."""
+    """The contents of a system file; empty if it does not exist."""
     try:
         return Path(path).read_text().strip()
     except OSError:
@@ -252,14 +252,14 @@ def _read(path: str) -> str:
 
 
 def _hash_of(path: str) -> str:
-    """Ten hexadecimal digits for what a file says: enough to tell machines apart, and nobody learns
-    which they are."""
+    """Ten hexadecimal digits for the contents of a file: enough to distinguish machines without
+    identifying them."""
     content = _read(path)
     return hashlib.sha256(b"hpml" + content.encode()).hexdigest()[:10] if content else ""
 
 
 def _cpu_quota(limit: Path) -> float:
-    """How many CPUs' time this container's control group grants; 0 where it sets no limit.
+    """The CPU time that this container's control group grants, in CPUs; 0 without a limit.
 
     Source: Linux kernel documentation, Control Group v2, cpu.max: the quota and the period in µs,
     or "max".
@@ -272,7 +272,7 @@ def _cpu_quota(limit: Path) -> float:
 
 
 def _cpu_numa(nodes: Path) -> tuple[int, ...]:
-    """The NUMA nodes of the CPUs that this process may use; none where the system does not tell."""
+    """The NUMA nodes of the CPUs that this process may use; empty if the system does not say."""
     usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     return tuple(
         sorted(

@@ -1,5 +1,5 @@
-"""What other processes do on this machine's CPUs while a point is measured: their CPU time and
-their users."""
+"""The load that other processes put on this machine's CPUs while a point is measured: their CPU
+time and their users."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import NamedTuple
 from hpml_plugins import clocks
 from hpml_plugins.model.record import BUSY_SHARE
 
-#: A process of another user counts where it used more than this share of one CPU.
+#: A process of another user counts if it used more than this share of one CPU.
 ACTIVE = 0.05
-#: s over which `describe_load` looks: ten ticks of the kernel's accounting.
+#: s for which `describe_load` observes the machine: ten ticks of the kernel's accounting.
 GLANCE = 0.1
 
 
 class _Reading(NamedTuple):
-    """CPU time in s: of all processes on the CPUs that this one may use, of this one with its
-    children, of each.
+    """CPU time in s: of all processes on the CPUs available to this one, of this one with its
+    children, and of each process.
 
     processes: process id → (user id, s).
     """
@@ -32,15 +32,15 @@ class _Reading(NamedTuple):
 
 
 class CpuWatch:
-    """Sums up, from its creation on, what other processes do on the CPUs that this process may
-    use."""
+    """Sums up the CPU time of other processes on the CPUs available to this process, from its
+    creation on."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._before = _read(proc)
 
     def conditions(self) -> dict[str, float]:
-        """`other_cpus` and `other_users` of `Record.conditions`; empty where the system does not
+        """`other_cpus` and `other_users` of `Record.conditions`; empty if the system does not
         report CPU times.
 
         Children of this process count as its own once they were waited for.
@@ -61,8 +61,8 @@ class CpuWatch:
         return {"other_cpus": round(others, 3), "other_users": float(len(users))}
 
     def largest(self, count: int) -> list[str]:
-        """The processes that used the most CPU time, without this one: `python (process 4711): 98 %
-        of a CPU`."""
+        """The processes with the most CPU time, except this one: `python (process 4711): 98 % of a
+        CPU`."""
         shares = self._shares(_read(self._proc))
         shares.pop(os.getpid(), None)
         ordered = sorted(shares.items(), key=lambda each: -each[1][1])
@@ -84,10 +84,10 @@ class CpuWatch:
 
 
 def describe_load(watch: CpuWatch | None = None) -> str:
-    """`load 10 on 2 CPUs: other processes use 1.9 of them` where other processes use many of them,
-    else empty.
+    """`load 10 on 2 CPUs: other processes use 1.9 of them` if other processes use many CPUs, else
+    empty.
 
-    watch: created some time ago; left out, the machine is observed for GLANCE.
+    watch: created some time ago; by default the machine is observed for GLANCE.
     """
     if watch is None:
         watch = CpuWatch()
@@ -118,7 +118,7 @@ def _read(proc: Path) -> _Reading:
         own += user + system
     processes = {}
     for folder in proc.glob("[0-9]*"):
-        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+        with suppress(OSError, ValueError, IndexError):  # it has ended
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             ticks = int(fields[11]) + int(fields[12])
             processes[int(folder.name)] = folder.stat().st_uid, ticks / tick

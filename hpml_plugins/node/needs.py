@@ -1,4 +1,4 @@
-"""Hold what a point requires against what the node has."""
+"""Check the requirements of a point against the node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hpml_plugins.model.node import Node
 
 
 def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:
-    """How many GPUs this point uses on that node: a number, or the value of the parameter that
-    `Requires` names.
+    """The number of GPUs that this point uses on that node, resolving the parameter that `Requires`
+    names.
 
-    None where the node has no GPU and the benchmark falls back to the CPU.
+    None if the node has no GPU and the benchmark falls back to the CPU.
     """
     if benchmark.requires.cpu_fallback and not node.gpus:
         return 0
@@ -26,8 +26,7 @@ def gpus_used(benchmark: Benchmark, params: Params, node: Node) -> int:
 
 
 def data_used(benchmark: Benchmark, params: Params) -> tuple[str, ...]:
-    """The data sets of this point: those that `Requires` names, or the value of the parameter that
-    it names."""
+    """The data sets of this point, resolving the parameter that `Requires` names."""
     need = benchmark.requires.data
     return (str(params[need]),) if isinstance(need, str) else need
 
@@ -35,11 +34,11 @@ def data_used(benchmark: Benchmark, params: Params) -> tuple[str, ...]:
 def unmet(
     benchmark: Benchmark, params: Params, node: Node, *, ask: bool = True
 ) -> list[str]:
-    """Why this point cannot be measured here, each reason with its fix where there is one; empty
-    when it can.
+    """The reasons why this point cannot be measured here, with their fixes if there are any; empty
+    if it can.
 
-    ask: whether to run code of plugins too, which may exit or hang: their own requirements and
-    their data sources.
+    ask: whether to run plugin code too, which may exit or hang: the plugin's own requirements and
+    data sources.
     """
     requires = benchmark.requires
     reasons = []
@@ -76,11 +75,11 @@ def unmet(
     return [reason for reason in reasons if reason]
 
 
-@functools.cache  # asked for every point
+@functools.cache  # called for every point
 def is_importable(module: str) -> bool:
     """Whether a module can be found, without importing it.
 
-    Of `numba.cuda` only `numba` is looked for: finding a submodule would import its package.
+    For `numba.cuda` only `numba` is searched: finding a submodule would import its package.
     """
     try:
         return importlib.util.find_spec(module.partition(".")[0]) is not None

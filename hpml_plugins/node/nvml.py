@@ -1,5 +1,4 @@
-"""What NVML says of the GPUs: their facts, who uses them, their memory's health, and what they do
-at this moment."""
+"""NVML's information about the GPUs: their facts, users, memory health and current state."""
 
 from __future__ import annotations
 
@@ -12,9 +11,9 @@ from typing import Any
 from hpml_plugins.errors import HpmlError
 from hpml_plugins.model.node import FoundGpus, Gpu, GpuHealth, GpuUser
 
-#: NVML's return codes (nvml.h) of a card that is gone until it, or the machine, is started again.
+#: NVML's return codes (nvml.h) for a card that is lost until it, or the machine, is restarted.
 _LOST = {15: "GPU is lost", 16: "GPU requires restart"}
-#: And of one that was there when the node was asked, and is not any more.
+#: The return code for a card that has disappeared since the node was detected.
 _NOT_FOUND = 6
 #: NVML_FI_DEV_POWER_INSTANT.
 _INSTANT_POWER = 186
@@ -24,12 +23,12 @@ _THROTTLING = (0, 1)
 
 class Card:
     """One GPU as NVML sees it. Every card lacks something (ECC on a GeForce, power in a virtual
-    machine): None.
+    machine), which is then None.
 
-    A MIG device has its own memory and processes. Clocks, throttling, temperature and ECC are its
-    card's. Power and energy are None: NVML counts them for the whole card, which other MIG devices
-    use too. Source: NVML API reference, nvmlDeviceGetDeviceHandleFromMigDeviceHandle and the notes
-    on MIG of each query.
+    A MIG device has its own memory and processes, but clocks, throttling, temperature and ECC of
+    its card. Power and energy are None: NVML counts them for the whole card, which other MIG
+    devices use too. Source: NVML API reference, nvmlDeviceGetDeviceHandleFromMigDeviceHandle and
+    the notes on MIG of each query.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Card:
         self.label = f"GPU {number} ({self.gpu.name})"
 
     def row(self) -> dict[str, float | None]:
-        """What the card does at this moment, in SI units."""
+        """The current state of the card, in SI units."""
         nvml = self._nvml
         utilization = self._ask("GetUtilizationRates")
         memory = self._ask("GetMemoryInfo")
@@ -61,15 +60,15 @@ class Card:
         }
 
     def sm_clock(self) -> float | None:
-        """Of the SMs, Hz."""
+        """Clock of the SMs, Hz."""
         return self._number(1e6, "GetClockInfo", self._nvml.NVML_CLOCK_SM)
 
     def throttle_reasons(self) -> float | None:
-        """Why the clocks are held down at this moment, as NVML's bits."""
+        """Why the clocks are currently lowered, as NVML's bits."""
         return self._number(1, "GetCurrentClocksEventReasons")
 
     def power(self) -> float | None:
-        """W, at this moment where the card tells, else averaged by the card over its last
+        """Power, W: instantaneous if the card reports it, else the card's mean over the last
         second."""
         field = None if self._is_slice else self._ask("GetFieldValues", [_INSTANT_POWER])
         if field and field[0].nvmlReturn == 0:
@@ -77,14 +76,14 @@ class Card:
         return self._mean_power()
 
     def throttled(self) -> float | None:
-        """s, since the driver was loaded, for which the card held its clocks down for power or
+        """s, since the driver was loaded, for which the card lowered its clocks for power or
         heat."""
         found = [self._ask_board("GetViolationStatus", policy) for policy in _THROTTLING]
         times = [each.violationTime for each in found if each]
         return sum(times) * 1e-9 if times else None
 
     def energy(self) -> float | None:
-        """J, since the driver was loaded."""
+        """Energy, J, since the driver was loaded."""
         millijoules = None if self._is_slice else self._ask("GetTotalEnergyConsumption")
         return None if millijoules is None else float(millijoules) * 1e-3
 
@@ -98,7 +97,7 @@ class Card:
         )
 
     def users(self) -> list[GpuUser] | None:
-        """The processes on this card, whoever's they are; None where NVML does not tell."""
+        """The processes on this card, of any user; None if NVML does not list them."""
         used = self._ask("GetUtilizationRates")
         share = used.gpu / 100 if used else 0.0
         processes = self._ask("GetComputeRunningProcesses")
@@ -110,7 +109,7 @@ class Card:
         ]
 
     def lost(self) -> str:
-        """Why nothing more can be measured on this card, in words; empty where it answers."""
+        """Why nothing more can be measured on this card, in words; empty if it responds."""
         try:
             self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
         except Exception as error:
@@ -118,7 +117,7 @@ class Card:
         return ""
 
     def health(self) -> GpuHealth | None:
-        """What it tells of its memory; None without ECC."""
+        """The health of its memory; None without ECC."""
         corrected, uncorrected = self.memory_errors()
         if corrected is None or uncorrected is None:
             return None
@@ -127,7 +126,7 @@ class Card:
         return GpuHealth(self.gpu.name, corrected, uncorrected, bool(pending), bool(failed))
 
     def _facts(self) -> Gpu:
-        from hpml_plugins.published import full_name  # only where there are GPUs
+        from hpml_plugins.published import full_name  # only needed with GPUs
 
         nvml = self._nvml
         info = self._ask("GetMemoryInfo")
@@ -158,11 +157,11 @@ class Card:
         )
 
     def _slice_name(self) -> str:
-        """NVML's name of a MIG device, `NVIDIA A100-SXM4-40GB MIG 1g.5gb`, or the same from the
-        card's name.
+        """NVML's name of a MIG device, `NVIDIA A100-SXM4-40GB MIG 1g.5gb`, or the same built from
+        the card's name.
 
         Source: NVIDIA Multi-Instance GPU User Guide, MIG Device Names: [compute slices of the
-        compute instance, where it has fewer than its GPU instance], compute slices of the GPU
+        compute instance, if it has fewer than its GPU instance], compute slices of the GPU
         instance, memory in GB.
         """
         name = str(self._ask("GetName") or "")
@@ -179,7 +178,7 @@ class Card:
         )
 
     def _slice_attribute(self, name: str) -> int:
-        """An attribute of a MIG device; 0 for a whole card, and where NVML does not tell."""
+        """An attribute of a MIG device; 0 for a whole card, and if NVML does not report it."""
         attributes = self._ask("GetAttributes_v2") if self._is_slice else None
         return int(getattr(attributes, name, 0))
 
@@ -212,11 +211,11 @@ class Card:
         return None if answer is None else round(float(answer) * factor, 1)
 
     def _ask(self, question: str, *args: Any) -> Any:
-        """NVML's answer to nvmlDevice…; what a card does not tell must not cost the rest."""
+        """NVML's answer to nvmlDevice…; None if the card does not support the query."""
         return self._ask_handle(self._handle, question, *args)
 
     def _ask_board(self, question: str, *args: Any) -> Any:
-        """The same, of the card of a MIG device."""
+        """The same for the card of a MIG device."""
         return self._ask_handle(self._board, question, *args)
 
     def _ask_handle(self, handle: Any, question: str, *args: Any) -> Any:
@@ -227,11 +226,10 @@ class Card:
 
 
 def slice_handles(nvml: Any, card: Any) -> list[Any]:
-    """NVML's handles of a card's MIG devices, in its order; none where MIG is off or the card does
-    not have it.
+    """NVML's handles of a card's MIG devices, in its order; empty if MIG is off or not supported.
 
-    NVML answers for as many places as the card can have MIG devices. It refuses the empty ones, and
-    in a container those of others.
+    NVML has one place for each possible MIG device. It returns an error for empty places, and in a
+    container for those of others.
     """
     try:
         places = nvml.nvmlDeviceGetMaxMigDeviceCount(card)
@@ -245,10 +243,10 @@ def slice_handles(nvml: Any, card: Any) -> list[Any]:
 
 
 def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
-    """These GPUs through NVML, open until this process ends: it must not fork one that uses CUDA
+    """Open these GPUs in NVML until this process ends, which must not fork one that uses CUDA
     (`gpu_monitor`).
 
-    Raises HpmlError for one that is gone, and whatever NVML raises where it refuses.
+    Raises HpmlError for a missing GPU, and any error of NVML.
     """
     import pynvml
 
@@ -267,9 +265,9 @@ def open_cards(gpus: Sequence[Gpu]) -> list[Card]:
 
 
 def open_others(gpus: Sequence[Gpu]) -> list[Card]:
-    """The GPUs of this machine that are not among these; as `open_cards`, after which it is called.
+    """Open the GPUs of this machine that are not among these; call it after `open_cards`.
 
-    A card with MIG devices is these, not a GPU beside them.
+    A card with MIG devices is represented by these, not by an additional GPU.
     """
     import pynvml
 
@@ -291,7 +289,8 @@ def open_others(gpus: Sequence[Gpu]) -> list[Card]:
 
 
 def find_cards() -> FoundGpus:
-    """What NVML tells. For a process that forks none which uses CUDA: see `detect.read_gpus`."""
+    """Find the GPUs with NVML. Only for a process that forks none that uses CUDA: see
+    `detect.read_gpus`."""
     import pynvml
 
     try:
@@ -312,8 +311,8 @@ def find_cards() -> FoundGpus:
 
 
 def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser] | None, list[GpuHealth]]:
-    """The processes on these GPUs, None where NVML does not tell them of each, and what those with
-    ECC tell of their memory."""
+    """The processes on these GPUs, None unless NVML lists them for every GPU, and the memory health
+    of GPUs with ECC."""
     with suppress(Exception):
         cards = open_cards(gpus)
         of_cards = [card.users() for card in cards]
@@ -327,8 +326,8 @@ def read_state(gpus: Sequence[Gpu]) -> tuple[list[GpuUser] | None, list[GpuHealt
 
 
 def _why_lost(error: Exception, label: str, gpu: Gpu) -> str:
-    """Why nothing more can be measured on a card, from NVML's error; empty where that means
-    less."""
+    """Why nothing more can be measured on a card, from NVML's error; empty for less serious
+    errors."""
     code = getattr(error, "value", None)
     state = _LOST.get(code, "") if isinstance(code, int) else ""
     if code == _NOT_FOUND and gpu.uuid:

@@ -106,7 +106,7 @@ def test_a_counter_that_stands_still_or_is_not_there_gives_no_number(
     unwatched.telemetry = None
     assert unwatched.energy(card.step) is None
     assert unwatched.collected.warnings == [
-        "energy is not known: the GPUs are not watched here"
+        "energy is not known: the GPUs are not monitored here"
     ]
 
 

@@ -172,9 +172,7 @@ def test_a_watching_process_that_dies_costs_what_it_saw_and_no_more(
         monitor._process.kill()
         monitor._process.join()
         seen = monitor.finish()
-    assert seen.warnings == [
-        "what the GPUs did is not known: the process that watched them died"
-    ]
+    assert seen.warnings == ["no GPU telemetry: the GPU monitor died"]
 
 
 def test_the_process_that_measures_has_not_opened_nvml(nvml: Callable[..., None]) -> None:
@@ -409,7 +407,7 @@ def test_a_refusing_nvml_costs_only_the_watching_and_is_said(
     record = measure_point(BENCHMARK, {}, Context(on_one_card(node)))
     assert record.status == "ok"
     assert record.warnings == [
-        "measured without watching the GPU: Insufficient Permissions"
+        "measured without monitoring the GPU: Insufficient Permissions"
     ]
     assert record.series == {}
 
@@ -470,7 +468,7 @@ def test_a_card_that_has_left_the_node_since_it_was_asked_is_lost_and_one_withou
     )
     nameless = _Sampler([Gpu(name="NVIDIA H200")])
     assert nameless.seen.fault == ""
-    assert nameless.seen.warnings == ["measured without watching the GPU: Not Found"]
+    assert nameless.seen.warnings == ["measured without monitoring the GPU: Not Found"]
 
 
 def test_errors_that_ecc_could_not_correct_fail_the_point(

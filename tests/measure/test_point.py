@@ -176,7 +176,7 @@ def returns_bytes(bench: Bench) -> dict[str, Any]:
         (
             returns_bytes,
             Failure.RESULT,
-            "metric 'time': what was measured is in B, not in s",
+            "metric 'time' was measured in B instead of s",
         ),
     ],
 )

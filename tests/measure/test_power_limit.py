@@ -129,7 +129,7 @@ def test_the_limit_of_a_card_that_others_use_is_left_alone(
     with GpuMonitor([CARD]) as monitor:
         _wait(lambda: monitor.telemetry.read() is not None)
         with (
-            pytest.raises(Skipped, match="another process is on the GPU"),
+            pytest.raises(Skipped, match="another process uses the GPU"),
             bench(monitor, gpu_node).power_limit(400),
         ):
             raise AssertionError("measured under another limit than asked for")
@@ -137,5 +137,5 @@ def test_the_limit_of_a_card_that_others_use_is_left_alone(
 
 
 def test_without_a_watched_gpu_no_limit_is_set(node: Node) -> None:
-    with pytest.raises(Skipped, match="not watched"), Bench(node, {}).power_limit(400):
+    with pytest.raises(Skipped, match="not monitored"), Bench(node, {}).power_limit(400):
         raise AssertionError("measured under another limit than asked for")

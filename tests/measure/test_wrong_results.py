@@ -124,7 +124,7 @@ RETURNED: list[tuple[Any, str]] = [
         for value in (4, -1, 1.01)
     ),
     ({**GOOD, "time": Samples((), "s")}, "metric 'time' has no samples"),
-    ({**GOOD, "time": Samples.of([1.0], "B")}, "what was measured is in B, not in s"),
+    ({**GOOD, "time": Samples.of([1.0], "B")}, "was measured in B instead of s"),
     ({**GOOD, "ratio": Samples.of([1.0], "s")}, "what was measured is in s, not in 1"),
     *(
         (value, f"measure returned {type(value).__name__}, not a mapping")

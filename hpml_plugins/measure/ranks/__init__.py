@@ -1,2 +1,2 @@
-"""Several processes that measure jointly: started, each in its place, timed as one, and the one
-that fails named."""
+"""Run several processes as ranks of a joint measurement: start them, time them together, and name
+the one that fails."""

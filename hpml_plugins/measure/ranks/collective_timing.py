@@ -1,8 +1,8 @@
-"""Timing a step that several ranks make jointly: rank 0 decides how often, all do as much.
+"""Time a step that several ranks make together: rank 0 decides how often, and all follow.
 
-A collective that one rank calls once more than the others waits for ever. So the deciding code
-(warm-up, batch, sleep, when to stop) runs on rank 0 alone, and is the same as for a step of one
-process. Each order of rank 0 goes to all, all carry it out, and all their times come back to it.
+If one rank called a collective more often than the others, it would wait forever. So the deciding
+code (warm-up, batch, sleep, when to stop) runs on rank 0 only, and is the same as for a step of one
+process. Rank 0 sends each order to all ranks, all carry it out, and all send their times back.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hpml_plugins.model.samples import Samples
 
 Over = Literal["mean", "max"]
 
-#: A sample on the CPU lasts at least this long, s: ranks leave a barrier some tens of microseconds
-#: apart.
+#: A sample on the CPU lasts at least this long, s: ranks leave a barrier some tens of
+#: microseconds apart.
 SHORTEST_SAMPLE = 5e-3
 LARGEST_BATCH = 1 << 16
 _COMBINE: dict[Over, Callable[[list[float]], float]] = {
@@ -59,7 +59,8 @@ def time_collective(
         )
     timer = _CollectiveGpuTimer(rank, step, cache, launch, over)
     timer.first_call()
-    # Always as often, for the step may hold a collective; and on every rank, for all must agree.
+    # The same number of calls on every rank, since the step may contain a collective; all ranks
+    # must agree.
     leaves_work = [timer.leaves_work() for _ in range(STREAM_CHECKS)]
     if any(rank.gather(all(leaves_work))):
         return _by_wall_clock(
@@ -71,8 +72,8 @@ def time_collective(
 def _lead_or_follow(
     rank: Member, carry_out: Callable[[list[float]], object], measure: Callable[[], Samples]
 ) -> Samples:
-    """On rank 0 measure, on the others carry out its orders until it has; then the same samples
-    everywhere."""
+    """On rank 0, measure; on the others, carry out its orders until it is done. Then return the
+    same samples everywhere."""
     if rank.index == 0:
         samples = measure()
         rank.share_numbers(_STOP)
@@ -85,8 +86,7 @@ def _lead_or_follow(
 def _by_wall_clock(
     rank: Member, step: Callable[[], object], plan: SamplingPlan, over: Over, **info: Any
 ) -> Samples:
-    """On each rank a batch between two looks at the clock, from a barrier on, as nccl-tests
-    does."""
+    """On each rank, time a batch with the wall clock, starting at a barrier, as nccl-tests does."""
 
     def carry_out(order: list[float]) -> float:
         batch = int(order[1])
@@ -113,8 +113,8 @@ def _by_wall_clock(
 
 
 class _CollectiveGpuTimer(GpuTimer):
-    """On rank 0 the timer of one process, whose every enqueueing is an order to all; the others
-    carry orders out."""
+    """On rank 0, the timer of one process, which sends each enqueueing as an order to all ranks;
+    the others carry it out."""
 
     def __init__(
         self,
@@ -128,13 +128,13 @@ class _CollectiveGpuTimer(GpuTimer):
         super().__init__(step, cache, launch, regulator)
         self._rank = rank
         self._combine = _COMBINE[over]
-        # Ranks wake from their sleeps at different times: a small collective lets all pass the
-        # first event at once.
+        # Ranks wake from their sleeps at different times: after a small collective all pass the
+        # first event together.
         self._signal = self.torch.zeros(1, device=rank.device)
 
     def carry_out(self, order: list[float]) -> list[tuple[float, bool]]:
-        """Do what rank 0 ordered; the samples, each of all ranks, and whether its launch was hidden
-        on all."""
+        """Carry out an order of rank 0. Returns the samples, each over all ranks, and whether its
+        launch was hidden on all."""
         _, batch, self._sleep, count, wait = order
         self.batch = int(batch)
         taken = super().enqueue(int(count), wait=bool(wait))
@@ -145,7 +145,7 @@ class _CollectiveGpuTimer(GpuTimer):
         return [self._joined(sample) for sample in zip(*of_ranks, strict=True)]
 
     def _joined(self, sample: Sequence[tuple[float, float]]) -> tuple[float, bool]:
-        """One sample of all ranks."""
+        """Combine one sample of all ranks."""
         seconds, hidden = zip(*sample, strict=True)
         return self._combine(list(seconds)), all(hidden)
 

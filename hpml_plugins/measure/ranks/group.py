@@ -1,5 +1,4 @@
-"""A group of ranks: what every one of them gets, what they say to one another, the files in which
-they answer, and how each ended."""
+"""A group of ranks: what every rank gets, their communication, and the files with their results."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ Launcher = Literal["torch", "mpi"]
 
 @dataclass
 class RankResult:
-    """How a rank's function ended. error: what the point raises; None where it returned.  at: Unix
+    """How a rank's function ended. error: what the point raises; None if it returned.  at: Unix
     time, s."""
 
     value: Any = None
@@ -41,13 +40,12 @@ class RankResult:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """What every rank gets. folder: where they meet and leave their answers.  end: of their time,
-    Unix time, s. sources: the data sets in force.
+    """What every rank gets. folder: for their rendezvous and results.  end: when their time ends,
+    Unix time, s.  sources: the available data sets.
 
-    parent: the process that started them, with which they end; 0 where a program between starts
-    them.  nodes: on how many machines they are; on more than one torch's launcher has given each
-    its place.  telemetry: of the GPUs of this node, for ranks that are forked from the process that
-    shares it.
+    parent: the process that started them, with which they end; 0 if a program between starts them.
+    nodes: the number of machines; on more than one, torch's launcher assigns the ranks.  telemetry:
+    of the GPUs of this node, for ranks forked from the process that shares it.
     """
 
     folder: str
@@ -66,28 +64,28 @@ class RankGroup:
 
     @property
     def per_node(self) -> int:
-        """How many of them each node has."""
+        """The number of ranks on each node."""
         return self.count // self.nodes
 
     @property
     def gpus(self) -> int:
-        """How many GPUs each node's ranks use."""
+        """The number of GPUs that the ranks of each node use."""
         return self.per_node if self.backend == "nccl" else 0
 
     def file(self, kind: str, index: int = 0) -> Path:
-        """A rank's "result", or the "stack" it had when the time was up; rank 0's "progress"; the
-        "order" to all."""
+        """The file with a rank's "result", or with its "stack" when the time was up; rank 0's
+        "progress"; the "order" to all."""
         return Path(self.folder, f"rank{index}.{kind}")
 
     def result(self, index: int) -> RankResult | None:
-        """How a rank ended; None for one that left no result."""
+        """The result of a rank; None if it left none."""
         with suppress(FileNotFoundError):
             result: RankResult = pickle.loads(self.file("result", index).read_bytes())
             return result
         return None
 
     def leave(self, index: int, result: RankResult) -> None:
-        """Write how a rank ended. Raises HpmlError for a value that does not pickle."""
+        """Write the result of a rank. Raises HpmlError for a value that cannot be pickled."""
         try:
             content = pickle.dumps(result)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -98,11 +96,11 @@ class RankGroup:
 
 
 class Member:
-    """A process of a torch.distributed group that is up.
+    """A process of an initialised torch.distributed group.
 
     bench: the session of this rank.  index: 0 to count − 1.  local: the index among the ranks of
-    its node.  count: how many ranks.  backend: "nccl" or "gloo".  device: "cpu", or "cuda:" and the
-    local index.
+    its node.  count: the number of ranks.  backend: "nccl" or "gloo".  device: "cpu", or "cuda:"
+    and the local index.
     """
 
     def __init__(self, index: int, group: RankGroup, local: int, bench: Session) -> None:
@@ -119,29 +117,31 @@ class Member:
     def barrier(self) -> None:
         """Wait until this rank's GPU is idle, and for all ranks."""
         self.synchronize()
-        # Not dist.barrier: that goes to the GPU which the default group is bound to.
+        # dist.barrier would use the GPU to which the default group is bound.
         self._torch.distributed.all_reduce(self._torch.zeros(1), group=self._control)
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, by rank, on every rank. value: anything that pickles."""
+        """The values of all ranks, in order of rank, on every rank. value: anything that can be
+        pickled."""
         everyone: list[Any] = [None] * self.count
         self._torch.distributed.all_gather_object(everyone, value, group=self._control)
         return everyone
 
     def share(self, value: Any = None) -> Any:
-        """Rank 0's value, on every rank; what the others pass does not matter."""
+        """Rank 0's value, on every rank; the values of the others are ignored."""
         box = [value if self.index == 0 else None]
         self._torch.distributed.broadcast_object_list(box, 0, group=self._control)
         return box[0]
 
     def share_numbers(self, numbers: list[float]) -> list[float]:
-        """Rank 0's numbers, on every rank; all pass as many. A tenth of what `share` costs."""
+        """Rank 0's numbers, on every rank; all pass the same count. Ten times faster than
+        `share`."""
         shared = self._torch.tensor(numbers, dtype=self._torch.float64)
         self._torch.distributed.broadcast(shared, 0, group=self._control)
         return list(shared.tolist())
 
     def gather_numbers(self, numbers: list[float]) -> list[list[float]]:
-        """Every rank's numbers, by rank; all pass as many."""
+        """The numbers of all ranks, in order of rank; all pass the same count."""
         own = self._torch.tensor(numbers, dtype=self._torch.float64)
         everyone = [self._torch.empty_like(own) for _ in range(self.count)]
         self._torch.distributed.all_gather(everyone, own, group=self._control)
@@ -149,21 +149,21 @@ class Member:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """The process group: up inside, taken down after a function that returned. Who fails just
-        ends."""
+        """Initialise the process group for the block, and destroy it if the block succeeds. On
+        failure the process just ends."""
         import torch
         import torch.distributed as dist
 
         self._torch = torch
-        # Fair shares: as many threads as cores on each rank would have every one wait for the
-        # others'.
+        # Divide the cores: with as many threads as cores on each rank, ranks would wait for each
+        # other.
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // self._group.per_node))
         card = None
         if self.backend == "nccl":
             card = torch.device(self.device)
             torch.cuda.set_device(card)
-        # A file, not a port: nobody else can take it between choosing and using it. Over several
-        # nodes the launcher's.
+        # A file rather than a port, which another process could take first. On several nodes, the
+        # launcher's address.
         meeting: dict[str, Any] = {"init_method": "env://"}
         if self._group.nodes == 1:
             meeting = {
@@ -174,16 +174,16 @@ class Member:
             **meeting,
             rank=self.index,
             world_size=self.count,
-            # ours must be first, to say who hangs
+            # our timeout must come first, so that we can say which rank hangs
             timeout=timedelta(seconds=self._group.end - clocks.wall_clock() + 60),
             device_id=card,
         )
-        # Decisions travel over the CPU, apart from the measured collectives.
+        # Decisions use the CPU, separate from the measured collectives.
         self._control = (
             dist.new_group(backend="gloo") if self.backend == "nccl" else dist.new_group()
         )
         yield
-        # what was measured stands, whether or not the others come to the end
+        # measured results are valid even if other ranks do not finish
         with suppress(Exception):
             self.barrier()
             dist.destroy_process_group()

@@ -1,7 +1,7 @@
-"""Starting ranks, waiting for them, and saying which one failed and how.
+"""Start ranks, wait for them, and report which one failed and how.
 
-Ranks on this node are processes of this one, or mpirun's; on several nodes srun starts them. They
-answer in files.
+Ranks on this node are processes of this one or of mpirun; on several nodes srun starts them. They
+write their results to files.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from hpml_plugins.measure.session import Session
 from hpml_plugins.model.data_source import available_sources
 from hpml_plugins.temporary import temporary_folder
 
-#: s between two looks at the ranks.
+#: s between two checks of the ranks.
 LOOK = 0.1
-#: s that mpirun or srun has to end its ranks when their time is up; srun ends those of other nodes.
+#: s that mpirun or srun has to end its ranks when their time is up; srun ends those of other
+#: nodes.
 GRACE = 10.0
 #: s reserved before the point's time-out, to name the ranks that hang and to stop all of them.
 MARGIN = 3.0
@@ -42,12 +43,12 @@ MARGIN = 3.0
 MARGIN_SHARE = 0.25
 #: Where no point's timeout bounds the ranks, s.
 LONGEST = 600.0
-#: What mpirun says of a rank that died.
+#: mpirun's message about a rank that died.
 _DIED = re.compile(r"rank (\d+) .*?exited on\s+signal (\d+)", re.DOTALL)
 
 
 class _TimedOut(HpmlError):
-    """The ranks took longer than they may."""
+    """The ranks exceeded their time limit."""
 
     failure = Failure.TIMEOUT
 
@@ -64,8 +65,8 @@ def run_ranks(
     nodes: int,
     launcher: Launcher,
 ) -> list[Any]:
-    """Run `function(rank, *args)` on `count` ranks; see Bench.ranks. No process is left, whatever
-    happens."""
+    """Run `function(rank, *args)` on `count` ranks; see Bench.ranks. Never leaves a process
+    behind."""
     chosen = backend or ("nccl" if session.device.startswith("cuda") else "gloo")
     _check(session, count, chosen, nodes, launcher)
     left = LONGEST if session.deadline is None else session.remaining
@@ -131,12 +132,11 @@ def _check(
 
 
 class _Processes:
-    """Processes of this one, forked where that is safe, else spawned, which imports everything
-    again.
+    """Processes of this one, forked if that is safe, else spawned, which imports everything again.
 
-    A fork has only the thread that forked: the pools of OpenMP, CUDA's and gloo's threads are gone,
-    and whoever waits for them hangs. Before torch is imported no such pool exists; NumPy's OpenBLAS
-    minds its own forks.
+    A fork has only the thread that forked. The pools of OpenMP and the threads of CUDA and gloo are
+    gone, and waiting for them would hang. Before torch is imported no such pool exists; NumPy's
+    OpenBLAS handles forks itself.
     """
 
     def __init__(self, order: Order) -> None:
@@ -157,7 +157,8 @@ class _Processes:
             process.start()
 
     def wait(self) -> bool:
-        """Wait a moment. Whether they run on: not once all have ended, or one failed."""
+        """Wait a moment. Returns whether they are still running: false if all have ended or one
+        failed."""
         multiprocessing.connection.wait(
             [each.sentinel for each in self._processes if each.exitcode is None], LOOK
         )
@@ -172,7 +173,7 @@ class _Processes:
                 describe_exit(codes[index] or 0)
                 or "ended with exit status 0 before its function returned"
             )
-            # What its end made others report meanwhile is not what came first.
+            # Failures that its end caused in other ranks are not the first cause.
             self._group.leave(
                 index,
                 RankResult(
@@ -183,7 +184,7 @@ class _Processes:
         return None in codes and not silent and not any(codes)
 
     def end(self) -> str:
-        """End all of them. What they print is this process's own output."""
+        """End all of them. Their output is that of this process."""
         for process in self._processes:
             process.kill()
             process.join()
@@ -191,7 +192,7 @@ class _Processes:
 
 
 class _Program:
-    """Ranks that mpirun or srun starts: `python -m …worker FOLDER`."""
+    """Ranks started by mpirun or srun: `python -m …worker FOLDER`."""
 
     def __init__(self, order: Order) -> None:
         self._group = group = order[0]
@@ -207,22 +208,23 @@ class _Program:
                 group.folder,
             ],
             env=launchers.environment(group),
-            stdin=subprocess.DEVNULL,  # it would read what is meant for others
+            stdin=subprocess.DEVNULL,  # it would read input meant for others
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            # srun must live to end its ranks on other nodes
+            # srun must survive to end its ranks on other nodes
             preexec_fn=None if on_nodes else lambda: end_with_parent(parent),
         )
 
     def wait(self) -> bool:
-        """Wait a moment. Whether the program runs on: it ends all ranks once one failed."""
+        """Wait a moment. Returns whether the program is still running: it ends all ranks once one
+        has failed."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(LOOK)
         return self._process.returncode is None
 
     def end(self) -> str:
-        """End the program, which ends its ranks, and those on this node that it leaves behind. What
-        all printed."""
+        """End the program, which ends its ranks, and any ranks it leaves on this node. Returns all
+        output."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -242,7 +244,7 @@ class _Program:
 
 
 def _pickled(order: Order) -> bytes:
-    """What ranks in new processes are to do. Raises UsageError where it cannot be sent to them."""
+    """The pickled order for ranks in new processes. Raises UsageError if it cannot be pickled."""
     try:
         group, *rest = order
         return cloudpickle.dumps((replace(group, telemetry=None), *rest))  # type: ignore[no-any-return]
@@ -256,7 +258,7 @@ def _pickled(order: Order) -> bytes:
 def _wait(
     started: _Processes | _Program, group: RankGroup, session: Session, limit: float
 ) -> None:
-    """Until the ranks have ended, or one failed. Raises _TimedOut when the time is up."""
+    """Wait until the ranks have ended or one failed. Raises _TimedOut when the time is up."""
     shown = b""
     running = True
     while running:
@@ -270,8 +272,8 @@ def _wait(
 
 
 def _no_result(index: int, output: str) -> HpmlError:
-    """For a rank that left no result: what mpirun says of the one that took the others down, or the
-    last words."""
+    """The error for a rank without a result: mpirun's message about the rank that caused it, or the
+    last output."""
     if died := _DIED.search(output):
         return HpmlError(f"rank {died[1]} {describe_exit(-int(died[2]))}")
     lines = [line.strip() for line in output.splitlines() if line.strip(" -=")]
@@ -281,8 +283,8 @@ def _no_result(index: int, output: str) -> HpmlError:
 
 
 def _merge(session: Session, results: list[RankResult]) -> list[Any]:
-    """Put what the ranks checked, warned of and attached into the bench: once what all say, else by
-    rank."""
+    """Merge the checks, warnings and series of the ranks into the bench: once if all have the same,
+    else by rank."""
     point = session.collected
     for index, rank in enumerate(result.collected for result in results):
         point.checks += [
@@ -291,7 +293,7 @@ def _merge(session: Session, results: list[RankResult]) -> list[Any]:
         _merge_texts(point.warnings, index, [each.collected.warnings for each in results])
         _merge_texts(point.noise, index, [each.collected.noise for each in results])
         point.data |= rank.data
-        point.work = rank.work | point.work  # of several ranks the first one's
+        point.work = rank.work | point.work  # of several ranks, the first one's
         point.series |= {
             name if index == 0 else f"{name}_rank{index}": s
             for name, s in rank.series.items()
@@ -300,7 +302,7 @@ def _merge(session: Session, results: list[RankResult]) -> list[Any]:
 
 
 def _merge_texts(merged: list[str], index: int, by_rank: list[list[str]]) -> None:
-    """Add what this rank said: as it is where all said it, or the first did."""
+    """Add the texts of this rank: unchanged if they come from the first rank or from all."""
     for text in by_rank[index]:
         on_all = all(text in texts for texts in by_rank)
         said = text if on_all or index == 0 else f"rank {index}: {text}"
@@ -308,7 +310,7 @@ def _merge_texts(merged: list[str], index: int, by_rank: list[list[str]]) -> Non
 
 
 def _where(group: RankGroup) -> str:
-    """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where those hang that
+    """`rank 0 in all_reduce (distributed_c10d.py:3061) of step (a.py:9)`: where the ranks hang that
     have not returned."""
     hanging = [
         index for index in range(group.count) if not group.file("result", index).exists()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from hpml_plugins.measure.ranks.group import RankGroup
 
-#: How Open MPI (4; and 5, by PRRTE) is told to start on this machine alone, as many ranks as asked
-#: for, also as root, and to leave the choice of cores to them. Other MPIs do not look at these.
-#: What the caller has set stands.
+#: Settings that make Open MPI (4; and 5, by PRRTE) start on this machine only, with as many
+#: ranks as requested, also as root, and without binding ranks to cores. Other MPIs ignore them.
+#: Variables set by the caller are kept.
 MPI_SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -24,15 +24,14 @@ MPI_SETTINGS = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
-#: A job's own variables: mpirun would start its ranks through Slurm, or take itself for a rank.
+#: Variables of a job: mpirun would start its ranks through Slurm, or consider itself a rank.
 _OF_THE_JOB = ("SLURM_", "OMPI_COMM_WORLD_", "PMIX_", "PMI_")
-#: What of Slurm's variables a step inside a step inherits: not sizes and places of the enclosing
-#: one.
+#: Slurm's variables that a nested step inherits, without sizes and places of the enclosing step.
 _KEPT = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_CLUSTER_NAME")
 
 
 def why_no_mpi() -> str:
-    """What this machine lacks to start ranks by mpirun; empty where it lacks nothing."""
+    """What this machine lacks to start ranks with mpirun; empty if nothing."""
     if not shutil.which("mpirun"):
         return "needs mpirun, which is not on this node (on Debian: apt-get install openmpi-bin)"
     if not importlib.util.find_spec("mpi4py"):
@@ -41,8 +40,8 @@ def why_no_mpi() -> str:
 
 
 def command(group: RankGroup) -> list[str]:
-    """Starts the ranks; the worker's own command follows. srun starts torch's launcher once on each
-    node."""
+    """The command that starts the ranks; the worker's command follows. srun starts torch's launcher
+    once per node."""
     if group.nodes == 1:
         return ["mpirun", "-np", str(group.count), sys.executable]
     import socket
@@ -72,8 +71,7 @@ def command(group: RankGroup) -> list[str]:
 
 
 def environment(group: RankGroup) -> dict[str, str]:
-    """The variables that the program is started with, its ranks finding the same modules as this
-    process."""
+    """The variables for the program; its ranks find the same modules as this process."""
     own = os.environ.items()
     if group.nodes == 1:
         variables = MPI_SETTINGS | {
@@ -86,13 +84,13 @@ def environment(group: RankGroup) -> dict[str, str]:
             if not name.startswith("SLURM_") or name in _KEPT
         }
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
-    # `-m` would look into the current folder first
+    # `-m` would search the current folder first
     return {**variables, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
 def shared_folder() -> str:
-    """A folder that all nodes see: the job's, or that of the results."""
-    # the latter is set by asv's environment of ours
+    """A folder visible to all nodes: that of the job, or that of the results."""
+    # HPML_RESULTS is set by our asv environment
     for name in ("SUBMITIT_FOLDER", "HPML_RESULTS"):
         if (path := os.environ.get(name)) and Path(path).is_dir():
             return path

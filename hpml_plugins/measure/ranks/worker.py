@@ -1,10 +1,8 @@
-"""The process that a rank lives in: it takes its place, runs the function, and leaves a result
-however that ends.
+"""The process of a rank: it joins the group, runs the function, and always leaves a result.
 
-What the function is handed is the author's business (`bench.Rank`): who starts the ranks says how
-it is made.
+The caller defines what the function gets (`bench.Rank`), by passing a factory for ranks.
 
-As a module it is a rank that mpirun or srun started: `python -m hpml_plugins.measure.ranks.worker
+Run as a module it is a rank started by mpirun or srun: `python -m hpml_plugins.measure.ranks.worker
 FOLDER`.
 """
 
@@ -28,24 +26,25 @@ from hpml_plugins.measure.session import Progress
 from hpml_plugins.model.data_source import use_sources
 from hpml_plugins.store import atomic_write
 
-#: How long a rank that failed waits before it ends, s. Its death makes others fail in their
-#: collectives: the one who was first is to be seen first.
+#: s that a failed rank waits before it ends. Its end makes others fail in their collectives; the
+#: wait ensures that the first failure is seen first.
 LAST_WORDS = 0.3
-#: Where a launcher says which rank a process is: Open MPI; MPICH and its kin; torch's.
+#: Variables in which a launcher gives the rank of a process: Open MPI; MPICH and its
+#: derivatives; torch.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 
 
-#: Makes a rank: of its index, its group, its place among the ranks of its node, and where it
-#: reports progress.
+#: Creates a rank from its index, its group, its index on its node, and where it reports
+#: progress.
 MakeRank = Callable[[int, RankGroup, int, Progress], Member]
-#: What every rank gets: the group, how a rank is made, the function and its arguments.
+#: What every rank gets: the group, the factory for ranks, the function and its arguments.
 Order = tuple[RankGroup, MakeRank, Callable[..., Any], tuple[Any, ...]]
 
 
 def run_rank(index: int, local: int, order: Order | bytes) -> None:
-    """Run the function in its place and leave a result. A rank that failed ends this process.
+    """Run the function as this rank and leave a result. A failed rank ends this process.
 
-    local: the place among the ranks of this node.
+    local: the index among the ranks of this node.
     """
     group, make_rank, function, args = (
         pickle.loads(order) if isinstance(order, bytes) else order
@@ -55,7 +54,7 @@ def run_rank(index: int, local: int, order: Order | bytes) -> None:
     # stays open: the stack is written to its descriptor
     stack = group.file("stack", index).open("w")
     write_stack_before(group.end - clocks.wall_clock(), stack.fileno())
-    if not group.parent:  # mpirun or srun killed outright takes nobody with it
+    if not group.parent:  # a killed mpirun or srun does not end its ranks
         faulthandler.dump_traceback_later(
             max(1.0, group.end - clocks.wall_clock() + 60), exit=True
         )
@@ -80,13 +79,13 @@ def run_rank(index: int, local: int, order: Order | bytes) -> None:
         clocks.sleep(LAST_WORDS)
         sys.stdout.flush()
         sys.stderr.flush()
-        # The others wait in their collectives: MPI's own end, which Python would call, would wait
-        # for them.
+        # The others wait in their collectives; MPI's finalisation, which Python would call, would
+        # wait for them.
         os._exit(1)
 
 
 def _variables(index: int, group: RankGroup) -> dict[str, str]:
-    """What torch's launcher sets, for libraries that look there."""
+    """The variables that torch's launcher sets, for libraries that read them."""
     places = {
         "RANK": index,
         "LOCAL_RANK": index,
@@ -96,14 +95,15 @@ def _variables(index: int, group: RankGroup) -> dict[str, str]:
     variables = {name: str(value) for name, value in places.items()} | {
         "MASTER_ADDR": "127.0.0.1"
     }
-    # All ranks are on this machine: its name may not resolve, its loopback is always there.
+    # All ranks are on this machine: its name may not resolve, but the loopback is always
+    # available.
     if "GLOO_SOCKET_IFNAME" not in os.environ and Path("/sys/class/net/lo").exists():
         variables["GLOO_SOCKET_IFNAME"] = "lo"
     return variables
 
 
 def _error(index: int, error: BaseException) -> HpmlError:
-    """What the point raises for it."""
+    """The error that the point raises for this one."""
     if isinstance(error, Skipped):
         return Skipped(error.what)
     if isinstance(error, CheckFailed):
@@ -112,8 +112,8 @@ def _error(index: int, error: BaseException) -> HpmlError:
 
 
 def main(folder: str) -> None:
-    """Read the order, take the place that the launcher gave, run."""
-    os.environ.pop("PYTHONSAFEPATH", None)  # was for this process alone
+    """Read the order, join as the rank assigned by the launcher, and run."""
+    os.environ.pop("PYTHONSAFEPATH", None)  # only meant for this process
     variable = next(name for name in _RANKS if name in os.environ)
     local = os.environ["LOCAL_RANK" if variable == "RANK" else variable]
     run_rank(
