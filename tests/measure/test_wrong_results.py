@@ -125,7 +125,7 @@ RETURNED: list[tuple[Any, str]] = [
     ),
     ({**GOOD, "time": Samples((), "s")}, "metric 'time' has no samples"),
     ({**GOOD, "time": Samples.of([1.0], "B")}, "was measured in B instead of s"),
-    ({**GOOD, "ratio": Samples.of([1.0], "s")}, "what was measured is in s, not in 1"),
+    ({**GOOD, "ratio": Samples.of([1.0], "s")}, "was measured in s instead of 1"),
     *(
         (value, f"measure returned {type(value).__name__}, not a mapping")
         for value in NO_MAPPINGS
