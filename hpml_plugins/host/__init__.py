@@ -1,5 +1,5 @@
-"""The pluggy host: asks the plugins that a registry declares what they offer, and loads the one
-that is to run."""
+"""The pluggy host: collects what the plugins of a registry offer, and loads the plugin that is to
+run."""
 
 from hpml_plugins.host.declared import Declared
 from hpml_plugins.host.host import Host, Unmet, make_host

@@ -1,5 +1,5 @@
-"""What a Benchmark declares as plain data: it travels between processes, and to the suite of an
-older commit."""
+"""A Benchmark's declaration as plain data, which can be sent between processes and to the suite of
+an older commit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """A benchmark as plugin and registry declare it: enough to run it without reading the registry
+    """A benchmark as declared by plugin and registry: enough to run it without reading the registry
     again.
 
     grid: parameter → values, in asv's order.  modules: of its Requires.  chosen: the points of the
-    profile, as a choice of values.  left_out: the profile has none of them.  precision, budget: how
-    long to sample, where the registry says it.  rounds: of each point.  needs_gpu, terms: as the
-    Benchmark says.  unmet: index of a point → why it cannot be measured on this node, where that
-    was asked.
+    profile, as a choice of values.  left_out: whether the profile has none of them.  precision,
+    budget: how long to sample, if the registry says so.  rounds: of each point.  needs_gpu, terms:
+    from the Benchmark.  unmet: index of a point → why it cannot be measured on this node, if that
+    was determined.
     """
 
     plugin: PluginSource
@@ -48,7 +48,7 @@ class Declared(msgspec.Struct, frozen=True):
     def of(
         cls, benchmark: Benchmark, entry: PluginEntry, profile: str = EVERYTHING
     ) -> Declared:
-        """A benchmark to which the registry's entry was applied."""
+        """Apply the registry's entry to a benchmark."""
         chosen = entry.choice(profile, benchmark.name)
         return cls(
             plugin=entry.source,
@@ -72,7 +72,7 @@ class Declared(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The benchmark's."""
+        """The name of the benchmark."""
         return self.benchmark
 
     def points(self) -> Iterator[Params]:
@@ -80,7 +80,7 @@ class Declared(msgspec.Struct, frozen=True):
         return points_of(self.grid)
 
     def chosen_points(self) -> dict[int, Params]:
-        """The points that the profile measures, by their places in the grid."""
+        """The points that the profile measures, by their indices in the grid."""
         chosen = [
             (name, values) for name, values in self.chosen.items() if name in self.grid
         ]
@@ -91,8 +91,8 @@ class Declared(msgspec.Struct, frozen=True):
         }
 
     def why_unmet(self, params: Params) -> str:
-        """Why a point cannot be measured on this node; empty where it can, or where that was not
-        asked."""
+        """Why a point cannot be measured on this node; empty if it can, or if that was not
+        determined."""
         if not self.unmet:
             return ""
         reasons = [
@@ -101,8 +101,8 @@ class Declared(msgspec.Struct, frozen=True):
         return next(filter(None, reasons), "")
 
     def entries(self) -> Iterator[Declaration]:
-        """What asv is told of it: an entry for each metric."""
-        from hpml_plugins.store.declarations import declare_metric  # of asv alone
+        """The entries for asv, one for each metric."""
+        from hpml_plugins.store.declarations import declare_metric  # only needed for asv
 
         source = f"# plugin {self.plugin.name}\n# {self.description}"
         for metric in self.metrics:
@@ -120,5 +120,5 @@ class Declared(msgspec.Struct, frozen=True):
             )
 
     def key(self, params: Params) -> str:
-        """The key of a point, as `Record.point` has it."""
+        """The key of a point, as in `Record.point`."""
         return point_key(self.benchmark, self.version, params)

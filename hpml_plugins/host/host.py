@@ -1,8 +1,8 @@
-"""The host: every plugin of a registry as data, with the registry's grids, timeouts and profiles
+"""The host: all plugins of a registry as data, with the registry's grids, timeouts and profiles
 applied.
 
-Plugins are loaded in a forked process, which returns plain data. The calling process imports none:
-one that crashes, exits, hangs or changes its process is a value with an error.
+Plugins are loaded in a forked process, which returns plain data. The calling process imports none,
+so a plugin that crashes, exits, hangs or modifies its process only results in an error value.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ LIMIT = 30.0
 LIMIT_VARIABLE = "HPML_IMPORT_LIMIT"
 _FOREVER = 1e6
 
-#: Why a point cannot be measured on this node, one reason each (`node.unmet` of a node).
+#: Why a point cannot be measured on this node, one text per reason (`node.unmet` of a node).
 Unmet = Callable[[Benchmark, Params], list[str]]
-#: A benchmark, to which the registry's entry was applied, as plain data.
+#: Converts a benchmark and the registry's entry to plain data.
 Declare = Callable[[Benchmark, PluginEntry], Declared]
 
 
 @dataclass(frozen=True)
 class Host:
-    """The plugins of a registry, broken ones included, as a profile chooses their points.
+    """The plugins of a registry, including broken ones, with the points chosen by a profile.
 
     offers: the data sets of all plugins of the registry.
     """
@@ -60,10 +60,10 @@ class Host:
             yield from plugin.declared
 
     def find(self, name: str) -> list[Declared]:
-        """The benchmark of this name, or all those of the plugin of this name.
+        """The benchmark of this name, or all benchmarks of the plugin of this name.
 
-        Raises the plugin's own error where it is broken, UsageError with the nearest names where
-        there is none.
+        Raises the plugin's own error if it is broken, UsageError with the nearest names if there is
+        none.
         """
         every = list(self.benchmarks())
         found = [each for each in every if each.name == name] or self.of_plugin(name)
@@ -75,15 +75,15 @@ class Host:
         return found
 
     def of_plugin(self, name: str) -> list[Declared]:
-        """The benchmarks of the plugin of this name. Raises its error where it is broken."""
+        """The benchmarks of the plugin of this name. Raises its error if it is broken."""
         for plugin in self.broken:
             if plugin.entry.name == name and plugin.error:
                 raise plugin.error
         return [each for each in self.benchmarks() if each.plugin.name == name]
 
     def load(self, name: str) -> LoadedPlugin:
-        """Import the plugin of this name into this process, which should be one of its own: what
-        the plugin changes of it stays changed."""
+        """Import the plugin of this name into this process. Use a separate process: a plugin may
+        change its process permanently."""
         (entry,) = (entry for entry in self.registry.enabled if entry.name == name)
         return _load(self.registry, entry, {})
 
@@ -91,8 +91,8 @@ class Host:
 def make_host(
     registry: Registry, *, unmet: Unmet | None = None, profile: str = EVERYTHING
 ) -> Host:
-    """Ask every enabled plugin, in a forked process, what it offers. A broken one is kept with its
-    error.
+    """Ask every enabled plugin, in a forked process, what it offers. A broken plugin is kept with
+    its error.
 
     unmet: says why a point cannot be measured here; it is called in the forked process for the
     points of this profile, and fills `Declared.unmet`. A plugin that ends or blocks the process is
@@ -130,10 +130,10 @@ def make_host(
 
 
 class _Report(msgspec.Struct, frozen=True):
-    """What the forked process found out about one plugin. fault, where, trace: of the error of a
-    broken one.
+    """The report of the forked process on one plugin. fault, where, trace: the error of a broken
+    plugin.
 
-    doubtful: whether a plugin that was imported before it may be the reason.
+    doubtful: whether a plugin imported earlier may have caused it.
     """
 
     declared: tuple[Declared, ...] = ()
@@ -145,7 +145,7 @@ class _Report(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> HpmlError | None:
-        """The error; its trace is shown where tracebacks are."""
+        """The error, with its trace for displayed tracebacks."""
         if not self.fault:
             return None
         error = HpmlError(self.fault, self.where)
@@ -162,7 +162,7 @@ def _load_in_fork(
 ) -> dict[str, _Report]:
     """Plugin → what it offers. taken: see `apply_registry`.
 
-    One that ends or blocks the process is broken, and the others are loaded again.
+    A plugin that ends or blocks the process is broken, and the others are loaded again.
     """
     limit = environment_number(LIMIT_VARIABLE, LIMIT)
     messages: list[bytes] = []
@@ -195,7 +195,7 @@ def _load_in_fork(
     what = f"plugin {name!r} cannot be loaded: the process that imported it {fault}"
     others = [entry for entry in entries if entry.name != name]
     return {
-        # one that hangs would take its time twice
+        # do not repeat a plugin that hangs: it would take its time twice
         name: _Report(fault=what, where=registry.at(name), doubtful=not stuck),
         **_load_in_fork(registry, others, declare, taken),
     }
@@ -204,8 +204,8 @@ def _load_in_fork(
 def _load_broken_alone(
     registry: Registry, reports: Mapping[str, _Report], declare: Declare
 ) -> dict[str, _Report]:
-    """The reports of plugins that could not be imported, from a process of their own: what another
-    one did to the process may have been the reason."""
+    """Load plugins that could not be imported again, each in a separate process: another plugin may
+    have caused the error."""
     # nothing was imported before the first one
     broken = [entry for entry in registry.enabled[1:] if reports[entry.name].doubtful]
     taken = {
@@ -228,20 +228,20 @@ def _load_all(
     limit: float,
     send: Send,
 ) -> None:
-    """Send an empty message when a plugin is loaded, and when all are, for their data sets to be
-    known, each report."""
+    """Send an empty message after loading each plugin. After all are loaded, so that their data
+    sets are known, send each report."""
     gc.disable()  # a collection would copy every page that this process shares with its parent
     loaded: list[tuple[LoadedPlugin, Offers]] = []
     sources: dict[str, LoadableData] = {}
     missing: dict[str, str] = {}
-    printed = os.dup(2)  # a plugin may close its own
+    printed = os.dup(2)  # a plugin may close its own descriptor
     for entry in entries:
         write_stack_before(limit, printed)
         with restored():
             plugin = _load(registry, entry, taken)
             loaded.append((plugin, ask_for_offers(plugin)))
             for name, source in own_sources(plugin).items():
-                # asked here, where a fault is its own plugin's
+                # called here, so that a fault is attributed to this plugin
                 if sources.setdefault(name, source) is source:
                     missing[name] = why_missing(source)
         send(b"")
@@ -269,14 +269,12 @@ def _report(
             cause = plugin.error.__cause__
             trace = "".join(traceback.format_exception(cause)) if cause else ""
             trace = trace.encode(errors="backslashreplace").decode()
-            doubtful = (
-                plugin.hooks is None
-            )  # not where the registry or its names are the fault
+            doubtful = plugin.hooks is None  # not if the registry or its names are at fault
             report = _Report(
                 declared, offers, plugin.error.what, plugin.error.where, trace, doubtful
             )
         encoded = msgspec.msgpack.encode(report)
-        # as the calling process will: what fails must fail here
+        # decode here, so that it cannot fail in the calling process
         msgspec.msgpack.decode(encoded, type=_Report)
         return encoded
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Loading one plugin into this process, and applying the registry to what it offers."""
+"""Load one plugin into this process, and apply the registry to what it offers."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from hpml_plugins.model.benchmark import Benchmark
 from hpml_plugins.registry import PluginEntry, PluginSource, Registry
 from hpml_plugins.registry.reader import OTHERS, ProfileChoice, is_one_of
 
-#: Values that a hook may return: an iterator without end would otherwise fill the memory.
+#: The most values that a hook may return: an endless iterator would fill the memory.
 MOST_OFFERED = 10_000
 
 
 @dataclass(frozen=True)
 class LoadedPlugin:
-    """A plugin and what it offers; `error` is set, and nothing offered, where it is broken.
+    """A plugin and what it offers. If it is broken, `error` is set and nothing is offered.
 
-    folder: of the registry.  where: file and line of its entry.  benchmarks, hooks: of one that was
-    imported into this process.  declared: its benchmarks as data, of one that the host imported in
-    another.
+    folder: of the registry.  where: file and line of its entry.  benchmarks, hooks: if it was
+    imported into this process.  declared: its benchmarks as data, if the host imported it in
+    another process.
     """
 
     entry: PluginSource
@@ -50,8 +50,8 @@ class LoadedPlugin:
 
     @functools.cached_property
     def source(self) -> dict[str, str]:
-        """Where the code comes from, as every Record has it: the declared source, distribution,
-        version, hash."""
+        """Where the code comes from, for Records: the declared source, distribution, version,
+        hash."""
         origin = locate(self.entry, self.folder)
         found = {
             "distribution": origin.distribution,
@@ -64,21 +64,22 @@ class LoadedPlugin:
         }
 
     def implements(self, hook: str) -> bool:
-        """Whether it has this hook; False where it is not in this process."""
+        """Whether it implements this hook; False if it is not imported in this process."""
         return bool(self.hooks and getattr(self.hooks, hook).get_hookimpls())
 
     def offered(self, hook: str, kind: Any) -> list[Any]:
-        """What its hook returned, as a list; nothing where it has none or is not in this process.
+        """What its hook returned, as a list; empty without the hook, or if it is not imported in
+        this process.
 
-        kind: of each value. Raises DefinitionError, with the line of the hook, for another value,
-        and whatever the plugin raises.
+        kind: the type of each value. Raises DefinitionError, with the line of the hook, for another
+        type, and whatever the plugin raises.
         """
         if not self.implements(hook):
             return []
         caller = getattr(self.hooks, hook)
         found: list[Any] = []
         strange: list[Any] = []
-        for given in caller() or [None]:  # pluggy leaves None out
+        for given in caller() or [None]:  # pluggy omits None
             if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
                 found += itertools.islice(given, MOST_OFFERED + 1)
             else:
@@ -95,10 +96,10 @@ class LoadedPlugin:
 
 
 def load_plugin(entry: PluginSource, folder: Path, where: str = "") -> LoadedPlugin:
-    """Hold the plugin against its pins, import it and call its hook.  folder: of the registry.
+    """Check the pins of the plugin, import it and call its hook.  folder: of the registry.
 
-    A fault of the plugin ends in `error`, never in an exception. What it prints meanwhile goes to
-    stderr: stdout may be a table or JSON.
+    A fault of the plugin is stored in `error`, never raised. Its output meanwhile goes to stderr,
+    because stdout may be a table or JSON.
     """
     folder = folder.resolve()  # the plugin may change the working directory
     try:
@@ -146,7 +147,7 @@ def _import(entry: PluginSource, folder: Path) -> Any:
     if spec is None or spec.loader is None:
         raise HpmlError(f"{entry.path!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    # before execution, as import does: dataclasses and pickling look the module up
+    # before execution, as import does: dataclasses and pickling look up the module
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -157,11 +158,11 @@ def _import(entry: PluginSource, folder: Path) -> Any:
 
 
 class _AlwaysFromSource(importlib.machinery.SourceFileLoader):
-    """Loads a plugin's file without its byte code, which can be wrong: after a second edit within a
-    second, or cut off by a limit on files that another plugin has set."""
+    """Loads a plugin's file without cached byte code, which can be wrong: after a second edit
+    within a second, or truncated by a file size limit that another plugin has set."""
 
     def get_code(self, fullname: str) -> types.CodeType:
-        """The code of the file as it is now."""
+        """The code of the file in its current state."""
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
 
@@ -180,7 +181,7 @@ def apply_registry(
     plugin: LoadedPlugin, entry: PluginEntry, registry: Registry, taken: dict[str, str]
 ) -> LoadedPlugin:
     """Check the names of a plugin's benchmarks and its entry, apply its grids and timeout; faults
-    end in `error`.
+    are stored in `error`.
 
     taken: benchmark → the plugin that had the name first; these benchmarks are added.
     """
@@ -274,11 +275,11 @@ def _refuse_unknown(name: str, known: Collection[str], what: str, where: str) ->
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Restore what a plugin may change in its process when imported, for the next plugin that the
-    process loads.
+    """Restore what importing a plugin may change in the process, for the next plugin loaded into
+    it.
 
-    Functions of other modules, signal handlers and threads stay as the plugin left them: points are
-    measured in processes that import one plugin.
+    Functions of other modules, signal handlers and threads are not restored: points are measured in
+    processes that import one plugin.
     """
     folder = os.open(".", os.O_RDONLY)
     umask = os.umask(0)
@@ -289,7 +290,7 @@ def restored() -> Iterator[None]:
     try:
         yield
     finally:
-        os.fchdir(folder)  # by its descriptor: it may have been removed
+        os.fchdir(folder)  # by descriptor: the folder may have been removed
         os.close(folder)
         os.umask(umask)
         sys.path[:] = path

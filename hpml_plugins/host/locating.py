@@ -1,5 +1,4 @@
-"""Finding a plugin's code without running any of it: its files, their hash, the distribution that
-brought them."""
+"""Find a plugin's code without running any of it: its files, their hash, and its distribution."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ _BYTE_CODE = (".pyc", ".pyo")
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where code comes from. sha256: empty where no file was found.  distribution, version: empty
-    for a mere file."""
+    """The origin of code. sha256: empty if no file was found.  distribution, version: empty for a
+    plain file."""
 
     file: Path | None = None
     sha256: str = ""
@@ -34,10 +33,10 @@ class _Origin:
 
 
 def locate(source: PluginSource, folder: Path) -> _Origin:
-    """Where the plugin's code is. Nothing is imported, not even the package that a dotted module is
-    in.
+    """The location of the plugin's code. Nothing is imported, not even the parent package of a
+    dotted module.
 
-    folder: of the registry. What cannot be found is left empty: importing says better why.
+    folder: of the registry. What cannot be found is left empty; the error is reported on import.
     """
     if source.path is not None:
         file = (folder / source.path).resolve()
@@ -58,14 +57,14 @@ def locate(source: PluginSource, folder: Path) -> _Origin:
 
 
 def hash_of(file: Path) -> str:
-    """SHA-256 of a plugin's files: of one file what `sha256sum` prints; of a package over every
-    file in its folder.
+    """SHA-256 of a plugin's files: for one file, the output of `sha256sum`; for a package, over
+    every file in its folder.
 
-    For a package it is the SHA-256 of what `sha256sum -z` prints for its files, in the order of
-    their paths. Hidden files, `__pycache__` and compiled byte code do not count. A link to a file
-    counts with the content of that file. A link to anything else is not followed: its target counts
-    as text. That a file cannot be read counts too. Source: the same construction as Go's module
-    hash, golang.org/x/mod/sumdb/dirhash.
+    For a package it is the SHA-256 of the output of `sha256sum -z` for its files, sorted by path.
+    Hidden files, `__pycache__` and compiled byte code are excluded. A link to a file is hashed by
+    the content of that file. Any other link is not followed: its target is hashed as text.
+    Unreadable files are included as such. Source: the same construction as Go's module hash,
+    golang.org/x/mod/sumdb/dirhash.
     """
     if file.name != "__init__.py":
         return _digest(file)
@@ -78,8 +77,8 @@ def hash_of(file: Path) -> str:
 
 
 def _parts(folder: Path) -> Iterator[Path]:
-    """What a package consists of: its files, at every depth, links that are not followed, folders
-    that are closed."""
+    """The parts of a package: its files at every depth, links that are not followed, unreadable
+    folders."""
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -95,7 +94,7 @@ def _parts(folder: Path) -> Iterator[Path]:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _parts(path)
-        # no socket or pipe: opening one waits for its other end
+        # excludes sockets and pipes: opening one would block
         elif entry.is_symlink() or entry.is_file():
             yield path
 
@@ -112,8 +111,8 @@ def _digest(file: Path) -> str:
 
 
 def check_pins(source: PluginSource, folder: Path) -> None:
-    """Raise HpmlError, with what was expected, what was found and how to fix it, where a pin does
-    not hold."""
+    """Raise HpmlError if a pin does not match, with the expected and the found value and how to fix
+    it."""
     if source.version is None and source.sha256 is None:
         return
     origin = locate(source, folder)
@@ -135,7 +134,7 @@ def check_pins(source: PluginSource, folder: Path) -> None:
 
 def _file_of(module: str) -> Path | None:
     """The file that importing the module would run last. `importlib.util.find_spec` would import
-    what it is in."""
+    the parent package."""
     top, *parts = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
@@ -155,15 +154,15 @@ def _file_of(module: str) -> Path | None:
 
 def entry_points() -> Any:
     """The installed entry points of the group."""
-    import importlib.metadata  # imports email and zipfile: not for a registry of modules and files
+    import importlib.metadata  # imports email and zipfile, not needed for modules and files
 
     return importlib.metadata.entry_points(group=GROUP)
 
 
 @functools.cache
 def _distribution_of(package: str, path: tuple[str, ...]) -> tuple[str, str]:
-    """Name and version of the distribution that has this package. path: sys.path, on which the
-    answer depends."""
+    """Name and version of the distribution that contains this package. path: sys.path, which
+    determines the answer."""
     if package == "hpml_plugins":
         return "hpml-plugins", __version__
     import importlib.metadata
@@ -177,5 +176,5 @@ def _same_version(wanted: str, found: str) -> bool:
 
     try:
         return Version(wanted) == Version(found)
-    except ValueError:  # InvalidVersion is one
+    except ValueError:  # includes InvalidVersion
         return wanted == found

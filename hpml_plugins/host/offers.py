@@ -1,5 +1,5 @@
-"""Data sets that plugins offer, by name, so that processes that import none of those plugins know
-where they are.
+"""Data sets that plugins offer, by name, so that processes that import none of those plugins can
+find them.
 
 Plugins are asked in the registry's order; if two offer the same name, the first one is used and a
 problem names both.
@@ -20,8 +20,8 @@ from hpml_plugins.registry import PluginSource
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """What one plugin offers beside benchmarks, or all of them. data: name → the plugin that has
-    it.
+    """What one plugin, or all of them, offer besides benchmarks. data: name → the plugin that
+    offers it.
 
     problems: one line each.  pages: the plugins that add pages to the site.
     """
@@ -67,11 +67,11 @@ def merge_offers(offered: Iterable[Offers]) -> Offers:
 def load_sources(
     offers: Offers, folder: Path, names: Iterable[str], own: LoadedPlugin | None = None
 ) -> dict[str, LoadableData]:
-    """The data sets of these names, from the plugins that offer them, which are loaded.
+    """Load the data sets of these names from the plugins that offer them.
 
-    folder: of the registry.  own: a plugin that is loaded here; all that it offers is there without
-    being named, except for what a plugin before it in the registry offers too. A broken plugin
-    gives none: the point is skipped.
+    folder: of the registry.  own: a plugin that is loaded here; all its data sets are available
+    without being named, except those that an earlier plugin in the registry offers too. A broken
+    plugin provides none: the point is skipped.
     """
     found: dict[str, LoadableData] = {}
     if own:
@@ -89,13 +89,13 @@ def load_sources(
 
 
 def own_sources(plugin: LoadedPlugin) -> dict[str, LoadableData]:
-    """Name → data set, of those that a plugin brings; none where asking raises."""
+    """Name → data set, of those that a plugin offers; empty if asking raises."""
     try:
         return {source.name: source for source in _offered(plugin)}
     except KeyboardInterrupt:
         raise
     except BaseException:
-        return {}  # named when the plugins were asked
+        return {}  # reported when the plugins were asked
 
 
 def _offered(plugin: LoadedPlugin) -> list[LoadableData]:

@@ -1,4 +1,4 @@
-"""registry.yaml: which plugins are on, where they come from, and which points they run with."""
+"""registry.yaml: which plugins are enabled, where they come from, and which points are measured."""
 
 from hpml_plugins.registry.lines import YamlLines, read_yaml
 from hpml_plugins.registry.reader import (

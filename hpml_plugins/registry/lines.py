@@ -1,4 +1,4 @@
-"""Where in a YAML document each value stands, so that an error can name its line."""
+"""The line numbers of the values in a YAML document, for error messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpml_plugins.errors import RegistryError, nearest
 
 T = TypeVar("T", bound=msgspec.Struct)
 Place = tuple[str | int, ...]
-#: A registry nests six deep; a file that nests thousands is made to exhaust the parser.
+#: A registry nests six levels deep; a file with thousands is an attempt to exhaust the parser.
 DEEPEST = 30
 #: What msgspec calls a type → what readers of YAML do.
 TYPES = {
@@ -38,8 +38,8 @@ _PLAIN_COLLECTIONS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq
 class YamlLines:
     """A YAML document and the line numbers (from 1) of its values, by path of keys and indices.
 
-    Raises RegistryError for text that is not YAML, for a key given twice (YAML itself would keep
-    the last), and for anchors: an alias costs nothing to write and can unfold to gigabytes.
+    Raises RegistryError for text that is not YAML, for a duplicate key (YAML itself would keep the
+    last), and for anchors: an alias is tiny and can expand to gigabytes.
     """
 
     def __init__(self, text: str, name: str) -> None:
@@ -53,7 +53,7 @@ class YamlLines:
             raise RegistryError(
                 f"not valid YAML: {error.problem or error}", where
             ) from None
-        except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date
             raise RegistryError(f"not valid YAML: {error}", name) from None
 
     def at(self, path: Place) -> str:
@@ -64,8 +64,8 @@ class YamlLines:
         return self.name
 
     def _build(self, events: Iterator[Any]) -> None:
-        """Build the document from the parser's events, of which each tells its line: PyYAML's nodes
-        do not tell where an alias stands."""
+        """Build the document from the parser's events, each of which has a line: PyYAML's nodes
+        lack the line of an alias."""
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if self._lines:
@@ -113,7 +113,9 @@ class YamlLines:
             try:
                 text.encode()
             except UnicodeEncodeError:
-                raise self._fault("half a character, which is no text", event) from None
+                raise self._fault(
+                    "an unpaired surrogate, which is not valid text", event
+                ) from None
         if tag == _TEXT:
             return text
         construct = _SCALARS.yaml_constructors.get(tag, _SCALARS.yaml_constructors[None])
@@ -121,13 +123,13 @@ class YamlLines:
             value = construct(
                 _SCALARS, yaml.ScalarNode(tag, text, event.start_mark, event.end_mark)
             )
-        # PyYAML's, of `!!int ""`, `!!timestamp x`
+        # raised by PyYAML for `!!int ""`, `!!timestamp x`
         except (LookupError, AttributeError, ArithmeticError):
             raise self._fault(
-                f"{text[:40]!r} is no {tag.rpartition(':')[2]}", event
+                f"{text[:40]!r} is not a valid {tag.rpartition(':')[2]}", event
             ) from None
         if isinstance(value, int) and value.bit_length() > 63:
-            raise self._fault("a whole number of more than 64 bits", event)
+            raise self._fault("an integer of more than 64 bits", event)
         return value
 
     def _fault(self, what: str, event: Any) -> RegistryError:
@@ -135,7 +137,7 @@ class YamlLines:
 
 
 def _until_end(events: Iterator[Any]) -> Iterator[Any]:
-    """The events that begin each item of a collection; what is in an item is read by the caller."""
+    """The first event of each item of a collection; the caller reads the contents of the item."""
     for event in events:
         if isinstance(event, yaml.CollectionEndEvent):
             return
@@ -143,8 +145,8 @@ def _until_end(events: Iterator[Any]) -> Iterator[Any]:
 
 
 def read_yaml(path: Path, shape: type[T]) -> tuple[T, YamlLines]:
-    """The values of a YAML file of this shape, and where each stands. Raises RegistryError, with
-    file and line."""
+    """Read a YAML file of this shape, with the line of each value. Raises RegistryError with file
+    and line."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -201,6 +203,6 @@ def _in_words(types: re.Match[str]) -> str:
 
 
 def _path_of(spelled: str) -> Place:
-    """The path that msgspec spells `$.plugins[3].grid`."""
+    """Convert a path in msgspec's notation, `$.plugins[3].grid`."""
     steps = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", spelled)
     return tuple(int(index) if index else key for key, index in steps)

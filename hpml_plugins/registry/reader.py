@@ -1,5 +1,5 @@
-"""registry.yaml: its shape as msgspec types, its JSON schema, and reading it. Every error names its
-line."""
+"""registry.yaml: its schema as msgspec types, its JSON schema, and reading it. Every error names
+its line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hpml_plugins.registry.lines import YamlLines, read_yaml
 DEFAULT_PATH = Path("registry.yaml")
 #: The profile that always means every point.
 EVERYTHING = "full"
-# Python's `$` also matches before a line break at the end; `\Z`, which does not, is unknown to JSON
+# Python's `$` also matches before a trailing line break; `\Z`, which does not, is unknown to JSON
 # schema.
 Name = Annotated[
     str,
@@ -58,9 +58,9 @@ Percent = Annotated[float, Meta(gt=0, lt=1000, description="%")]
 Values = Annotated[list[Value], Meta(min_length=1)]
 #: benchmark → parameter → values
 GridChoice = dict[str, dict[str, Values]]
-#: In a profile: every benchmark of the plugin that the profile does not name.
+#: In a profile: every benchmark of the plugin that it does not name.
 OTHERS = "*"
-#: The same of a profile, or false for none of a benchmark's points.
+#: The same in a profile; false for no points of a benchmark.
 ProfileChoice = dict[str, dict[str, Values] | bool]
 Profiles = Annotated[
     dict[str, ProfileChoice],
@@ -81,7 +81,7 @@ GateBudgets = Annotated[
 
 
 class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plugin's name and the one place it comes from. Unknown fields pass: newer suites may carry
+    """A plugin's name and its single source. Unknown fields are accepted: newer suites may have
     more."""
 
     name: Name
@@ -103,15 +103,14 @@ class PluginSource(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def source(self) -> PluginSource:
-        """Only where it comes from, pins included: what a suite carries."""
+        """Only the source, including pins, for a suite."""
         return PluginSource(
             self.name, self.module, self.entry_point, self.path, self.version, self.sha256
         )
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How long a plugin's steps are sampled; what is left out is the default of
-    `measure.SamplingPlan`.
+    """How long a plugin's steps are sampled; defaults are those of `measure.SamplingPlan`.
 
     precision, budget: of all rounds together.  rounds: of benchmarks that have several.
     """
@@ -124,7 +123,7 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class PluginEntry(
     PluginSource, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """One plugin of the registry: where it comes from and what it runs with."""
+    """One plugin of the registry: where it comes from and how it is run."""
 
     enabled: bool = True
     grid: Annotated[
@@ -139,8 +138,8 @@ class PluginEntry(
     gate: GateBudgets = {}
 
     def choice(self, profile: str, benchmark: str) -> dict[str, Values] | None:
-        """Parameter → the values that a profile measures, all of those not named; None: no point of
-        the benchmark."""
+        """Parameter → the values that a profile measures; all values of parameters that are not
+        named. None: no point of the benchmark."""
         choice = self.profiles.get(profile, {})
         chosen = choice.get(benchmark, choice.get(OTHERS, True))
         if isinstance(chosen, bool):
@@ -149,10 +148,10 @@ class PluginEntry(
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a reader asks a machine for, and the value that answers it.
+    """A question to a machine, and the value that answers it.
 
-    task: in the reader's words.  metric: `benchmark.metric`.  point: the parameters of the point;
-    those that are left out must leave one point.
+    task: in the reader's words.  metric: `benchmark.metric`.  point: parameters of the point; those
+    omitted must leave exactly one point.
     """
 
     task: Annotated[str, Meta(min_length=1, max_length=80)]
@@ -163,8 +162,8 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class TaskEntry(Question, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A question to a GPU: a row of the site's first page, and a line at the end of a run.
 
-    regime: which rate of a step that the GPU throttles is meant: the settled one, or that of its
-    first moments.  on_cpu: what is asked instead at the end of a run of a node without a GPU.
+    regime: which rate of a throttled step is meant: the settled one, or the initial boost.  on_cpu:
+    the question used instead at the end of a run on a node without a GPU.
     """
 
     regime: Literal["settled", "boost"] = "settled"
@@ -188,7 +187,7 @@ class RegistryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Registry:
-    """A valid registry: its file, its plugins in order, and where each of its values stands."""
+    """A valid registry: its file, its plugins in order, and the line of each of its values."""
 
     path: Path
     plugins: tuple[PluginEntry, ...]
@@ -197,12 +196,12 @@ class Registry:
 
     @property
     def folder(self) -> Path:
-        """Where it lies: paths in it are relative to this folder."""
+        """The folder of the file: its paths are relative to this folder."""
         return self.path.parent.resolve()
 
     @property
     def enabled(self) -> list[PluginEntry]:
-        """The plugins that are on."""
+        """The enabled plugins."""
         return [entry for entry in self.plugins if entry.enabled]
 
     @property
@@ -228,8 +227,8 @@ class Registry:
 
 
 def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
-    """The registry in that file. Raises RegistryError, with file and line, for anything it cannot
-    mean."""
+    """Read the registry in that file. Raises RegistryError, with file and line, if it is
+    invalid."""
     path = Path(path)
     file, lines = read_yaml(path, RegistryFile)
     _check_entries(file.plugins, lines)
@@ -237,7 +236,7 @@ def read_registry(path: Path | str = DEFAULT_PATH) -> Registry:
 
 
 def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
-    """A registry of this plugin file alone, in place of the one at `path`: paths are relative to
+    """A registry with only this plugin file, in place of the one at `path`: paths are relative to
     the same folder."""
     relative = os.path.relpath(file.resolve(), path.parent.resolve())
     return Registry(
@@ -248,7 +247,7 @@ def registry_of(file: Path, path: Path = DEFAULT_PATH) -> Registry:
 
 
 def registry_with(file: Path, path: Path = DEFAULT_PATH) -> tuple[Registry, PluginEntry]:
-    """The registry at `path` where this plugin file is on in it, else one of the file alone; and
+    """The registry at `path` if this plugin file is enabled in it, else one with only the file; and
     the plugin's entry. Raises UsageError for a file that does not exist."""
     if not file.is_file():
         raise UsageError("no such file", str(file))
@@ -261,7 +260,7 @@ def registry_with(file: Path, path: Path = DEFAULT_PATH) -> tuple[Registry, Plug
 
 
 def is_one_of(value: object, values: Iterable[object]) -> bool:
-    """Membership that tells True from 1: YAML's `yes` must not choose a batch of one."""
+    """Membership that distinguishes True from 1: YAML's `yes` must not select a batch of one."""
     return any(
         value == other and isinstance(value, bool) == isinstance(other, bool)
         for other in values
@@ -269,18 +268,19 @@ def is_one_of(value: object, values: Iterable[object]) -> bool:
 
 
 def plugin_name(text: str) -> str:
-    """A name that an entry may have, made of any text: `hpml-softmax` becomes `hpml_softmax`."""
+    """Convert any text to a valid name of an entry: `hpml-softmax` becomes `hpml_softmax`."""
     return re.sub(r"^[^a-z]+", "", re.sub(r"[^a-z0-9_]+", "_", text.lower())) or "plugin"
 
 
 def name_of_file(file: Path) -> str:
-    """The name of a plugin that is this file: of a package's `__init__.py` the package's."""
+    """The name of the plugin in this file; for the `__init__.py` of a package, the package's
+    name."""
     file = file.resolve()
     return plugin_name(file.parent.name if file.stem == "__init__" else file.stem)
 
 
 def json_schema(shape: type[msgspec.Struct] = RegistryFile) -> dict[str, Any]:
-    """The JSON schema of registry.yaml, or of a file of another shape, for editors."""
+    """The JSON schema of registry.yaml, or of a file with another shape, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **msgspec.json.schema(shape),
@@ -294,7 +294,7 @@ def _check_entries(entries: Sequence[PluginEntry], lines: YamlLines) -> None:
         if entry.name in first:
             other = lines.at(("plugins", first[entry.name], "name"))
             raise RegistryError(
-                f"plugin name {entry.name!r} is taken by {other}; give one of them another",
+                f"plugin name {entry.name!r} is already used by {other}; rename one of them",
                 where,
             )
         first[entry.name] = index

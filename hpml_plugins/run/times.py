@@ -1,6 +1,6 @@
-"""The time of a run: how long its rounds take, predicted from earlier Records and corrected by what
-the run has shown so far; and the limit that it may have (`hpml run --limit 9min`, HPML_LIMIT=9min
-for `asv run`)."""
+"""The time of a run: the duration of its rounds, predicted from earlier Records and corrected by
+the rounds so far; and its optional limit (`hpml run --limit 9min`, HPML_LIMIT=9min for `asv
+run`)."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from hpml_plugins.model.benchmark import Params
 from hpml_plugins.model.record import point_key
 from hpml_plugins.store import decode_file, record_files
 
-#: s of a first round of which nothing is known at all, by whether the machine has a GPU: of such
-#: rounds in results/ the median of 38 on CPUs, and the mean of 63 on GPUs.
+#: s of a first round without any information, by whether the machine has a GPU: the median of 38
+#: such rounds on CPUs in results/, and the mean of 63 on GPUs.
 UNKNOWN = {False: 3.3, True: 9.9}
-#: s between the rounds of two commits, where no run tells: the second one is built.
+#: s between the rounds of two commits, without information from a run: the second one is built.
 BUILD = 15.0
-#: Where no run tells, a later round takes these shares of the first one's seconds up to
-#: LONG_FIRST and beyond them: what makes a first round longer is mostly compiling and loading.
-#: Of the 1,200 points in results/ that GPUs and CPUs measured in rounds, a later round took 0.93 of
-#: a first one of 2 to 4 s, 0.74 of one of 4 to 8 s and 0.46 of one of 8 to 16 s.
+#: Without information from a run, a later round takes these shares of the first one's seconds,
+#: up to LONG_FIRST and beyond: a first round is longer mainly because of compiling and loading. For
+#: the 1,200 points in results/ measured in rounds on GPUs and CPUs, a later round took 0.93 of a
+#: first one of 2 to 4 s, 0.74 of one of 4 to 8 s and 0.46 of one of 8 to 16 s.
 LONG_FIRST = 3.0
 LATER_SHARE = 0.95
 LATER_SHARE_BEYOND = 0.4
 #: How many stored rounds of a point are taken the mean of: the last ones.
 RECENT = 5
-#: With how many rounds of its own such a spread counts beside the spread of a point's own rounds.
+#: The weight of such a spread, in rounds, relative to the spread of a point's own rounds.
 SPREAD_WEIGHT = 2
 #: What the points of a run have in common, as a share of all.
 COMMON = 0.07
@@ -44,11 +44,13 @@ COMMON = 0.07
 COMMON_OF_COMMITS = 0.15
 #: How much of what is not known of a point is common to those of its benchmark.
 COMMON_OF_BENCHMARK = 0.5
-#: Standard deviations from the mean to the ends of what is told: about 90 % lie between them.
+#: Standard deviations from the mean to the ends of the reported range: about 90 % lie between
+#: them.
 REACH = 1.65
-#: Times that the ends may be apart where one number is told: then it is right within 20 %.
+#: If the ends of the range are at most this factor apart, a single number is reported: it is
+#: right within 20 %.
 ONE_NUMBER = 1.44
-#: s with which the prediction itself counts in the ratio of what a run took to what was predicted.
+#: The weight of the prediction itself, in s, in the ratio of measured to predicted time.
 WEIGHT = 30.0
 #: How much first rounds count in that ratio of later ones, and the reverse: a slow machine is slow
 #: at first and at later rounds, but a fresh one at first rounds alone.
@@ -65,13 +67,13 @@ _SHAPE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
 class _PastNode(msgspec.Struct):
-    """What is read of a Record's node."""
+    """The part of a Record's node that is read."""
 
     gpus: list[Any] | None = None
 
 
 class PastRound(msgspec.Struct, omit_defaults=True):
-    """What is read of a stored round: all of results/ is read for it at the start of each run."""
+    """The part of a stored round that is read: all of results/ is read at the start of each run."""
 
     benchmark: str
     version: str
@@ -91,12 +93,11 @@ class PastRound(msgspec.Struct, omit_defaults=True):
 
 
 def read_past_rounds(results: Path) -> list[PastRound]:
-    """The stored rounds of all machines, in the order of time. What cannot be read tells
-    nothing."""
+    """The stored rounds of all machines, in order of time. Unreadable ones are ignored."""
     decode = msgspec.json.Decoder(PastRound).decode
     found = []
     for path in record_files(results):
-        # a retraction is a line of its own, which took no time
+        # a retraction is a separate line and took no time
         found += [
             each for _, each in decode_file(path, decode) if each.status != "retracted"
         ]
@@ -104,7 +105,7 @@ def read_past_rounds(results: Path) -> list[PastRound]:
 
 
 class Round(NamedTuple):
-    """A round of a run. point: as `Record.point` has it.  number: from 0, within its point."""
+    """A round of a run. point: as in `Record.point`.  number: from 0, within its point."""
 
     point: str
     benchmark: str
@@ -117,9 +118,8 @@ class Round(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """What a round is predicted from. spread: standard deviation of the logarithm of what it took
-    over what was predicted, as found over the runs of results/, each predicted from those before
-    it."""
+    """What a round is predicted from. spread: standard deviation of the logarithm of measured over
+    predicted time, determined from the runs of results/, each predicted from the earlier ones."""
 
     name: str
     spread: float
@@ -134,13 +134,13 @@ _OTHERS = _Source("other machines", 0.5)
 _FIRST = _Source("its first round in this run", 0.4)
 _BENCHMARK = _Source("others of its benchmark", 0.85)
 _NOTHING = _Source("nothing", 1.05)
-#: Where rounds were measured; those that tell most come first.
+#: Where rounds were measured, most informative first.
 _PLACES = (_OWN, _OWN_WITHOUT, _ALIKE, _ALIKE_WITHOUT, _OTHERS)
 
 
 class TimeLeft(NamedTuple):
-    """How long something takes, s: as likely longer as shorter. low, high: with about 90 % it takes
-    at least and at most that long."""
+    """How long something takes, s (the median). low, high: with a probability of about 90 % it
+    takes at least and at most that long."""
 
     seconds: float
     low: float
@@ -148,16 +148,16 @@ class TimeLeft(NamedTuple):
 
     @property
     def is_one_number(self) -> bool:
-        """Whether `seconds` says it: else both ends do."""
+        """Whether `seconds` alone is reported instead of both ends."""
         return self.high <= ONE_NUMBER * self.low
 
     def within(self, most: float) -> TimeLeft:
-        """Where there are no more than these seconds."""
+        """Limited to these seconds."""
         return TimeLeft(*(max(0.0, min(each, most)) for each in self))
 
 
 class _Guess(NamedTuple):
-    """What a round is predicted to take, s. spread: of the logarithm of what it takes."""
+    """The predicted duration of a round, s. spread: of its logarithm."""
 
     seconds: float
     spread: float
@@ -177,8 +177,8 @@ class _Progress:
         self.predicted = 0.0
 
     def add(self, seconds: float, guess: _Guess) -> None:
-        """Take in a round. What was known badly tells little of how fast this run is, and what
-        this run itself predicted tells nothing."""
+        """Add a round. An uncertain prediction says little about the speed of this run, and one
+        made from this run itself says nothing."""
         if guess.source is _AGAIN:
             return
         weight = min(1.0, (_OWN.spread / guess.spread) ** 2)
@@ -193,17 +193,17 @@ class _Progress:
 
 
 class RoundTimes:
-    """Predicts how long a round takes, s, and how far that may be wrong.
+    """Predicts the duration of rounds, s, and its uncertainty.
 
     A first round compiles and loads what later rounds find in caches, and a fresh node is slower at
-    all of it: first and later rounds are predicted apart, and each is corrected by the ratio that
-    this run has shown.
+    this. So first and later rounds are predicted separately, and each is corrected by the ratio
+    observed in this run.
 
-    past: stored rounds, not joined, of this machine and of others, in the order of time.  machine:
-    this one. Its own rounds count first, then those of machines that have a GPU as this one does,
-    or have none; then rounds of the other machines, then those of the same benchmark's other
-    points. Where machines measured a point, that they once did not (it was skipped or failed, often
-    at an older commit) tells nothing.  has_gpu: whether this machine has one.
+    past: stored rounds, not joined, of this machine and of others, in order of time.  machine: this
+    one. Its own rounds are preferred, then those of machines that also have a GPU, or also have
+    none; then rounds of other machines, then those of other points of the benchmark. If machines
+    measured a point, Records in which it was skipped or failed (often at an older commit) are
+    ignored.  has_gpu: whether this machine has a GPU.
     """
 
     def __init__(
@@ -249,16 +249,16 @@ class RoundTimes:
             self._known[record.point, True, where] = [0.0]
 
     def expect(self, this: Round) -> float:
-        """Seconds that this round will take, what lies between two rounds included."""
+        """Predicted seconds of this round, including the time between two rounds."""
         return self._corrected(this).seconds + self.between
 
     def expect_all(self, rounds: Iterable[Round]) -> float:
-        """Seconds that these rounds will take together."""
+        """Predicted seconds of these rounds together."""
         return sum(map(self.expect, rounds))
 
     def left(self, planned: Mapping[Round, int], commits: int = 0) -> TimeLeft:
-        """How long these rounds take together. planned: how often each is.  commits: that are
-        begun meanwhile."""
+        """The predicted duration of these rounds together. planned: how often each is measured.
+        commits: the number of commits started meanwhile."""
         seconds = commits * self.build
         of_point: dict[str, float] = defaultdict(float)
         of_benchmark: dict[str, float] = defaultdict(float)
@@ -273,7 +273,7 @@ class RoundTimes:
         variance = sum(each**2 for each in of_point.values())
         variance += COMMON_OF_BENCHMARK * sum(each**2 for each in of_benchmark.values())
         variance += ((COMMON_OF_COMMITS if commits else COMMON) * seconds) ** 2
-        # a log-normal distribution: few points take far longer than what is known of them says
+        # log-normal: few points take far longer than predicted
         square = math.log1p(variance / seconds**2)
         median = seconds / math.exp(square / 2)
         reach = math.exp(REACH * math.sqrt(square))
@@ -289,7 +289,7 @@ class RoundTimes:
         self._rounds += 1
 
     def learn_build(self, seconds: float) -> None:
-        """Take in what lay between the rounds of two commits of this run."""
+        """Add the time between the rounds of two commits of this run."""
         self._builds.append(seconds)
 
     @property
@@ -299,12 +299,12 @@ class RoundTimes:
 
     @property
     def between(self) -> float:
-        """Mean seconds between the end of a point and the beginning of the next one: starting and
-        ending processes."""
+        """Mean seconds between the end of a point and the start of the next: starting and ending
+        processes."""
         return self._overhead / self._rounds if self._rounds else 0.0
 
     def _corrected(self, this: Round) -> _Guess:
-        """By what this run has shown."""
+        """The prediction corrected by this run."""
         guess = self._expected(this)
         if guess.source is _AGAIN:
             return guess
@@ -333,7 +333,7 @@ class RoundTimes:
 
 
 def _mean_of(known: Sequence[float], source: _Source) -> _Guess:
-    """The mean of rounds of a point, and their own spread as far as they are many."""
+    """The mean of rounds of a point, and their own spread, weighted by their number."""
     spread = source.spread
     if len(known) > 1 and min(known) > 0:
         logarithms = [math.log(each) for each in known]
@@ -345,7 +345,7 @@ def _mean_of(known: Sequence[float], source: _Source) -> _Guess:
 
 
 def _later_round(first: float) -> float:
-    """s of a later round of a point, of whose first one alone is known."""
+    """s of a later round of a point for which only the first one is known."""
     return LATER_SHARE * min(first, LONG_FIRST) + LATER_SHARE_BEYOND * max(
         0.0, first - LONG_FIRST
     )
@@ -353,14 +353,14 @@ def _later_round(first: float) -> float:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """How long a run may take. seconds: from `started` on, s of the monotonic clock."""
+    """The time limit of a run. seconds: from `started` on, s of the monotonic clock."""
 
     seconds: float
     started: float = field(default_factory=clocks.monotonic)
 
     @property
     def left(self) -> float:
-        """s that are left; below 0 where the limit has passed."""
+        """s that are left; negative after the limit."""
         return self.started + self.seconds - clocks.monotonic()
 
     def __str__(self) -> str:
@@ -369,11 +369,11 @@ class TimeLimit:
 
 
 class OutOfTime(Exception):
-    """The run's limit has passed: a round that it ended is not stored."""
+    """The run's limit has passed; the round that it interrupted is not stored."""
 
 
 def parse_limit(text: str, named: str) -> float:
-    """Seconds of `9min`, `540s`, `540` or `1.5h`.
+    """Parse seconds from `9min`, `540s`, `540` or `1.5h`.
 
     named: what the text was given to, for the message. Raises UsageError for anything else.
     """
@@ -382,12 +382,10 @@ def parse_limit(text: str, named: str) -> float:
         seconds = float(found[1]) * _UNITS[found[2]]
         if 0 < seconds <= LONGEST:
             return seconds
-    raise UsageError(
-        f"{named} is {text[:40]!r}, which is no time; write 9min, 540s or 1.5h"
-    )
+    raise UsageError(f"{named} is {text[:40]!r}, not a duration; write 9min, 540s or 1.5h")
 
 
 def limit_of_environment() -> TimeLimit | None:
-    """The limit that HPML_LIMIT gives a run which begins now; None where it is not set."""
+    """The limit from HPML_LIMIT for a run that starts now; None if it is not set."""
     text = os.environ.get(LIMIT_VARIABLE, "")
     return TimeLimit(parse_limit(text, LIMIT_VARIABLE)) if text else None

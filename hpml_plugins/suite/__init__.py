@@ -1,9 +1,9 @@
-"""What runs in asv's benchmark processes: the generated `track_` functions, and the points of ours
-that they measure.
+"""The code of asv's benchmark processes: the generated `track_` functions, and the points that they
+measure.
 
-This package is imported there at the commit under test, so it must not import asv, and
-`track_functions` is kept compatible with suites that newer commits wrote. It is imported at its
-first use: `hpml run` measures points without asv.
+asv imports this package at the commit under test, so it must not import asv, and `track_functions`
+stays compatible with suites that newer commits wrote. It is imported at its first use, because
+`hpml run` measures points without asv.
 """
 
 from typing import TYPE_CHECKING

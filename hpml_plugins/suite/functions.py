@@ -1,5 +1,5 @@
-"""The generated asv benchmarks: one `track_` function for each metric, which has a point measured
-(`points.record_of`) and tells asv of it."""
+"""The generated asv benchmarks: one `track_` function per metric, which has a point measured
+(`points.record_of`) and returns the result to asv."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hpml_plugins.suite.points import (
 if TYPE_CHECKING:
     from hpml_plugins.store.declarations import Declaration
 
-#: What asv waits beyond a benchmark's own timeout, s: ours must end the point first, to say why.
+#: s that asv waits beyond a benchmark's own timeout: we must end the point first, to say why.
 GRACE = 30.0
 #: Attributes of a function that asv copies into its entry of benchmarks.json.
 _TOLD = ("unit", "version", "plugin", "benchmark", "metric", "si_unit")
@@ -57,7 +57,7 @@ def track_functions(root: Path) -> dict[str, TrackFunction]:
 
 def _function(suite: Suite, declared: Declared, entry: Declaration) -> TrackFunction:
     def track(*values: Any) -> Any:
-        end_with_parent()  # of asv's fork server, which forked this process
+        end_with_parent()  # that is, with asv's fork server, which forked this process
         params = dict(zip(declared.grid, values, strict=True))
         try:
             record = record_of(suite, declared, params)
@@ -72,8 +72,7 @@ def _function(suite: Suite, declared: Declared, entry: Declaration) -> TrackFunc
         "__name__": f"track_{entry.metric}",
         "benchmark_name": entry.name,
         "timeout": declared.timeout + GRACE,
-        # asv shows this as the benchmark's code, and would otherwise read the source of the
-        # generated function
+        # asv shows this as the benchmark's code instead of the source of the generated function
         "pretty_source": entry.code,
         "direction": "none" if entry.name in suite.unranked else entry.direction,
     }
@@ -86,7 +85,7 @@ def _function(suite: Suite, declared: Declared, entry: Declaration) -> TrackFunc
 
 
 def to_asv(record: Record, metric: str) -> Any:
-    """A metric of a Record as asv wants it: samples, so that its median and interval are real; NaN
+    """A metric of a Record in asv's form: samples, so that asv computes median and interval; NaN
     for skipped.
 
     A failed point ends this process with status 1 and its reason, which is how asv records a
@@ -96,9 +95,9 @@ def to_asv(record: Record, metric: str) -> Any:
         print(f"skipped: {record.reason}", file=sys.stderr)
         return math.nan
     if record.status == "failed":
-        _fail(record.reason)  # what it printed is in the Record
+        _fail(record.reason)  # its output is in the Record
     samples = record.metrics[metric].samples
-    # asv's interval of a single sample is infinite: a count that was counted once is a plain number
+    # asv's interval of a single sample is infinite: return a single count as a plain number
     return samples[0] if len(samples) == 1 else {"samples": samples, "number": 1}
 
 
@@ -106,11 +105,11 @@ def _fail(reason: str) -> NoReturn:
     print(f"failed: {reason}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1)  # an exception would put asv_runner's traceback in front of the reason
+    os._exit(1)  # an exception would print asv_runner's traceback before the reason
 
 
 def load_suite(root: Path) -> Suite:
-    """The suite that asv's process wrote, or, where there is none (`asv check`), one from root's
+    """The suite that asv's process wrote; without one (`asv check`), a suite from root's
     registry."""
     if file := os.environ.get(SUITE_VARIABLE):
         return msgspec.json.decode(Path(file).read_bytes(), type=Suite)

@@ -1,5 +1,5 @@
-"""The suite: every declared benchmark, written once by asv's own process and read by each benchmark
-process; and one round of one of its points, measured and stored."""
+"""The suite: every declared benchmark, written once by asv's main process and read by each
+benchmark process. Also measures and stores one round of one of its points."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ from hpml_plugins.model.serialization import encode, shorten
 from hpml_plugins.node import data_used
 from hpml_plugins.store import append_record, atomic_write, read_file, record_file
 
-#: Names the file of the suite to the benchmark processes.
+#: The variable that gives benchmark processes the file of the suite.
 SUITE_VARIABLE = "HPML_SUITE"
 PROFILE_VARIABLE = "HPML_PROFILE"
 RESULTS_VARIABLE = "HPML_RESULTS"
-#: The digest of the commit's package, where that is another one than hpml-plugins; set by the
-#: environment `node`.
+#: The digest of the commit's package if it is not hpml-plugins; set by the environment `node`.
 PACKAGE_VARIABLE = "HPML_PACKAGE"
 MACHINE_VARIABLE = "HPML_MACHINE"
-#: "1/4": `asv run` measures the second of four shards of the benchmarks.  Unset: all of them.
+#: "1/4": `asv run` measures the second of four shards of the benchmarks. Unset: all of them.
 SHARD_VARIABLE = "HPML_SHARD"
-#: The file in which `asv run` leaves the reason where it is refused, for the job that started it.
+#: The file to which `asv run` writes the reason if it is refused, for the job that started it.
 REFUSAL_VARIABLE = "HPML_REFUSAL"
 #: Results in another folder than asv.conf.json says: for several runs at once on one node.
 ASV_RESULTS_VARIABLE = "HPML_ASV_RESULTS"
@@ -47,19 +46,19 @@ ASV_ENVIRONMENTS_VARIABLE = "HPML_ASV_ENVIRONMENTS"
 #: In a run's temporary folder: why a Record could not be stored, for asv's own process, which then
 #: ends.
 UNWRITABLE = "unwritable"
-#: `hpml run` measures all points from one process; each of asv's measures one.
+#: `hpml run` measures all points from one process; each process of asv measures one.
 _load_once = functools.cache(load_plugin)
 
 
 class Suite(msgspec.Struct, frozen=True):
-    """All that the benchmark processes of one `asv` command share.
+    """What all benchmark processes of one `asv` command share.
 
-    folder: of registry.yaml.  scratch: a folder that lives as long as the command.  keep: whether
-    to store Records. reuse: statuses whose stored Records are given instead of measuring again
-    (asv's --skip-existing and its kin). offers: the plugins' data sets (`host.Offers`), as plain
-    JSON: a commit may know another shape of it. unranked: asv's names of the metrics without a
-    direction. In `benchmarks` they have one: a commit from before there were such metrics reads the
-    suite too, and would refuse None.
+    folder: of registry.yaml.  scratch: a folder that exists as long as the command.  keep: whether
+    to store Records.  reuse: statuses of stored Records that are used instead of measuring again
+    (asv's --skip-existing and related options).  offers: the plugins' data sets (`host.Offers`), as
+    plain JSON, because the format may differ at a commit.  unranked: asv's names of the metrics
+    without a direction. In `benchmarks` they have one, because a commit from before such metrics
+    reads the suite too and would refuse None.
     """
 
     run: str
@@ -90,7 +89,7 @@ def make_suite(
     keep: bool = True,
     reuse: Sequence[str] = (),
 ) -> Suite:
-    """The suite of a host."""
+    """Create the suite of a host."""
     folder = str(host.registry.folder)
     offers = msgspec.to_builtins(host.offers)
     benchmarks, unranked = [], []
@@ -123,11 +122,11 @@ def make_suite(
 def record_of(
     suite: Suite, declared: Declared, params: Params, progress: Progress | None = None
 ) -> Record:
-    """The Record of this point, measured now.
+    """Measure this point and return its Record.
 
-    One round is measured and stored. With --skip-existing a complete Record of an earlier run, of
-    this commit and environment, is given instead; one that was interrupted on this node gets
-    another round, and is given with it.
+    One round is measured and stored. With --skip-existing a complete Record of an earlier run of
+    this commit and environment is returned instead; one that was interrupted on this node gets
+    another round and is returned with it.
     """
     commit = os.environ.get("ASV_COMMIT", "")
     environment = os.environ.get("ASV_ENV_NAME", "")
@@ -143,7 +142,7 @@ def record_of(
 
 
 def leave_record(suite: Suite, record: Record) -> None:
-    """Write the Record of a point where asv's own process takes it (`asv.run.take_record`)."""
+    """Write the Record of a point to where asv's main process reads it (`asv.run.take_record`)."""
     folder = _scratch(suite, record.commit, record.environment)
     atomic_write(folder / f"{record.point}.json", encode(record), durable=False)
 
@@ -156,10 +155,10 @@ def skip_point(
     commit: str = "",
     environment: str = "",
 ) -> Record:
-    """The Record of a point that this node lacks something for, stored without starting a process.
+    """Store the Record of a point whose requirements are not met, without starting a process.
 
-    reason: see `Declared.unmet`.  With --skip-existing a stored one is given. Raises Unwritable
-    where it cannot be stored.
+    reason: see `Declared.unmet`.  With --skip-existing a stored Record is returned. Raises
+    Unwritable if it cannot be stored.
     """
     before = _earlier(suite, declared, params, commit, environment)
     if before and before.is_complete:
@@ -173,8 +172,8 @@ def skip_point(
 
 
 def stored_points(suite: Suite, commit: str, environment: str) -> set[str]:
-    """The points that are not measured again (--skip-existing): complete Records of an earlier run
-    are given instead."""
+    """The points that are not measured again (--skip-existing), because complete Records of an
+    earlier run are used."""
     if not suite.reuse:
         return set()
     by_point: dict[str, list[Record]] = {}
@@ -190,8 +189,8 @@ def stored_points(suite: Suite, commit: str, environment: str) -> set[str]:
 def _earlier(
     suite: Suite, declared: Declared, params: Params, commit: str, environment: str
 ) -> Record | None:
-    """The Record that stands for the point, or that this run completes; none of the reference,
-    which tells of this visit to the card."""
+    """The Record that represents the point, or that this run completes; None for the reference,
+    which must be measured on each visit."""
     if not suite.reuse or declared.benchmark == REFERENCE:
         return None
     point = declared.key(params)
@@ -204,7 +203,7 @@ def _file_of(suite: Suite, commit: str) -> Path:
 
 
 def _scratch(suite: Suite, commit: str, environment: str) -> Path:
-    """The folder that the rounds of a commit's points share."""
+    """The folder shared by the rounds of a commit's points."""
     return Path(suite.scratch, commit or "here", environment or "here")
 
 
@@ -235,8 +234,8 @@ def _store(suite: Suite, record: Record) -> None:
 
 
 def _standing(suite: Suite, of_point: Sequence[Record], environment: str) -> Record | None:
-    """The Record of an earlier run that stands for a point, of those that are stored of it, or that
-    this run completes; None for a new one.
+    """The stored Record of an earlier run that represents a point or that this run completes; None
+    to start a new one.
 
     A retracted Record counts as not measured.
     """
@@ -254,7 +253,7 @@ def _standing(suite: Suite, of_point: Sequence[Record], environment: str) -> Rec
 
 
 def _is_of_node(record: Record, node: Node) -> bool:
-    """Whether it was measured on these cards since this start of the machine."""
+    """Whether it was measured on these cards since the last boot of the machine."""
     cards = [gpu.get("uuid") for gpu in record.gpus]
     same_boot = node.boot and record.node.get("boot") == node.boot
     return bool(same_boot) and cards == [gpu.uuid for gpu in node.gpus]
@@ -281,8 +280,8 @@ def _measure(
     try:
         offers = msgspec.convert(suite.offers, Offers)
     except msgspec.ValidationError:
-        offers = Offers()  # of a newer suite, in another form
-    # a value may name a data set, and need not
+        offers = Offers()  # of a newer suite, in another format
+    # a value may be the name of a data set
     named = [*data_used(benchmark, params), *map(str, params.values())]
     source = dict(plugin.source)
     if package := os.environ.get(PACKAGE_VARIABLE):
@@ -295,7 +294,7 @@ def _measure(
 
 
 def _at_this_commit(declared: Declared, offered: tuple[Benchmark, ...]) -> Benchmark:
-    """The commit's own benchmark, where it is the declared one: same version, grid keys and
+    """The commit's own benchmark, if it matches the declared one: same version, grid keys and
     metrics."""
     benchmark = next((each for each in offered if each.name == declared.benchmark), None)
     if benchmark is None:

@@ -65,4 +65,4 @@ def test_a_limit_that_is_no_time_ends_the_command_in_one_line(project: Project) 
     done = project.asv("run", HPML_LIMIT="soon")
     assert done.returncode == 2
     (line,) = (done.stdout + done.stderr).splitlines()
-    assert "HPML_LIMIT is 'soon', which is no time; write 9min, 540s or 1.5h" in line
+    assert "HPML_LIMIT is 'soon', not a duration; write 9min, 540s or 1.5h" in line
