@@ -1,7 +1,7 @@
 """hpml_plugins: a plugin-based GPU benchmark registry, run by airspeed velocity.
 
-The public names, all that a plugin needs, are these. Each is imported when it is first used, so
-that a command loads only what it needs. None of them loads torch, numba, NumPy or matplotlib.
+These public names are all that a plugin needs. Each is imported at its first use, so that a command
+loads only what it needs. None of them loads torch, numba, NumPy or matplotlib.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,5 @@
-"""Python's clocks, as they were before any plugin was loaded: one that replaces `time.perf_counter`
-changes nothing of what measures it."""
+"""Python's clocks, saved before any plugin was loaded: a plugin that replaces `time.perf_counter`
+does not affect measurements."""
 
 from time import monotonic, perf_counter, process_time, sleep
 from time import time as wall_clock

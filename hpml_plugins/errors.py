@@ -17,20 +17,20 @@ from types import FrameType
 
 from hpml_plugins.terminal import one_line, printable
 
-#: s; no time limit is longer, and none is infinite. 31 years.
+#: s: the longest time limit, 31 years.
 LONGEST = 1e9
-#: Names that a message lists.
+#: The most names that a message lists.
 MOST_NAMES = 12
-#: Characters of the longest error: a name or a value that it quotes may be of any length.
+#: Characters of the longest error: a quoted name or value may have any length.
 LONGEST_ERROR = 5000
 _HERE = os.path.dirname(__file__) + os.sep  # noqa: PTH120
 _LIBRARY = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120
 
 
 class Failure(StrEnum):
-    """The kind of what made a point fail, which its reason says in words.
+    """The kind of failure of a point; the reason describes it in words.
 
-    The values are stored: one is added, none is renamed.
+    The values are stored: new ones may be added, none renamed.
     """
 
     NONE = ""
@@ -38,31 +38,31 @@ class Failure(StrEnum):
     CHECK = "check"
     #: `measure` raised.
     ERROR = "error"
-    #: What `measure` returned or sent cannot be believed or stored.
+    #: What `measure` returned or sent is not valid or cannot be stored.
     RESULT = "result"
     #: The process ended before it reported: by itself, or by a signal.
     EXIT = "exit"
     SIGNAL = "signal"
-    #: The point, or its ranks, took longer than they may.
+    #: The point, or its ranks, exceeded the time limit.
     TIMEOUT = "timeout"
-    #: More processes, or a longer message, than a point may have.
+    #: A point exceeded the limit on processes or on the length of a message.
     LIMIT = "limit"
-    #: The process that supervises the point's was killed or stopped.
+    #: The process that supervises the point's process was killed or stopped.
     SUPERVISOR = "supervisor"
-    #: Who watched the process ended it.
+    #: The code that watches the process ended it.
     STOPPED = "stopped"
     #: A card was lost, or its memory failed.
     GPU = "gpu"
 
 
 class HpmlError(Exception):
-    """Base of every error that is meant for a user.
+    """Base of all errors for users.
 
     what: the fault and how to fix it, one line.  where: `file:line` or `file`, put in front; empty
-    when there is none.
+    if there is none.
     """
 
-    #: Of a point whose `measure` raises it.
+    #: The kind of failure of a point whose `measure` raises it.
     failure = Failure.ERROR
 
     def __init__(self, what: str, where: str = "") -> None:
@@ -74,13 +74,13 @@ class HpmlError(Exception):
 
 
 class RegistryError(HpmlError):
-    """registry.yaml says something that cannot be."""
+    """registry.yaml is invalid."""
 
 
 class DefinitionError(HpmlError):
-    """A Benchmark, Metric, Requires or a plugin is declared wrongly.
+    """A Benchmark, Metric, Requires or plugin is declared incorrectly.
 
-    where: the line of the plugin that made the value, unless given.
+    where: the plugin's line that created the value, unless given.
     """
 
     def __init__(self, what: str, where: str | None = None) -> None:
@@ -92,13 +92,13 @@ class UsageError(HpmlError):
 
 
 class ResultError(HpmlError):
-    """What a measurement returned cannot be believed: no such metric, not finite, wrong unit."""
+    """The result of a measurement is invalid: unknown metric, not finite, wrong unit."""
 
     failure = Failure.RESULT
 
 
 class CheckFailed(HpmlError):
-    """`bench.check` found a wrong result; no number of this point counts."""
+    """`bench.check` found a wrong result; all numbers of this point are discarded."""
 
     failure = Failure.CHECK
 
@@ -108,10 +108,10 @@ class Skipped(HpmlError):
 
 
 class Unwritable(HpmlError):
-    """A file system refuses: full, read-only, over quota, or not permitted."""
+    """The file system refuses to write: full, read-only, over quota, or not permitted."""
 
 
-#: Errors of a file system that the user can fix, not a fault of ours.
+#: File system errors that the user can fix, rather than bugs.
 _REFUSALS = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -126,12 +126,11 @@ _REFUSALS = (
 
 
 def unwritable(error: OSError, path: object = "") -> Unwritable | None:
-    """The error for a user where a file system refused to write; None where it means something
-    else.
+    """The error for a user if a file system refused to write; None for any other error.
 
-    path: what was to be written, where the error does not say.
+    path: the target, if the error does not name it.
     """
-    if isinstance(error, shutil.Error):  # of many files: (from, to, message) of each
+    if isinstance(error, shutil.Error):  # for several files: (from, to, message) of each
         _, path, message = error.args[0][0]
         number = re.search(r"\[Errno (\d+)\]", str(message))
         error = OSError(int(number[1]), os.strerror(int(number[1]))) if number else error
@@ -148,7 +147,7 @@ def unwritable(error: OSError, path: object = "") -> Unwritable | None:
 
 
 def environment_number(variable: str, default: float) -> float:
-    """The positive number that an environment variable holds, or the default. Raises UsageError for
+    """The positive number in an environment variable, or the default. Raises UsageError for
     anything else."""
     text = os.environ.get(variable, "")
     with suppress(ValueError):
@@ -161,8 +160,8 @@ def environment_number(variable: str, default: float) -> float:
 
 @contextmanager
 def needs_extra(extra: str) -> Iterator[None]:
-    """Import an optional package in the body. Raises UsageError, which names the extra of
-    hpml-plugins that brings it, where it is not installed."""
+    """Import an optional package in the block. If it is missing, raises UsageError that names the
+    extra of hpml-plugins with the package."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -173,7 +172,7 @@ def needs_extra(extra: str) -> Iterator[None]:
 
 
 def regular_expression(text: str, option: str) -> re.Pattern[str]:
-    """The pattern that an option holds. Raises UsageError for what is none."""
+    """Compile the pattern given to an option. Raises UsageError if it is invalid."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -183,8 +182,8 @@ def regular_expression(text: str, option: str) -> re.Pattern[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean …?` with the nearest name, or the first of the known ones."""
-    import difflib  # only errors need it
+    """`did you mean …?` with the nearest name, or a list of known names."""
+    import difflib  # only needed for errors
 
     names = list(known)
     near = difflib.get_close_matches(name, names, 1)
@@ -195,7 +194,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line: a user's error as it is, anything else with its type."""
+    """Describe an exception in one line: a user error unchanged, any other with its type."""
     if isinstance(error, HpmlError):
         return str(error)
     try:
@@ -206,11 +205,10 @@ def describe(error: BaseException) -> str:
 
 
 def explain(error: BaseException) -> tuple[str, str]:
-    """(what, where) of an exception: it in one line with the expression that failed, and
-    `file:line` of the plugin.
+    """(what, where) of an exception: one line with the expression that failed, and `file:line` of
+    the plugin.
 
-    where is empty where no frame of a plugin is in the traceback. What an HpmlError says is not
-    added to.
+    where is empty if the traceback has no frame of a plugin. An HpmlError is not extended.
     """
     if isinstance(error, HpmlError):
         return error.what, error.where
@@ -221,8 +219,8 @@ def explain(error: BaseException) -> tuple[str, str]:
 
 
 def failing_line(error: BaseException) -> tuple[str, str]:
-    """The plugin's line in which an exception was raised, as `file:line`, and the expression; empty
-    where none was."""
+    """The plugin's line that raised an exception, as `file:line`, and the expression; empty if
+    there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     index = plugin_frame([frame.filename for frame in frames])
     if index is None:
@@ -238,11 +236,11 @@ def failing_line(error: BaseException) -> tuple[str, str]:
 
 
 def plugin_frame(files: Sequence[str]) -> int | None:
-    """The index of the innermost frame that belongs to a plugin; None where none does.
+    """The index of the innermost frame that belongs to a plugin; None if there is none.
 
-    files: the file of each frame, outermost first. Installed packages do not count, unless all
-    files outside Python's library and this package are in some: then the plugin is the outermost
-    package.
+    files: the file of each frame, outermost first. Installed packages are ignored, unless all files
+    outside Python's library and this package are in installed packages: then the plugin is the
+    outermost package.
     """
     packages = [_package(file) for file in files]
     installed = [each for each in packages if each not in (None, "", "pluggy")]
@@ -254,8 +252,8 @@ def plugin_frame(files: Sequence[str]) -> int | None:
 
 
 def _package(file: str) -> str | None:
-    """The installed package that a file is in, "" for any other file, None in Python's library and
-    in this package."""
+    """The installed package that contains a file, "" for any other file, None for Python's library
+    and this package."""
     if file.startswith(_HERE):
         return "" if file.startswith(f"{_HERE}plugins{os.sep}") else None
     if installed := re.search(r"[\\/](?:site|dist)-packages[\\/]([^\\/]+)", file):
@@ -264,7 +262,7 @@ def _package(file: str) -> str | None:
 
 
 def _calling_line() -> str:
-    """`file:line` of the innermost call from outside this package and Python's library; empty where
+    """`file:line` of the innermost call from outside this package and Python's library; empty if
     there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame and _package(frame.f_code.co_filename) is None:

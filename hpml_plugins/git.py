@@ -1,5 +1,5 @@
-"""git, as all of this package asks it: that there is no repository is an answer, and that git does
-not read one that is there is an error, with git's reason."""
+"""Interface to git for the whole package. A missing repository is an answer; a repository that git
+refuses to read is an error with git's reason."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NOT_INSTALLED = "git is not installed, or not on the PATH; results name commits"
 
 
 class GitRefused(UsageError):
-    """git does not read a repository that is there, such as one of another user."""
+    """git refuses to read an existing repository, such as one of another user."""
 
 
 def run_git(
     folder: Path, *words: str, **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """git's exit status and what it printed, in English. Raises UsageError where it is not
+    """Run git and return its exit status and output, in English. Raises UsageError if git is not
     installed."""
     env = {**os.environ, **variables, "LC_ALL": "C.UTF-8"}
     try:
@@ -32,8 +32,7 @@ def run_git(
 
 
 def ask_git(folder: Path, *words: str) -> str:
-    """What git says there; empty where it does not know, or there is no repository. Raises
-    GitRefused."""
+    """The output of git; empty if git does not know, or without a repository. Raises GitRefused."""
     if not folder.is_dir() or any("\0" in word for word in words):
         return ""
     try:
@@ -49,14 +48,14 @@ def ask_git(folder: Path, *words: str) -> str:
 
 
 def find_commit(folder: Path, name: str) -> str:
-    """The commit that git means by a name ("HEAD", "v1.2", an abbreviated hash), in full; empty
-    where it knows none. Raises GitRefused."""
+    """The full hash for a commit name ("HEAD", "v1.2", an abbreviated hash); empty if git knows
+    none. Raises GitRefused."""
     words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     return ask_git(folder, *words)
 
 
 def tell_git(folder: Path, *words: str, fault: str = "", **variables: str) -> str:
-    """What git says there. Raises UsageError where it fails, with `fault` or git's own reason."""
+    """The output of git. Raises UsageError if it fails, with `fault` or git's own reason."""
     done = run_git(folder, *words, **variables)
     if done.returncode:
         _raise_if_refused(folder)
@@ -72,8 +71,8 @@ def why_failed(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def why_git_refuses(folder: Path) -> str:
-    """Why git does not read the repository of a folder, and how to fix it; empty where it reads it,
-    or there is none."""
+    """Why git does not read the repository of a folder, and how to fix it; empty if it reads it, or
+    if there is none."""
     repository = _repository_above(folder)
     try:
         done = run_git(folder, "log", "-1", "--format=")
@@ -84,9 +83,7 @@ def why_git_refuses(folder: Path) -> str:
         return ""
     if "not a git repository" not in said:
         return f"git refuses the repository: {said}"
-    damaged = (
-        f"git takes {repository} for no repository: {said}; restore it, or clone again"
-    )
+    damaged = f"git finds no repository in {repository}: {said}; restore it, or clone again"
     return damaged if repository else ""
 
 
@@ -96,7 +93,7 @@ def _raise_if_refused(folder: Path) -> None:
 
 
 def _repository_above(folder: Path) -> Path | None:
-    """The `.git` that git would find, on the file system of the folder: it looks on no other."""
+    """The `.git` that git would find, limited to the file system of the folder as in git."""
     here = folder.resolve()
     if not here.is_dir():
         return None

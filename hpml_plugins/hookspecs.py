@@ -2,7 +2,7 @@
 `hookimpl`.
 
 Plugins are asked in the registry's order. If two offer the same name, the first one is used, and a
-message names both. A hook that raises is named, and costs only what it would have offered.
+message names both. If a hook raises, an error names it, and only what it offers is missing.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def hpml_benchmarks() -> Iterable[Benchmark]:  # type: ignore[empty-body]
     """The benchmarks this plugin offers, with their requirements (`Requires(also=...)` for those of
     its own).
 
-    Called once by every command, on every node, in a process of its own: return values, import
-    nothing heavy, do not look at the machine. What a node lacks is said by `Requires`, so that the
-    list is the same everywhere.
+    Called once by every command, on every node, in a separate process: return values, import
+    nothing heavy, and do not inspect the machine. State what a node may lack with `Requires`, so
+    that the list is the same everywhere.
     """
 
 
@@ -39,14 +39,13 @@ def hpml_benchmarks() -> Iterable[Benchmark]:  # type: ignore[empty-body]
 def hpml_figures() -> Iterable[Figure]:  # type: ignore[empty-body]
     """The charts and tables that this plugin draws from its Records, in the order of its page.
 
-    Called when pages are published and by `hpml plot` and `hpml table`, never where anything is
-    measured.
+    Called when pages are published and by `hpml plot` and `hpml table`, never during a measurement.
     """
 
 
 @hookspec
 def hpml_pages() -> Iterable[SitePage]:  # type: ignore[empty-body]
-    """Further pages of the published site, each with an entry in its navigation.
+    """Additional pages of the published site, each with an entry in its navigation.
 
     Called when pages are published, before the first is written. Only plugins with this hook are
     imported into the process that writes the pages.
@@ -58,15 +57,15 @@ def hpml_data() -> Iterable[LoadableData]:  # type: ignore[empty-body]
     """Data sets, for this plugin's `bench.data` and for any benchmark that names one in
     `Requires(data=...)`.
 
-    Called as `hpml_benchmarks` is: return values, look at no file.
+    Called like `hpml_benchmarks`: return values, and do not open files.
     """
 
 
 @hookspec
 def hpml_commands(cli: click.Group) -> None:
-    """Commands of `hpml`, each added by `cli.add_command`, best as a `cli.LazyCommand`.
+    """Commands of `hpml`, each added by `cli.add_command`, preferably as a `cli.LazyCommand`.
 
-    Called when a command is asked for that the core does not have, and for the list of all. Asked
-    are the folders of `hpml_plugins/tools`, not the plugins of a registry: a command must be there
-    where there is no registry yet.
+    Called for a command that the core does not have, and for the list of all commands. Only the
+    folders of `hpml_plugins/tools` are asked, not the plugins of a registry, because commands must
+    work before there is a registry.
     """

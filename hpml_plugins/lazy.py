@@ -1,5 +1,5 @@
-"""Names of a package that are imported when they are first used (PEP 562): listing benchmarks must
-answer at once."""
+"""Import names of a package at their first use (PEP 562), so that commands such as listing
+benchmarks start quickly."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -7,8 +7,8 @@ from typing import Any
 
 
 def import_lazily(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package or module.  names: module, relative to `package` → the names
-    that it has."""
+    """The `__getattr__` of a package or module.  names: module, relative to `package` → its
+    names."""
 
     def get(name: str) -> Any:
         for module, known in names.items():

@@ -1,5 +1,4 @@
-"""Published peaks of GPU types, found by the name that NVML gives a card, and what others report of
-them."""
+"""Published peaks of GPU types, found by NVML's name of a card, and figures reported by others."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ Amount = Annotated[float, msgspec.Meta(gt=0, lt=1e30)]
 
 
 class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The published figures of one CUDA device of a GPU type; None where the card lacks it or
-    nobody publishes it.
+    """The published figures of one CUDA device of a GPU type; None if the card lacks it or it is
+    not published.
 
     patterns: regular expressions, one of which matches the whole of the card's name.  float64 …
-    fp8: FLOP/s, dense; int8: OP/s.  float16, bfloat16, tf32, fp8, int8 are tensor cores' where the
-    card has them (`note` says where not); float64_tensor stands beside the plain float64.  memory:
-    B.  bandwidth: of the memory, B/s.  nvlink: both directions together, B/s.  power: W.
-    unconfirmed: fields for which no second source was found.
+    fp8: FLOP/s, dense; int8: OP/s.  float16, bfloat16, tf32, fp8, int8 are for tensor cores if the
+    card has them (`note` says if not); float64_tensor is separate from plain float64.  memory: B.
+    bandwidth: of the memory, B/s.  nvlink: both directions together, B/s.  power: W.  unconfirmed:
+    fields for which no second source was found.
     """
 
     name: str
@@ -47,13 +46,12 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
 
     def peak(self, dtype: object) -> float | None:
-        """Peak rate in a precision, FLOP/s (int8: OP/s), or None: the card lacks it, or there is no
-        such precision.
+        """Peak rate in a precision, FLOP/s (int8: OP/s); None if the card lacks it, or for an
+        unknown precision.
 
         dtype: a field's name, torch's name or a torch.dtype ("float16", "half",
-        "torch.float8_e4m3fn"). "float32" is what plain float32 reaches; ask for "tf32" where tensor
-        cores may round the inputs, for "float64_tensor" where they may compute float64 (cuBLAS
-        does).
+        "torch.float8_e4m3fn"). "float32" is the rate of plain float32; use "tf32" if tensor cores
+        may round the inputs, and "float64_tensor" if they may compute float64 (as cuBLAS does).
         """
         name = str(dtype).removeprefix("torch.")
         name = "fp8" if name.startswith("float8_") else SPELLINGS.get(name, name)
@@ -64,7 +62,7 @@ class GpuType(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return any(re.fullmatch(pattern, nvml_name) for pattern in self.patterns)
 
 
-#: The fields of GpuType that are peaks, as `peak` takes them.
+#: The fields of GpuType that are peaks, as accepted by `peak`.
 PRECISIONS = (
     "float64",
     "float64_tensor",
@@ -76,7 +74,7 @@ PRECISIONS = (
     "int8",
 )
 
-#: Other spellings of them.
+#: Alternative names of precisions.
 SPELLINGS = {
     "bf16": "bfloat16",
     "fp16": "float16",
@@ -97,10 +95,10 @@ def gpu_types() -> list[GpuType]:
 def find_gpu(nvml_name: str, memory: float = 0) -> GpuType | None:
     """The type of a card by the name that NVML or torch gives it, such as "NVIDIA H200".
 
-    memory: of the card, B: needed where cards of one name have different memory. A MIG device
-    ("NVIDIA H200 MIG 1g.18gb") is a type with its share of the card's peaks.
+    memory: of the card, B: needed if cards of one name have different memory. A MIG device ("NVIDIA
+    H200 MIG 1g.18gb") is a type with its share of the card's peaks.
 
-    None for an unknown card; say so then: "unknown card NAME: no published peak".
+    None for an unknown card; report this as "unknown card NAME: no published peak".
     """
     name = full_name(nvml_name, memory)
     if profile := _PROFILE.fullmatch(name):
@@ -110,10 +108,10 @@ def find_gpu(nvml_name: str, memory: float = 0) -> GpuType | None:
 
 
 def full_name(nvml_name: str, memory: float) -> str:
-    """A card's name, with its memory where NVIDIA sells cards of that name with several sizes.
+    """A card's name, with its memory if NVIDIA sells cards of that name with several sizes.
 
-    "NVIDIA GeForce RTX 3060" with 12 GiB is "NVIDIA GeForce RTX 3060 12GB". All other names stay as
-    NVML gives them, and so do these where the memory is not known.  memory: B.
+    "NVIDIA GeForce RTX 3060" with 12 GiB is "NVIDIA GeForce RTX 3060 12GB". All other names, and
+    these if the memory is unknown, remain as NVML gives them.  memory: B.
     """
     for each in _read_variants().memories:
         if memory and re.fullmatch(each.name, nvml_name):
@@ -122,7 +120,7 @@ def full_name(nvml_name: str, memory: float) -> str:
     return nvml_name
 
 
-#: Rows of the standard set of which others report rates → the row in words.
+#: Rows of the standard set for which others report rates → the row in words.
 ROWS = {
     "copy": "Memory bandwidth of a copy",
     "bf16_product": "Matrix product in bf16",
@@ -133,12 +131,12 @@ ROWS = {
 
 
 class ReportedFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody else measured. It is shown apart from our results, and no verdict or ratio uses
-    it.
+    """A measurement reported by others. It is shown separately from our results, and not used in
+    any verdict or ratio.
 
     row: of ROWS.  gpu: a name in `gpus.yaml`.  value: in `unit`, SI base units.  how: what was run.
-    source: where it says so.  date: of the source; where it has none, of the day on which it was
-    read.  gpus: how many.
+    source: where it was published.  date: of the source; without one, the day on which it was read.
+    gpus: the number of GPUs.
     """
 
     row: str
@@ -157,7 +155,7 @@ class _Reported(msgspec.Struct, frozen=True):
 
 @functools.cache
 def reported_figures() -> tuple[ReportedFigure, ...]:
-    """What others measured, of `hpml_plugins/data/published.yaml`."""
+    """The reported figures in `hpml_plugins/data/published.yaml`."""
     return read_data("published.yaml", _Reported).reported
 
 
@@ -190,13 +188,13 @@ class _Variants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _slice_of(card: GpuType, profile: re.Match[str]) -> GpuType | None:
-    """The MIG device of that profile; None where the card is not known to have MIG.
+    """The MIG device of that profile; None if the card is not known to support MIG.
 
-    A rate of the multiprocessors is the card's times the share of the multiprocessors; where their
-    number is not known, times compute slices / 7. Memory and its bandwidth are the card's times
-    memory slices / 8; compute instances of one GPU instance share both. MIG devices do not reach
-    others by NVLink. Source: NVIDIA Multi-Instance GPU User Guide: Concepts; Supported MIG
-    Profiles; Application Considerations.
+    A rate of the multiprocessors is the card's times the share of the multiprocessors, or times
+    compute slices / 7 if their number is unknown. Memory and its bandwidth are the card's times
+    memory slices / 8; compute instances of one GPU instance share both. MIG devices cannot use
+    NVLink. Source: NVIDIA Multi-Instance GPU User Guide: Concepts; Supported MIG Profiles;
+    Application Considerations.
     """
     cut = next((each for each in _read_variants().slices if card.name in each.types), None)
     if cut is None:
@@ -237,8 +235,8 @@ def _read_variants() -> _Variants:
 
 
 def read_data(name: str, kind: type[T]) -> T:
-    """The file `name` of `hpml_plugins/data` as a `kind`: a missing, unknown or mistyped key is an
-    error.
+    """Read the file `name` of `hpml_plugins/data` as a `kind`: a missing, unknown or mistyped key
+    is an error.
 
     Raises DefinitionError naming the file and the place.
     """
@@ -246,7 +244,7 @@ def read_data(name: str, kind: type[T]) -> T:
 
     loader = getattr(
         yaml, "CSafeLoader", yaml.SafeLoader
-    )  # libyaml's takes a tenth of the time
+    )  # libyaml takes a tenth of the time
     try:
         return msgspec.convert(
             yaml.load(Path(__file__).parent.joinpath("data", name).read_bytes(), loader),

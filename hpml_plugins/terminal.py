@@ -1,5 +1,5 @@
-"""Text of any origin on a terminal: what a file, a plugin or another machine says cannot steer it
-or forge a line."""
+"""Print text of any origin safely: text from a file, a plugin or another machine cannot control the
+terminal or forge a line."""
 
 from __future__ import annotations
 
@@ -8,41 +8,39 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
-#: Between groups of three digits: a narrow no-break space, which Python does not count among the
-#: printable characters.
+#: Separates groups of three digits: a narrow no-break space, which Python does not consider
+#: printable.
 THIN_SPACE = "\u202f"
 
-#: Characters that turn the direction of the text after them, and so can make one name look like
-#: another (Unicode's bidirectional embeddings, overrides and isolates); as they are, and as JSON
-#: escapes them.
+#: Characters that change the direction of the following text and so can disguise a name
+#: (Unicode's bidirectional embeddings, overrides and isolates); literal, and as escaped in JSON.
 _TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # JSON within JSON escapes the backslash
 _TURNING_ESCAPED = re.compile(r"\\+u(061c|200[ef]|202[a-e]|206[6-9])", re.IGNORECASE)
 
 
 def unturned(text: str) -> str:
-    """The text with each character that turns its direction spelled out, `[U+202E]`; also one that
-    JSON escapes."""
+    """Replace each character that changes the direction of text, literal or escaped in JSON, by its
+    code: `[U+202E]`."""
     if "\\u20" in text or "\\u06" in text:
         text = _TURNING_ESCAPED.sub(lambda found: f"[U+{found[1].upper()}]", text)
     return _TURNING.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
 def printable(text: str) -> str:
-    """The text with each character that is not printable, line breaks among them, as its escape
-    sequence in Python."""
+    """Replace each character that is not printable, including line breaks, by its Python escape
+    sequence."""
     return _escape(text, THIN_SPACE, repr)
 
 
 def printable_json(text: str) -> str:
-    """JSON text with each character that is not printable as JSON escapes it. Line breaks between
-    values stay."""
+    """Replace each character that is not printable by its JSON escape sequence. Line breaks between
+    values are kept."""
     return _escape(text, "\n", json.dumps)
 
 
 def _escape(text: str, kept: str, quote: Callable[[str], str]) -> str:
-    """The text with each character that is neither printable nor kept as `quote` writes it between
-    its quotes."""
+    """Escape characters that are neither printable nor kept, as `quote` does between its quotes."""
     if text.isprintable():
         return text
     shown = [
@@ -52,7 +50,7 @@ def _escape(text: str, kept: str, quote: Callable[[str], str]) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with its line breaks and runs of blanks turned into single blanks, and all
+    """Replace line breaks and runs of blanks by single blanks, and make all characters
     printable."""
     return printable(" ".join(text.split()))
 
@@ -63,8 +61,8 @@ def cut(text: str, most: int) -> str:
 
 
 def say(*lines: object, error: bool = False) -> None:
-    """Print each argument as one line, whatever it holds; without any, an empty line. error: to
-    standard error."""
+    """Print each argument as one line, whatever it contains; without arguments, an empty line.
+    error: to standard error."""
     print(
         "\n".join(printable(str(line)) for line in lines),
         file=sys.stderr if error else sys.stdout,
@@ -78,14 +76,15 @@ def warn(message: object) -> None:
 
 
 def escape_unencodable() -> None:
-    """Let standard output escape the characters that its encoding lacks, as standard error does."""
-    if hasattr(sys.stdout, "reconfigure"):  # a notebook's cannot
+    """Make standard output escape the characters that its encoding lacks, as standard error
+    does."""
+    if hasattr(sys.stdout, "reconfigure"):  # a notebook's stream cannot
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def align(rows: Sequence[Sequence[str]], to_right: Sequence[bool] = ()) -> list[str]:
-    """The rows as lines with aligned columns. to_right: which columns stand to the right; by
-    default none."""
+    """Format the rows as lines with aligned columns. to_right: for each column, whether to align it
+    right; by default none."""
     columns = []
     for number, cells in enumerate(zip(*rows, strict=True)):
         width = max(map(len, cells))

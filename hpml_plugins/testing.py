@@ -41,8 +41,8 @@ __getattr__ = import_lazily(
 def check_plugin(
     plugin: str, *, limit: float = 60.0, registry: Path | str = "registry.yaml"
 ) -> list[Finding]:
-    """All findings of `hpml check PLUGIN`. Raises AssertionError, with how to fix it, where
-    something is broken, and warns of what could not be judged.
+    """All findings of `hpml check PLUGIN`. Raises AssertionError, with how to fix it, if something
+    is broken, and warns of what could not be judged.
 
     plugin: a name in the registry, a file, an entry point or a module.  limit: s for measuring
     points.
@@ -63,7 +63,7 @@ def check_plugin(
 
 
 def pytest_addoption(parser: Any) -> None:
-    """Called by pytest: the options, and the ini key that names the plugin."""
+    """Called by pytest: add the options, and the ini key that names the plugin."""
     parser.addini(
         "hpml_plugin",
         "The plugin that hpml_finding checks: a name, a file, an entry point or a module.",
@@ -89,7 +89,7 @@ def pytest_addoption(parser: Any) -> None:
 
 
 def pytest_configure(config: Any) -> None:
-    """Called by pytest: adds the fixture `bench`."""
+    """Called by pytest: add the fixture `bench`."""
     from hpml_plugins.tools.pytest_bench import fixture
 
     config.pluginmanager.register(fixture, "hpml_plugins.tools.pytest_bench.fixture")
@@ -97,7 +97,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
-    """Called by pytest for each test: one that asks for `hpml_finding` runs for each finding."""
+    """Called by pytest for each test: run one that uses `hpml_finding` once for each finding."""
     if "hpml_finding" not in metafunc.fixturenames:
         return
     from hpml_plugins.tools.check.check import check, find_plugin

@@ -1,3 +1,3 @@
-"""The version of this package, for modules that the package's own `__init__` names."""
+"""The version of this package, for modules that its `__init__` imports."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The words of the system, as values: Benchmark, Metric, Requires, Samples, Record, Node."""
+"""The core value types: Benchmark, Metric, Requires, Samples, Record, Node."""
 
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hpml_plugins.model.finding import Finding
     from hpml_plugins.model.site_page import Link, SearchEntry, SitePage
 
-#: What neither a benchmark nor a measurement needs is imported at its first use.
+#: Names needed by neither benchmarks nor measurements, imported at their first use.
 _LATER = {
     ".figure": ("Cell", "Figure", "Row", "Table"),
     ".finding": ("Finding",),

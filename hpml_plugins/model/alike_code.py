@@ -1,10 +1,10 @@
-"""Which states of a built-in plugin's files measure a benchmark alike.
+"""Versions of a built-in plugin's files that measure a benchmark in the same way.
 
-A Record names the digest of all files of its plugin. Values are repetitions where that is equal, so
-that a new legend, or a benchmark that was added beside, would part the cards of a type.
-alike_code.json has, by benchmark, groups of digests whose files differ in comments, in layout, in
-charts or in modules that the benchmark does not use. `tests/alike_code.py` finds them in the
-history of this repository (`make docs`).
+A Record has the digest of all files of its plugin, and values with equal digests are repetitions. A
+new legend or an added benchmark would change the digest and so separate the cards of a type.
+alike_code.json has, by benchmark, groups of digests whose files differ only in comments, layout,
+charts or modules that the benchmark does not use. `tests/alike_code.py` finds them in the history
+of this repository (`make docs`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from hpml_plugins.model.record import Record
 
 ALIKE = Path(__file__).with_name("alike_code.json")
-#: Characters of a digest that tell it from all others.
+#: Characters of a digest that identify it.
 SHORT = 16
 
 
 def measuring_code(record: Record) -> str:
-    """A name for the code of the plugin, equal where it measures alike; the commit where the Record
-    tells no digest."""
+    """An identifier of the plugin's code, equal for code that measures in the same way; the commit
+    if the Record has no digest."""
     if not (digest := record.source.get("sha256", "")[:SHORT]):
         return record.commit
     return _first_alike().get((record.benchmark, digest), digest)

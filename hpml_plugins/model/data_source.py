@@ -1,5 +1,5 @@
-"""What the core asks of a data set: is it here, and load it. How one is found and read is its
-provider's business."""
+"""The interface of a data set: whether it is available, and loading it. Finding and reading it is
+up to its provider."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from hpml_plugins.model.checking import ask_reason
 
 @runtime_checkable
 class LoadableData(Protocol):
-    """A data set by name; plugins offer them through the hook `hpml_data`."""
+    """A named data set; plugins offer them through the hook `hpml_data`."""
 
     @property
     def name(self) -> str:
-        """As in a grid."""
+        """The name used in a grid."""
 
     def why_missing(self) -> str:
-        """Why it cannot be loaded here and how to get it, in one line; empty when it can. Looks at
-        file names only."""
+        """Why it cannot be loaded here and how to get it, in one line; empty if it can be loaded.
+        Only looks at file names."""
 
     def load(self, progress: Callable[[str], None]) -> Any:
-        """The data set in memory; nothing is downloaded. Raises HpmlError where it is missing or
-        damaged.
+        """Load the data set into memory; nothing is downloaded. Raises HpmlError if it is missing
+        or damaged.
 
         progress: called with a description of each slow step. The data set has `take(train, test,
         seed)`, which selects that many samples by the seed (None: all), and `facts()`, which a
@@ -34,18 +34,18 @@ class LoadableData(Protocol):
         """
 
 
-#: The line of registry.yaml that brings the project's own data sets.
+#: The line of registry.yaml that adds the project's own data sets.
 BUILT_IN = "- {name: datasets, module: hpml_plugins.workloads.datasets}"
 
 Sources = Mapping[str, LoadableData]
-#: The sources in force by name, and why each is missing, as far as it was asked.
+#: The available sources by name, and why each is missing, as far as determined.
 _KNOWN: ContextVar[tuple[Sources, dict[str, str]]] = ContextVar(
     "data sources", default=({}, {})
 )
 
 
 def available_sources() -> Sources:
-    """Name → data source, of those in force here."""
+    """Name → data source, of those available here."""
     return _KNOWN.get()[0]
 
 
@@ -53,9 +53,9 @@ def available_sources() -> Sources:
 def use_sources(
     sources: Sources, missing: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Let these be known too while the block runs, here and in processes forked in it.
+    """Make these sources available too while the block runs, here and in processes forked in it.
 
-    missing: name → what `why_missing` answered, of sources that were asked before.
+    missing: name → the answer of `why_missing`, for sources that were asked before.
     """
     token = _KNOWN.set(({**available_sources(), **sources}, dict(missing or {})))
     try:
@@ -65,11 +65,11 @@ def use_sources(
 
 
 def why_no_data(name: str) -> str:
-    """Why the data set of this name cannot be loaded here; of an unknown name the nearest. Empty
-    when it can."""
+    """Why the data set of this name cannot be loaded here; for an unknown name, the nearest ones.
+    Empty if it can."""
     sources, reasons = _KNOWN.get()
     if name in sources:
-        if name not in reasons:  # looked for once, asked for by every point
+        if name not in reasons:  # determined once, asked by every point
             reasons[name] = why_missing(sources[name])
         return reasons[name]
     if not sources:
@@ -79,5 +79,5 @@ def why_no_data(name: str) -> str:
 
 
 def why_missing(source: LoadableData) -> str:
-    """What the source's `why_missing` answers, or what is wrong with it."""
+    """The answer of the source's `why_missing`, or what is wrong with it."""
     return ask_reason(source.why_missing, f"data set {source.name}: why_missing")

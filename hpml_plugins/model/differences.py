@@ -1,5 +1,5 @@
-"""What differs between two Records besides what was asked: facts that may explain a changed
-number."""
+"""Differences between two Records that may explain a changed number, besides what is being
+compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.model.record import Record
 
-#: Rates of the core that differ by more than this share are named.
+#: Core rates that differ by more than this share are reported.
 RATE_STEP = 0.2
 #: The host's other GPUs are in use above this share of the time. Utilization and power are read
 #: only when a point begins and ends; a single moment of use shows in at least one of them.
@@ -25,7 +25,7 @@ MEMORY_STEP = 0.05
 
 
 class Confounder(NamedTuple):
-    """One fact in which two Records differ. a, b: what it is in either, in words."""
+    """One fact in which two Records differ. a, b: its value in each, in words."""
 
     name: str
     a: str
@@ -36,11 +36,11 @@ class Confounder(NamedTuple):
 
 
 def differences(a: Record, b: Record) -> list[Confounder]:
-    """In which facts B was measured otherwise than A, in the order of readers' interest.
+    """The facts in which the measurements A and B differ, in order of interest.
 
-    What is asked by comparing them is left out: of two machines what belongs to a machine, of two
-    commits the code. A fact that one of them does not tell is no difference, except for what part
-    of its host a Record was measured on.
+    What is being compared is excluded: for two machines, facts of a machine; for two commits, the
+    code. A fact that one of them lacks does not count as a difference, except for the part of its
+    host on which a Record was measured.
     """
     facts = {**_FACTS} if a.machine != b.machine else {**_MACHINE_FACTS, **_FACTS}
     if a.commit == b.commit:
@@ -52,16 +52,16 @@ def differences(a: Record, b: Record) -> list[Confounder]:
     found = [Confounder(name, tell(a), tell(b)) for name, tell in facts.items()]
     told = [each for each in found if each.a and each.b and each.a != each.b]
     if "host" in (each.name for each in told):
-        # another host was booted another time
+        # another host naturally has another boot
         told = [each for each in told if each.name != "boot"]
     return [*told, *_conditions(a, b)]
 
 
 def describe_share(record: Record) -> str:
-    """Which part of its host a Record was measured on: `1 of 2 GPUs, 16 of 32 CPUs of a virtual
+    """The part of its host on which a Record was measured: `1 of 2 GPUs, 16 of 32 CPUs of a virtual
     machine`.
 
-    Others may use the rest. Empty where the Record does not tell.
+    Others may use the rest. Empty if the Record does not say.
     """
     cpus = _number(record.node, "host_cpus")
     quota = _number(record.node, "cpu_quota")
@@ -79,8 +79,8 @@ def describe_share(record: Record) -> str:
 
 
 def unusual_conditions(record: Record) -> list[str]:
-    """What else the machine did while a Record was measured, in words, as far as it may have
-    disturbed it."""
+    """What else happened on the machine during the measurement and may have disturbed it, in
+    words."""
     found = []
     if record.is_busy:
         found.append(f"other processes used {_other_cpus(record)}")
@@ -93,7 +93,7 @@ def unusual_conditions(record: Record) -> list[str]:
 
 
 def spell_card(card: str) -> str:
-    """Of the UUIDs of one or several cards, or of a start of the host, the first digits.  card: see
+    """The abbreviated UUIDs of one or several cards, or of a boot of the host.  card: see
     `card_of`."""
     return " + ".join(map(_digits, card.split(",")))
 
@@ -112,7 +112,7 @@ def _number(facts: Mapping[str, Any], key: str) -> float:
 
 
 def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
-    """What went on beside the points, as far as it matters."""
+    """Relevant differences in what else happened on the machine."""
     shares = [describe_share(each) or "not known" for each in (a, b)]
     if shares[0] != shares[1]:
         yield Confounder("share of the host", *shares)
@@ -133,13 +133,13 @@ def _conditions(a: Record, b: Record) -> Iterator[Confounder]:
 
 
 def _card_memory(record: Record) -> float:
-    """Of the smallest card, B; 0 where the Record does not tell."""
+    """The memory of the smallest card, B; 0 if unknown."""
     return min((_number(gpu, "memory") for gpu in record.gpus), default=0)
 
 
 def _mig(record: Record) -> str:
-    """Whether MIG is on, and which part of its card a MIG device is; empty where the card does not
-    have it."""
+    """Whether MIG is on, and which part of its card a MIG device is; empty if the card does not
+    support MIG."""
     return _joined(map(_spell_mig, record.gpus))
 
 
@@ -153,7 +153,7 @@ def _spell_mig(gpu: Mapping[str, Any]) -> str:
 
 
 def _core_rate(record: Record) -> float:
-    """The median of `core_rate` over the Record's CPU times, 1/s; 0 where none has it."""
+    """The median of `core_rate` over the Record's CPU times, 1/s; 0 if there is none."""
     found = [metric.info.get("core_rate") for metric in record.metrics.values()]
     return statistics.median(
         [each for each in found if isinstance(each, int | float)] or [0.0]
@@ -165,8 +165,8 @@ def _other_cpus(record: Record) -> str:
 
 
 class _Neighbours(NamedTuple):
-    """What the host's other GPUs did: in words, empty where the Record does not tell; neither busy
-    nor idle where it is not known."""
+    """The use of the host's other GPUs, in words; empty if the Record does not say; neither busy
+    nor idle if unknown."""
 
     text: str
     busy: bool = False
@@ -175,12 +175,12 @@ class _Neighbours(NamedTuple):
 
 def _neighbours(record: Record) -> _Neighbours:
     if "other_gpus" not in record.conditions:
-        # there are none where all of the host's GPUs are the node's own
+        # no other GPUs: the node has all GPUs of the host
         none = _number(record.node, "host_gpus") == len(record.gpus) > 0
         return _Neighbours("idle", idle=True) if none else _Neighbours("")
     told = record.conditions
     if not {"other_gpus_utilization", "other_gpus_power"} & told.keys():
-        return _Neighbours("not known")  # MIG devices: NVML tells neither of them
+        return _Neighbours("not known")  # MIG devices: NVML reports neither value
     used = told.get("other_gpus_utilization", 0.0)
     power = told.get("other_gpus_power", 0.0)
     limit = max((_number(gpu, "power_limit") for gpu in record.gpus), default=0)
@@ -194,12 +194,12 @@ def _node_fact(key: str) -> Callable[[Record], str]:
 
 
 def _gpu_fact(key: str, unit: str = "") -> Callable[[Record], str]:
-    """A fact of the GPUs, once where all have the same."""
+    """A fact of the GPUs, once if it is the same for all."""
     return lambda record: _joined(_spell(gpu.get(key), unit) for gpu in record.gpus)
 
 
 def _joined(texts: Iterable[str]) -> str:
-    """What is told, each once."""
+    """The distinct texts, joined."""
     return " + ".join(dict.fromkeys(filter(None, texts)))
 
 
@@ -210,7 +210,7 @@ def _spell(value: object, unit: str = "") -> str:
 
 
 def _info(key: str) -> Callable[[Record], str]:
-    """How the samples were taken, of all metrics that tell."""
+    """An info of the samples, over all metrics that have it."""
 
     def tell(record: Record) -> str:
         told = [each.info[key] for each in record.metrics.values() if key in each.info]
@@ -222,7 +222,7 @@ def _info(key: str) -> Callable[[Record], str]:
 
 
 def _digits(value: object) -> str:
-    """The first digits of a hash or UUID: enough to tell two apart."""
+    """The first digits of a hash or UUID, enough to distinguish two."""
     return (
         str(value or "")
         .removeprefix("MIG-")
@@ -239,7 +239,7 @@ def _regime(record: Record) -> str:
     return "throttled" if record.throttled else "not throttled"
 
 
-#: Name → what a Record tells of it, in words; empty where it does not. These belong to a machine:
+#: Name → the fact in words; empty if the Record lacks it. These are facts of a machine:
 _MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
     "card": lambda record: _joined(_digits(gpu.get("uuid")) for gpu in record.gpus),
     "host": lambda record: _digits(record.node.get("host")),
@@ -248,7 +248,7 @@ _MACHINE_FACTS: dict[str, Callable[[Record], str]] = {
     "power limit": _gpu_fact("power_limit", " W"),
     "links of the card": _gpu_fact(
         "links"
-    ),  # a node of one GPU, or one GPU of a node of several
+    ),  # a node of one GPU, or one GPU of a node with several
     "NUMA node of the card": _gpu_fact("numa"),
     "NUMA nodes of the CPUs": lambda record: str(record.node.get("cpu_numa") or "").strip(
         "[(,)]"

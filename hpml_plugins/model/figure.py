@@ -26,7 +26,7 @@ Chart = dict[str, Any]
 class Table:
     """Named columns of equal length.
 
-    columns: name → text, numbers in SI base units, or None for what is not known.  units: column →
+    columns: name → text, numbers in SI base units, or None for unknown values.  units: column →
     symbol of the closed set, for columns of numbers. Raises DefinitionError for unequal lengths and
     for an unknown unit.
     """
@@ -37,7 +37,7 @@ class Table:
     def __post_init__(self) -> None:
         lengths = {name: len(values) for name, values in self.columns.items()}
         if len(set(lengths.values())) > 1:
-            raise DefinitionError(f"a table's columns are of different length: {lengths}")
+            raise DefinitionError(f"a table's columns have different lengths: {lengths}")
         for name, symbol in self.units.items():
             if name not in self.columns and self.columns:
                 raise DefinitionError(
@@ -47,8 +47,8 @@ class Table:
 
     @classmethod
     def of(cls, rows: Iterable[Row], units: Mapping[str, str] | None = None) -> Table:
-        """A table from rows. The columns stand in the order in which rows first name them; a row
-        may lack some."""
+        """Create a table from rows. Columns are in the order of their first appearance; a row may
+        lack some."""
         rows = list(rows)
         names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
         columns = {name: [row.get(name) for row in rows] for name in names}
@@ -67,8 +67,8 @@ class Table:
         """One row per Record: its machine, the point's parameters, and the median of each of these
         metrics.
 
-        intervals: metrics with the columns of `interval_columns`.  more: further columns of a
-        Record.  units: theirs. A Record that lacks a metric has None there.
+        intervals: metrics for which to add `interval_columns`.  more: further columns, computed
+        from a Record.  units: of these. A missing metric is None.
         """
         rows: list[dict[str, Cell]] = []
         known = dict(units or {})
@@ -93,11 +93,11 @@ class Table:
         more: Callable[[Record], Row] | None = None,
         units: Mapping[str, str] | None = None,
     ) -> Table:
-        """One row per row of this series: the Record's machine, these parameters of its point, the
-        series' columns.
+        """One row per row of this series: the Record's machine, these parameters of its point, and
+        the columns of the series.
 
-        more: further columns of a Record, which stand before the series'. units: theirs. Records
-        without the series are left out.
+        more: further columns, computed from a Record, placed before those of the series.  units: of
+        these. Records without the series are left out.
         """
         rows: list[dict[str, Cell]] = []
         known = dict(units or {})
@@ -111,7 +111,7 @@ class Table:
         return cls.of(rows, known)
 
     def select(self, *names: str, **renamed: str) -> Table:
-        """The table with these columns alone; renamed: new name = old name."""
+        """The table with only these columns; renamed: new name = old name."""
         asked = {**dict(zip(names, names, strict=True)), **renamed}
         chosen = {new: old for new, old in asked.items() if old in self.columns}
         columns = {new: self.columns[old] for new, old in chosen.items()}
@@ -121,17 +121,16 @@ class Table:
     def extended(
         self, more: Callable[[Any], Row], units: Mapping[str, str] | None = None
     ) -> Table:
-        """The table with further columns, or other values in its own. more: called with each row, a
-        dictionary."""
+        """The table with added or replaced columns. more: called with each row, a dictionary."""
         rows = [{**row, **more(row)} for row in self.rows()]
         return Table.of(rows, {**self.units, **(units or {})})
 
     def filtered(self, keep: Callable[[Any], object]) -> Table:
-        """The table with those rows alone for which `keep` is true."""
+        """The table with only those rows for which `keep` is true."""
         return Table.of([row for row in self.rows() if keep(row)], self.units)
 
     def sorted(self, *names: str) -> Table:
-        """The table in the order of these columns; what is not known comes first."""
+        """The table sorted by these columns; unknown values come first."""
 
         def place(row: Row) -> list[tuple[bool, Any]]:
             return [(row.get(name) is not None, row.get(name)) for name in names]
@@ -147,8 +146,8 @@ class Table:
             yield dict(zip(self.columns, values, strict=True))
 
     def groups(self, *names: str) -> dict[tuple[Cell, ...], list[dict[str, Cell]]]:
-        """The rows by what they have in these columns, in the order met: one entry for each line of
-        a chart."""
+        """The rows grouped by their values in these columns, in order of appearance: one entry for
+        each line of a chart."""
         found: dict[tuple[Cell, ...], list[dict[str, Cell]]] = {}
         for row in self.rows():
             found.setdefault(tuple(row[name] for name in names), []).append(row)
@@ -156,8 +155,8 @@ class Table:
 
 
 def told_apart(table: Table) -> Table:
-    """A table as it is shown, where `1` and `"1"` look alike: in a column that has other values
-    too, a text that reads as one of them stands in quotes."""
+    """The table for display, where `1` and `"1"` would look alike: in a column with other values
+    too, a text that can be read as one of them is quoted."""
     return Table(
         {name: _told_apart(each) for name, each in table.columns.items()}, table.units
     )
@@ -181,17 +180,17 @@ def interval_columns(record: Record, metric: str) -> dict[str, Cell]:
 
 @dataclass(frozen=True)
 class Figure:
-    """A table made from Records, and a chart of that table: what a reader sees is what the table
-    says.
+    """A table made from Records, and a chart of that table, so that readers see the same numbers in
+    both.
 
-    name: lower-case letters, digits and `_`; unique in its plugin. benchmarks: whose Records are
-    handed over: on each machine the newest measured one of every point. table: called with them,
-    and with some of them to find which a row rests on; a table without rows leaves the figure out.
-    chart: a Vega-Lite specification over the table's columns, which the browser draws (`line_chart`
-    and its like make one). caption: how to read it, in plain words; by default the docstring of
-    `table`. draw: free drawing instead of a chart, called with an empty `matplotlib.figure.Figure`
-    and the table. Raises DefinitionError for a figure that has both, and for a value of another
-    type.
+    name: lower-case letters, digits and `_`; unique in its plugin.  benchmarks: those whose Records
+    are passed: the newest measured one of every point on each machine.  table: called with these
+    Records, and with subsets to find those on which a row depends; if the table has no rows, the
+    figure is left out.  chart: a Vega-Lite specification over the table's columns, which the
+    browser draws (`line_chart` and similar functions create one).  caption: how to read it, in
+    plain words; by default the docstring of `table`.  draw: free drawing instead of a chart, called
+    with an empty `matplotlib.figure.Figure` and the table. Raises DefinitionError for a figure that
+    has both, and for a value of another type.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One thing that was checked, of a node or of a plugin."""
+"""The result of one check of a node or of a plugin."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SIGNS = {"ok": "✓", "missing": "–", "warning": "!", "not judged": "?", "bro
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was checked, its state, and how to fix it.
 
-    state: "missing" is allowed; with "warning" numbers are measured and may mislead; "not judged"
-    was not looked at, or not to its end; "broken" must be fixed.
+    state: "missing" is acceptable; with "warning" numbers are measured but may mislead; "not
+    judged" was not checked, or not completely; "broken" must be fixed.
     """
 
     subject: str

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: scaled, with unit, interval and ratio. Pure functions."""
+"""Format numbers for readers: scaled, with unit, interval and ratio. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ WIDE = 10
 SKEWED = 1.5
 MINUS: Final = "\u2212"
 
-#: Texts that keep their quotes, because without them they read as a number or as several values.
+#: Texts that keep their quotes, because without them they can be read as a number or as several
+#: values.
 _READS_OTHERWISE: Final = re.compile(
     r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf|nan|true|false|none|['\"(\[{].*|.*, .*",
     re.IGNORECASE | re.DOTALL,
 )
-#: A number with the prefix of a unit, or what stands between numbers.
+#: A number with the prefix of a unit, or the text between numbers.
 _PIECES: Final = re.compile(r"(\d+(?:\.\d+)?)((?:[KMGT]i?(?=B))?)|(\D+)")
 _SCALES: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
 _PREFIXES: Final = dict(
@@ -39,14 +40,14 @@ _PREFIXES: Final = dict(
 
 
 def shown_unit(symbol: str | Unit) -> Unit:
-    """How a unit is shown. One outside the closed set (of a plain asv project) is shown as it is,
-    unscaled."""
+    """The display form of a unit. A unit outside the closed set (of a plain asv project) is shown
+    unchanged and unscaled."""
     if isinstance(symbol, Unit):
         return symbol
     return UNITS.get(symbol) or Unit(symbol, symbol, count=True)
 
 
-@functools.lru_cache(maxsize=1 << 16)  # pages write each value about three times
+@functools.lru_cache(maxsize=1 << 16)  # pages format each value about three times
 def quantity(value: float, unit: str | Unit) -> str:
     """A value with its unit: `quantity(0.00123, "s")` is "1.230 ms". Four significant digits."""
     shown = shown_unit(unit)
@@ -56,7 +57,7 @@ def quantity(value: float, unit: str | Unit) -> str:
 
 
 def exact(value: float, unit: str) -> str:
-    """A figure that was published, not measured: `3.35 TB/s`, `700 W`."""
+    """A published, not measured, figure: `3.35 TB/s`, `700 W`."""
     number, space, label = quantity(value, unit).partition(" ")
     return (number.rstrip("0").rstrip(".") if "." in number else number) + space + label
 
@@ -64,10 +65,10 @@ def exact(value: float, unit: str) -> str:
 def estimate(found: Estimate, unit: str) -> str:
     """A median with its unit and its interval: `750.7 TFLOP/s ± 0.8 %`.
 
-    The interval lies within what is written: it is the longer side, rounded up. A wide interval of
-    which one side is much longer is written by its ends: `7.950 ms (41.50 µs to 7.980 ms)`. Every
-    command and page writes measured numbers by this function. Without an interval (a count, too few
-    samples) it is `quantity` alone.
+    The longer side of the interval is used, rounded up, so the range written contains the interval.
+    A wide, asymmetric interval is written by its bounds: `7.950 ms (41.50 µs to 7.980 ms)`. Every
+    command and page formats measured numbers with this function. Without an interval (a count, too
+    few samples) the result is that of `quantity`.
     """
     value = found.value
     low = found.low
@@ -83,7 +84,7 @@ def estimate(found: Estimate, unit: str) -> str:
 
 
 def split_estimate(text: str) -> tuple[str, str]:
-    """What `estimate` wrote, as the value and its interval; empty where there is none."""
+    """Split the output of `estimate` into the value and its interval; empty if there is none."""
     value, sign, interval = text.partition(" ± ")
     if sign:
         return value, f"± {interval}"
@@ -92,12 +93,12 @@ def split_estimate(text: str) -> tuple[str, str]:
 
 
 def half_width(share: float) -> str:
-    """Half the width of an interval as a share of the value: `± 8.3 %`; `± >100 %` beyond that."""
+    """Half the width of an interval relative to the value: `± 8.3 %`; `± >100 %` beyond that."""
     return f"± {_rounded_up(100 * share) if share <= 1 else '>100'} %"
 
 
 def _rounded_up(percent: float) -> str:
-    """Two digits, from 10 on whole numbers; not below the number, but for errors of rounding."""
+    """Two digits, whole numbers from 10 on; never below the number, apart from rounding errors."""
     if not percent:
         return "0"
     digits = 0 if percent >= 10 else 1 - math.floor(math.log10(percent))
@@ -114,8 +115,8 @@ def times(ratio: float) -> str:
 
 
 def bounded_times(ratio: float, *, up: bool) -> str:
-    """A bound of a ratio with the digits of `times`, rounded so that it stays true: a lower one
-    down, an upper up."""
+    """A bound of a ratio with the digits of `times`, rounded so that it remains valid: a lower
+    bound down, an upper one up."""
     if ratio < 0.0001:
         return "0" if not up else "0.0001"
     scale = 10 ** _decimals_of_ratio(ratio)
@@ -126,15 +127,16 @@ def bounded_times(ratio: float, *, up: bool) -> str:
 
 
 def least_times(ratio: float) -> str:
-    """What a ratio surely is, by its bound on the side of 1: `at least 1.10×`, `at most 0.90×`."""
+    """The bound of a ratio in words: `at least 1.10×`, `at most 0.90×`."""
     words = "least" if ratio > 1 else "most"
     return f"at {words} {bounded_times(ratio, up=ratio < 1)}×"
 
 
 def change(ratio: float, what: str = "") -> str:
-    """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only form of one.
+    """A ratio of two values of the same quantity: `1.21× the time (+21 %)`. The only format for
+    this.
 
-    what: the quantity, or the name of its metric; "" where it stands beside.
+    what: the quantity, or the name of its metric; "" if it is shown beside the ratio.
     """
     percent = 100 * (ratio - 1)
     digits = 0 if abs(percent) >= 10 else 1
@@ -159,7 +161,7 @@ def counted(number: int, noun: str) -> str:
 def format_point(params: Mapping[str, object]) -> str:
     """A point as text: `rows=4096, mode=fast`. Empty for a benchmark without parameters.
 
-    Different points of a benchmark differ in it: `x=1` is the number, `x='1'` the text.
+    Different points have different texts: `x=1` is the number, `x='1'` the text.
     """
     return format_point_texts({name: repr(value) for name, value in params.items()})
 
@@ -175,7 +177,7 @@ def format_point_texts(texts: Mapping[str, str]) -> str:
 
 
 def unquoted(value: str) -> str:
-    """Python's repr of a value, without the quotes of a text that cannot be taken for another
+    """Python's repr of a value, without quotes for a text that cannot be mistaken for another
     value."""
     if len(value) > 2 and value[0] == value[-1] and value[0] in "'\"":
         return value if _READS_OTHERWISE.fullmatch(value[1:-1]) else value[1:-1]
@@ -183,17 +185,16 @@ def unquoted(value: str) -> str:
 
 
 def spell_choice(value: object) -> str:
-    """A parameter's value as `-p` takes it and the registry has it: YAML's true, not Python's
-    True.
+    """A parameter's value as in `-p` and in the registry: YAML's true, not Python's True.
 
-    A text that reads as another value keeps its quotes: `-p "x='1'"` is not `-p x=1`.
+    A text that can be read as another value keeps its quotes: `-p "x='1'"` is not `-p x=1`.
     """
     return str(value).lower() if isinstance(value, bool) else unquoted(repr(value))
 
 
 def natural_key(value: object) -> list[tuple[bool, float, str]]:
-    """For sorting values and points: numbers by size (`2` before `16`, `64KiB` before `1MiB`), the
-    rest as text, whether in quotes or not."""
+    """Sort key for values and points: numbers by size (`2` before `16`, `64KiB` before `1MiB`), the
+    rest as text, quoted or not."""
     found = []
     for number, prefix, text in _PIECES.findall(str(value).replace("'", "")):
         scale = _SCALES.get(prefix[:1], 0) * math.log(1024 if prefix[1:] else 1000)
@@ -202,10 +203,10 @@ def natural_key(value: object) -> list[tuple[bool, float, str]]:
 
 
 def _power(value: float, shown: Unit) -> int:
-    """The power of ten, a multiple of three, whose prefix makes the value read well."""
+    """The power of ten, a multiple of three, whose prefix suits the value."""
     if value == 0 or not math.isfinite(value):
         return 0
-    # Rounded first: 999.96 µs is shown as 1.000 ms, not as 1000 µs.
+    # Round first: 999.96 µs is shown as 1.000 ms, not as 1000 µs.
     exponent = math.floor(math.log10(float(f"{abs(value):.{DIGITS}g}")) + 1e-9)
     return max(shown.lowest, min(shown.highest, 3 * (exponent // 3)))
 
@@ -218,7 +219,7 @@ def _digits(value: float, *, count: bool) -> str:
     if magnitude < -4 or magnitude >= 9:
         text = f"{value:.{DIGITS - 1}e}"
     else:
-        # An exact count stays one: ".000" behind it would claim a measurement.
+        # No decimals for an exact count: ".000" would suggest a measurement.
         exact = count and rounded == value and rounded.is_integer()
         text = f"{value:,.{0 if exact else max(0, DIGITS - 1 - magnitude)}f}"
     return text.replace(",", THIN_SPACE).replace("-", MINUS)

@@ -1,4 +1,4 @@
-"""Node: this machine as facts. Detection lives in `hpml_plugins.node`; this is only the value."""
+"""Node: facts of a machine. Only the value type; detection is in `hpml_plugins.node`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import msgspec
 class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     """One CUDA device as NVML sees it: a whole card, or a MIG device, which is a slice of one.
 
-    name: NVML's, with the memory where NVIDIA sells cards of that name with several sizes
-    (`published.full_name`). memory: B.  power_limit: W.  clocks: Hz, the maximum the card allows.
-    capability: compute capability, "9.0". numa: the NUMA node that it is attached to, where the
-    system tells.
+    name: NVML's, with the memory if NVIDIA sells cards of that name with several sizes
+    (`published.full_name`).  memory: B.  power_limit: W.  clocks: Hz, the maximum the card allows.
+    capability: compute capability, "9.0".  numa: the NUMA node to which it is attached, if known.
 
-    mig: whether MIG is on; None where the card does not have it.  board: of a MIG device, the UUID
-    of its card; empty for a whole card.  multiprocessors: of a MIG device, how many it has; 0 where
-    NVML does not tell.  The power limit and the clocks of a MIG device are those of its card.
+    mig: whether MIG is on; None if the card does not support it.  board: of a MIG device, the UUID
+    of its card; empty for a whole card.  multiprocessors: of a MIG device, their number; 0 if NVML
+    does not report it.  The power limit and the clocks of a MIG device are those of its card.
     """
 
     name: str
@@ -34,8 +33,8 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GpuUser(msgspec.Struct, frozen=True):
-    """A process on a GPU. memory: B, 0 where NVML does not tell.  utilization: of the whole GPU, 0
-    to 1."""
+    """A process on a GPU. memory: B, 0 if NVML does not report it.  utilization: of the whole GPU,
+    0 to 1."""
 
     gpu: str
     pid: int
@@ -50,11 +49,11 @@ class GpuUser(msgspec.Struct, frozen=True):
 
 
 class GpuHealth(msgspec.Struct, frozen=True):
-    """What a card tells of its memory. corrected, uncorrected: errors that ECC counted since the
-    driver was loaded.
+    """The memory health of a card. corrected, uncorrected: errors counted by ECC since the driver
+    was loaded.
 
-    remap_pending: rows are replaced at the next reset of the card.  remap_failed: there was none
-    left to replace one.
+    remap_pending: rows will be replaced at the next reset of the card.  remap_failed: no spare row
+    was left.
     """
 
     gpu: str
@@ -79,16 +78,15 @@ class FoundGpus(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A machine: CPU, memory, GPUs, driver. ram: B.  `gpu_problem` says why NVML answered nothing,
-    if it did not.
+    """A machine: CPU, memory, GPUs, driver. ram: B.  gpu_problem: why NVML failed, if it did.
 
-    host, boot: hashes that tell machines, and starts of one machine, apart; empty where the system
-    does not tell. virtual: a virtual machine, which shares its host with others that it cannot see.
+    host, boot: hashes that identify machines, and boots of a machine; empty if unknown.  virtual: a
+    virtual machine, whose host may have other guests that it cannot see.
 
-    num_cpu and gpus are those that this process may use. host_cpus, host_gpus: how many the machine
-    has, as far as its kernel and NVML tell; a card with MIG counts as its MIG devices.  cpu_quota:
-    how many CPUs' time the control group grants; 0 where it sets no limit.  cpu_numa: the NUMA
-    nodes of the CPUs that this process may use.
+    num_cpu and gpus are those available to this process. host_cpus, host_gpus: the number in the
+    machine, as far as its kernel and NVML report; a card with MIG counts as its MIG devices.
+    cpu_quota: the CPU time that the control group grants, in CPUs; 0 without a limit.  cpu_numa:
+    the NUMA nodes of the CPUs that this process may use.
     """
 
     os: str
@@ -111,10 +109,10 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def gpu(self) -> str:
-        """The GPU type: the name of the cards, joined by ' + ' where they differ, or 'none'."""
+        """The GPU type: the name of the cards, joined by ' + ' if they differ, or 'none'."""
         return " + ".join(dict.fromkeys(gpu.name for gpu in self.gpus)) or "none"
 
     @property
     def num_gpu(self) -> int:
-        """How many GPUs the node has."""
+        """The number of GPUs of the node."""
         return len(self.gpus)

@@ -1,4 +1,4 @@
-"""How to find a number in what an external program prints."""
+"""How to find a number in the output of an external program."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ProgramOutput:
     """One number that a program prints.
 
     unit: the symbol of its SI base unit.  pattern: a regular expression with one group, the number;
-    the first match counts, in the standard output or, if it has none, in the standard error; `^`
-    and `$` match at lines.  json: where the standard output is one JSON document, the keys and
-    indexes that lead to the number: ("jobs", 0, "read", "bw"). scale: by what the printed number is
-    multiplied to be in `unit`: 1e-3 for milliseconds, 1e9 for GB/s. Raises DefinitionError for an
-    unknown unit, a pattern that is no expression with one group, or none or both of pattern and
-    json.
+    the first match is used, in the standard output or else in the standard error; `^` and `$` match
+    at lines.  json: if the standard output is one JSON document, the keys and indices of the
+    number: ("jobs", 0, "read", "bw").  scale: the factor that converts the printed number to
+    `unit`: 1e-3 for milliseconds, 1e9 for GB/s. Raises DefinitionError for an unknown unit, an
+    invalid pattern or one without exactly one group, and unless exactly one of pattern and json is
+    given.
     """
 
     unit: str
@@ -42,7 +42,7 @@ class ProgramOutput:
             groups = re.compile(self.pattern).groups
         except re.error as error:
             raise DefinitionError(
-                f"pattern {self.pattern!r} is no regular expression: {error}"
+                f"pattern {self.pattern!r} is not a regular expression: {error}"
             ) from None
         if self.pattern and groups != 1:
             raise DefinitionError(
@@ -50,8 +50,8 @@ class ProgramOutput:
             )
 
     def read(self, printed: str, errors: str = "") -> float:
-        """The number, in `unit`. Raises HpmlError if it is not there, not finite, or not possible
-        in this unit.
+        """The number, in `unit`. Raises HpmlError if it is missing, not finite, or impossible in
+        this unit.
 
         printed, errors: the program's standard output and standard error.
         """
@@ -66,7 +66,7 @@ class ProgramOutput:
                 found = json.loads(printed)
                 for key in (self.json,) if isinstance(self.json, str) else self.json:
                     found = found[key]
-                if isinstance(found, bool):  # a truth value is no number
+                if isinstance(found, bool):  # a bool is not a number
                     raise TypeError
             number = float(found) * self.scale
         except (StopIteration, LookupError, TypeError, ValueError):
@@ -79,7 +79,7 @@ class ProgramOutput:
             ) from None
         spelled = one_line(str(found))[:100]
         if not math.isfinite(number):
-            raise HpmlError(f"it printed {spelled}, no finite number")
+            raise HpmlError(f"it printed {spelled}, not a finite number")
         if number < 0 and not may_be_negative(self.unit, "lower"):
             raise HpmlError(f"it printed {spelled}, but {self.unit} cannot be negative")
         return number

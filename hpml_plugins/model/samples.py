@@ -1,4 +1,4 @@
-"""Samples: repeated measurements of one quantity, with arithmetic that works sample by sample."""
+"""Samples: repeated measurements of one quantity, with arithmetic applied sample by sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpml_plugins.model.units import unit as known_unit
 
 Number = int | float
 Operation = Callable[[float, float], float]
-#: The autocorrelation of a shorter series is not estimated: it would be noise.
+#: The autocorrelation of shorter series is not estimated: the result would be noise.
 FEWEST_TO_CORRELATE = 15
 #: Lags whose autocorrelation is computed one at a time.
 NEAR_LAGS = 64
@@ -31,13 +31,12 @@ PERF = "perf"
 class Samples:
     """Measured values of one quantity.
 
-    values: one number a sample, in SI base units.  unit: its symbol; empty where it is not known,
-    as of products and quotients.  info: how the samples came about (timer, batch, why sampling
-    stopped). boost: of a step that the GPU's power regulator holds down, the values before it acts;
-    `values` are then those at the settled clocks, the regime `sustained`.
-    Raises ResultError for values that are not numbers, and for info that is neither text nor a
-    number. In info, a number that is not finite becomes the text "nan", "inf" or "-inf": JSON has
-    no such numbers.
+    values: one number per sample, in SI base units.  unit: its symbol; empty if unknown, as for
+    products and quotients.  info: how the samples were taken (timer, batch, why sampling stopped).
+    boost: for a step that the GPU's power regulator slows down, the values before it acts; `values`
+    are then those at settled clocks, the regime `sustained`. Raises ResultError for values that are
+    not numbers, and for info that is neither text nor a number. Non-finite numbers in info become
+    the text "nan", "inf" or "-inf", because JSON has no such numbers.
     """
 
     values: tuple[float, ...]
@@ -65,16 +64,14 @@ class Samples:
 
     @classmethod
     def of(cls, values: Iterable[Number], symbol: str, **info: str | float) -> Samples:
-        """Samples with the unit of this symbol. Raises DefinitionError for an unknown unit or no
-        value at all."""
+        """Create samples with a unit. Raises DefinitionError for an unknown unit or no values."""
         samples = cls(tuple(values), known_unit(symbol).symbol, info)
         if not samples.values:
             raise DefinitionError("Samples need at least one value")
         return samples
 
     def note(self, **info: str | float) -> Samples:
-        """The same samples with more said of how they came about; replaces what their info has of
-        the same name."""
+        """The same samples with more info; replaces entries of the same name."""
         return replace(self, info={**self.info, **info})
 
     def __len__(self) -> int:
@@ -98,11 +95,12 @@ class Samples:
         return statistics.stdev(self.values) / abs(self.mean)
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """The order-statistic interval of the median: it holds the true median at least that often.
+        """The order-statistic interval of the median: it contains the true median with at least
+        this confidence.
 
-        Nothing is assumed of the distribution. Correlated values count as `effective_count`
-        independent ones. With too few of those for the confidence (five or fewer at 95 %) it is the
-        smallest and the largest.
+        No distribution is assumed. Correlated values count as `effective_count` independent ones.
+        If there are too few for the confidence (five or fewer at 95 %), the interval is the range
+        of the values.
         """
         ordered = sorted(self.values)
         effective = count_effective(self.values, ordered)
@@ -111,23 +109,23 @@ class Samples:
 
     @property
     def effective_count(self) -> int:
-        """How many independent samples would tell the median as precisely; see
+        """The number of independent samples that would give the median the same precision; see
         `count_effective`."""
         return count_effective(self.values, sorted(self.values))
 
     @property
     def relative_precision(self) -> float:
-        """Half the width of the 95 % interval of the median, as a share of the median; 0 where that
-        is 0."""
+        """Half the width of the 95 % interval of the median, relative to the median; 0 if that is
+        0."""
         low, high = self.interval()
         return (high - low) / 2 / abs(self.median) if self.median else 0.0
 
     @property
     def outliers(self) -> int:
-        """How many values lie more than three interquartile ranges outside the quartiles (Tukey's
+        """The number of values more than three interquartile ranges outside the quartiles (Tukey's
         far out).
 
-        They are counted and kept: the median does not mind them, and a reader may.
+        They are counted but kept: they do not affect the median.
         """
         if len(self.values) < 4:
             return 0
@@ -162,7 +160,7 @@ class Samples:
     def _combine(
         self, other: Samples | Number, operate: Operation, *, is_sum: bool = False
     ) -> Samples:
-        """Sample by sample. is_sum: the unit stays, and both must have the same."""
+        """Combine sample by sample. is_sum: the unit is kept, and both must have the same."""
         if not isinstance(other, Samples):
             values = tuple(operate(value, other) for value in self.values)
             boost = tuple(operate(value, other) for value in self.boost)
@@ -177,7 +175,7 @@ class Samples:
                 " instead"
             )
         values = tuple(map(operate, self.values, other.values))
-        # Of two quantities one of which has no boost, or another number of them, there is none.
+        # The result has boost values only if both have equally many.
         if len(self.boost) == len(other.boost):
             boost = tuple(map(operate, self.boost, other.boost))
         else:
@@ -191,12 +189,12 @@ class Samples:
 
 
 def as_number(value: Any, what: str) -> float:
-    """A number as a float: also NumPy's scalars, tensors of one element, Decimal.
+    """Convert a number to a float, including NumPy scalars, tensors of one element and Decimal.
 
-    Raises ResultError for anything else, text and truth values included: they are not measured.
+    Raises ResultError for anything else, including text and bools, which are not measurements.
     """
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    # of text, float would make a number too
+    # float would also accept text
     counts = hasattr(value, "__float__") or hasattr(value, "__index__")
     if (
         counts
@@ -219,16 +217,16 @@ def _as_info(name: object, value: Any) -> str | float:
 
 @functools.lru_cache(maxsize=4096)
 def interval_rank(count: int, confidence: float) -> int:
-    """The rank (from 0) of the lower end of the median's interval; the upper end has the same from
-    above.
+    """The rank (from 0) of the lower bound of the median's interval; the upper bound has the same
+    rank from the top.
 
-    The largest r with P(Binomial(n, ½) ≤ r) ≤ (1 − confidence) / 2 has the (r + 1)-th value as a
-    bound that the true median is below with no more than that probability; 0 where not even the
-    smallest value is. Source: Conover, Practical Nonparametric Statistics, 3rd ed., 3.2.
+    For the largest r with P(Binomial(n, ½) ≤ r) ≤ (1 − confidence) / 2, the true median is below
+    the (r + 1)-th value with at most that probability; 0 if even the smallest value does not
+    satisfy this. Source: Conover, Practical Nonparametric Statistics, 3rd ed., 3.2.
     """
     tail, rank = 0.0, 0
-    # Of logarithms: 0.5**n would underflow past a thousand values, and exact integers take seconds
-    # for ten thousand.
+    # With logarithms: 0.5**n would underflow beyond a thousand values, and exact integers take
+    # seconds for ten thousand.
     whole = math.lgamma(count + 1) - count * math.log(2)
     for successes in range(count // 2):
         tail += math.exp(
@@ -241,13 +239,13 @@ def interval_rank(count: int, confidence: float) -> int:
 
 
 def count_effective(values: Sequence[float], ordered: Sequence[float]) -> int:
-    """How many independent values would tell the median as precisely as this series: n / τ, rounded
-    down, at least 1.
+    """The number of independent values that would give the median the same precision as this
+    series: n / τ, rounded down, at least 1.
 
     ordered: the same values, sorted.  τ is the integrated autocorrelation time of a series of bits
-    that say which values lie in the lower half: their mean is what the interval of the median is
-    made from, and no outlier moves them. The sum over lags ends where two successive lags add
-    nothing; an uncorrelated series ends at the first or second. Sources: bits, Vehtari et al.,
+    that say which values are in the lower half: the interval of the median is based on their mean,
+    and outliers do not affect them. The sum over lags ends when two successive lags add nothing;
+    for an uncorrelated series at the first or second. Sources: bits, Vehtari et al.,
     Rank-normalization, folding, and localization, Bayesian Analysis 16 (2021), on quantiles; end of
     the sum, Geyer, Practical Markov chain Monte Carlo, Statistical Science 7 (1992), initial
     positive sequence; correction for the mean being estimated, Wolff, Monte Carlo errors with less
@@ -259,7 +257,7 @@ def count_effective(values: Sequence[float], ordered: Sequence[float]) -> int:
     middle = ordered[count // 2]
     first = bisect.bisect_left(ordered, middle)
     end = bisect.bisect_right(ordered, middle)
-    # Values equal to the middle one all go to the side that makes the halves more even.
+    # Values equal to the middle one all go to the side that makes the halves more equal.
     bound = middle if first + end <= count else ordered[first - 1]
     bits = int("".join("1" if value <= bound else "0" for value in values), 2)
     share = bits.bit_count() / count
@@ -292,13 +290,13 @@ def count_effective(values: Sequence[float], ordered: Sequence[float]) -> int:
 
 
 def _overlaps(bits: int, count: int) -> list[tuple[int, int, int]]:
-    """Of each lag: how many ones of the series meet a one, and how many are in its late and in its
+    """For each lag: how many ones of the series meet a one, and how many are in its late and in its
     early part.
 
-    The same whole numbers as shifting the series gives, by one Fourier transform for all lags
-    (Wiener and Khinchin), whose rounding errors are far below a half: n log n steps instead of n².
+    The same integers as from shifting the series, but for all lags by one Fourier transform (Wiener
+    and Khinchin), whose rounding errors are far below one half: n log n steps instead of n².
     """
-    import numpy as np  # only long series that are correlated over many lags need it
+    import numpy as np  # only needed for long series that are correlated over many lags
 
     series = np.frombuffer(f"{bits:0{count}b}".encode(), np.uint8) - ord("0")
     spectrum = np.fft.rfft(series.astype(float), 1 << (2 * count - 1).bit_length())
@@ -311,6 +309,6 @@ def _overlaps(bits: int, count: int) -> list[tuple[int, int, int]]:
 
 
 def _divide(a: float, b: float) -> float:
-    # A zero time is a fault of the timer, not of the plugin's arithmetic: let the record refuse it
-    # by metric name.
+    # A zero time is a fault of the timer rather than of the plugin's arithmetic; the Record is
+    # refused with the name of the metric.
     return a / b if b else math.copysign(math.inf, a) if a else math.nan

@@ -1,4 +1,4 @@
-"""A Record as a line of JSON: how it is written, and how one of any age is read."""
+"""Records as lines of JSON: writing them, and reading Records of any age."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hpml_plugins.model.record import SCHEMA, STACK, THROTTLED, Record
 from hpml_plugins.model.units import UNITS
 from hpml_plugins.model.validation import check_record, check_schema, cleaned
 
-#: Significant digits of a stored sample. A clock of 1 ns has six of a sample of 1 ms; what follows
-#: is noise.
+#: Significant digits of a stored sample. A clock of 1 ns resolves six digits of a sample of 1
+#: ms; the rest is noise.
 DIGITS = 9
-#: How the reasons began that were stored before there was a kind of failure; all others were raised
-#: by `measure`.
+#: Beginnings of the reasons stored before failures had a kind; all other reasons come from
+#: errors in `measure`.
 _REASONS = {
     Failure.CHECK: r"(rank \d+: )?check failed: ",
     Failure.TIMEOUT: r"(ranks )?timed out after ",
@@ -32,7 +32,7 @@ _REASONS = {
     Failure.GPU: r"GPU \d+ \(.*\) (is lost|had \d+ memory errors)",
 }
 
-#: How warnings of noise began that were stored before they had a field of their own.
+#: Beginnings of noise warnings stored before these had their own field.
 _NOISE = re.compile(
     r"(rank \d+: )?[^:]*: (the median is known to ±|unstable, coefficient of variation"
     r"|\d+ of \d+ samples are far outliers)"
@@ -40,8 +40,7 @@ _NOISE = re.compile(
 
 
 def shorten(record: Record) -> Record:
-    """The record as it is to be stored: samples at DIGITS significant digits; counts stay as they
-    are."""
+    """The record in stored precision: samples with DIGITS significant digits, counts unchanged."""
     metrics = dict(record.metrics)
     for name, each in metrics.items():
         if each.unit in UNITS and not UNITS[each.unit].count:
@@ -61,8 +60,8 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record:
-    """A record from one line of JSON, checked by `hpml_plugins.model.validation`: all that enters
-    comes through here.
+    """Decode a Record from a line of JSON and check it with `hpml_plugins.model.validation`. All
+    Records are read with this function.
 
     Raises msgspec.DecodeError, or UnicodeDecodeError for text that is not UTF-8.
     """
@@ -75,11 +74,12 @@ def decode(line: bytes) -> Record:
 
 
 def _decode_known(line: bytes) -> Record:
-    """A Record of a schema that this version knows. Raises msgspec.DecodeError for another."""
+    """Decode a Record of a schema that this version knows. Raises msgspec.DecodeError for
+    another."""
     try:
         return _DECODER.decode(line)
     except msgspec.ValidationError:
-        # a later one may be of another form
+        # a later schema may have another structure
         check_schema(_HEAD_DECODER.decode(line).schema, SCHEMA)
         raise
 
@@ -89,10 +89,11 @@ class _Head(msgspec.Struct):
 
 
 def upgrade(record: Record) -> Record:
-    """The Record with the facts that came after it was written, which it tells only in words.
+    """Add the facts that were introduced after the Record was written, which it contains only in
+    words.
 
-    `throttled` and `noise` from its warnings, `failure` from its reason, `of_stack` from the name
-    of its environment. The facts of a metric follow from its info (`MetricSamples`).
+    `throttled` and `noise` come from its warnings, `failure` from its reason, `of_stack` from the
+    name of its environment. The facts of a metric are derived from its info (`MetricSamples`).
     """
     facts: dict[str, Any] = {}
     if not record.throttled and (reason := _throttled_of(record.warnings)):

@@ -8,9 +8,9 @@ from typing import Any
 
 from hpml_plugins.model.checking import check_fields
 
-#: What leads to a Record: (text, address, title).
+#: A link to a Record: (text, address, title).
 Link = tuple[str, str, str]
-#: What a search finds: (kind, title, more words, address).
+#: A search entry: (kind, title, more words, address).
 SearchEntry = tuple[str, str, str, str]
 
 
@@ -18,13 +18,13 @@ SearchEntry = tuple[str, str, str, str]
 class SitePage:
     """A page of the published site, with an entry in its navigation.
 
-    label, about: of the entry, which a search finds by the words of both.  address: `NAME.html`.
-    write: called with the site (`report.Site`) when the pages of the plugins are written; writes
-    this page and those that it leads to, and returns what a search finds on them.
-    trace: called with each figure and its table (`report.Drawable`), in the process that its plugin
-    draws in; what it returns, plain data, is the figure's `traced` from then on.
-    row_links: called with a figure; returns for each row what leads to the Records that it rests
-    on, which is shown beside the row. Raises DefinitionError for a value of another type.
+    label, about: of the entry; the search finds it by the words of both.  address: `NAME.html`.
+    write: called with the site (`report.Site`) when the plugins' pages are written; writes this
+    page and its subpages, and returns their search entries.  trace: called with each figure and its
+    table (`report.Drawable`) in the process in which its plugin draws; its result, plain data,
+    becomes the figure's `traced`.  row_links: called with a figure; returns for each row the links
+    to the Records on which it is based, which are shown beside the row. Raises DefinitionError for
+    a value of another type.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""The closed set of units. Stored numbers are in these; scaling (ms, GB/s) is for display only."""
+"""The closed set of units. Stored numbers use these; scaling (ms, GB/s) is only for display."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hpml_plugins.errors import DefinitionError
 class Unit:
     """A unit of the closed set.
 
-    symbol: what plugins write.  label: what a page writes behind a number.  lowest, highest: the
-    powers of ten that a prefix may stand for.  count: whole numbers of it are exact, as those of a
-    measured time are not.  text: the unit in words, where the label does not say enough.  better:
-    the only direction that a metric of it can have, beside none; empty where either may be meant.
+    symbol: what plugins write.  label: what pages write after a number.  lowest, highest: the
+    powers of ten for which prefixes are used.  count: whether whole numbers of it are exact, unlike
+    those of a measured time.  text: the unit in words, if the label is not clear.  better: the only
+    direction that a metric in it can have, besides none; empty if both are possible.
     """
 
     symbol: str
@@ -38,7 +38,7 @@ UNITS: Final = {
     each.symbol: each
     for each in (
         Unit("1", "", count=True),
-        Unit("s", "s", -12, 0, better="lower"),  # nobody reads a kilosecond
+        Unit("s", "s", -12, 0, better="lower"),  # kiloseconds are not used
         Unit("B", "B", 0, 18, count=True),
         Unit("B/s", "B/s", 0, 18, better="higher"),
         Unit("FLOP", "FLOP", 0, 18, count=True, text=_flop("FLOP")),
@@ -60,16 +60,17 @@ SIGNED = ("1", "degC")
 
 
 def may_be_negative(symbol: str, direction: str | None) -> bool:
-    """Whether a metric of this unit may be below 0: a difference may, of counts or of what is not
-    ranked.
+    """Whether a metric of this unit may be below 0: differences may, that is counts, and metrics
+    that are not ranked.
 
-    A time, a rate, an energy or a power that is ranked was measured, and is not.
+    A ranked time, rate, energy or power is a measurement and cannot be negative.
     """
     return direction is None or symbol in SIGNED or UNITS[symbol].count
 
 
 def is_right_direction(symbol: str, direction: str | None) -> bool:
-    """Whether a metric of this unit can have this direction: no time is better for being longer."""
+    """Whether a metric of this unit can have this direction: a longer time, for example, is never
+    better."""
     better = UNITS[symbol].better
     return direction is None or not better or direction == better
 

@@ -1,8 +1,8 @@
-"""The results folder: Records as JSON lines, which are the truth, and asv's files, which are
-written from them.
+"""The results folder: Records as JSON lines, which are authoritative, and asv's files, which are
+generated from them.
 
-Each name is imported when it is first used: a run appends Records, and needs nothing of merging or
-of asv's files.
+Each name is imported at its first use: a run only appends Records, and needs neither merging nor
+asv's files.
 """
 
 from typing import TYPE_CHECKING

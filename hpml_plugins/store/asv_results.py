@@ -1,7 +1,7 @@
-"""Results of a plain asv project as Records.
+"""Import results of a plain asv project as Records.
 
-This is the only code that reads asv's result files as data. Benchmarks of ours are left out: their
-result files are written from Records and are never read back.
+This is the only code that reads asv's result files as data. Benchmarks of plugins are excluded:
+their result files are written from Records and never read back.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from hpml_plugins.store.files import machine_folders, read_object, read_object_o
 
 #: Parameter → its value, as Python's repr.
 Texts = dict[str, str]
-#: The metric of an imported benchmark; asv's benchmarks have one number each.
+#: The metric of an imported benchmark; a benchmark of asv has a single number.
 METRIC = "value"
 _REASONS = {
     "ok": "",
     "failed": "no details recorded; check the asv run log",
     "skipped": "not selected in any run",
 }
-#: Larger integers are no measurement, and no array holds them.
+#: Larger integers are not measurements, and do not fit into an array.
 _LARGEST = 2**63
 
 
 class _ResultFile(msgspec.Struct):
-    """What is read of one of asv's result files (format 2). results: asv's name of a benchmark →
+    """The part of an asv result file (format 2) that is read. results: asv's name of a benchmark →
     its columns."""
 
     commit_hash: str
@@ -58,17 +58,17 @@ class _ResultFile(msgspec.Struct):
                 bool,
                 type(None),
             }
-            # asv takes means of them: text would end `asv publish`
+            # asv averages them: text would abort `asv publish`
             if values is not None and not numbers:
                 raise ValueError("a result is no number")
 
     def row(self, columns: Sequence[Any]) -> dict[str, Any]:
-        """A row by the names of its columns."""
+        """A row as column name → value."""
         return dict(zip(self.result_columns, columns, strict=False))
 
 
 def is_result_file(found: Any) -> bool:
-    """Whether it is the JSON of one of asv's result files."""
+    """Whether this is the JSON of an asv result file."""
     try:
         msgspec.convert(found, _ResultFile)
     except msgspec.ValidationError:
@@ -77,8 +77,8 @@ def is_result_file(found: Any) -> bool:
 
 
 def bounded_rows(found: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The rows of a result file, with NaN for numbers beyond LARGEST: over an infinity, or a sum
-    that is one, asv's search for steps does not end."""
+    """The rows of a result file, with NaN for numbers beyond LARGEST: with an infinity, or an
+    infinite sum, asv's step detection does not terminate."""
     columns = found["result_columns"]
     at = columns.index("result") if "result" in columns else len(columns)
     rows = dict(found["results"])
@@ -95,7 +95,7 @@ def _is_beyond(value: float | None) -> bool:
 
 
 def rows_without(rows: Mapping[str, Any], ours: Container[str]) -> dict[str, Any]:
-    """The rows but for those of these benchmarks of ours. rows: by asv's names of metrics."""
+    """The rows without those of these benchmarks of plugins. rows: by asv's names of metrics."""
     return {
         name: row for name, row in rows.items() if name.partition(".track_")[0] not in ours
     }
@@ -104,12 +104,12 @@ def rows_without(rows: Mapping[str, Any], ours: Container[str]) -> dict[str, Any
 def import_results(
     results: Path, benchmarks: Mapping[str, Declaration]
 ) -> Iterator[tuple[Record, Texts]]:
-    """A Record for each point in asv's result files of the benchmarks that are not ours, with the
-    point as asv writes it: only that tells None from the text "None".
+    """A Record for each point in asv's result files of benchmarks that are not ours, with the point
+    as asv writes it, which alone distinguishes None from the text "None".
 
-    benchmarks: by asv's names. A file or a row that is not of asv's shape is passed over:
-    asv names it when it reads the same folder. `MetricSamples.interval` is asv's own, of 99 %,
-    where it gave one. The samples are asv's, where it recorded them; else its value is the one.
+    benchmarks: by asv's names. Invalid files and rows are skipped: asv reports them when it reads
+    the same folder. `MetricSamples.interval` is asv's own 99 % interval, if there is one. The
+    samples are asv's if recorded, else its value is the only one.
     """
     foreign = {name: each for name, each in benchmarks.items() if not each.is_ours}
     if not foreign:
@@ -125,13 +125,13 @@ def import_results(
 
 
 def read_foreign(results: Path) -> Iterator[Record]:
-    """The same Records, of what benchmarks.json declares there."""
+    """The same Records, for the benchmarks declared in benchmarks.json there."""
     for record, _ in import_results(results, foreign_declarations(results)):
         yield record
 
 
 def foreign_declarations(results: Path) -> dict[str, Declaration]:
-    """The benchmarks in benchmarks.json that are asv's own, by name."""
+    """asv's own benchmarks in benchmarks.json, by name."""
     known = read_declarations(read_object_or_empty(results / DECLARATIONS))
     return {name: each for name, each in known.items() if not each.is_ours}
 
@@ -140,7 +140,7 @@ def _records(
     file: _ResultFile, foreign: Mapping[str, Declaration]
 ) -> Iterator[tuple[Record, Texts]]:
     for name in [name for name in foreign if file.results.get(name)]:
-        # not of the shape that asv writes
+        # not in asv's format
         with suppress(TypeError, ValueError, IndexError, OverflowError, KeyError):
             yield from list(
                 _points(name, foreign[name], file.row(file.results[name]), file)
@@ -173,7 +173,7 @@ def _points(
         interval = (float(low), float(high)) if bounded else None
         samples = [float(value)] if status == "ok" else []
         if samples and kept and all(map(_is_measurement, kept)):
-            samples = [*map(float, kept)]  # of `asv run --record-samples`
+            samples = [*map(float, kept)]  # from `asv run --record-samples`
         if samples:
             measured = {
                 METRIC: MetricSamples(
@@ -200,7 +200,7 @@ def _points(
 
 
 def _is_measurement(value: Any) -> bool:
-    """Whether it is a number, finite, and of a size that an array holds."""
+    """Whether it is a finite number that fits into an array."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and abs(value) < _LARGEST

@@ -1,5 +1,5 @@
-"""benchmarks.json and machine.json: the union of what several nodes declare, and what of it asv can
-read."""
+"""benchmarks.json and machine.json: the union of the declarations of several nodes, and the part
+that asv can read."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from hpml_plugins.model.benchmark import Direction, Value
 from hpml_plugins.model.checking import MOST_NAME
 from hpml_plugins.model.units import unit
 
-#: Points of one benchmark at most: a grid of a few lines can unfold to any number.
+#: The most points of one benchmark: a grid of a few lines can expand to any number.
 MAX_POINTS = 10**6
 Entries = dict[str, Any]
-#: The key of benchmarks.json and machine.json that is not an entry: asv's version of the format.
+#: The key of benchmarks.json and machine.json that is not an entry: asv's format version.
 VERSION_KEY = "version"
 DECLARATIONS = "benchmarks.json"
 
 
-#: Our units → asv's. asv formats the first two by itself and leaves "unit" away; any other it shows
-#: as its text.
+#: Our units → asv's. asv formats the first two itself and omits "unit"; any other is shown as
+#: text.
 ASV_UNITS = {"s": "seconds", "B": "bytes", "1": "unit"}
 _SYMBOLS = {theirs: symbol for symbol, theirs in ASV_UNITS.items()} | {"": "1"}
 _DIRECTIONS: Mapping[str, Direction] = {"lower": "lower", "higher": "higher"}
 
 
 class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An entry of benchmarks.json: a metric of a benchmark of ours, or a benchmark of a plain asv
+    """An entry of benchmarks.json: a metric of a plugin's benchmark, or a benchmark of a plain asv
     project.
 
     params: the values of each parameter, as Python's repr.  plugin, benchmark, metric, si_unit:
-    empty where the benchmark is not ours.  direction: "none" where neither is better; empty where
-    it is not told.  timeout: s.
+    empty for a plain asv project.  direction: "none" if neither is better; empty if unknown.
+    timeout: s.
     """
 
     version: str
@@ -66,20 +66,20 @@ class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def symbol(self) -> str:
-        """The symbol of its unit; asv's where we have none."""
+        """The symbol of its unit, or asv's unit if it is not one of ours."""
         return self.si_unit or _SYMBOLS.get(self.unit, self.unit.partition(" (")[0])
 
     @property
     def better(self) -> Direction | None:
-        """Which direction is better; None where neither is, and where a benchmark that is not ours
-        does not tell."""
+        """Which direction is better; None if neither is, or if a benchmark of a plain asv project
+        does not say."""
         if self.direction:
             return _DIRECTIONS.get(self.direction)
         is_cost = self.type == "time" or self.unit in ("seconds", "bytes")
         return "lower" if is_cost else None
 
     def points(self) -> Iterator[dict[str, str]]:
-        """Parameter → spelling of its value, of every point, in asv's order."""
+        """Parameter → its value as text, for every point, in asv's order."""
         for values in itertools.product(*self.params):
             yield dict(zip(self.param_names, values, strict=True))
 
@@ -92,7 +92,7 @@ def asv_name(benchmark: str, metric: str) -> str:
 def declare_metric(
     benchmark: str, metric: str, symbol: str, direction: str | None, **facts: Any
 ) -> Declaration:
-    """The entry of a metric of a benchmark of ours.  symbol: of its unit.  facts: other fields."""
+    """The entry of a metric of a plugin's benchmark.  symbol: of its unit.  facts: other fields."""
     return Declaration(
         name=asv_name(benchmark, metric),
         unit=ASV_UNITS.get(symbol, str(unit(symbol))),
@@ -106,13 +106,14 @@ def declare_metric(
 
 
 def read_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:
-    """What of a benchmarks.json is a declaration."""
+    """The valid declarations of a benchmarks.json."""
     read = {name: _declaration(entry) for name, entry in found.items()}
     return {name: declaration for name, declaration in read.items() if declaration}
 
 
 def valid_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:
-    """What asv can read of a benchmarks.json: it ends at the first entry that is no declaration."""
+    """The declarations of a benchmarks.json that asv can read: it stops at the first invalid
+    entry."""
     return {
         name: declaration
         for name, declaration in read_declarations(found).items()
@@ -125,12 +126,12 @@ def valid_declarations(found: Mapping[str, Any]) -> dict[str, Declaration]:
 def join_entries(
     ours: Mapping[str, Any], theirs: Mapping[str, Any]
 ) -> tuple[Entries, list[str]]:
-    """The union of two objects of JSON, whatever the order of joining, and what was decided
-    between, in words.
+    """The union of two JSON objects, independent of the order of joining, and the conflicts that
+    were resolved, in words.
 
-    Of two declarations of a benchmark the one of the higher version counts; of one version, with
-    the values of both grids, so that no point that a node measured is missing from asv's pages. Of
-    two other values the one that sorts last.
+    Of two declarations of a benchmark the one with the higher version is kept; with equal versions,
+    the values of both grids are kept, so that asv's pages have every point that a node measured. Of
+    other conflicting values, the one that sorts last is kept.
     """
     joined = {**theirs, **ours}
     decided = []
@@ -153,12 +154,12 @@ def join_entries(
 
 
 def keep_declared(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entries:
-    """What to write when one node declares `written` and the folder already declares `found`.
+    """The entries to write if one node declares `written` and the folder already has `found`.
 
-    The writer's declarations override, but nothing is lost: benchmarks that it does not have stay,
-    and a grid of the same version keeps its values. They keep their order too, unless the writer
-    has further ones, which then come first with the rest of its own: in another order every file
-    of results that has the benchmark would be written again.
+    The writer's declarations take precedence, but nothing is lost: other benchmarks are kept, and a
+    grid of the same version keeps its values. The order of values is kept too, unless the writer
+    adds some, which then come first with the rest of its own: with another order, every result file
+    of the benchmark would be rewritten.
     """
     kept = {**found, **written}
     for name in written.keys() & found.keys():
@@ -174,7 +175,7 @@ def keep_declared(written: Mapping[str, Any], found: Mapping[str, Any]) -> Entri
 
 
 def sorted_values(spellings: Iterable[str]) -> list[str]:
-    """Values of a parameter, as Python's repr: numbers by size, then the others by name."""
+    """Sort values of a parameter, given as Python's repr: numbers by size, then others by name."""
 
     def key(spelling: str) -> tuple[int, float, str]:
         value = value_of(spelling)
@@ -192,8 +193,8 @@ def _declaration(entry: Any) -> Declaration | None:
 
 
 def _grids_of_one_version(one: Any, other: Any) -> list[tuple[list[str], list[str]]] | None:
-    """The values of each parameter in two declarations of one benchmark; None where they do not say
-    the same of it."""
+    """The values of each parameter in two declarations of one benchmark; None if their parameters
+    differ."""
     first = _declaration(one)
     second = _declaration(other)
     same = (
@@ -226,7 +227,7 @@ def _version(text: str) -> tuple[int, Any]:
         return 1, Version(text)
     except (
         ValueError
-    ):  # asv's own is a hash of the code; a damaged one has thousands of digits
+    ):  # asv's own version is a hash of the code; a damaged one has thousands of digits
         return 0, text
 
 
@@ -239,8 +240,8 @@ def _spell(entry: Any) -> str:
 
 
 def value_of(text: str) -> Value:
-    """The value of a parameter that asv spells as Python's repr; what is no plain value stays
-    text."""
+    """Parse the value of a parameter from Python's repr, as asv writes it; other text is returned
+    unchanged."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

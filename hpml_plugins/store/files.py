@@ -1,4 +1,5 @@
-"""Files that several processes and nodes read and write: written atomically, read without trust."""
+"""Files that several processes and nodes read and write: written atomically, and not trusted when
+read."""
 
 from __future__ import annotations
 
@@ -14,17 +15,17 @@ from typing import Any, BinaryIO
 
 from hpml_plugins.errors import HpmlError, UsageError, describe
 
-#: The file that makes a folder a project of asv.
+#: The file that makes a folder an asv project.
 CONFIGURATION = "asv.conf.json"
 _PARTIAL = ".partial"
-#: How deep a results folder goes: `machine/records/commit.jsonl`.
+#: The depth of a results folder: `machine/records/commit.jsonl`.
 DEPTH = 3
-#: Takes what is left out of results, in words: a line that is no Record, a file that is no regular
-#: one.
+#: Receives a message about anything ignored in results, such as a line that is not a Record or a
+#: file that is not regular.
 OnDamage = Callable[[str], None]
-#: B of the largest file of results that is read whole.
+#: B of the largest result file that is read as a whole.
 MAX_FILE = 256 << 20
-#: B of the longest name of a file or folder, on every file system that is met.
+#: B of the longest file or folder name on all common file systems.
 LONGEST_NAME = 255
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
@@ -37,12 +38,12 @@ _KINDS = {
 
 
 def open_result(path: Path, limit: float = MAX_FILE) -> BinaryIO:
-    """Open a file among results, or of a job, for reading. All of them are opened here: others may
-    have written them.
+    """Open a file among results, or of a job, for reading. All such files are opened here, because
+    others may have written them.
 
-    Raises HpmlError for anything but a regular file of at most `limit` B: a link is not followed,
-    and a FIFO or a device is not opened, which could block. Raises FileNotFoundError where there is
-    nothing.
+    Raises HpmlError for anything but a regular file of at most `limit` B: links are not followed,
+    and FIFOs and devices, which could block, are not opened. Raises FileNotFoundError if there is
+    no file.
     """
     try:
         refuse_irregular(path)
@@ -61,26 +62,25 @@ def open_result(path: Path, limit: float = MAX_FILE) -> BinaryIO:
 
 
 def open_unfollowed(path: Path, flags: int) -> int:
-    """A descriptor of a file that others may have made: a link is not followed, and a FIFO does not
-    block. Raises OSError."""
+    """Open a file that others may have created: links are not followed, and a FIFO does not block.
+    Raises OSError."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
 
 
 def refuse_irregular(path: Path) -> None:
-    """Raise HpmlError, with what it is, for anything but a regular file; FileNotFoundError where
-    there is nothing."""
+    """Raise HpmlError, naming the type, for anything but a regular file; FileNotFoundError if it
+    does not exist."""
     if kind := _KINDS.get(stat.S_IFMT(path.lstat().st_mode)):
         raise HpmlError(f"{kind}; ignored", str(path))
 
 
 def path_in(folder: Path, *names: str) -> Path:
-    """`folder/name/…`, of names that others chose: the text of a Record, a file's name in somebody
-    else's results.
+    """`folder/name/…` from names that others chose: the text of a Record, or a file name in foreign
+    results.
 
-    This is the only way from such a text to a path (a test holds that): each name is one step down.
-    Raises HpmlError for a name that is empty, hidden, longer than a file system allows, not
-    printable, or that holds a separator, and so for `..`, for an absolute path and for one with a
-    NUL.
+    This is the only way to make a path from such a text (a test enforces this): each name is one
+    level down. Raises HpmlError for a name that is empty, hidden, too long for a file system or not
+    printable, or that contains a separator; this covers `..`, absolute paths and names with NUL.
     """
     for name in names:
         size = len(os.fsencode(name)) if name.isprintable() else 0
@@ -96,12 +96,12 @@ def path_in(folder: Path, *names: str) -> Path:
 
 
 def results_folder(project: Path) -> Path:
-    """Where a project keeps its results: `results_dir` of its asv.conf.json, else `results`."""
+    """The results folder of a project: `results_dir` of its asv.conf.json, else `results`."""
     try:
         text = (project / CONFIGURATION).read_text(encoding="utf-8")
         place = _parse_with_comments(text).get("results_dir")
     except (OSError, ValueError, AttributeError, RecursionError):
-        place = None  # whoever needs more of the file says what is wrong with it
+        place = None  # code that needs more of the file reports the error
     return project / place if isinstance(place, str) and place else project / "results"
 
 
@@ -109,13 +109,13 @@ def _parse_with_comments(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        import json5  # as asv does; comments are rare, and it is slow
+        import json5  # as asv does; comments are rare, and json5 is slow
 
         return json5.loads(text)
 
 
 def machine_folder(results: Path, machine: str) -> Path:
-    """results/<machine>/. Raises UsageError for a name that is not that of a folder there, such as
+    """results/<machine>/. Raises UsageError for a name that is not a folder name, such as
     `../x`."""
     try:
         return path_in(results, machine)
@@ -127,8 +127,8 @@ def machine_folder(results: Path, machine: str) -> Path:
 
 
 def machine_folders(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
-    """The folders of machines below a results folder, by name. Links are not followed; `on_damage`
-    is given each."""
+    """The folders of machines in a results folder, by name. Links are not followed; each is passed
+    to `on_damage`."""
     found = [
         path
         for path in sorted(results.glob("*"))
@@ -141,11 +141,11 @@ def machine_folders(results: Path, on_damage: OnDamage | None = None) -> list[Pa
 
 
 def walk_results(folder: Path, on_damage: OnDamage, place: Path = Path()) -> Iterator[Path]:
-    """The files and links of a results folder that somebody else may have made, relative to it, by
-    name; hidden ones are left out.
+    """The files and links of a results folder that others may have created, as relative paths, by
+    name; hidden ones are excluded.
 
-    `on_damage` is given each folder that cannot be listed, or that lies deeper than results do and
-    is not entered: others nest as deep as they like.
+    Folders that cannot be listed, or that are deeper than results and therefore not entered, are
+    passed to `on_damage`.
     """
     try:
         entries = sorted(os.scandir(folder / place), key=lambda entry: entry.name)
@@ -165,11 +165,11 @@ def walk_results(folder: Path, on_damage: OnDamage, place: Path = Path()) -> Ite
 
 
 def atomic_write(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Write a temporary file beside the target, fsync it, rename it into place: a reader sees the
-    old file or the new.
+    """Write a temporary file beside the target, fsync it, and rename it into place: readers see the
+    old file or the new one.
 
-    The temporary name carries host and process, so that nodes of a shared file system do not
-    collide.  durable: False skips fsync, for files that can be made again.  Raises OSError that
+    The temporary name contains host and process, so that nodes of a shared file system do not
+    collide.  durable: False skips fsync, for files that can be recreated.  Raises OSError that
     names the target, also for a full disk.
     """
     ending = f".{socket.gethostname()}-{os.getpid()}{_PARTIAL}"
@@ -189,16 +189,15 @@ def atomic_write(path: Path, data: bytes, *, durable: bool = True) -> None:
             if durable:
                 sync_folder(path.parent)
         finally:
-            with suppress(OSError):  # a read-only file system refuses this too
+            with suppress(OSError):  # fails on a read-only file system too
                 partial.unlink(missing_ok=True)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut: a file's own fsync covers its content
-    alone."""
-    with suppress(OSError):  # not every file system can
+    """Make file names in a folder durable: fsync of a file covers only its contents."""
+    with suppress(OSError):  # not supported by every file system
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -207,23 +206,23 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_partial_files(folder: Path, name: str = "*") -> None:
-    """Remove what killed writers left in a folder. Call it only while holding the folder's lock."""
+    """Remove temporary files of killed writers from a folder. Call it only while holding the
+    folder's lock."""
     for left in folder.glob(f".{name}.*{_PARTIAL}"):
         left.unlink(missing_ok=True)
 
 
 def spell_json(data: Any, *, compact: bool = False) -> bytes:
-    """JSON as asv writes it: its results compact, all other files sorted and indented."""
+    """Format JSON as asv does: results compact, all other files sorted and indented."""
     text = json.dumps(data) if compact else json.dumps(data, indent=4, sort_keys=True)
     return text.encode()
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in that file, with the NaN and infinities that asv writes.
+    """The JSON object in that file, including asv's NaN and infinities.
 
-    Raises HpmlError for what `open_result` refuses, for what is no JSON or not UTF-8, for nesting
-    too deep to process, and for lone surrogates (`"\\ud800"`), which no page and no terminal can
-    show.
+    Raises HpmlError if `open_result` refuses the file, and for invalid JSON or UTF-8, excessive
+    nesting, and lone surrogates (`"\ud800"`), which no page or terminal can show.
     """
     try:
         with open_result(path) as file:
@@ -242,7 +241,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_object_or_empty(path: Path) -> dict[str, Any]:
-    """The same for what can be done without: an empty object where there is none."""
+    """The same for an optional file: an empty object if it is missing."""
     try:
         return read_object(path)
     except HpmlError:
@@ -250,6 +249,6 @@ def read_object_or_empty(path: Path) -> dict[str, Any]:
 
 
 def refuse_lone_surrogates(text: bytes, parsed: Any) -> None:
-    """Raise ValueError where JSON text, parsed to `parsed`, holds a lone surrogate."""
+    """Raise ValueError if JSON text, parsed to `parsed`, contains a lone surrogate."""
     if b"\\ud" in text.lower():
         json.dumps(parsed, ensure_ascii=False).encode()

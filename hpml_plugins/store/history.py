@@ -1,17 +1,16 @@
-"""The lines of branches: which commits a branch went through, in which order, and how any other
-commit stands to it.
+"""The lines of branches: the commits of each branch in order, and the position of other commits
+relative to them.
 
-The line of a branch is its first-parent history, with those commits of a merged branch that were up
-to date with it: of each two commits of a line, one is an ancestor of the other. Where the branch
-was merged into another one and then moved to that merge, which git's message tells (`Merge branch
-'main' into topic`), it had been at the second parent. Results of other commits that git knows, of
-branches that were not merged or were merged from an older state, are in no line: ancestry decides,
-not dates.
+The line of a branch is its first-parent history, plus those commits of a merged branch that were up
+to date with it: of any two commits of a line, one is an ancestor of the other. If the branch was
+merged into another one and then moved to that merge, as git's message shows (`Merge branch 'main'
+into topic`), it had been at the second parent. Results of other commits that git knows, from
+branches not merged or merged from an older state, are on no line: ancestry decides, not dates.
 
-A repository lacks commits of results where it was cloned without a branch, where a branch was
-squashed or rebased after it was measured, and where results come from another repository. They are
-placed by their dates. Where git knows every ancestor of a branch, it cannot have gone through them;
-so they count only where there is nothing of the line itself.
+A repository lacks commits of results if it was cloned without a branch, if a branch was squashed or
+rebased after it was measured, and if results come from another repository. Such commits are placed
+by their dates. If git knows every ancestor of a branch, they cannot be among them, so they count
+only if there is nothing of the line itself.
 """
 
 from __future__ import annotations
@@ -29,22 +28,21 @@ from hpml_plugins.model.formatting import counted
 from hpml_plugins.store.asv_results import is_result_file
 from hpml_plugins.store.files import machine_folders, read_object_or_empty
 
-#: The commits that a text names, of those that it counts.
+#: The most commits that a text lists by name.
 MOST_NAMED = 5
 
 
 class Standing(enum.IntEnum):
-    """How a commit stands to the line of a branch. A Record of a higher standing counts before all
-    of a lower one."""
+    """The position of a commit relative to the line of a branch. A Record with a higher standing
+    takes precedence."""
 
-    #: The repository has it, and the line does not: a Record of it is in no answer about the
-    #: branch.
+    #: The repository has it but the line does not: its Records say nothing about the branch.
     OUTSIDE = 0
-    #: No commit, or one of which neither ancestry nor date is known: in no line.
+    #: No commit, or one without known ancestry and date: on no line.
     UNPLACED = 1
-    #: In the line by its date alone, for the repository lacks it.
+    #: On the line only by its date, because the repository lacks it.
     BY_DATE = 2
-    #: In the line.
+    #: On the line.
     OWN = 3
 
 
@@ -59,12 +57,13 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class CommitOrder(Mapping[str, int]):
-    """The place of each commit that is in a line, the newest highest: commit → place, oldest first.
+    """The positions of all commits on lines: commit → place, oldest first; the newest has the
+    highest.
 
-    lines: one for each branch, the one that tables and pages are about first.  by_date: the commits
-    that the repository lacks.  complete: whether git knows all ancestors of the branches; not in a
-    shallow clone, where what is missing counts as much as the rest.  known: every commit that the
-    repository has.  problems: branches that it lacks, in words.
+    lines: one for each branch; tables and pages show the first.  by_date: the commits that the
+    repository lacks.  complete: whether git knows all ancestors of the branches; false in a shallow
+    clone, where missing commits count as much as the others.  known: all commits of the repository.
+    problems: messages about branches that it lacks.
     """
 
     places: Mapping[str, int]
@@ -76,7 +75,7 @@ class CommitOrder(Mapping[str, int]):
 
     @classmethod
     def of(cls, places: Mapping[str, int]) -> CommitOrder:
-        """That order itself, or one of these commits as a single line."""
+        """The order itself, or a single line with these commits."""
         if isinstance(places, CommitOrder):
             return places
         return cls(places, [Line("", frozenset(places))])
@@ -92,17 +91,17 @@ class CommitOrder(Mapping[str, int]):
 
     @property
     def branch(self) -> str:
-        """The branch that tables and pages are about."""
+        """The branch that tables and pages show."""
         return self.lines[0].branch
 
     def line(self, branch: str = "") -> Line:
-        """The line of a branch; "": the first. Raises StopIteration for a branch without one."""
+        """The line of a branch; "" is the first. Raises StopIteration for a branch without one."""
         if not branch:
             return self.lines[0]
         return next(line for line in self.lines if line.branch == branch)
 
     def standing(self, commit: str, line: Line | None = None) -> Standing:
-        """How a commit stands to a line, by default the first."""
+        """The standing of a commit relative to a line, by default the first."""
         if commit in (line or self.lines[0]).own:
             return Standing.OWN
         if commit in self.by_date:
@@ -110,7 +109,7 @@ class CommitOrder(Mapping[str, int]):
         return Standing.OUTSIDE if commit in self.known else Standing.UNPLACED
 
     def within(self, commits: Collection[str]) -> CommitOrder:
-        """The same of a part of the commits; the others have no place, as if neither ancestry nor
+        """The order limited to some commits; the others are unplaced, as if neither ancestry nor
         date were known."""
         wanted = frozenset(commits)
         placed = self.places.keys() - wanted
@@ -124,16 +123,15 @@ class CommitOrder(Mapping[str, int]):
         )
 
     def outside(self, commits: Iterable[str]) -> Counter[str]:
-        """Those of the commits, one for each Record, that are outside the first line, and how often
-        each is there."""
+        """The commits outside the first line, given one per Record, with their counts."""
         return Counter(
             commit for commit in commits if self.standing(commit) is Standing.OUTSIDE
         )
 
 
 def describe_outside(outside: Mapping[str, int], branch: str) -> str:
-    """What is left out of an answer about a branch, in words; "" where nothing is.  outside: commit
-    → Records."""
+    """Describe what is left out of an answer about a branch; "" if nothing is.  outside: commit →
+    Records."""
     if not outside:
         return ""
     verb = "are" if len(outside) > 1 else "is"
@@ -144,8 +142,7 @@ def describe_outside(outside: Mapping[str, int], branch: str) -> str:
 
 
 def describe_by_date(by_date: Mapping[str, int]) -> str:
-    """What is placed by its date alone, in words; "" where nothing is.  by_date: commit →
-    Records."""
+    """Describe what is placed only by its date; "" if nothing is.  by_date: commit → Records."""
     if not by_date:
         return ""
     return f"placed by date: {_count(by_date)} that the repository lacks ({name_some(by_date)})"
@@ -158,7 +155,7 @@ def _count(commits: Mapping[str, int]) -> str:
 
 
 def name_some(commits: Collection[str]) -> str:
-    """The first digits of these commits, of MOST_NAMED at most."""
+    """The abbreviated hashes of at most MOST_NAMED of these commits."""
     names = sorted(commit[:8] for commit in commits)
     more = ["…"] if len(names) > MOST_NAMED else []
     return ", ".join(names[:MOST_NAMED] + more)
@@ -169,9 +166,9 @@ def commit_order(
 ) -> CommitOrder:
     """The lines of these branches, with the commits of results that the repository lacks.
 
-    branches: names, the one that answers are about first; none: what is checked out. One that the
-    repository lacks is looked for at the remote `origin`; where that lacks it too, what is checked
-    out takes its place, which `problems` says. Without a repository, dates order all.
+    branches: names, the most important first; if empty, the current checkout. A branch that the
+    repository lacks is taken from the remote `origin`; if that lacks it too, the current checkout
+    is used, and `problems` says so. Without a repository, dates order all commits.
     """
     graph = read_graph(repository)
     if not graph.parents:
@@ -209,8 +206,8 @@ def order_by_date(dates: Mapping[str, int]) -> CommitOrder:
     return CommitOrder(places, [Line("")], frozenset(dates), complete=False)
 
 
-#: What git says by itself of a merge of the local branch, or of the remote's of that name. A merge
-#: from an address is not among them: it may be of somebody else's repository.
+#: git's default message for a merge of the local branch, or of the remote branch of that name.
+#: Merges from a URL are excluded: they may be from another person's repository.
 _MERGED = re.compile(
     r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'(?: into \S+)?"
 )
@@ -218,21 +215,21 @@ _MERGED = re.compile(
 
 @dataclass(frozen=True)
 class _Graph:
-    """The commits of a repository. parents: commit → its parents; none before its parents.  dates:
-    ms since 1970.  merged: of merges of two, the branch that was merged, where git's message names
-    it."""
+    """The commits of a repository. parents: commit → its parents, ordered so that parents precede
+    children.  dates: ms since 1970.  merged: for merges of two, the merged branch, if git's message
+    names it."""
 
     parents: Mapping[str, Sequence[str]]
     dates: Mapping[str, int]
     merged: Mapping[str, str]
 
     def line(self, tip: str, branch: str) -> set[str]:
-        """The commits of the line of a branch that ends with a commit, which may be "" or unknown:
-        then none.
+        """The commits of the line of a branch that ends with a commit; empty if that is "" or
+        unknown.
 
-        They are those that it went through by itself (`_sides`) and, where a merge brought in what
-        was built on the commit before, those commits too: the line went through them one after
-        another, as if it had been moved to them.
+        These are the commits that the branch itself was at (`_sides`) and, if a merge brought in
+        commits built on the previous commit, those too: the line passes through them one by one, as
+        in a fast-forward.
         """
         at = {commit: number for number, commit in enumerate(self.parents)}
         found = set(self._back_from(tip, branch))
@@ -241,7 +238,7 @@ class _Graph:
             before, other = self._sides(merges.pop(), branch)
             between = []
             for commit in self._back_from(other, branch):
-                if at[commit] <= at.get(before, -1):  # parents stand before their children
+                if at[commit] <= at.get(before, -1):  # parents precede their children
                     break
                 between.append(commit)
             if between and self._sides(between[-1], branch)[:1] == (before,):
@@ -250,22 +247,22 @@ class _Graph:
         return found
 
     def _back_from(self, tip: str, branch: str) -> Iterator[str]:
-        """What the branch went through up to a commit, the newest first."""
+        """The commits that the branch was at up to a commit, newest first."""
         while tip in self.parents:
             yield tip
             tip = next(iter(self._sides(tip, branch)), "")
 
     def _sides(self, commit: str, branch: str) -> Sequence[str]:
-        """The parents of a commit, the one first at which the branch was: where it was itself
-        merged into another one and then moved to the merge, the second."""
+        """The parents of a commit, first the one that the branch was at: the second parent if the
+        branch was merged into another one and then moved to the merge."""
         parents = self.parents[commit]
         return parents[::-1] if self.merged.get(commit) == branch else parents
 
 
 def read_graph(repository: Path) -> _Graph:
-    """All commits of all branches and tags, oldest first; none where there is no repository.
+    """All commits of all branches and tags, oldest first; empty without a repository.
 
-    Raises UsageError for one that git does not read.
+    Raises UsageError for a repository that git cannot read.
     """
     parents: dict[str, tuple[str, ...]] = {}
     dates: dict[str, int] = {}
@@ -285,8 +282,8 @@ def read_graph(repository: Path) -> _Graph:
 
 
 class _Tip(NamedTuple):
-    """The newest commit of a branch.  name: what git found it by.  problem: what stands for the
-    branch where there is none, in words."""
+    """The newest commit of a branch.  name: the name by which git found it.  problem: a message
+    about the substitute for a missing branch."""
 
     commit: str
     name: str
@@ -294,17 +291,17 @@ class _Tip(NamedTuple):
 
 
 def find_tip(repository: Path, branch: str) -> _Tip:
-    """Of a branch that the repository lacks that of the remote `origin`; where that lacks it too,
-    what is checked out."""
+    """Find the newest commit of a branch: in the repository, else at the remote `origin`, else the
+    current checkout."""
     for name in (branch, f"origin/{branch}"):
         if commit := find_commit(repository, name):
             return _Tip(commit, name)
-    problem = f"the repository has no branch {branch!r}; used instead: what is checked out"
+    problem = f"the repository has no branch {branch!r}; using the current checkout instead"
     return _Tip(find_commit(repository, "HEAD"), "HEAD", problem)
 
 
 def result_files(results: Path, known: Iterable[str] = ()) -> list[Path]:
-    """asv's result files, which are named after their commits, without those of known commits."""
+    """asv's result files, which are named after their commits, except those of known commits."""
     shown = {commit[:8] for commit in known}
     files = [
         path
@@ -315,8 +312,8 @@ def result_files(results: Path, known: Iterable[str] = ()) -> list[Path]:
 
 
 def stored_dates(files: Iterable[Path]) -> dict[str, int]:
-    """Commit → its date in asv's result files, ms since 1970. Damaged files are left to those who
-    read the rest."""
+    """Commit → its date in asv's result files, ms since 1970. Damaged files are reported by the
+    code that reads the rest."""
     dates: dict[str, int] = {}
     for path in files:
         found = read_object_or_empty(path)
@@ -328,8 +325,8 @@ def stored_dates(files: Iterable[Path]) -> dict[str, int]:
 def place_by_date(
     ordered: Iterable[str], dates: Mapping[str, int], missing: Iterable[str]
 ) -> list[str]:
-    """Each missing commit before the first commit that is dated later. ordered, the result: oldest
-    first."""
+    """Insert each missing commit before the first commit with a later date. ordered, the result:
+    oldest first."""
     waiting = sorted(missing, key=lambda commit: (dates[commit], commit), reverse=True)
     found: list[str] = []
     for commit in ordered:

@@ -1,9 +1,9 @@
-"""One writer at a time, over all nodes of a shared file system. A lock ends with its holder,
-however that ends.
+"""Locks for a single writer over all nodes of a shared file system. A lock always ends with its
+holder.
 
-A lock is flock's: the kernel releases it with the process, and not because the process is stopped,
-slow or old. Over NFS it is the server's (Linux): a node that loses power may leave its lock with
-the server until that notices.
+A lock uses flock: the kernel releases it when the process ends, but not because the process is
+stopped, slow or old. Over NFS the server holds it (Linux): if a node loses power, the server may
+keep its lock until it notices.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ class Locked(HpmlError):
 
 
 class Lock(AbstractContextManager["Lock"]):
-    """A locked file, which names its holder to those who wait. Use it as a context manager, or
-    release it."""
+    """A locked file that contains the name of its holder. Use it as a context manager, or release
+    it."""
 
     def __init__(self, path: Path, timeout: float = 0.0) -> None:
-        """Take the lock. Raises Locked, with the holder, where it is not free within `timeout`
-        s."""
+        """Take the lock. Raises Locked, naming the holder, if it is not free within `timeout` s."""
         self.path = path
         deadline = clocks.monotonic() + timeout
         try:
@@ -57,7 +56,7 @@ class Lock(AbstractContextManager["Lock"]):
                 f"{socket.gethostname()} (process {os.getpid()}, since"
                 f" {time.strftime('%Y-%m-%d %H:%M:%S')})"
             )
-            with suppress(OSError):  # a full disk: the lock holds without a name too
+            with suppress(OSError):  # on a full disk the lock works without a name too
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, holder.encode(), 0)
         except OSError as error:
@@ -67,11 +66,11 @@ class Lock(AbstractContextManager["Lock"]):
             ) from None
 
     def check(self) -> None:
-        """Raise Locked if the file at this path is no longer the one that was locked. Call it
-        before writing.
+        """Raise Locked if the file at this path is no longer the locked one. Call it before
+        writing.
 
-        Whoever removed it (`git clean -x`, say) let another process lock a new file and write the
-        same results.
+        If the file was removed (for example by `git clean -x`), another process could lock a new
+        file and write the same results.
         """
         if self._descriptor is None or not _is_at(self._descriptor, self.path):
             what = (
@@ -88,7 +87,7 @@ class Lock(AbstractContextManager["Lock"]):
         if self._descriptor is not None:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
-            # also where a forked process has the file open
+            # works even if a forked process has the file open
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = None
@@ -98,7 +97,7 @@ class Lock(AbstractContextManager["Lock"]):
 
 
 def _try_to_lock(path: Path) -> int | None:
-    """A descriptor of the locked file; None where another process holds it. Raises OSError."""
+    """A descriptor of the locked file; None if another process holds it. Raises OSError."""
     with suppress(FileNotFoundError):
         refuse_irregular(path)
     descriptor = open_unfollowed(path, os.O_RDWR | os.O_CREAT)
@@ -108,10 +107,10 @@ def _try_to_lock(path: Path) -> int | None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             locked = _is_at(
                 descriptor, path
-            )  # else it was removed meanwhile, and guards nothing
+            )  # otherwise it was removed meanwhile and protects nothing
             if locked and os.fstat(descriptor).st_nlink > 1:
-                # A hard link: what is written here would be written into another file, too. Only
-                # the name here goes.
+                # A hard link: writing here would also change another file. Only this name is
+                # removed.
                 path.unlink()
                 locked = False
         finally:
@@ -129,7 +128,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _holder(path: Path) -> str:
-    """Who wrote the name into a lock file."""
+    """The holder named in a lock file."""
     with suppress(OSError, HpmlError), open_result(path) as file:
         return file.read(200).decode(errors="replace") or "another process"
     return "another process"
@@ -138,14 +137,14 @@ def _holder(path: Path) -> str:
 def lock_machine(results: Path, machine: str, *, timeout: float = 0.0) -> Lock:
     """Lock results/<machine>/ for this process. Raises Locked, saying who holds it and what to do.
 
-    A symbolic link is refused: results come from others too, and must not have us write elsewhere.
-    `results` itself may be a link: that is the user's own doing.
+    Symbolic links are refused, because results also come from others and must not make us write
+    elsewhere. `results` itself may be a link, which only the user can create.
     """
     folder = machine_folder(results, machine)
     for each in (folder, folder / RECORDS):
         if each.is_symlink():
             raise HpmlError(
-                "is a symbolic link, which nothing is written through; put a folder there",
+                "is a symbolic link, which is not followed when writing; replace it by a folder",
                 str(each),
             )
     try:

@@ -1,5 +1,5 @@
-"""Merging results folders: the union of Records line by line, of declarations, of machines; then
-asv's files again.
+"""Merge results folders: the union of Records line by line, of declarations and of machines; then
+regenerate asv's files.
 
 The result does not depend on the order of merging, and merging twice changes nothing.
 """
@@ -42,18 +42,18 @@ from hpml_plugins.store.records import (
     misplaced,
 )
 
-#: The files of a results folder, and how deep they lie.
+#: The files of a results folder, and their depth.
 _RESULTS = ((DECLARATIONS, 1), ("*.json", 2), (f"{RECORDS}/*.jsonl", 3))
 
 
 def find_results(folder: Path) -> Path:
-    """The results folder that is meant: that of the project in the folder, or the folder itself.
-    Raises UsageError for neither.
+    """The results folder to use: that of the project in the folder, or the folder itself. Raises
+    UsageError for neither.
 
-    A project comes first: its published `html` has files of Records too.
+    A project takes precedence, because its published `html` has files of Records too.
     """
     own = results_folder(folder)
-    inside = own.resolve().is_relative_to(folder.resolve())  # others chose its name
+    inside = own.resolve().is_relative_to(folder.resolve())  # its name may come from others
     for found in (own, folder) if inside else (folder,):
         machines = any(found.glob(f"*/{MACHINE}")) or any(
             found.glob(f"*/{RECORDS}/*.jsonl")
@@ -72,11 +72,11 @@ def merge_results(
     dry_run: bool = False,
     locked: Lock | None = None,
 ) -> Merge:
-    """Put the union of all into one results folder; the others are only read.
+    """Write the union of all into one results folder; the others are only read.
 
-    A machine that is being measured in `into` is not waited for: Locked says so. A file that is
-    damaged or not a result is named and left alone, and the rest goes on.  locked: of a machine,
-    which the caller holds.
+    If a machine is currently measured in `into`, Locked is raised without waiting. Damaged files
+    and files that are not results are reported and left alone, and the merge continues.  locked: a
+    machine whose lock the caller holds.
     """
     merge = Merge(into, dry_run)
     found: dict[Path, list[Path]] = {}
@@ -100,7 +100,7 @@ def merge_results(
 
 
 def _is_result(place: Path) -> bool:
-    """Whether a file at this place of a results folder is one of results."""
+    """Whether a file at this position in a results folder is part of the results."""
     depth = len(place.parts)
     return any(place.match(pattern) for pattern, at in _RESULTS if at == depth)
 
@@ -112,12 +112,12 @@ def _order(place: Path) -> tuple[str, bool, Path]:
 
 @dataclass
 class Merge:
-    """A merge. records: new ones, by machine.  files: written.  conflicts: what was decided.
-    skipped: left alone.
+    """The result of a merge. records: new ones, by machine.  files: written.  conflicts: how they
+    were resolved.  skipped: left alone.
 
-    retracted, changed: points that were stored here and that a retraction, or another round of
-    their run, takes away or changes.  disputed: points of which a round is stored twice,
-    differently.  Each in words.
+    retracted, changed: stored points that a retraction removes, or that another round of their run
+    changes.  disputed: points for which two different Records of one round are stored.  All in
+    words.
     """
 
     into: Path
@@ -131,14 +131,14 @@ class Merge:
     disputed: list[str] = field(default_factory=list)
 
     def find(self, source: Path) -> list[Path]:
-        """The files of a results folder by machine, Records first; everything else is named and
-        left alone."""
+        """The files of a results folder by machine, Records first; all others are reported and left
+        alone."""
         found = []
         for place in sorted(walk_results(source, self.skipped.append), key=_order):
             path = source / place
             if place.suffix == ".damaged":
                 continue
-            if path.is_symlink():  # it may point at anything of this machine
+            if path.is_symlink():  # it may point to any file of this machine
                 self.skipped.append(f"{path}: a symbolic link; ignored")
             elif _is_result(place):
                 try:
@@ -153,10 +153,9 @@ class Merge:
 
     @property
     def consequences(self) -> str:
-        """What it does to points that are stored here, in words: `1 retraction, 2 points changed, 0
-        conflicts`.
+        """The effects on stored points, in words: `1 retraction, 2 points changed, 0 conflicts`.
 
-        Empty where it only adds.
+        Empty if it only adds.
         """
         if not (self.retracted or self.changed or self.disputed):
             return ""
@@ -166,8 +165,8 @@ class Merge:
         return f"{retractions}, {points} changed, {conflicts}"
 
     def describe(self) -> Iterator[str]:
-        """New Records of each machine, what they do to others, and how many files were written, a
-        line each."""
+        """One line each: the new Records of each machine, their effects on others, and how many
+        files were written."""
         for machine, count in sorted(self.records.items()):
             yield f"{machine}  {counted(count, 'new record')}"
         if self.consequences:
@@ -182,7 +181,7 @@ class Merge:
         return lock_machine(self.into, name)
 
     def add(self, sources: Sequence[Path], target: Path) -> None:
-        """Unite files with one."""
+        """Merge files into one."""
         (self._records if target.suffix == ".jsonl" else self._json)(sources, target)
 
     def _json(self, sources: Sequence[Path], target: Path) -> None:
@@ -191,9 +190,7 @@ class Merge:
         for source in sources:
             try:
                 theirs = _read(source)
-                if (
-                    ours is None
-                ):  # what lies in the way is put aside for a file that can be read
+                if ours is None:  # an unreadable file in the way is renamed
                     joined = ours = self._read_target(target, _read)
                 if target.name in (DECLARATIONS, MACHINE):
                     joined, decided = join_entries(joined, theirs)
@@ -214,7 +211,7 @@ class Merge:
     def _read_target(
         self, target: Path, read: Callable[[Path], dict[Any, Any]]
     ) -> dict[Any, Any]:
-        """The file to unite with. What cannot be read is put aside: a link is not written
+        """The file to merge into. If it cannot be read it is renamed: links are never written
         through."""
         try:
             return read(target) if os.path.lexists(target) else {}
@@ -247,7 +244,7 @@ class Merge:
     def _compare(
         self, ours: Iterable[Record], joined: Iterable[Record], touched: Collection[RunKey]
     ) -> None:
-        """Note what the new Records do to points that are stored here. touched: the points of new
+        """Record the effects of new Records on stored points. touched: the points of new
         Records."""
         before = _touched(ours, touched)
         after = _touched(joined, touched)
@@ -269,8 +266,8 @@ class Merge:
                 self.changed.append(about)
 
     def _lines(self, path: Path) -> dict[bytes, Record]:
-        """The lines of a file that are Records; what is none, or in another's file, is reported and
-        left out."""
+        """The lines of a file that are Records; others, and Records of another file, are reported
+        and left out."""
         found: dict[bytes, Record] = {}
         faults: Counter[str] = Counter()
         decoded = decode_file(path, lambda line: (line, decode(line)), self.skipped.append)
@@ -286,19 +283,19 @@ class Merge:
     def _lines_of_target(self, path: Path) -> dict[bytes, Record]:
         open_result(
             path, MAX_RECORDS
-        ).close()  # raises where `_lines` would report and go on
+        ).close()  # raises an error that `_lines` would report and continue from
         return self._lines(path)
 
 
 def _touched(records: Iterable[Record], runs: Collection[RunKey]) -> list[Record]:
     """The Records of these runs of points, in the order of a merged file, so that rounds that were
-    only put in order count as unchanged."""
+    only reordered count as unchanged."""
     found = [record for record in records if run_key(record) in runs]
     return sorted(found, key=lambda record: (record.started, record.status == "retracted"))
 
 
 def _disputed(records: Iterable[Record]) -> set[RunKey]:
-    """The points of a run that have two different Records of one round."""
+    """The runs of points that have two different Records of one round."""
     first: dict[tuple[RunKey, float], Record] = {}
     found = set()
     for record in records:
@@ -310,8 +307,7 @@ def _disputed(records: Iterable[Record]) -> set[RunKey]:
 
 
 def _other_lines(path: Path, records: Mapping[bytes, Record]) -> list[bytes]:
-    """What else a file of Records holds: lines that are damaged or refused. They stay where they
-    are found."""
+    """The other lines of a file of Records, damaged or refused. They are kept where they are."""
     if not os.path.lexists(path):
         return []
     with open_result(path, MAX_RECORDS) as file:
@@ -323,8 +319,8 @@ def _other_lines(path: Path, records: Mapping[bytes, Record]) -> list[bytes]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """One of asv's files. Raises HpmlError for what is not of its shape, or of another machine than
-    its folder."""
+    """Read one of asv's files. Raises HpmlError if it has another format, or belongs to another
+    machine than its folder."""
     found = read_object(path)
     if path.name != DECLARATIONS:
         if path.name != MACHINE and not is_result_file(found):
@@ -339,11 +335,11 @@ def _read(path: Path) -> dict[str, Any]:
 def join_results(
     measured: set[str], ours: Mapping[str, Any], theirs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Two result files of one machine, commit and environment: of each benchmark the row that was
-    started last.
+    """Join two result files of one machine, commit and environment: of each benchmark, the row that
+    was started last.
 
-    measured: benchmarks with Records, whose rows `project` writes; ours stay as they are.  Raises
-    HpmlError for files of different commits or environments.
+    measured: benchmarks with Records, whose rows `project` writes; their rows in `ours` are
+    unchanged.  Raises HpmlError for files of different commits or environments.
     """
     for key in ("commit_hash", "env_name", "result_columns"):
         if ours and ours[key] != theirs[key]:

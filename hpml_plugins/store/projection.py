@@ -1,9 +1,9 @@
-"""asv's result files, written from Records, so that asv's pages, `asv show` and `asv compare` have
-every value.
+"""asv's result files, generated from Records, so that asv's pages, `asv show` and `asv compare`
+have every value.
 
-A projection is never read as truth: it is written after a run or a merge, and again wherever it is
-missing or older than the Records. Benchmarks of a plain asv suite have no Records; their rows stay
-as asv wrote them.
+A projection is never read back as data: it is written after a run or a merge, and again if it is
+missing or older than the Records. Benchmarks of a plain asv suite have no Records; their rows are
+kept as asv wrote them.
 """
 
 from __future__ import annotations
@@ -64,11 +64,10 @@ COLUMNS = (
     "profile",
 )
 FORMAT = 2
-#: Characters of the longest name of an environment that asv writes out; of a longer one it takes
-#: the MD5.
+#: The longest environment name that asv uses in file names; longer ones are replaced by their
+#: MD5.
 _LONGEST_ENVIRONMENT = 127
-#: What data can raise that nobody thought of. Unwritable and GitRefused are not its
-#: fault.
+#: Exceptions that unexpected data may raise. Unwritable and GitRefused are not caused by data.
 _FAULTS = (HpmlError, ValueError, TypeError, LookupError, ArithmeticError)
 
 #: asv's name of a metric's benchmark → its row of a result file.
@@ -81,9 +80,9 @@ def project(
     """Write asv's result files that are missing or older than their Records; returns those whose
     content changed.
 
-    machine: only this one's.  force: compare every file with its Records, whatever its age.
-    on_damage: is given a line for what asv's files have to do without; the rest is written. Raises
-    Unwritable, GitRefused and OSError.
+    machine: limit to this one.  force: compare every file with its Records, whatever its age.
+    on_damage: receives a line for each Record that asv's files have to omit; the rest is written.
+    Raises Unwritable, GitRefused and OSError.
     """
     declared = _declared_benchmarks(results)
     written = []
@@ -100,12 +99,12 @@ def project(
 
 
 def _by_result_file(source: Path, on_damage: OnDamage = warn) -> dict[Path, list[Record]]:
-    """asv's result file of a commit and environment → the Records that it is written from."""
+    """asv's result file of a commit and environment → the Records from which it is written."""
     found: dict[Path, list[Record]] = {}
     for record in read_file(
         source
-    ):  # what is no Record is named by those who show the rest
-        if not record.commit:  # `hpml run --record` measures no commit
+    ):  # lines that are not Records are reported by the code that shows the rest
+        if not record.commit:  # `hpml run --record` has no commit
             continue
         try:
             target = result_file(source.parent.parent, record.commit, record.environment)
@@ -117,12 +116,11 @@ def _by_result_file(source: Path, on_damage: OnDamage = warn) -> dict[Path, list
 
 
 def result_file(machine: Path, commit: str, environment: str) -> Path:
-    """Where asv keeps what a machine measured at a commit in an environment, in the machine's
-    folder.
+    """The path of asv's results for a machine, commit and environment, in the machine's folder.
 
-    Raises HpmlError where that would not be a file in this folder.
+    Raises HpmlError if that would not be a file in this folder.
     """
-    if len(environment) > _LONGEST_ENVIRONMENT:  # as asv's `results.get_filename`
+    if len(environment) > _LONGEST_ENVIRONMENT:  # as in asv's `results.get_filename`
         environment = (
             f"env-{hashlib.md5(environment.encode(), usedforsecurity=False).hexdigest()}"
         )
@@ -135,8 +133,7 @@ def _write_what_can_be(
     declared: Mapping[str, Declaration],
     on_damage: OnDamage,
 ) -> bool:
-    """Write a result file of these Records without those that cannot be written, which are
-    named."""
+    """Write a result file without the Records that cannot be written, which are reported."""
     try:
         return _write(target, records, declared, on_damage)
     except (Unwritable, GitRefused):
@@ -145,7 +142,7 @@ def _write_what_can_be(
         sound = [
             record for record in records if _is_sound(record, declared, on_damage, target)
         ]
-    if len(sound) == len(records):  # each alone would do
+    if len(sound) == len(records):  # each could be written alone
         on_damage(
             f"{target}: {counted(len(records), 'Record')} cannot be written together; the file is"
             " as it was"
@@ -157,7 +154,7 @@ def _write_what_can_be(
 def _is_sound(
     record: Record, declared: Mapping[str, Declaration], on_damage: OnDamage, target: Path
 ) -> bool:
-    """Whether a Record alone can be written into asv's files; what keeps it from them is given to
+    """Whether a Record alone can be written into asv's files; the reason if not is passed to
     `on_damage`."""
     try:
         json.dumps(project_rows([record], declared, on_damage))
@@ -169,7 +166,7 @@ def _is_sound(
 
 
 def _times_of_results(machine: Path) -> dict[str, list[int]]:
-    """The first digits of a commit → when its result files were written, ns."""
+    """The abbreviated hash of a commit → when its result files were written, ns."""
     found: dict[str, list[int]] = {}
     for path in machine.glob("*-*.json"):
         commit, _, _ = path.name.partition("-")
@@ -192,8 +189,8 @@ def _write(
     declared: Mapping[str, Declaration],
     on_damage: OnDamage,
 ) -> bool:
-    """Write one result file. Returns whether its content changed; its time is brought up to date in
-    any case."""
+    """Write one result file. Returns whether its content changed; its time stamp is always
+    updated."""
     before = read_object_or_empty(target)
     kept = before if is_result_file(before) else {}
     rows = project_rows(records, declared, lambda line: on_damage(f"{target}: {line}"))
@@ -222,9 +219,9 @@ def project_rows(
     """asv's rows for the Records of one machine, commit and environment.
 
     Of several Records of a point one counts, see `Index`; a point without a measured one is failed
-    (None) or skipped (NaN). asv's columns of spread (`ci_99` and the quartiles, which it
-    prints behind ±) hold our interval, `MetricSamples.estimate`, so that all pages and commands
-    show the same one.
+    (None) or skipped (NaN). asv's columns of spread (`ci_99` and the quartiles, which it prints
+    after ±) contain our interval, `MetricSamples.estimate`, so that all pages and commands show the
+    same one.
     """
     by_benchmark: dict[str, list[Record]] = {}
     for record in records:
@@ -263,8 +260,7 @@ def _rows_of_benchmark(
     duration = math.fsum(record.duration for record in points)
     rows = {}
     for number, metric in enumerate(metrics):
-        # The time that a benchmark took is that of its first metric, or asv's sum would count it
-        # for each.
+        # The duration is only assigned to the first metric, because asv adds up all metrics.
         spent = round(duration, 3) if number == 0 else None
         results, *statistics = _values(metric, in_order)
         row = [
@@ -303,11 +299,11 @@ def _points_of_one_version(
 def _points_of_one_grid(
     records: Sequence[Record], declared: Declaration | None
 ) -> list[Record]:
-    """Those with the same parameters: the declared ones if any has them, else those of most of the
-    Records.
+    """The Records with the same parameters: the declared ones if any Record has them, else those of
+    most Records.
 
-    asv's table of a benchmark has one set of parameters. Of one version all Records have it, unless
-    one was made up.
+    asv's table of a benchmark has one set of parameters. All valid Records of one version have the
+    same.
     """
     grids = [frozenset(record.params) for record in records]
     chosen = frozenset(declared.param_names) if declared else None
@@ -319,8 +315,8 @@ def _points_of_one_grid(
 def _grid(
     records: Sequence[Record], declared: Declaration | None
 ) -> tuple[list[str], list[list[str]]]:
-    """Names and values of the parameters: those declared, and those that Records have besides, in
-    the order met."""
+    """Names and values of the parameters: the declared ones, then others found in Records, in that
+    order."""
     first = records[0]
     same = (
         declared
@@ -363,7 +359,7 @@ def _values(metric: str, records: Sequence[Record | None]) -> list[Any]:
 def _head(
     target: Path, records: Sequence[Record], kept: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The file's own facts: as asv wrote them; else from machine.json and the Records."""
+    """The metadata of the file: as asv wrote it, else from machine.json and the Records."""
     newest = max(records, key=lambda record: record.started)
     python = str(newest.node.get("python", "")).rpartition(".")[0]
     machine = read_object_or_empty(target.parent / MACHINE)
@@ -386,14 +382,13 @@ def _head(
 
 
 def _commit_date(commit: str, folder: Path) -> int:
-    """When it was committed, ms since 1970; 0 where the git repository of the folder does not
-    know."""
+    """The commit's date, ms since 1970; 0 if the folder's git repository lacks it."""
     found = ask_git(folder, "show", "-s", "--format=%ct", commit, "--").split()
     return int(found[0]) * 1000 if found and found[0].isdigit() else 0
 
 
 def _declared_benchmarks(results: Path) -> dict[str, Declaration]:
-    """Our benchmarks of benchmarks.json by name: the metrics of one share their grid."""
+    """The plugins' benchmarks of benchmarks.json by name: the metrics of one share their grid."""
     found = valid_declarations(read_object_or_empty(results / DECLARATIONS)).values()
     return {
         declaration.benchmark: declaration for declaration in found if declaration.benchmark
@@ -413,12 +408,12 @@ def measured_here(machine: Path, named: str) -> set[str]:
 
 
 def save_declarations(results: Path, declarations: Iterable[Declaration]) -> None:
-    """Declare in benchmarks.json what no registry has; what is declared there stays."""
+    """Add declarations to benchmarks.json that are in no registry; existing ones are kept."""
     add_entries(results, {each.name: msgspec.to_builtins(each) for each in declarations})
 
 
 def add_entries(results: Path, entries: Mapping[str, Any]) -> None:
-    """The same of entries as benchmarks.json has them, of every origin."""
+    """Add entries of any origin to benchmarks.json; existing ones are kept."""
     path = results / DECLARATIONS
     with lock_declarations(results):
         joined = keep_declared({VERSION_KEY: FORMAT, **entries}, read_object_or_empty(path))

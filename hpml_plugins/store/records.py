@@ -29,14 +29,14 @@ from hpml_plugins.store.files import (
 )
 
 RECORDS = "records"
-#: The name of the file of a machine's Records that are of no commit.
+#: The file name for a machine's Records without a commit.
 UNCOMMITTED = "uncommitted"
 #: B of the longest line that is read.
 MAX_LINE = 64 << 20
 #: B of the largest file of Records that is read.
 MAX_RECORDS = 4 << 30
 
-#: What a decoder makes of a line: a Record, or the part of it that a reader needs.
+#: The result of decoding a line: a Record, or the part of it that a reader needs.
 Content = TypeVar("Content")
 
 
@@ -49,8 +49,8 @@ def record_file(results: Path, machine: str, commit: str) -> Path:
 
 
 def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]:
-    """Every file of Records below a results folder, by machine and name. Links to folders are left
-    out and reported."""
+    """Every file of Records in a results folder, by machine and name. Links to folders are skipped
+    and reported."""
     found = []
     for folder in machine_folders(results, on_damage):
         if not (records := folder / RECORDS).is_symlink():
@@ -61,9 +61,9 @@ def record_files(results: Path, on_damage: OnDamage | None = None) -> list[Path]
 
 
 def is_in_records(results: Path, name: str) -> bool:
-    """Whether a name is a machine with Records or, as JSON, any text in a Record.
+    """Whether a name is a machine with Records, or occurs in a Record as a JSON string.
 
-    Looks at bytes alone, as `encode` writes them: decoding all Records takes ten times as long.
+    Searches the bytes as `encode` writes them: decoding all Records takes ten times as long.
     """
     files = record_files(results)
     if any(path.parent.parent.name == name for path in files):
@@ -79,10 +79,10 @@ def is_in_records(results: Path, name: str) -> bool:
 def append_record(path: Path, record: Record) -> None:
     """Append one Record: one write to a file opened for appending, then fsync.
 
-    A line that a crash left half-written is closed first, so that it costs only itself. Raises
-    HpmlError for a Record that no reader would take, and Unwritable when the file system refuses,
-    and where the file is a symbolic link or a FIFO: results made by somebody else must not have us
-    write elsewhere, nor wait for a reader.
+    If a crash left an incomplete line, it is terminated first, so that only that line is lost.
+    Raises HpmlError for an invalid Record, and Unwritable if the file system refuses or the file is
+    a symbolic link or a FIFO: foreign results must not make us write elsewhere or wait for a
+    reader.
     """
     line = encode(record)
     try:
@@ -100,9 +100,7 @@ def append_record(path: Path, record: Record) -> None:
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
             rest = memoryview(line)
-            while (
-                rest
-            ):  # a full disk takes a part, and names the error when it is offered the rest
+            while rest:  # a full disk accepts a part, and reports the error for the rest
                 rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
             if not size:
@@ -117,13 +115,12 @@ def append_record(path: Path, record: Record) -> None:
 def decode_file(
     path: Path, decode_line: Callable[[bytes], Content], on_damage: OnDamage | None = None
 ) -> Iterator[tuple[int, Content]]:
-    """The offset of each line of a file of Records, B, and what a decoder makes of it.
+    """The offset of each line of a file of Records, B, and its decoded content.
 
-    Damaged lines and refused Records are reported with their place, and left out; so is a file that
-    `open_result` refuses, and a Record of another machine or commit than the file's. A file may be
-    read while it is written: a last line without its line break is not yet a Record.
-    decode_line: raises ValueError (as msgspec's errors are) or RecursionError for what is no
-    Record.
+    Damaged lines, invalid Records and Records of another machine or commit than the file's are
+    reported with their line and skipped; so is a file that `open_result` refuses. A file may be
+    read while it is written: a last line without a line break is not yet a Record. decode_line:
+    raises ValueError (as msgspec's errors are) or RecursionError for an invalid Record.
     """
     try:
         file = open_result(path, MAX_RECORDS)
@@ -148,7 +145,8 @@ def decode_file(
                 if on_damage:
                     on_damage(f"{path}:{number}: not a complete Record ({error}); ignored")
                 continue
-            # `hpml run --record` appends Records of no commit to any file that its user names.
+            # `hpml run --record` appends Records without a commit to any file that the user
+            # names.
             if (
                 isinstance(content, Record)
                 and content.commit
@@ -169,17 +167,17 @@ def _decode_whole(line: bytes, decode_line: Callable[[bytes], Content]) -> Conte
 
 
 def misplaced(path: Path, record: Record) -> str:
-    """Whose Record it is, where a file of results is another machine's or commit's; empty where it
-    is in its place.
+    """Describe the owner of a Record that is in the file of another machine or commit; empty if it
+    is in the right file.
 
-    Stricter than reading: what is merged goes into the folder of the machine that it names.
+    Stricter than reading: merged Records go into the folder of the machine that they name.
     """
     return _whose(record, *_place(path))
 
 
 def _place(path: Path) -> tuple[str | None, str]:
-    """The machine and the commit, by its first letters, whose Records a file has; no machine for a
-    file elsewhere."""
+    """The machine and the abbreviated commit that a file of Records belongs to; no machine for a
+    file outside results."""
     machine = path.parent.parent.name if path.parent.name == RECORDS else None
     return machine, path.stem
 
@@ -193,7 +191,7 @@ def _whose(record: Record, machine: str | None, commit: str) -> str:
 
 
 def read_file(path: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
-    """The Records of a file in the order written, the rounds of a point as one; see
+    """The Records of a file in the order written, the rounds of a point joined; see
     `decode_file`."""
     return iter(join_rounds(record for _, record in decode_file(path, decode, on_damage)))
 
@@ -205,9 +203,9 @@ def unpack_records(
     *,
     runs_as_commits: bool = False,
 ) -> None:
-    """Put the Records of a file of `hpml run --record` where a folder of results has them.
+    """Copy the Records of a file of `hpml run --record` into a results folder.
 
-    runs_as_commits: a run of no commit gets one made of its name, so that pages show each run.
+    runs_as_commits: give a run without a commit an artificial one, so that pages show each run.
     """
     for _, record in decode_file(file, decode, on_damage):
         if runs_as_commits and not record.commit:
@@ -221,8 +219,8 @@ def unpack_records(
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No garbage collection while all of results/ is read: Records hold no cycles, and each
-    collection would look at all that were read so far, for a third of the time."""
+    """Disable garbage collection while all of results/ is read: Records contain no cycles, and
+    scanning them would take a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -233,15 +231,15 @@ def collector_paused() -> Iterator[None]:
 
 
 def read_records(results: Path, on_damage: OnDamage | None = None) -> Iterator[Record]:
-    """Every Record below a results folder, machine by machine, file by file."""
+    """Every Record in a results folder, machine by machine, file by file."""
     with collector_paused():
         for path in record_files(results, on_damage):
             yield from read_file(path, on_damage)
 
 
 def past_rounds(results: Path, machine: str | None = None) -> list[Record]:
-    """The stored rounds of a machine, or of all, not joined, in the order in which they were
-    started. What cannot be read is left out."""
+    """The stored rounds of one or all machines, not joined, in the order in which they were
+    started. Unreadable ones are skipped."""
     found: list[Record] = []
     for path in record_files(results):
         if machine in (None, path.parent.parent.name):

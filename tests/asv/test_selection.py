@@ -292,7 +292,7 @@ def test_of_a_branch_that_a_clone_lacks_the_remotes_newest_commit_is_measured(
     assert capfd.readouterr().err == ""
     git(clone, "remote", "remove", "origin")
     assert newest_commits(clone, ["main"]) == [feature]
-    assert "no branch 'main'; used instead: what is checked out" in capfd.readouterr().err
+    assert "no branch 'main'; using the current checkout instead" in capfd.readouterr().err
 
 
 def test_asv_finds_the_commits_of_branches_that_are_there(tmp_path: Path) -> None:

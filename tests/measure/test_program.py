@@ -140,7 +140,7 @@ def test_a_program_that_is_not_there_is_named(node: Node) -> None:
         ),
         (
             {"unit": "s", "pattern": "(time"},
-            r"'\(time' is no regular expression: missing \)",
+            r"'\(time' is not a regular expression: missing \)",
         ),
     ],
 )
@@ -154,10 +154,10 @@ def test_an_output_that_cannot_be_read_is_refused_when_it_is_declared(
 @pytest.mark.parametrize(
     ("printed", "message"),
     [
-        ("t=nan", "it printed nan, no finite number"),
-        ("t=inf", "it printed inf, no finite number"),
-        ("t=-inf", "it printed -inf, no finite number"),
-        ("t=1e999", "it printed 1e999, no finite number"),
+        ("t=nan", "it printed nan, not a finite number"),
+        ("t=inf", "it printed inf, not a finite number"),
+        ("t=-inf", "it printed -inf, not a finite number"),
+        ("t=1e999", "it printed 1e999, not a finite number"),
         ("t=-1", "it printed -1, but s cannot be negative"),
     ],
 )
@@ -174,5 +174,5 @@ def test_a_printed_number_that_cannot_be_meant_is_refused_as_what_it_is(
 def test_what_json_has_in_place_of_a_number_is_refused(document: str) -> None:
     with pytest.raises(HpmlError, match="lead to no number in its output"):
         ProgramOutput("s", json=["t"]).read(document)
-    with pytest.raises(HpmlError, match="it printed nan, no finite number"):
+    with pytest.raises(HpmlError, match="it printed nan, not a finite number"):
         ProgramOutput("s", json=["t"]).read('{"t": NaN}')

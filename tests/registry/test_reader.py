@@ -73,7 +73,7 @@ BAD = {
     "a name twice": (
         "version: 1\nplugins:\n  - {name: a, module: b}\n  - {name: a, module: c}\n",
         4,
-        "plugin name 'a' is taken by",
+        "plugin name 'a' is already used by",
     ),
     "a key twice": (
         "version: 1\nplugins:\n  - name: a\n    module: b\n    module: c\n",

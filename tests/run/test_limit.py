@@ -21,7 +21,7 @@ def test_times_as_people_write_them(text: str, seconds: float) -> None:
 )
 def test_what_is_no_time_is_refused_with_the_forms_that_are(text: str) -> None:
     with pytest.raises(
-        UsageError, match=r"^--limit is .* which is no time; write 9min, 540s"
+        UsageError, match=r"^--limit is .* not a duration; write 9min, 540s"
     ):
         parse_limit(text, "--limit")
 

@@ -311,7 +311,7 @@ def test_of_a_branch_that_is_nowhere_it_says_what_took_its_place(tmp_path: Path)
     made = make(tmp_path, unmerged)
     order = commit_order(made.folder, made.results, ["trunk"])
     assert order.problems == [
-        "the repository has no branch 'trunk'; used instead: what is checked out"
+        "the repository has no branch 'trunk'; using the current checkout instead"
     ]
     assert list(order) == [made.commits[f"main {number}"] for number in range(8)]
 
