@@ -1,5 +1,5 @@
-"""Arguments of asv's commands that asv does not check, so that it would end in a traceback or show
-nothing; and patterns, in which `$` ends the name of a benchmark too."""
+"""Check arguments of asv's commands that asv does not check, where it would end in a traceback or
+show nothing; and patterns, in which `$` also matches the end of the name of a benchmark."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hpml_plugins.errors import UsageError, nearest, regular_expression
 from hpml_plugins.git import find_commit, run_git, why_failed
 from hpml_plugins.store.history import result_files
 
-#: What a closing `$` of a pattern stands for.
+#: Replaces a closing `$` of a pattern.
 _END = r"(?:$|[.(])"
-#: Ranges that are words of asv's, not git's.
+#: Ranges that are keywords of asv rather than of git.
 _WORDS = ("EXISTING", "NEW", "ALL", "TAGS", "HEAD")
 
 
@@ -25,9 +25,9 @@ _READING = ("Show", "Compare")
 
 
 def refuse_unknown(command: str, conf: Any, args: Any) -> None:
-    """Raises UsageError for a pattern that is none, for an environment that cannot be made here, or
-    that has no results where these are shown, and for commits that the repository does not have, if
-    it is here.
+    """Raise UsageError for an invalid pattern, for an environment that cannot be created here (or
+    has no results, for commands that show them), and for commits that the repository lacks, if
+    there is one.
 
     command: the name of asv's class.
     """
@@ -50,9 +50,9 @@ def refuse_unknown(command: str, conf: Any, args: Any) -> None:
 
 
 def end_at_metrics(patterns: list[str]) -> list[str]:
-    """The patterns of --bench, in which a closing `$` also ends the name of a benchmark or of a
-    metric: asv's names go on with the metric and the parameters, `tta.track_time('fast')`, and
-    `^tta$` would choose nothing."""
+    """The patterns of --bench, in which a closing `$` also matches the end of the name of a
+    benchmark or metric: asv's names continue with the metric and the parameters,
+    `tta.track_time('fast')`, and `^tta$` would select nothing."""
     return [
         pattern[:-1] + _END
         if pattern.endswith("$") and not pattern.endswith(r"\$")
@@ -62,8 +62,8 @@ def end_at_metrics(patterns: list[str]) -> list[str]:
 
 
 def refuse_unmatched(patterns: Sequence[str], names: Iterable[str]) -> None:
-    """Raises UsageError where no benchmark matches the patterns of --bench. asv's own word for
-    none, `just-discover`, is left to it.
+    """Raise UsageError if no benchmark matches the patterns of --bench. asv's keyword for no
+    benchmark, `just-discover`, is accepted.
 
     names: asv's, of all benchmarks.
     """
@@ -77,7 +77,7 @@ def refuse_unmatched(patterns: Sequence[str], names: Iterable[str]) -> None:
 
 
 def _stored_environments(conf: Any) -> set[str]:
-    """Of the names of asv's files, `<commit>-<environment>.json`."""
+    """The environments in the names of asv's files, `<commit>-<environment>.json`."""
     return {path.stem.partition("-")[2] for path in result_files(Path(conf.results_dir))}
 
 
@@ -108,5 +108,5 @@ def _refuse_commit(repository: Path, commit: str, results: Path) -> None:
         return
     if not any(path.name.startswith(commit[:8]) for path in result_files(results)):
         raise UsageError(
-            f"{commit!r} is no commit of the repository, and no result is of such a commit"
+            f"{commit!r} is not a commit of the repository, and has no results"
         )

@@ -11,8 +11,8 @@ from asv.util import UserError, git_default_branch
 from hpml_plugins.errors import UsageError, describe
 
 NAME = "asv.conf.json"
-#: As `plugins` has to name us: asv imports only names with a dot in front, and ignores others
-#: without a word.
+#: The name required in `plugins`: asv imports only names with a leading dot, and silently
+#: ignores others.
 PLUGIN = ".hpml_plugins.asv"
 #: The repository of results that belong to none.
 NO_REPOSITORY = "none"
@@ -21,24 +21,24 @@ PLUGINS = "hpml"
 
 
 class _Used(msgspec.Struct):
-    """What we use of it, whose types asv does not look at."""
+    """The settings that we use, whose types asv does not check."""
 
     repo: str
-    branches: list[str | None]  # null: the branch that is checked out
+    branches: list[str | None]  # null: the current branch
     results_dir: str
     html_dir: str
     plugins: list[str]
 
 
 def read_configuration(path: Path) -> Config:
-    """asv's own reading of the file. Raises UsageError with the file's name when it is missing or
-    does not hold."""
+    """Read the file as asv does. Raises UsageError with the file's name if it is missing or
+    invalid."""
     if not path.is_file():
         what = "no such file; run this in the project's folder, or make one: hpml init"
         raise UsageError(what, str(path))
     try:
         conf = Config.load(str(path))
-        # halves of characters cannot be written
+        # refuse lone surrogates, which cannot be written
         msgspec.json.encode(msgspec.convert(vars(conf), _Used))
     except UserError as error:
         raise UsageError(
@@ -46,7 +46,7 @@ def read_configuration(path: Path) -> Config:
         ) from None
     except msgspec.ValidationError as error:
         raise UsageError(str(error), str(path)) from None
-    # what asv lets through
+    # errors that asv does not catch
     except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise UsageError(f"cannot be read: {describe(error)}", str(path)) from None
     if PLUGIN not in conf.plugins:
@@ -59,8 +59,8 @@ def read_configuration(path: Path) -> Config:
 
 
 def plugins_folder(project: Path) -> Path:
-    """Where a project's own plugins go: beside its asv benchmarks, in a folder that neither asv nor
-    a build tool takes for a package. Without asv.conf.json: the project's folder."""
+    """The folder for a project's own plugins: beside its asv benchmarks, in a folder that neither
+    asv nor a build tool considers a package. Without asv.conf.json: the project's folder."""
     file = project / NAME
     if file.is_file():
         return Path(project, read_configuration(file).benchmark_dir, PLUGINS)
@@ -71,7 +71,7 @@ def find_history(folder: Path) -> tuple[Path, list[str]]:
     """The repository of the project in a folder, and the branches whose histories are shown, the
     main one first.
 
-    Without asv.conf.json, or with one that asv cannot read: the folder itself, and no branch.
+    Without asv.conf.json, or if asv cannot read it: the folder itself, and no branch.
     """
     try:
         conf = Config.load(str(folder / NAME))
@@ -83,15 +83,15 @@ def find_history(folder: Path) -> tuple[Path, list[str]]:
     for path in (
         repository,
         mirror,
-    ):  # asv keeps a mirror of a repository that is elsewhere
+    ):  # asv keeps a mirror of a remote repository
         if path.is_dir():
             return path, branches
     return folder, branches
 
 
 def write_configuration(folder: Path, html: Path) -> Path:
-    """A configuration for `asv publish` of results that belong to no project here. html: where the
-    site goes."""
+    """Write a configuration for `asv publish` of results that belong to no project here. html: the
+    folder for the site."""
     path = folder / NAME
     facts = {
         "version": 1,

@@ -1,5 +1,5 @@
-"""What asv runs the points of a commit with: all of ours are measured as one batch, in random order
-or within a limit in time, and asv is given the result of each as it asks for it."""
+"""Runs the points of a commit for asv: all points of plugins are measured as one batch, in random
+order or within a time limit, and asv gets the result of each when it asks for it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from hpml_plugins.suite.points import UNWRITABLE, skip_point, stored_points
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say
 
-#: asv's word for the path of a profile where there is to be none.
+#: asv's text for no profile path.
 NO_PROFILE = "None"
 
 
 class _PointResult(NamedTuple):
-    """What asv is told of a point: by default that it was skipped.  text: JSON, of its result
-    file."""
+    """The result of a point for asv, by default skipped.  text: JSON, of its result file."""
 
     output: str = ""
     errcode: int = 0
@@ -41,9 +40,9 @@ class _PointResult(NamedTuple):
 def run_point(
     spawner: Spawner, task: AsvTask, attributes: str = "{}", timeout: float = math.inf
 ) -> _PointResult:
-    """Have asv start a process for one round of a point, which leaves its Record.
+    """Have asv start a process for one round of a point, which writes its Record.
 
-    attributes: of the benchmark, JSON.  timeout: s, where that is shorter than the point's own.
+    attributes: of the benchmark, JSON.  timeout: s, if shorter than the point's own.
     """
     with temporary_folder("hpml-point-") as scratch:
         result = scratch / "result.json"
@@ -56,7 +55,8 @@ def run_point(
 
 
 class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
-    """asv's spawner of a commit and environment, below whom all points of ours are a batch."""
+    """asv's spawner of a commit and environment, which measures all points of plugins as a
+    batch."""
 
     def __init__(self, prepared: Prepared, spawner: Spawner) -> None:
         super().__init__(spawner.env, spawner.benchmark_dir)
@@ -101,7 +101,7 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         timeout: float,
         cwd: str,
     ) -> tuple[str, int]:
-        """What a point gave. A benchmark that is not ours is measured now."""
+        """The result of a point. A benchmark that is not a plugin's is measured now."""
         if name not in self._batch:
             output, errcode = self._spawner.run(
                 name, params_str, profile_path, result_file_name, timeout, cwd
@@ -116,12 +116,12 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
     def create_setup_cache(
         self, benchmark_id: str, timeout: float, params_str: str
     ) -> tuple[str | None, str | None]:
-        """Of a benchmark that is not ours."""
+        """For a benchmark that is not a plugin's."""
         folder, output = self._spawner.create_setup_cache(benchmark_id, timeout, params_str)
         return folder, output
 
     def interrupt(self) -> None:
-        """Say nothing more of what the processes print."""
+        """Suppress further output of the processes."""
         self._spawner.interrupt()
 
     def close(self) -> None:
@@ -130,10 +130,10 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         self._spawner.close()
 
     def _describe(self) -> None:
-        """Print what the batch gave: asv would name each benchmark again, with one metric."""
+        """Print the results of the batch; asv would name each benchmark again, with one metric."""
         run = self._prepared.suite.run
         given = [record for _, record in self._measured.values()]
-        # what an earlier run stored was described then
+        # an earlier run described its own results
         records = [record for record in given if record is None or record.run == run]
         report = self._prepared.report
         report.stored += len(given) - len(records)
@@ -142,8 +142,8 @@ class Driver(Spawner):  # type: ignore[misc]  # asv is not typed
         say(*report.describe(records, width))
 
     def _is_shown(self, message: logging.LogRecord) -> bool:
-        """Whether asv may print a message: not the mere name of one of our benchmarks, which were
-        described. It cuts off the beginning of a long one."""
+        """Whether asv may print a message: not the name of a plugin's benchmark, already described.
+        asv truncates the beginning of a long one."""
         text = str(message.msg)
         is_cut = text.startswith("...")
         return text not in self._names and not (
@@ -159,11 +159,11 @@ def measure_commit(
 ) -> dict[str, tuple[_PointResult, Record | None]]:
     """Measure all rounds of all points of a commit that fit into the run's limit.
 
-    measure: has asv start a process for a point, which leaves a Record, and end it after these
+    measure: has asv start a process for a point, which writes a Record, and ends it after these
     seconds.  commit, environment: their names, for the Records of points that this node skips.
-    Returns of each measured point, by asv's
-    name, what its last process gave asv, and the Record of all rounds. Raises Unwritable where a
-    Record cannot be stored: the next ones would be lost too.
+    Returns for each measured point, by asv's name, the result of its last process for asv, and the
+    Record of all rounds. Raises Unwritable if a Record cannot be stored, since later ones would be
+    lost too.
     """
     one_pass, answers = prepared.next_pass(commit, environment)
 
@@ -183,7 +183,7 @@ def measure_commit(
         if (refused := prepared.scratch / UNWRITABLE).exists():
             reason = refused.read_text(encoding="utf-8")
             raise Unwritable(
-                f"{reason}; what was measured is kept, asv run --skip-existing continues after it"
+                f"{reason}; measured points are kept; continue with asv run --skip-existing"
             )
         return take_record(prepared.scratch, task.declared.key(task.params))
 

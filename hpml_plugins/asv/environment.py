@@ -1,8 +1,8 @@
-"""`environment_type: node`: a commit's package over the node's own Python, built and installed
-without a network.
+"""`environment_type: node`: a commit's package on top of the node's own Python, built and installed
+without network access.
 
-Where asv's `matrix` names versions of packages, such as torch 2.13.0, an environment with these
-versions is made by uv instead; all other packages of it are the newest that fit.
+If asv's `matrix` names versions of packages, such as torch 2.13.0, uv creates an environment with
+these versions instead; all its other packages are the newest compatible ones.
 """
 
 from __future__ import annotations
@@ -40,20 +40,19 @@ _UNINSTALL = "return-code=any in-dir={env_dir} rm -rf {env_dir}/site"
 _EXTRAS = ("benchmarks", "publish")
 #: asv's modes that list benchmarks; the others run one.
 _DECLARING = ("discover", "check")
-#: Versions for this run, as `matrix` of asv.conf.json would give them:
-#: "torch==2.13.0,numba==0.66.0".
+#: Versions for this run, in place of `matrix` in asv.conf.json: "torch==2.13.0,numba==0.66.0".
 STACK_VARIABLE = "HPML_STACK"
-#: s for resolving and installing a software stack; torch and CUDA are some 3 GB to download.
+#: s for resolving and installing a software stack; torch and CUDA are about 3 GB to download.
 INSTALL_TIMEOUT = 1800
 
 
 def package_digest(site: Path, commit: str) -> str:
-    """SHA-256 of the files of the package that was installed there, as pip's RECORD lists them with
-    their own hashes.
+    """SHA-256 of the files of the package installed there, from pip's RECORD, which lists each with
+    its hash.
 
-    The commit where no package was installed; empty for this package, whose plugins have digests of
-    their own. Metadata does not count: a version number that changes with each commit changes
-    nothing that is measured.
+    The commit if no package was installed; empty for this package, whose plugins have their own
+    digests. Metadata is excluded: a version number that changes with each commit does not affect
+    measurements.
     """
     if (site / "hpml_plugins").exists():
         return ""
@@ -69,11 +68,11 @@ def package_digest(site: Path, commit: str) -> str:
 
 
 def search_path(own: str, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that put `own` in front of what the caller's had.
+    """The variables that put `own` before the caller's search path.
 
-    asv's benchmark.py imports asv_runner before it looks at ASV_PYTHONPATH, and removes from
-    sys.path what PYTHONPATH brought unless ASV_PYTHONPATH is set: on a node whose asv is itself
-    found by such a variable, both are needed.
+    asv's benchmark.py imports asv_runner before it reads ASV_PYTHONPATH, and unless ASV_PYTHONPATH
+    is set it removes the entries of PYTHONPATH from sys.path. If asv itself is found by such a
+    variable, both are needed.
     """
     theirs = [env.get("ASV_PYTHONPATH"), env.get("PYTHONPATH")]
     path = os.pathsep.join(dict.fromkeys([own, *filter(None, theirs)]))
@@ -92,15 +91,15 @@ def stack_matrix(words: str) -> dict[str, dict[str, list[str]]]:
 
 
 def _requirements(pins: Mapping[str, str]) -> list[str]:
-    """The pinned packages, and what else hpml-plugins and its benchmarks require of this platform,
-    without extras of theirs."""
+    """The pinned packages, and the other requirements of hpml-plugins and its benchmarks on this
+    platform, without their extras."""
     pinned = [f"{name}=={version}" for name, version in pins.items()]
     needed = [each for each in own_requirements(*_EXTRAS) if each.name not in pins]
     return pinned + [f"{each.name}{each.specifier}" for each in needed]
 
 
 def own_requirements(*extras: str) -> list[Requirement]:
-    """What the installed hpml-plugins requires on this platform, with these of its extras."""
+    """The requirements of the installed hpml-plugins on this platform, with these of its extras."""
     stated = map(Requirement, importlib.metadata.requires("hpml-plugins") or ())
     return [
         each
@@ -111,8 +110,7 @@ def own_requirements(*extras: str) -> list[Requirement]:
 
 
 class NodeEnvironment(environment.Environment):  # type: ignore[misc]
-    """torch, CUDA and NCCL are the node's; the commit's package is put beside them in a folder of
-    its own."""
+    """Uses the node's torch, CUDA and NCCL; the commit's package is added in a separate folder."""
 
     tool_name = "node"
 
@@ -131,7 +129,7 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         self._results = Path(conf.results_dir).resolve()
         self._requirements = requirements
         super().__init__(conf, python, requirements, tagged_env_vars)
-        # an empty list is the choice to run nothing: a repository without a package
+        # an empty list means running nothing: a repository without a package
         self._build_command = [_BUILD] if conf.build_command is None else conf.build_command
         self._install_command = (
             [_INSTALL] if conf.install_command is None else conf.install_command
@@ -152,7 +150,7 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
-        """Python, torch and CUDA versions and no path, so that results of one node type share a
+        """Python, torch and CUDA versions without a path, so that results of one node type share a
         name."""
         if self._requirements:
             return str(super().name).replace(f"{self.tool_name}-", STACK, 1)
@@ -160,8 +158,8 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
 
     @property
     def dir_name(self) -> str:
-        """A folder for each machine: nodes of one type that share env/ would build their commits
-        over one another."""
+        """A separate folder for each machine, because nodes of one type that share env/ would
+        overwrite each other's builds."""
         own = f"{super().dir_name} {os.environ.get(MACHINE_VARIABLE, '')}"
         return hashlib.sha256(own.encode()).hexdigest()[:32]
 
@@ -173,7 +171,7 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         return sys.executable
 
     def check_presence(self) -> bool:
-        """Whether its folder exists and was made for the same settings."""
+        """Whether its folder exists and was created with the same settings."""
         return (
             Path(self._path, "asv-env-info.json").is_file()
             and Path(self.python_executable).exists()
@@ -188,11 +186,11 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
             log.info(f"Using this node's Python for {self.name}")
 
     def _install_stack(self) -> None:
-        """A virtual environment with the asked versions and what hpml-plugins and its benchmarks
-        need beside them.
+        """Create a virtual environment with the requested versions and the other requirements of
+        hpml-plugins and its benchmarks.
 
-        Raises HpmlError with the end of what uv says, for example where there is no network or no
-        such version.
+        Raises HpmlError with the end of uv's output, for example without a network or for an
+        unknown version.
         """
         uv = shutil.which(
             "uv",
@@ -202,7 +200,7 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         )
         if uv is None:
             raise HpmlError(
-                f"{self.name} is installed by uv, which is not here: python -m pip install uv"
+                f"{self.name} needs uv, which is not installed: python -m pip install uv"
             )
         stack = Path(self._path, "stack")
         pins = {
@@ -224,7 +222,7 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
             ]
         )
         package = Path(__file__).parents[1]
-        # a commit that has the package of its own comes before it
+        # a commit with its own package takes precedence
         site = next(stack.glob("lib/python*/site-packages"))
         (site / "hpml_plugins").symlink_to(package)
 
@@ -243,17 +241,16 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
             ) from None
 
     def find_executable(self, executable: str) -> str:
-        """This environment's Python; anything else from the PATH."""
+        """This environment's Python; any other executable from the PATH."""
         if executable == "python":
             return self.python_executable
         return str(util.which(executable))
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
-        """Run this environment's Python with the commit's package in front of its own.
+        """Run this environment's Python with the commit's package first on its path.
 
-        asv passes the mode second. Declaring is done by the working tree's package, whatever the
-        commit, so that benchmarks.json is the same on every node and an old commit does not shorten
-        it.
+        asv passes the mode second. Benchmarks are always listed with the working tree's package, so
+        that benchmarks.json is the same on every node and an old commit does not remove entries.
         """
         site = Path(self._path, "site")
         env = {**kwargs.pop("env", os.environ), **self._global_env_vars}
@@ -261,11 +258,11 @@ class NodeEnvironment(environment.Environment):  # type: ignore[misc]
         env |= search_path(str(self._root if declares else site), env)
         env[PACKAGE_VARIABLE] = package_digest(site, env.get("ASV_COMMIT", ""))
         env[RESULTS_VARIABLE] = str(self._results)
-        # Kernels that plugins compile with cache=True are then compiled once a commit, not once a
-        # process
+        # Kernels that plugins compile with cache=True are then compiled once per commit rather
+        # than once per process.
         env.setdefault("NUMBA_CACHE_DIR", str(Path(self._path, "numba-cache")))
         log.debug(f"Running '{' '.join(args)}' in {self.name}")
-        # -P keeps the launcher's own folder off the path; asv killed outright would leave its fork
-        # server for ever
+        # -P keeps the launcher's folder off the path; without the launcher, a killed asv would
+        # leave its fork server behind
         launcher = [self.python_executable, "-P", leftovers.__file__, str(os.getpid())]
         return util.check_output([*launcher, *args], env=env, **kwargs)

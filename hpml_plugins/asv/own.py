@@ -1,5 +1,5 @@
-"""Benchmarks of asv's own (`time_`, `peakmem_`, `track_`) beside ours: a round of a point of one as
-a Record."""
+"""asv's own benchmarks (`time_`, `peakmem_`, `track_`) beside those of plugins: one round of a
+point as a Record."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from hpml_plugins.store.asv_results import METRIC
 from hpml_plugins.store.declarations import Declaration, read_declarations, value_of
 from hpml_plugins.terminal import one_line
 
-#: asv's benchmarks choose their number of samples; a round of ours is one process of theirs.
+#: asv's benchmarks choose their number of samples; a round corresponds to one of their
+#: processes.
 _ONE_PROCESS = {"rounds": 1}
 
 
 def own_tasks(benchmarks: Any, timeout: float) -> list[AsvTask]:
-    """The points of asv's own benchmarks that asv has selected. benchmarks: as asv discovered
-    them.  timeout: of a benchmark that does not say, s."""
+    """The points of asv's own benchmarks that asv has selected. benchmarks: as discovered by asv.
+    timeout: s, for benchmarks without one."""
     tasks: list[AsvTask] = []
     for name, each in read_declarations(benchmarks).items():
         if each.is_ours:
@@ -44,21 +45,21 @@ def _declared(name: str, declaration: Declaration, timeout: float) -> Declared:
 
 
 class _SetupFailed(Exception):
-    """`setup_cache` of a benchmark fails, with what it printed."""
+    """`setup_cache` of a benchmark failed; contains its output."""
 
 
 def run_own(
     spawner: Spawner, task: AsvTask, timeout: float, caches: dict[str, str]
 ) -> Record:
-    """Measure a round of a point in one process. timeout: s, where that is shorter than the
-    benchmark's own.  caches: asv's key of a `setup_cache` → the folder that it made at this
-    commit; one that is needed now is added."""
+    """Measure a round of a point in one process. timeout: s, if shorter than the benchmark's own.
+    caches: asv's key of a `setup_cache` → the folder that it created at this commit; missing ones
+    are created and added."""
     entry = {**task.entry, "timeout": min(task.entry["timeout"], timeout)}
     status, reason, samples = _measure(spawner, entry, task.number, caches)
     metrics = {}
     if samples:
         symbol = read_declarations({entry["name"]: entry})[entry["name"]].symbol
-        # whatever the unit, asv takes less for better
+        # asv considers lower values better, whatever the unit
         metrics[METRIC] = MetricSamples(symbol, "lower", samples)
     return Record(
         benchmark=task.declared.benchmark,
@@ -75,7 +76,7 @@ def run_own(
 def _measure(
     spawner: Spawner, entry: dict[str, Any], number: int, caches: dict[str, str]
 ) -> tuple[Status, str, list[float]]:
-    """The status of a round, the reason where it gave no number, and its samples."""
+    """The status of a round, why it has no number, and its samples."""
     try:
         folder = _cache_folder(spawner, entry, caches)
     except _SetupFailed as error:
@@ -101,7 +102,7 @@ def _measure(
 def _cache_folder(
     spawner: Spawner, entry: Mapping[str, Any], caches: dict[str, str]
 ) -> str | None:
-    """The folder in which a benchmark's processes run; None where any does. Raises an error."""
+    """The folder in which a benchmark's processes run; None for any folder. Raises an error."""
     key = entry.get("setup_cache_key")
     if key is None:
         return None

@@ -1,8 +1,8 @@
 """Every attribute of asv that is replaced, each with the reason, because asv has no extension point
 there.
 
-asv is bounded to the versions that were tried (pyproject.toml); another one that lacks an
-attribute, or gives it other parameters, ends with a line that names it.
+asv is limited to the tested versions (pyproject.toml); with another version in which an attribute
+is missing or has other parameters, commands end with a message that names it.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ from hpml_plugins.suite import (
 )
 from hpml_plugins.terminal import escape_unencodable, one_line, printable, say, warn
 
-#: Exit status of a run that found its machine locked (EX_TEMPFAIL of sysexits.h: try again later).
+#: Exit status of a run whose machine is locked (EX_TEMPFAIL of sysexits.h: try again later).
 LOCKED = 75
-#: Exit status of a run that measured what fitted into its limit, and left points out.
+#: Exit status of a run that measured what fitted into its limit, and left out points.
 NOT_WHOLE = 3
 #: Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
@@ -79,14 +79,14 @@ _MEASURING = ("Run", "Continuous", "Find", "Profile")
 #: Those of them that store results.
 _WRITING = ("Run", "Continuous", "Find")
 
-#: What the measuring command under way works with.
+#: The state of the current measuring command.
 _prepared: list[Prepared] = []
 
 
 @dataclass(frozen=True)
 class _Replaced:
-    """An attribute of asv. parameters: their names in the versions that were tried.  why: one line.
-    upstream: where asv's authors speak of it."""
+    """An attribute of asv. parameters: their names in the tested versions.  why: one line.
+    upstream: the related issue of asv."""
 
     owner: Any
     name: str
@@ -97,8 +97,8 @@ class _Replaced:
 
 
 def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -> Any:
-    """What happens around each command. An error ends it in one line and exit status 2; asv's
-    `--verbose` shows the traceback."""
+    """Runs around each command. An error ends it with one line and exit status 2; asv's `--verbose`
+    shows the traceback."""
     escape_unencodable()
     try:
         refuse_unknown(cls.__name__, conf, args)
@@ -122,13 +122,13 @@ def run_command(original: Any, cls: Any, conf: Any, args: Any, **options: Any) -
 
 
 def _one_line_of(error: Exception, repository: Path) -> HpmlError | None:
-    """What a command says instead of a traceback; None for what has no words of ours."""
+    """The message of a command instead of a traceback; None for unknown errors."""
     if isinstance(error, HpmlError):
         return error
     if isinstance(error, util.UserError):
         return UsageError(str(error))
     if isinstance(error, NoSuchNameError):
-        return UsageError(f"'{error}' is no branch, tag or commit of the repository")
+        return UsageError(f"'{error}' is not a branch, tag or commit of the repository")
     if not isinstance(error, OSError | ProcessError):
         return None
     refused = unwritable(error) if isinstance(error, OSError) else None
@@ -182,7 +182,8 @@ def _publish(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, A
     from hpml_plugins.report.site.previous import replacing
     from hpml_plugins.report.site.unchanged import digest_inputs, unchanged_problems
 
-    # asv's own search for regressions takes a rising throughput for one, and its page is ours
+    # asv's own search for regressions considers a rising throughput a regression, and has its own
+    # page
     conf.regressions_first_commits = {".*": None}
     order = show_missing_commits(conf)
     status = None
@@ -210,19 +211,19 @@ def _publish(original: Any, cls: Any, conf: Any, args: Any, options: dict[str, A
 
 
 def _remove_unused(results: Path, args: Any, before: Collection[str]) -> None:
-    """Remove the folder of a machine that this command made and stored nothing in, such as one for
-    a `--machine` that was mistyped. before: the names that were there."""
+    """Remove the folder of a machine that this command created without storing anything in it, for
+    example for a mistyped `--machine`. before: the existing names."""
     folder = results / str(args.machine)
     if folder.name in before or folder not in machine_folders(results):
         return
-    # a process that waits for the lock sees that its file is gone, and makes the folder again
+    # a process waiting for the lock notices that the file is gone, and creates the folder again
     with suppress(HpmlError), lock_machine(results, folder.name) as lock:
         if {each.name for each in folder.iterdir()} <= {MACHINE, lock.path.name}:
             shutil.rmtree(folder)
 
 
 def _summarise(prepared: Prepared, conf: Any) -> None:
-    """Print the answers of a run: numbers, what was left out, what changed, where the page is."""
+    """Print the summary of a run: numbers, what was left out, what changed, where the page is."""
     report = prepared.report
     results = Path(conf.results_dir)
     say(*report.summary(prepared.host.registry.tasks, results))
@@ -240,7 +241,7 @@ def _summarise(prepared: Prepared, conf: Any) -> None:
 
 
 def _project_if_possible(results: Path) -> None:
-    """Bring asv's result files up to date. Results that may only be read are read as they are."""
+    """Update asv's result files. Read-only results are used as they are."""
     try:
         project(results)
     except OSError as error:
@@ -259,7 +260,7 @@ def discover(
     commits: Any,
     **options: Any,
 ) -> Any:
-    """asv's benchmarks, of ours one metric each and the points of the profile."""
+    """asv's benchmarks; for those of plugins one metric each and the points of the profile."""
     found = original(cls, conf, repo, environments, commits, **options)
     if not found:
         refuse_unmatched(options.get("regex") or (), found._all_benchmarks)
@@ -274,7 +275,7 @@ def discover(
 
 
 def drive(original: Any, env: Any, benchmark_dir: str, launch_method: str | None) -> Any:
-    """asv's spawner, below one that measures all points of ours as a batch."""
+    """asv's spawner, replaced by one that measures all points of plugins as a batch."""
     spawner = original(env, benchmark_dir, launch_method)
     return Driver(_prepared[0], spawner) if _prepared and _prepared[0].tasks else spawner
 
@@ -282,8 +283,8 @@ def drive(original: Any, env: Any, benchmark_dir: str, launch_method: str | None
 def log_result(
     original: Any, found: Any, benchmark: Any, show_stderr: bool = False
 ) -> None:
-    """Of a benchmark of ours, which the driver has described, what it printed, where that was
-    asked; asv's own output for others."""
+    """For plugins' benchmarks, which the driver has described, print only their output if
+    requested; for others, asv's own output."""
     if "benchmark" not in benchmark or not _prepared:
         original(found, benchmark, show_stderr=show_stderr)
         return
@@ -299,16 +300,15 @@ def write_json(
     api_version: int | None = None,
     compact: bool = False,
 ) -> None:
-    """Atomic, to the same bytes: asv writes in place, and a kill or a full disk would cost the old
-    content.
+    """Write atomically, with the same bytes: asv writes in place, so that a kill or a full disk
+    would lose the old content.
 
-    benchmarks.json, which the last run writes whole, keeps what other nodes and commits declared. A
-    file of results is written with the projection of the machine's Records, which have every
-    metric, over asv's one. Files of the site can be made again, and are not synced to the disk one
-    by one.
+    benchmarks.json, which the last run rewrites, keeps what other nodes and commits declared. A
+    result file is replaced by the projection of the machine's Records, which has every metric.
+    Files of the site can be recreated and are not synced to disk one by one.
     """
-    # A link among results is replaced, not written through; only the user's own ~/.asv-machine.json
-    # may be one.
+    # A link among results is replaced, not written through; only the user's own
+    # ~/.asv-machine.json may be one.
     target = Path(path).absolute()
     if target.name.startswith("."):
         save_machines(target, data)
@@ -329,17 +329,16 @@ def write_json(
 
 
 def _is_result(path: Path) -> bool:
-    """Whether asv takes the file for one of its results."""
+    """Whether asv considers the file one of its results."""
     return path.name != MACHINE and (path.parent / MACHINE).exists()
 
 
 def load_json(
     original: Any, path: str, api_version: int | None = None, js_comments: bool = False
 ) -> Any:
-    """Name any file that is not what asv takes it for: asv expects text that is no JSON, and
-    nothing else."""
+    """Name any file that is not what asv expects: asv itself only handles invalid JSON."""
     file = Path(path)
-    # asv.conf.json and ~/.asv-machine.json, which may be links
+    # asv.conf.json and ~/.asv-machine.json may be links
     own = js_comments or file.name.startswith(".")
     try:
         with file.open("rb") if own else open_result(file) as opened:
@@ -361,7 +360,7 @@ def load_json(
         util.UserError,
         HpmlError,
     ) as error:
-        # `asv publish` would end at one machine's damaged file
+        # otherwise one machine's damaged file would abort `asv publish`
         if file.name == MACHINE and api_version is None:
             log.warning(
                 one_line(
@@ -376,10 +375,10 @@ def load_json(
 
 
 def _results_for_asv(file: Path, found: Any) -> Any:
-    """One of asv's files of results, as asv is to see it.
+    """A result file in the form that asv should see.
 
-    `--skip-existing` takes a benchmark with one measured point for done: of ours, which are skipped
-    point by point, it sees nothing. Raises ValueError for another file.
+    `--skip-existing` considers a benchmark with one measured point complete, so plugins'
+    benchmarks, which are skipped point by point, are hidden. Raises ValueError for other files.
     """
     if not is_result_file(found):
         raise ValueError("not an asv result file")
@@ -395,20 +394,22 @@ def _valid_declarations(path: str, found: Any) -> Any:
     valid = valid_declarations(found)
     for name in found.keys() - valid.keys() - {VERSION_KEY}:
         log.warning(
-            one_line(f"{path}: {name[:100]!r} is no declaration of a benchmark; left out")
+            one_line(
+                f"{path}: {name[:100]!r} is not a declaration of a benchmark; left out"
+            )
         )
     return {name: found[name] for name in valid}
 
 
 _TRACKER = "https://github.com/airspeed-velocity/asv"
 REPLACED = (
-    # Of every command: facts of the node, stale projections, errors in one line
+    # For every command: facts of the node, stale projections, errors in one line
     _Replaced(
         Command,
         "run_from_conf_args",
         "conf, args",
         run_command,
-        "nothing of a plugin is called around a command: asv defines `run_hook` and has no hook",
+        "plugins cannot run code around a command: asv defines `run_hook` but no hook",
         f"{_TRACKER}/pull/60",
     ),
     _Replaced(
@@ -424,7 +425,7 @@ REPLACED = (
         "get_spawner",
         "env, benchmark_dir, launch_method",
         drive,
-        "a launch method cannot be added: asv starts its processes one by one, by two methods",
+        "launch methods cannot be added: asv starts processes one by one, by two fixed methods",
         f"{_TRACKER}/issues/510",
     ),
     _Replaced(
@@ -432,7 +433,7 @@ REPLACED = (
         "log_benchmark_result",
         "results, benchmark, show_stderr",
         log_result,
-        "asv prints the whole grid of one metric, most of it n/a, and cannot be told not to",
+        "asv prints the whole grid of one metric, most of it n/a, without an option to disable it",
         f"{_TRACKER}/issues/848",
     ),
     _Replaced(
@@ -448,14 +449,14 @@ REPLACED = (
         "load_json",
         "path, api_version, js_comments",
         load_json,
-        "a file that is JSON and of another shape, or holds an infinity, ends asv in a traceback",
+        "a JSON file with another structure or an infinity ends asv in a traceback",
         f"{_TRACKER}/pull/462",
     ),
 )
 
 
 def changed() -> list[str]:
-    """What this asv does not have as it was in the versions that were tried, one line each."""
+    """What differs in this asv from the tested versions, one line each."""
     return [
         f"asv {asv.__version__} changed {each.owner.__name__}.{each.name}"
         for each in REPLACED
@@ -476,8 +477,8 @@ def _parameters(attribute: Any) -> str | None:
 
 @functools.cache
 def apply() -> None:
-    """Replace all of them, once. Raises asv's UserError, naming what is different, for another
-    asv."""
+    """Replace all of them, once. With an untested asv, raises asv's UserError naming the
+    difference."""
     if differences := changed():
         raise util.UserError(
             f"{differences[0]}; hpml-plugins works with asv 0.6.6: pip install 'asv==0.6.6'"
@@ -490,8 +491,7 @@ def apply() -> None:
 
 
 def _replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
-    """Put `replacement`, which takes the original as its first argument, in the place of an
-    attribute."""
+    """Replace an attribute by `replacement`, which takes the original as its first argument."""
     attribute = inspect.getattr_static(owner, name)
     original = getattr(attribute, "__func__", attribute)
 

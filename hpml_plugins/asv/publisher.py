@@ -1,7 +1,7 @@
-"""What `asv publish` runs for us: our pages, the regressions, and the whole site made offline.
+"""Our part of `asv publish`: our pages, the regressions, and making the whole site work offline.
 
 asv finds publishers among the subclasses of its own; importing this module is enough. It is
-imported at every asv command, so all that is heavy is imported when a page is written.
+imported at every asv command, so heavy imports are delayed until a page is written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from asv.publishing import OutputPublisher
 
-#: Problems of pages that are named.
+#: The most problems of pages that are listed.
 MOST_PROBLEMS = 5
 
 
@@ -30,8 +30,8 @@ def name_problems(problems: Sequence[str]) -> None:
 
 
 class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
-    """Writes our pages; then replaces the CDN addresses in asv's index, which asv has written by
-    then."""
+    """Writes our pages, then replaces the CDN addresses in asv's index, which asv has already
+    written."""
 
     name = "gpus"
     button_label = "GPU types"
@@ -42,7 +42,7 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
     def publish(
         cls, conf: Any, repo: Any, benchmarks: Any, graphs: Any, revisions: dict[str, int]
     ) -> None:
-        """Called once by asv. Raises HpmlError where the site would not work offline."""
+        """Called once by asv. Raises HpmlError if the site would not work offline."""
         import gc
         import time
 
@@ -54,8 +54,9 @@ class GpuTypes(OutputPublisher):  # type: ignore[misc]  # asv is not typed
         started = time.perf_counter()
         worked = time.process_time()
         order = repo.order if isinstance(repo, StoredHistory) else find_order(conf, repo)
-        # The collector walks through all Records again and again, and finds nothing: of this
-        # repository's results it took 6 to 9 % of the CPU time; the peak is 19 of 378 MiB higher.
+        # The collector repeatedly traverses all Records and finds nothing: for this repository's
+        # results it took 6 to 9 % of the CPU time; without it the peak memory rises by 19 of 378
+        # MiB.
         gc.disable()
         try:
             problems = list(write_site(conf, repo, benchmarks, order.within(revisions)))

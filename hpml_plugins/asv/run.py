@@ -1,4 +1,4 @@
-"""Before `asv run` measures: the node and its name, the suite for the benchmark processes, the
+"""Preparation of `asv run`: the node and its name, the suite for the benchmark processes, the
 points to measure."""
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from hpml_plugins.suite.points import (
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import say, warn
 
-#: s to wait for another writer of ~/.asv-machine.json, who needs milliseconds.
+#: s to wait for another writer of ~/.asv-machine.json, which takes milliseconds.
 MACHINE_FILE_TIMEOUT = 30.0
 
 
 class AsvTask(NamedTuple):
-    """A point to measure. entry: of asv's benchmarks, one metric of ours.  number: of the point, as
-    asv counts them."""
+    """A point to measure. entry: of asv's benchmarks, one metric of a plugin.  number: of the
+    point, as asv counts them."""
 
     entry: dict[str, Any]
     number: int
@@ -78,21 +78,20 @@ class AsvTask(NamedTuple):
 
     @property
     def name(self) -> str:
-        """asv's of the point, by which its process finds it."""
+        """asv's name of the point, by which its process finds it."""
         name = str(self.entry["name"])
         return f"{name}-{self.number}" if self.entry["params"] else name
 
 
 @dataclass
 class Prepared:
-    """What a measuring command works with.
+    """The state of a measuring command.
 
-    scratch: its folder, where points leave their Records.  rounds: of each point, where that was
-    asked.  attributes: of benchmarks, which asv was told to override, JSON.  left_out: the
-    benchmarks none of whose points fitted into the limit.  lock: of the machine's folder;
-    None where nothing is stored.  passes: how often asv comes to each commit, where rounds of
-    several commits are interleaved; else 0.  done: of each commit and environment the next pass,
-    and what the passes before gave asv.
+    scratch: its folder, where points write their Records.  rounds: of each point, if given.
+    attributes: of benchmarks, overridden by asv's options, JSON.  left_out: the benchmarks with no
+    point that fitted into the limit.  lock: of the machine's folder; None if nothing is stored.
+    passes: how often asv visits each commit if rounds of several commits are interleaved; else 0.
+    done: for each commit and environment the next pass, and the earlier results for asv.
     """
 
     scratch: Path
@@ -110,8 +109,8 @@ class Prepared:
     def next_pass(
         self, commit: str, environment: str
     ) -> tuple[Pass | None, dict[int, Any]]:
-        """The pass over a commit's points that begins now, and by number of the point what asv was
-        given in the passes before; None where all rounds are measured at once."""
+        """The pass over a commit's points that begins now, and by number of the point the results
+        for asv of the earlier passes; None if all rounds are measured at once."""
         if not self.passes:
             return None, {}
         before = self.done.get((commit, environment))
@@ -121,13 +120,13 @@ class Prepared:
         return this, answers
 
     def is_last_pass(self, commit: str, environment: str) -> bool:
-        """Whether asv does not come to the commit again."""
+        """Whether asv will not visit the commit again."""
         return (
             not self.passes or self.done[commit, environment][0].number == self.passes - 1
         )
 
     def check_lock(self) -> None:
-        """Raise Locked where another process may write what this one does."""
+        """Raise Locked if another process may write the same results."""
         if self.lock:
             self.lock.check()
 
@@ -137,8 +136,8 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     read.
 
     args: asv's arguments; its `machine` is set to the name of this node's results.  writes: lock
-    the machine's folder for this process. Nothing of results/ is touched before the registry is
-    known to be good. Raises HpmlError when it is not, and Locked when another process, here or on
+    the machine's folder for this process. Nothing in results/ is modified before the registry has
+    been validated. Raises HpmlError if it is invalid, and Locked if another process, here or on
     another node, writes this machine's results.
     """
     limit = limit_of_environment()
@@ -146,7 +145,7 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     node = detect_node()
     if reordered := pin_devices(
         node, os.environ
-    ):  # here too: older commits measure without it
+    ):  # available here too: older commits measure without it
         log.warning(reordered)
     results = Path(conf.results_dir)
     named = getattr(args, "machine", None)
@@ -191,14 +190,14 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
 
 
 def interleave(args: Any, rounds: Any, suite: Suite, limit: TimeLimit | None) -> int:
-    """Have asv come to each commit once for each round. Returns how often.
+    """Make asv visit each commit once per round. Returns the number of visits.
 
-    args: asv's arguments, whose attribute `rounds` says it.  Raises UsageError for a limit, within
-    which points are measured whole.
+    args: asv's arguments, whose attribute `rounds` is set.  Raises UsageError together with a
+    limit, because points are then measured whole.
     """
     if limit:
         raise UsageError(
-            f"--interleave-rounds measures no point whole before its last pass: leave it out, or"
+            f"--interleave-rounds completes points only in its last pass: omit it, or"
             f" {LIMIT_VARIABLE}={limit}"
         )
     passes = int(rounds or max((each.rounds for each in suite.benchmarks), default=1))
@@ -207,11 +206,11 @@ def interleave(args: Any, rounds: Any, suite: Suite, limit: TimeLimit | None) ->
 
 
 def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
-    """Keep of asv's selection one metric of each benchmark of ours, and of its points those of the
+    """Reduce asv's selection to one metric of each plugin's benchmark, and to the points of the
     profile.
 
-    The process of that metric measures the point for all metrics, and the projection gives the
-    others to asv. Points that the node lacks something for stay: their Records say what.
+    The process of that metric measures the point for all metrics, and the projection provides the
+    others to asv. Points whose requirements are not met are kept: their Records give the reason.
     """
     selection = {each.benchmark: each.chosen_points().keys() for each in declared}
     done: set[str] = set()
@@ -229,7 +228,7 @@ def narrow(benchmarks: Benchmarks, declared: Iterable[Declared]) -> None:
 def add_reference(benchmarks: Benchmarks, declared: Iterable[Declared], node: Node) -> None:
     """Add the reference to a selection that measures something on this node's GPUs.
 
-    Where `--bench` chose other benchmarks, asv has left it out.
+    asv has removed it if `--bench` selects other benchmarks.
     """
     needs_gpu = {each.benchmark for each in declared if each.needs_gpu}
     selected = {entry.get("benchmark") for entry in benchmarks.values()}
@@ -242,7 +241,7 @@ def add_reference(benchmarks: Benchmarks, declared: Iterable[Declared], node: No
 
 
 def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[AsvTask]:
-    """The points of ours that asv has selected, in the registry's order."""
+    """The points of plugins that asv has selected, in the registry's order."""
     entries = {
         entry["benchmark"]: (name, entry)
         for name, entry in benchmarks.items()
@@ -260,7 +259,8 @@ def tasks_of(benchmarks: Benchmarks, declared: Iterable[Declared]) -> list[AsvTa
 def selected_tasks(
     benchmarks: Benchmarks, name: str, entry: dict[str, Any], declared: Declared
 ) -> Iterator[AsvTask]:
-    """The points of a benchmark that asv has selected. name: asv's of it, or of one metric."""
+    """The points of a benchmark that asv has selected. name: asv's, of the benchmark or of one
+    metric."""
     active = benchmarks.benchmark_selection.get(name)
     for number, params in enumerate(declared.points()):
         if active is None or number in active:
@@ -268,7 +268,7 @@ def selected_tasks(
 
 
 def plan(prepared: Prepared, repeats: int) -> None:
-    """Tell the report which rounds the run will measure. repeats: at how many commits and
+    """Tell the report which rounds the run will measure. repeats: the number of commits and
     environments."""
     rounds: list[Round] = []
     for task in prepared.tasks:
@@ -279,11 +279,11 @@ def plan(prepared: Prepared, repeats: int) -> None:
 
 
 def take_record(scratch: Path, point: str) -> Record | None:
-    """The Record that a point has just left; None where its commit has no suite."""
+    """The Record that a point has just written; None if its commit has no suite."""
     found = None
     for path in scratch.rglob(f"{point}.json"):
         found = decode(path.read_bytes())
-        # a commit from before there were rounds would give it again instead of measuring
+        # otherwise a commit from before rounds would return it again instead of measuring
         path.unlink()
         path.with_suffix(".started").unlink(missing_ok=True)
     return found
@@ -309,7 +309,7 @@ def keep_shard(benchmarks: Benchmarks) -> None:
 
 
 def chosen_shard() -> tuple[int, int]:
-    """The shard of this process, from 0, and how many there are. Raises UsageError for what is no
+    """The shard of this process, from 0, and the number of shards. Raises UsageError for an invalid
     shard."""
     text = os.environ.get(SHARD_VARIABLE, "0/1")
     found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
@@ -323,11 +323,11 @@ def chosen_shard() -> tuple[int, int]:
 
 
 def shard(weights: Mapping[str, float], count: int) -> list[list[str]]:
-    """Names in shards of about equal weight: the heaviest first, each to the shard that is lightest
-    so far.
+    """Divide names into shards of about equal weight: the heaviest first, each into the lightest
+    shard so far.
 
-    The same for everybody who asks: ties go by name, and to the first shard. At most 4/3 of the
-    optimum. Source: Graham, Bounds on multiprocessing timing anomalies, 1969.
+    Deterministic: ties are broken by name, and by the first shard. At most 4/3 of the optimum.
+    Source: Graham, Bounds on multiprocessing timing anomalies, 1969.
     """
     shards: list[list[str]] = [[] for _ in range(count)]
     filled = [0.0] * count
@@ -341,9 +341,9 @@ def shard(weights: Mapping[str, float], count: int) -> list[list[str]]:
 def facets(node: Node, machine: str, known: dict[str, Any]) -> dict[str, str]:
     """asv's six facts of a machine, and `gpu` and `num_gpu`.
 
-    Each different value splits asv's graphs, so what changes between two boots of one node type
-    (kernel, a virtual machine's memory, the host's CPU) is kept as it was first recorded under this
-    name; every Record has the truth.
+    Each different value splits asv's graphs, so facts that change between two boots of one node
+    type (kernel, a virtual machine's memory, the host's CPU) keep the first value recorded under
+    this name; every Record has the actual values.
     """
     found = {
         "machine": machine,
@@ -368,17 +368,17 @@ def machine_file(node: Node, machine: str) -> bytes:
 
 
 def record_machine(facts: dict[str, str]) -> None:
-    """Write the facts where asv looks for them, ~/.asv-machine.json."""
+    """Write the facts to ~/.asv-machine.json, where asv reads them."""
     save_machines(
         Path(MachineCollection.get_machine_file_path()), {facts["machine"]: facts}
     )
 
 
 def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
-    """Write machines into ~/.asv-machine.json, which may be a link, beside those that are there.
+    """Add machines to ~/.asv-machine.json, which may be a link.
 
-    asv reads the file, adds to it and writes it: of two jobs that start at once on a shared home,
-    one would be lost.
+    asv reads the file, adds to it and writes it back: if two jobs started at once on a shared home,
+    one entry would be lost.
     """
     file = file.resolve()
     with Lock(Path(f"{file}.lock"), MACHINE_FILE_TIMEOUT):
@@ -388,10 +388,10 @@ def save_machines(file: Path, machines: Mapping[str, Any]) -> None:
 
 
 def newest_commits(repository: Path, branches: Sequence[str | None]) -> list[str] | None:
-    """What `asv run` measures where no commits are asked for: of each branch the newest commit.
+    """The commits that `asv run` measures by default: the newest commit of each branch.
 
-    None where asv finds them itself. It ends at a branch that a clone of another one lacks; what
-    stands for that here is what does in comparisons and on pages.
+    None if asv finds them itself. asv fails for a branch that a clone of another one lacks; here
+    the same substitute is used as in comparisons and on pages.
     """
     named = [branch for branch in branches if branch]
     tips = [find_tip(repository, branch) for branch in named]
@@ -404,8 +404,8 @@ def newest_commits(repository: Path, branches: Sequence[str | None]) -> list[str
 
 
 def _reused_statuses(args: Any) -> list[str]:
-    """The statuses that asv was told to skip. A skipped point counts as successful, as asv counts
-    its NaN."""
+    """The statuses that asv was told to skip. A skipped point counts as successful, just as asv
+    counts its NaN."""
     everything = getattr(args, "skip_existing", False) or getattr(
         args, "skip_existing_commits", False
     )

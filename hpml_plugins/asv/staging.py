@@ -1,5 +1,5 @@
-"""The site is published into a folder beside the old one, checked, and put in its place whole: a
-publish that fails or is killed leaves the old site as it was.
+"""Publish the site into a folder beside the old one, check it, and replace the old one as a whole:
+if publishing fails or is killed, the old site is unchanged.
 
 asv itself deletes the old site first, and writes in place.
 """
@@ -18,7 +18,7 @@ from hpml_plugins.report.site.manifest import complete_manifest, spell_turned_te
 from hpml_plugins.report.site.previous import replacing
 from hpml_plugins.temporary import temporary_folder
 
-#: Names of the folders beside a site that is being published; a killed publish leaves one.
+#: Prefix of the folders beside a site that is being published; a killed publish leaves one.
 _MARK = ".hpml-publishing-"
 
 
@@ -29,14 +29,14 @@ def staged_site(args: Any, site: Path, digest: str) -> Iterator[None]:
     args: of `asv publish`, whose `html_dir` is set.  digest: of all that the site is made of.
     Raises HpmlError for a site that is not whole; the old one is then as it was.
     """
-    # a link to a site is kept, and what it leads to is replaced
+    # if the site is a link, keep it and replace its target
     site = site.resolve()
     site.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(site)
     with temporary_folder(prefix=f".{site.name}{_MARK}", parent=site.parent) as folder:
         held = os.open(folder, os.O_RDONLY)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX)  # until this process ends, however it ends
+            fcntl.flock(held, fcntl.LOCK_EX)  # held until this process ends for any reason
             args.html_dir = str(folder / "site")
             with replacing(site):
                 yield
@@ -48,7 +48,7 @@ def staged_site(args: Any, site: Path, digest: str) -> Iterator[None]:
 
 
 def _replace(site: Path, folder: Path) -> None:
-    """Put `folder/site` in the place of the old site."""
+    """Replace the old site by `folder/site`."""
     new = folder / "site"
     old = folder / "old"
     there = site.exists()
@@ -63,10 +63,10 @@ def _replace(site: Path, folder: Path) -> None:
 
 
 def _remove_leftovers(site: Path) -> None:
-    """Remove the folders that killed publishes have left beside a site; those of living ones are
+    """Remove the folders that killed publishes have left beside a site; those of running ones are
     locked.
 
-    One that was killed between two renames has the old site, which is put back.
+    If one was killed between two renames, it contains the old site, which is restored.
     """
     for folder in site.parent.glob(f".{site.name}{_MARK}*"):
         with suppress(OSError):

@@ -1,8 +1,8 @@
-"""The lines of branches for `asv publish`, as our pages have them: also of commits that the
+"""The lines of branches for `asv publish`, the same as on our pages: including commits that the
 repository lacks.
 
-asv knows the first parents of a branch alone: not what a branch went through as it was merged, nor
-what the repository does not have.
+asv only knows the first parents of a branch, without merged commits and those that the repository
+lacks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hpml_plugins.store.history import (
 from hpml_plugins.terminal import one_line
 
 DVCS = "hpml"
-#: What only a repository can answer.
+#: Methods that need a repository.
 _ASKED = (
     "get_hashes_from_range",
     "get_range_spec",
@@ -44,8 +44,8 @@ _ASKED = (
 class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
     """A repository, or none, and the commits that asv leaves out. asv finds it by `dvcs`.
 
-    known: asv's repository; None where there is none.  dates: of every commit with results, ms
-    since 1970.  order: the lines of the branches, in the order of `conf.branches`.
+    known: asv's repository; None if there is none.  dates: of every commit with results, ms since
+    1970.  order: the lines of the branches, in the order of `conf.branches`.
     """
 
     dvcs = DVCS
@@ -54,23 +54,23 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
     order: CommitOrder = CommitOrder.of({})
 
     def __init__(self, *_: object) -> None:
-        for name in _ASKED:  # asv's Repo has them all, and raises
+        for name in _ASKED:  # asv's Repo defines them all, and raises
             setattr(
                 self, name, getattr(self.known, name) if self.known is not None else _refuse
             )
 
     @classmethod
     def url_match(cls, url: str) -> bool:
-        """Never: it is chosen by name."""
+        """Always false: it is selected by name."""
         return False
 
     def pull(self) -> None:
-        """As the repository does."""
+        """Pull the repository."""
         if self.known is not None:
             self.known.pull()
 
     def get_tags(self) -> dict[str, str]:
-        """The repository's."""
+        """The repository's tags."""
         return dict(self.known.get_tags()) if self.known is not None else {}
 
     def get_date(self, commit: str) -> int:
@@ -80,13 +80,13 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         )
 
     def get_date_from_name(self, name: str) -> int:
-        """The date of what git calls so."""
+        """The date of a commit given by a git name."""
         if name in self.dates:
             return self.dates[name]
         return int(self.known.get_date_from_name(name))
 
     def get_branch_name(self, branch: str | None = None) -> str:
-        """The repository's; "results" where there is none."""
+        """The repository's name of the branch; "results" without a repository."""
         return (
             str(self.known.get_branch_name(branch)) if self.known is not None else "results"
         )
@@ -102,8 +102,8 @@ class StoredHistory(Repo):  # type: ignore[misc]  # asv is not typed
         return placed[::-1]
 
     def get_revisions(self, commits: Iterable[str]) -> dict[str, int]:
-        """Commit → its place in the history of these commits; those outside of all lines by their
-        dates."""
+        """Commit → its place in the history of these commits; commits outside all lines are placed
+        by date."""
         wanted = set(commits)
         others = {commit: self.get_date(commit) for commit in wanted - self.order.keys()}
         placed = [commit for commit in self.order if commit in wanted]
@@ -119,20 +119,20 @@ def _refuse(*_: object) -> None:
 
 
 def find_order(conf: Any, repository: Any) -> CommitOrder:
-    """The lines of the branches of asv's configuration.
+    """The lines of the branches in asv's configuration.
 
-    repository: asv's; None where the configuration names none. Raises UserError for another version
-    control than git.
+    repository: asv's; None if the configuration has none. Raises UserError for a version control
+    system other than git.
     """
     results = Path(conf.results_dir)
     if repository is None:
         return order_by_date(stored_dates(result_files(results)))
     if repository.dvcs != "git":
-        raise UserError(f"hpml-plugins knows the branches of git, not of {repository.dvcs}")
+        raise UserError(f"hpml-plugins supports git, not {repository.dvcs}")
     names = list(
         dict.fromkeys(str(repository.get_branch_name(branch)) for branch in conf.branches)
     )
-    local = Path(conf.repo)  # asv keeps a mirror of a repository that is elsewhere
+    local = Path(conf.repo)  # asv keeps a mirror of a remote repository
     return commit_order(local if local.is_dir() else Path(conf.project), results, names)
 
 
@@ -149,7 +149,7 @@ def show_missing_commits(conf: Any) -> CommitOrder:
         order = find_order(conf, repository)
         shown = _shown_by_asv(repository, conf.branches)
         if all(path.name[:8] in shown for path in files):
-            return order  # asv names each file after its commit: none has to be read
+            return order  # asv names each file after its commit, so no file has to be read
     except (UserError, ProcessError) as error:
         why = "" if conf.repo == NO_REPOSITORY else f": {str(error).splitlines()[0]}"
         log.warning(
@@ -184,8 +184,8 @@ def show_missing_commits(conf: Any) -> CommitOrder:
 
 
 def _shown_by_asv(repository: Any, branches: Iterable[str | None]) -> set[str]:
-    """The first digits of the commits of these branches as asv has them; none where one is only at
-    the remote."""
+    """The abbreviated hashes of the commits of these branches as asv sees them; empty if a branch
+    is only at the remote."""
     try:
         return {
             commit[:8]

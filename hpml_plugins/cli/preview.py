@@ -64,7 +64,7 @@ def command(
     with temporary_folder("hpml-preview-") as project:
         html = folder.absolute() if folder else project / "html"
         _write_project(project, file.absolute(), records, html)
-        os.chdir(project)  # asv looks for its configuration here
+        os.chdir(project)  # asv reads its configuration from here
         run_asv("publish")
         if folder is None:
             _serve(html, browser=browser)
@@ -83,8 +83,8 @@ def _serve(html: Path, *, browser: bool) -> None:
 
 
 def _write_project(project: Path, file: Path, records: Path, html: Path) -> None:
-    """A project of this plugin and these Records. Raises the error of a plugin that does not
-    load."""
+    """Create a project with this plugin and these Records. Raises the error of a plugin that cannot
+    be loaded."""
     entry = {"name": name_of_file(file), "path": str(file)}
     registry = project / "registry.yaml"
     registry.write_text(json.dumps({"version": 1, "plugins": [entry]}), encoding="utf-8")

@@ -49,7 +49,7 @@ def conf(tmp_path: Path) -> Namespace:
         ({"bench": ["fine", "("]}, r"--bench '\(' is not a regular expression: missing \)"),
         ({"bench": ["*"]}, "nothing to repeat"),
         ({"benchmark": "("}, r"benchmark '\(' is not a regular expression"),
-        ({"commit": "nosuch"}, "'nosuch' is no commit of the repository"),
+        ({"commit": "nosuch"}, "'nosuch' is not a commit of the repository"),
     ],
 )
 def test_what_is_unknown_is_named(
@@ -100,7 +100,7 @@ def test_results_of_another_nodes_environment_are_shown(of_eight: Project) -> No
 
 ERRORS = [
     (UserError("Unknown\ncommit x"), "hpml: Unknown commit x"),
-    (NoSuchNameError("x"), "hpml: 'x' is no branch, tag or commit of the repository"),
+    (NoSuchNameError("x"), "hpml: 'x' is not a branch, tag or commit of the repository"),
     (
         ProcessError(["git", "fetch"], 128, "", "no network"),
         "hpml: ProcessError: Command 'git fetch' returned non-zero exit status 128;"

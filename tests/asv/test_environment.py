@@ -74,6 +74,6 @@ def test_a_stack_that_uv_cannot_install_ends_in_one_line(
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(
-        HpmlError, match="is installed by uv, which is not here: python -m pip install uv"
+        HpmlError, match="needs uv, which is not installed: python -m pip install uv"
     ):
         made._setup()

@@ -65,7 +65,7 @@ def test_a_benchmark_whose_name_no_file_can_have_is_left_out(project: Any) -> No
         benchmarks=known,
     )
     said = project.publish()
-    assert said.count("is no declaration of a benchmark; left out") == 2
+    assert said.count("is not a declaration of a benchmark; left out") == 2
     assert "8.200 GFLOP" in read_points(project.html)
 
 
