@@ -239,7 +239,7 @@ def test_commands_show_what_others_wrote_as_text(
         code, out, err = call(*words)
         hold_harmless(out, err)
         assert out + err, words
-        assert "fault of hpml-plugins" not in err, err
+        assert "bug in hpml-plugins" not in err, err
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_an_unforeseen_error_is_one_line_and_debug_shows_its_traceback(
 
     monkeypatch.setattr(hpml_plugins.cli.group, "invoke", fail)
     code, out, err = call("list")
-    fault = "this is a fault of hpml-plugins, and hpml --debug shows where it is"
+    fault = "this is a bug in hpml-plugins; hpml --debug shows the traceback"
     assert (code, out, err) == (
         2,
         "",

@@ -1,5 +1,5 @@
-"""The command `hpml`. Each command's module is imported only when it is called: `hpml list` must
-answer at once."""
+"""The command `hpml`. The module of a command is imported only when it is called, so that `hpml
+list` responds quickly."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from hpml_plugins.version import __version__
 if TYPE_CHECKING:
     from hpml_plugins.model import Finding
 
-#: The core's own commands: name → where it is, and the first sentence of its help.
+#: The core's own commands: name → its location, and the first sentence of its help.
 _COMMANDS = {
     "list": (
         "hpml_plugins.cli.list_:command",
@@ -87,29 +87,29 @@ _COMMANDS = {
         "Retract a Record of benchmark NAME that is known to be wrong.",
     ),
 }
-#: The ending of a file of Records that belongs to no folder of results.
+#: The extension of a file of Records outside a results folder.
 RECORDS_OF_RUN = ".jsonl"
-#: The package whose folders add their commands by the hook `hpml_commands`.
+#: The package whose folders add their commands with the hook `hpml_commands`.
 _TOOLS = "hpml_plugins.tools"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What every command gets: the registry's file, and whether to show tracebacks."""
+    """Settings for every command: the registry's file, and whether to show tracebacks."""
 
     registry: Path
     debug: bool = False
 
     @property
     def results(self) -> Path:
-        """The folder of the project's results."""
+        """The project's results folder."""
         from hpml_plugins.store.files import results_folder
 
         return results_folder(self.registry.parent)
 
 
 def choose_results(context: click.Context, _: click.Parameter, named: Path | None) -> Path:
-    """The folder of results that an option names, else the project's."""
+    """The results folder given by an option, else the project's."""
     settings: Settings = context.obj
     return named or settings.results
 
@@ -130,10 +130,10 @@ class _PathType(click.Path):
         return path
 
 
-#: What options and arguments name: a file or a folder, and a file alone.
+#: Parameter types: a file or a folder, and a file only.
 PATH = _PathType(path_type=Path)
 FILE = _PathType(path_type=Path, dir_okay=False)
-#: Options of the commands that put results into the project's.
+#: Options of the commands that add results to the project's.
 INTO = click.option(
     "--into",
     type=PATH,
@@ -153,8 +153,8 @@ def json_option(text: str = "Print JSON.") -> Callable[[Any], Any]:
 def read_results(
     context: click.Context, option: click.Parameter, named: Path | None
 ) -> Path:
-    """The same for a command that only reads: a file of Records is a folder of results too, and for
-    NAME a plugin's FILE.py, the file of Records beside it is the default."""
+    """The same for a command that only reads: a file of Records is accepted too, and if NAME is a
+    plugin's FILE.py, the default is the file of Records beside it."""
     name = context.params.get("name") or ""
     if named is None and name.endswith(".py"):
         beside = records_beside(name)
@@ -171,13 +171,13 @@ def read_results(
 
 
 def records_beside(name: str) -> Path:
-    """Where `hpml run NAME --record` keeps Records: beside FILE.py, else in this folder."""
+    """The default file of `hpml run NAME --record`: beside FILE.py, else in this folder."""
     return Path(name).with_suffix(RECORDS_OF_RUN)
 
 
 class Positive(click.FloatRange):
-    """A positive number up to a maximum (default: the longest time, s); never NaN, which click
-    admits."""
+    """A positive number up to a maximum (default: the longest time, s); excludes NaN, which click
+    accepts."""
 
     def __init__(self, most: float = LONGEST) -> None:
         super().__init__(0, most, min_open=True)
@@ -185,7 +185,7 @@ class Positive(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number; ends the command with a usage error for anything else."""
+        """Convert the number; anything else ends the command with a usage error."""
         found: float = super().convert(value, param, ctx)
         if math.isnan(found):
             return self.fail(f"{value!r} is not a number.", param, ctx)
@@ -197,7 +197,7 @@ def _show_tracebacks(context: click.Context, _: click.Parameter, debug: bool) ->
         context.obj = replace(context.obj, debug=True)
 
 
-#: `hpml run NAME --debug` is `hpml --debug run NAME`.
+#: `hpml run NAME --debug` is the same as `hpml --debug run NAME`.
 _DEBUG = click.Option(
     ["--debug"],
     is_flag=True,
@@ -208,7 +208,7 @@ _DEBUG = click.Option(
 
 
 def _accept_debug(command: click.Command) -> None:
-    """Add --debug to a command and to the commands below it."""
+    """Add --debug to a command and to its subcommands."""
     if _DEBUG not in command.params:
         command.params.append(_DEBUG)
     for below in command.commands.values() if isinstance(command, click.Group) else ():
@@ -216,7 +216,7 @@ def _accept_debug(command: click.Command) -> None:
 
 
 class LazyCommand(click.Command):
-    """A command whose module is imported when it is called; `hpml --help` needs only its name and
+    """A command whose module is imported when it is called; `hpml --help` only needs its name and
     help.
 
     place: "module:attribute" of the click command.  help: the first sentence of its docstring.
@@ -233,7 +233,7 @@ class LazyCommand(click.Command):
         try:
             command: click.Command = getattr(importlib.import_module(module), attribute)
         finally:
-            gc.freeze()  # nor need they be looked at again
+            gc.freeze()  # and their objects need not be scanned again
             gc.enable()
         _accept_debug(command)
         return command
@@ -262,8 +262,7 @@ def adds_commands(*commands: tuple[str, str, str]) -> Callable[[click.Group], No
 
 
 class _CommandGroup(click.Group):
-    """The commands of the core, and those of the tools, which are imported when one of theirs is
-    asked for."""
+    """The commands of the core, and those of the tools, whose modules are imported when needed."""
 
     _has_tools = False
 
@@ -273,7 +272,7 @@ class _CommandGroup(click.Group):
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or None, on which click says so."""
+        """The command of this name; None if unknown, which click reports."""
         if cmd_name not in self.commands:
             self._add_tools()
         return self.commands.get(cmd_name)
@@ -281,8 +280,8 @@ class _CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The name, the command and its arguments. Raises UsageError, with the nearest name, for a
-        command that does not exist."""
+        """The name, the command and its arguments. Raises UsageError, with the nearest name, for an
+        unknown command."""
         name = args[0]
         is_option = name.startswith("-")
         if not (is_option or ctx.resilient_parsing or self.get_command(ctx, name)):
@@ -303,8 +302,10 @@ class _CommandGroup(click.Group):
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
         found = pkgutil.iter_modules(importlib.import_module(_TOOLS).__path__, f"{_TOOLS}.")
-        folders = [each.name for each in found if each.ispkg]  # not what they share
-        # the one that is registered last is called first
+        folders = [
+            each.name for each in found if each.ispkg
+        ]  # packages only, not shared modules
+        # the one registered last is called first
         for name in sorted(folders, reverse=True):
             manager.register(importlib.import_module(name), name)
         manager.hook.hpml_commands(cli=self)
@@ -343,8 +344,8 @@ for _name, (_place, _help) in _COMMANDS.items():
 def show_findings(
     findings: Iterable[Finding], as_json: bool, facts: Mapping[str, object] | None = None
 ) -> Counter[str]:
-    """Print findings as they come, or all as JSON, beside facts where there are any. Returns how
-    many have which state."""
+    """Print findings as they arrive, or all as JSON, together with facts if there are any. Returns
+    the count of each state."""
     shown = []
     for finding in findings:
         shown.append(finding)
@@ -358,16 +359,17 @@ def show_findings(
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON for people."""
+    """Print a value as formatted JSON."""
     import msgspec
 
-    # a file's name need not be UTF-8
+    # a file name need not be UTF-8
     text = msgspec.json.encode(value, enc_hook=lambda path: printable(str(path)))
     say(*printable_json(msgspec.json.format(text).decode()).split("\n"))
 
 
 def _explain(error: Exception) -> str:
-    """An error in one line: a user's as it is, with the file's name in front where there is one."""
+    """Describe an error in one line: user errors unchanged, preceded by the file name if there is
+    one."""
     found = unwritable(error) if isinstance(error, OSError) else error
     if isinstance(found, HpmlError):
         return str(found)
@@ -381,19 +383,19 @@ def _explain(error: Exception) -> str:
                 f"{error.object[error.start : error.end]!r} is not UTF-8; rename what is called so"
             )
         )
-    return f"{describe(error)}; this is a fault of hpml-plugins, and hpml --debug shows where it is"
+    return f"{describe(error)}; this is a bug in hpml-plugins; hpml --debug shows the traceback"
 
 
 def _end_cleanly(number: int, _: object) -> NoReturn:
-    """End this process as an exception does: temporary folders are removed, programs that it
-    started are ended."""
-    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt that
+    """End this process as an exception does, so that temporary folders are removed and started
+    programs ended."""
+    signal.signal(number, signal.SIG_IGN)  # a second signal would interrupt that
     raise SystemExit(128 + number)
 
 
 def main() -> NoReturn:
-    """Run the command. An error ends in one line on stderr and exit status 2; `--debug` shows its
-    traceback."""
+    """Run the command. An error prints one line on stderr and gives exit status 2; `--debug` shows
+    its traceback."""
     escape_unencodable()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
@@ -411,7 +413,7 @@ def main() -> NoReturn:
         warn("interrupted")
         status = 130
     except BrokenPipeError:
-        sys.stderr.close()  # `hpml list | head`: nobody is left to tell
+        sys.stderr.close()  # `hpml list | head`: nobody reads the rest
         sys.exit(0)
     except Exception as error:
         if debug:
@@ -420,5 +422,5 @@ def main() -> NoReturn:
         status = 2
     with suppress(BrokenPipeError):
         sys.stdout.flush()
-    sys.stdout = sys.stderr  # what plugins print at exit is no part of the output
+    sys.stdout = sys.stderr  # output of plugins at exit is not part of the result
     sys.exit(status if isinstance(status, int) else 0)

@@ -1,4 +1,4 @@
-"""`hpml list`: plugins, benchmarks and points, and what this node would skip and why."""
+"""`hpml list`: plugins, benchmarks and points, and which of them this node would skip and why."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def command(
 
 
 def _available(registry: Path) -> list[dict[str, Any]]:
-    """The entry points of installed packages in the group of plugins, none of which is imported;
-    entry: of the registry that names it, "" for none."""
+    """The plugin entry points of installed packages, without importing them; entry: the registry's
+    name for it, "" if it has none."""
     named: dict[str | None, str] = {}
     if registry.is_file():
         named = {each.entry_point: each.name for each in read_registry(registry).plugins}
@@ -130,7 +130,7 @@ def _listing(host: Host) -> list[dict[str, Any]]:
 
 
 def _listing_of_asv(results: Path) -> list[dict[str, Any]]:
-    """The benchmarks of asv's own that `asv run` has found, as benchmarks.json says."""
+    """asv's own benchmarks found by `asv run`, from benchmarks.json."""
     return [
         {
             "plugin": "asv",
@@ -147,10 +147,10 @@ def _listing_of_asv(results: Path) -> list[dict[str, Any]]:
 
 
 def _chosen(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows whose plugin or benchmark one of these names or patterns (`roof_*`) means; all
-    without names.
+    """The rows selected by these names or patterns (`roof_*`) of plugins or benchmarks; all without
+    names.
 
-    Raises UsageError, with the nearest name, for one that means nothing.
+    Raises UsageError, with the nearest name, for one without a match.
     """
     if not names:
         return rows
@@ -179,7 +179,8 @@ def _print(
     verbose: bool,
     everything: bool,
 ) -> None:
-    # Plain columns, not a rich table: importing rich takes a third of what this command may take.
+    # Plain columns instead of a rich table: importing rich takes a third of the time budget of
+    # this command.
     width = shutil.get_terminal_size().columns
     hidden = [] if verbose or everything else [row for row in rows if _is_hidden(row)]
     shown = [row for row in rows if row not in hidden]
@@ -206,7 +207,8 @@ def _here(row: dict[str, Any]) -> int:
 
 
 def _reasons(hidden: list[dict[str, Any]]) -> Iterator[str]:
-    """A line for each reason why benchmarks cannot run here, of each its most frequent."""
+    """One line for each reason why benchmarks cannot run here, using the most frequent one of each
+    benchmark."""
     reasons: Counter[str] = Counter()
     for row in hidden:
         by_kind: Counter[str] = Counter()
@@ -221,7 +223,7 @@ def _reasons(hidden: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _short(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """A line for each benchmark. here: how many of its points this node can measure."""
+    """One line for each benchmark. here: the number of its points that this node can measure."""
     heads = ("plugin", "benchmark", "points", "here", "description")
     yield from align(
         [heads, *map(_short_row, rows)], [name in ("points", "here") for name in heads]
@@ -236,7 +238,7 @@ def _short_row(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _long(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
-    """All about each benchmark, in paragraphs of this width."""
+    """All details of each benchmark, in paragraphs of this width."""
     for row in rows:
         if "broken" in row:
             yield f"{row['plugin']}  BROKEN"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hpml_plugins.store import CommitOrder
     from hpml_plugins.store.merge import Merge
 
-#: Points of each kind that `hpml merge` names before it asks.
+#: The most points of each kind that `hpml merge` lists before it asks.
 MOST_SHOWN = 20
 RESULTS = click.option(
     "--results",
@@ -118,8 +118,8 @@ def merge(folders: tuple[Path, ...], into: Path, dry_run: bool, yes: bool) -> in
 
 
 def _ask_before_changes(planned: Merge) -> None:
-    """Have the user agree to what a merge does to stored points. Raises UsageError, or Abort, where
-    nobody does."""
+    """Ask the user to confirm what a merge changes in stored points. Raises UsageError without a
+    terminal, or Abort."""
     if not planned.consequences:
         return
     _show_changes(planned)
@@ -249,9 +249,9 @@ def _find_records(
     machine: str | None,
     run: str,
 ) -> list[tuple[Path, Record]]:
-    """The measured and the retracted Records that a user names, each with its file.
+    """The measured and the retracted Records selected by the user, each with its file.
 
-    commit, run: their first characters. Raises UsageError where there is none.
+    commit, run: prefixes. Raises UsageError if there is none.
     """
     from hpml_plugins.cli.run import choose, is_chosen, split_choice
     from hpml_plugins.model.formatting import spell_choice
@@ -298,10 +298,10 @@ def refuse_unknown_machine(results: Path, machine: str | None) -> None:
 def find_order(
     settings: Settings, results: Path, branch: str | None
 ) -> tuple[Path, CommitOrder]:
-    """The repository, and the order of its commits with the line of a branch: this one, or those of
+    """The repository, and the order of its commits with the line of this branch, or of those in
     asv.conf.json.
 
-    Raises UsageError where the repository has no such branch.
+    Raises UsageError if the repository lacks the branch.
     """
     from hpml_plugins.asv.configuration import find_history
     from hpml_plugins.store import commit_order

@@ -1,4 +1,4 @@
-"""`hpml run NAME`: measure one benchmark now, without asv, and show what came out."""
+"""`hpml run NAME`: measure one benchmark now, without asv, and show the results."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from hpml_plugins.suite.points import make_suite, record_of
 from hpml_plugins.temporary import temporary_folder
 from hpml_plugins.terminal import printable_json, say, warn
 
-#: The file of --record without a value.
+#: The file for --record without a value.
 BESIDE = Path("FILE.jsonl")
-#: Exit status where the limit left no time for some points.
+#: Exit status if the limit left no time for some points.
 NOT_WHOLE = 3
 
 
 def _place_records(
     context: click.Context, _: click.Parameter, record: Path | None
 ) -> Path | None:
-    """The file of --record; without a value the one beside NAME."""
+    """The file for --record; without a value the one beside NAME."""
     return records_beside(context.params["name"]) if record == BESIDE else record
 
 
@@ -139,7 +139,7 @@ def command(
     machine = filed_under(node, results)
     for problem in host.offers.problems:
         warn(problem)
-    if record:  # before anything is measured for nothing
+    if record:  # before measuring anything in vain
         record.parent.mkdir(parents=True, exist_ok=True)
         record.open("ab").close()
     times = RoundTimes(read_past_rounds(results), machine, has_gpu=bool(node.gpus))
@@ -169,7 +169,7 @@ def command(
             if record:
                 append_record(record, done)
             if done.status == "failed" and settings.debug and not as_json:
-                # its reason stands below the table
+                # its reason is shown below the table
                 say(
                     f"printed by {name_point(declared.benchmark, params)}:",
                     *done.output.splitlines(),
@@ -188,7 +188,7 @@ def command(
 def _as_asked(
     declared: Declared, rounds: int | None, precision: float | None, budget: float | None
 ) -> Declared:
-    """The benchmark with what the options override."""
+    """The benchmark with the overrides from the options."""
     return msgspec.structs.replace(
         declared,
         rounds=rounds or declared.rounds,
@@ -198,8 +198,8 @@ def _as_asked(
 
 
 def _print(report: RunReport, past: Sequence[Record], *, as_json: bool) -> None:
-    """A table of each benchmark, or each Record as JSON; on stderr, what a reader should know of
-    the run."""
+    """Print a table of each benchmark, or each Record as JSON; warnings about the run go to
+    stderr."""
     if as_json:
         for done in report.records:
             say(printable_json(encode(done).decode()))
@@ -216,10 +216,10 @@ def _print(report: RunReport, past: Sequence[Record], *, as_json: bool) -> None:
 def _find(
     settings: Settings, name: str, profile: str, unmet: Unmet
 ) -> tuple[Host, list[Declared]]:
-    """The host, and the benchmarks that NAME means: of the registry, or of a file, with the
+    """The host, and the benchmarks selected by NAME: from the registry, or from a file, with the
     registry's data sets.
 
-    Raises UsageError for a file that does not exist, and whatever `Host.find` raises.
+    Raises UsageError for a file that does not exist, and the errors of `Host.find`.
     """
     if name.endswith(".py"):
         return _find_in_file(Path(name), settings.registry, profile, unmet)
@@ -257,8 +257,8 @@ def _find_in_file(
 
 
 def _unregistered(name: str, project: Path) -> Path | None:
-    """The file of a plugin of this name that the registry lacks: here, or where `hpml new` puts
-    it."""
+    """The file of a plugin of this name that is not in the registry: here, or where `hpml new`
+    creates it."""
     if "/" in name:
         return None
     from hpml_plugins.asv.configuration import plugins_folder
@@ -268,14 +268,14 @@ def _unregistered(name: str, project: Path) -> Path | None:
 
 
 def _may_name_data(benchmark: Declared) -> bool:
-    """Whether a point may want a data set that its own plugin does not offer: one that it requires
-    is unmet so far, and one that it does not require is named by a parameter's value."""
+    """Whether a point may need a data set that its own plugin does not offer: a required one is
+    missing so far, and an optional one is named by a parameter's value."""
     values = itertools.chain.from_iterable(benchmark.grid.values())
     return bool(benchmark.unmet) or any(isinstance(value, str) for value in values)
 
 
 def _knowing(offers: Offers, folder: Path, unmet: Unmet) -> Unmet:
-    """`unmet`, to which the data sets that the registry's plugins offer are known too.
+    """Extend `unmet` by the data sets that the registry's plugins offer.
 
     folder: of the registry. It is called in the process that loads the file's plugin, so that no
     plugin of the registry is imported here.
@@ -301,7 +301,7 @@ def _tasks(
 ) -> list[Task]:
     """The points to measure, in order, all of one plugin.
 
-    Raises UsageError when the choice names no parameter, no value or no point.
+    Raises UsageError if the choice names an unknown parameter or value, or no point.
     """
     wanted = dict(split_choice(choice) for choice in choices)
     known = {key for benchmark in found for key in benchmark.grid}
@@ -337,7 +337,8 @@ def _tasks(
 
 
 def split_choice(choice: str) -> tuple[str, str]:
-    """`-p KEY=VALUE[,VALUE]` as the key and the rest. Raises UsageError for anything else."""
+    """Split `-p KEY=VALUE[,VALUE]` into the key and the rest. Raises UsageError for anything
+    else."""
     key, equals, text = choice.partition("=")
     if not equals or not key:
         raise UsageError(f"-p {choice!r} is not KEY=VALUE; for example -p millions=10")
@@ -345,7 +346,7 @@ def split_choice(choice: str) -> tuple[str, str]:
 
 
 def is_chosen(params: Params, chosen: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a point has one of the chosen values of each parameter.  chosen: as of `choose`."""
+    """Whether a point has one of the chosen values of each parameter.  chosen: from `choose`."""
     return all(
         key in params and spell_choice(params[key]) in values
         for key, values in chosen.items()
@@ -353,8 +354,8 @@ def is_chosen(params: Params, chosen: Mapping[str, Sequence[str]]) -> bool:
 
 
 def choose(text: str, offered: Container[str]) -> list[str]:
-    """The values that a choice names: one that is offered as it stands, though it has a comma, else
-    those between.
+    """The values selected by a choice: an offered value with a comma as a whole, else the parts
+    between commas.
 
     offered: in the form that `spell_choice` returns. A text needs quotes only if the same
     characters without quotes are also offered, as a number.

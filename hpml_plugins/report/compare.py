@@ -1,5 +1,5 @@
-"""Two sides of the same points: machines, commits or environments, as a table with ratios and
-verdicts."""
+"""Compare two sides of the same points (machines, commits or environments) as a table with ratios
+and verdicts."""
 
 from __future__ import annotations
 
@@ -29,53 +29,54 @@ from hpml_plugins.report.points import spell_samples
 from hpml_plugins.report.tables import as_text
 from hpml_plugins.store import Index, of_node
 
-#: Machine, or "" where machines are compared; benchmark; point.
+#: Machine, or "" if machines are compared; benchmark; point.
 _Key = tuple[str, str, str]
 
 
 #: Benchmark and point.
 _Place = tuple[str, str]
-#: A Record, or what a reader keeps of one under the same names (`report.known`).
+#: A Record, or the part of one that a reader keeps with the same attribute names
+#: (`report.known`).
 Kept = TypeVar("Kept", bound=Any)
 
 
-#: The same, where it is only asked about.
+#: The same type, where it is only an argument.
 _Asked = TypeVar("_Asked", bound=Any, contravariant=True)
 
 
 class Known(Protocol[_Asked]):
-    """What comparisons ask of Records: `Variability`, or `report.known.KnownRecords`."""
+    """What comparisons need to know of Records: `Variability`, or `report.known.KnownRecords`."""
 
     def values(self, kept: _Asked, /) -> Values:
-        """Of every metric by which it is compared, with its spread."""
+        """The values of every metric by which it is compared, with their spreads."""
 
     def code(self, kept: _Asked, /) -> str:
         """See `measured.code_of`."""
 
     def whole(self, kept: _Asked, /) -> Record:
-        """The Record itself."""
+        """The complete Record."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What was asked for. kind: "machine", "commit" or "environment".  name: in full."""
+    """A requested side. kind: "machine", "commit" or "environment".  name: in full."""
 
     kind: str
     name: str
 
     def has(self, record: Kept) -> bool:
-        """Whether a Record is of this side."""
+        """Whether a Record belongs to this side."""
         return bool(getattr(record, self.kind) == self.name)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One metric of one point on both sides. machine: empty where the sides are machines.
+    """One metric of one point on both sides. machine: empty if the sides are machines.
 
-    a, b: means over the cards, with their spreads.  difference: of B against A, with its verdict.
-    confounders: in which facts the newest Records of both differ.  regime: "boost" where it is of
-    that one.  across: whether no code was measured on both machines, so that their newest codes are
-    compared.
+    a, b: means over the cards, with their spreads.  difference: of B compared with A, with its
+    verdict.  confounders: the facts in which the newest Records of both differ.  regime: "boost" in
+    that regime.  across: whether no code was measured on both machines, so that their newest codes
+    are compared.
     """
 
     machine: str
@@ -92,7 +93,7 @@ class Compared:
 
     @property
     def is_busy(self) -> bool:
-        """Whether other processes used the CPUs meanwhile, on either side."""
+        """Whether other processes used the CPUs during the measurement of either side."""
         return self.a.is_busy or self.b.is_busy
 
     @property
@@ -103,10 +104,10 @@ class Compared:
 
 @dataclass(frozen=True, order=True)
 class RefusedComparison:
-    """What both sides measured and what is not compared. metric: empty where it is the whole
+    """A comparison that is refused although both sides measured it. metric: empty for the whole
     benchmark.
 
-    kind: as `check` counts it.
+    kind: as counted by `check`.
     """
 
     benchmark: str
@@ -121,8 +122,8 @@ class RefusedComparison:
 def find_side(name: str, records: Iterable[Kept], named: Callable[[str], str]) -> Side:
     """The machine, environment or commit of this name.
 
-    named: what git makes of a name, as `git.find_commit`. Raises UsageError that lists what there
-    is.
+    named: resolves a name with git, like `git.find_commit`. Raises UsageError that lists the
+    alternatives.
     """
     records = list(records)
     known = {
@@ -152,7 +153,7 @@ def find_side(name: str, records: Iterable[Kept], named: Callable[[str], str]) -
 
 @dataclass(frozen=True)
 class _Run(MeasuredRun, Generic[Kept]):
-    """A measured Record, as a side of a comparison."""
+    """A measured Record as part of a side."""
 
     record: Kept
 
@@ -164,13 +165,13 @@ def compare(
     order: Mapping[str, int],
     known: Known[Kept],
 ) -> tuple[list[Compared], list[RefusedComparison]]:
-    """Each point and metric that both sides measured, and what is refused because its definition
-    changed, said once.
+    """Compare each point and metric that both sides measured. Also returns, once each, what is
+    refused because its definition changed.
 
-    Of each side all Records of a point of one code, on all cards, both on one machine unless both
-    sides are machines: these are compared at the newest code that both measured. The regime boost
-    is a comparison of its own. order: see `store.commit_order`; a side that is a commit was asked
-    for whatever line it is on.  known: these Records and all others there are.
+    A side consists of all Records of a point with one code, on all cards. Both sides are on one
+    machine unless they are machines, which are compared at the newest code that both measured. The
+    regime boost is compared separately. order: see `store.commit_order`; a side that is a commit
+    may be on any line.  known: these Records and all others.
     """
     everything = list(records)
     across = a.kind == b.kind == "machine"
@@ -244,8 +245,7 @@ def _compare_point(
 
 
 def describe_one_sided(a: Side, b: Side, records: Iterable[Kept]) -> str:
-    """`12 points are not compared: measured on A alone (2 failed on B)`; "" where there are
-    none."""
+    """`12 points are not compared: measured on A alone (2 failed on B)`; "" if there are none."""
     across = a.kind == b.kind == "machine"
     found: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for record in records:
@@ -266,9 +266,9 @@ def describe_one_sided(a: Side, b: Side, records: Iterable[Kept]) -> str:
 def check(
     found: Iterable[Compared], refused: Sequence[RefusedComparison], one_sided: str
 ) -> tuple[int, str]:
-    """The exit status of `hpml compare --check`, and what it counted. 1: something is worse.  3:
-    nothing is, and something could not be judged: AMBIGUOUS, worse beside other work, of another
-    definition, not finite, or measured on one side alone.  0: neither.
+    """The exit status of `hpml compare --check`, and its counts. 1: something is worse.  3: nothing
+    is worse, but something could not be judged: AMBIGUOUS, worse while other processes ran, with
+    another definition, not finite, or measured on one side only.  0: otherwise.
 
     one_sided: see `describe_one_sided`.
     """
@@ -316,8 +316,8 @@ def _runs_by_point(
 def _newest_versions(
     old: Mapping[_Key, Sequence[_Run[Kept]]], new: Mapping[_Key, Sequence[_Run[Kept]]]
 ) -> Iterable[_Key]:
-    """The points that both sides have; of one in several versions of its benchmark the version that
-    was measured last."""
+    """The points that both sides have; if a point has several versions of its benchmark, the
+    version measured last."""
     found: dict[_Key, _Key] = {}
     for key in sorted(
         old.keys() & new.keys(), key=lambda key: max(old[key][0].age, new[key][0].age)
@@ -329,7 +329,7 @@ def _newest_versions(
 def _changed_versions(
     old: Mapping[_Key, Kept], new: Mapping[_Key, Kept]
 ) -> Iterator[RefusedComparison]:
-    """Benchmarks of which each side has points that the other lacks, of other versions."""
+    """Benchmarks for which the sides have points of different versions."""
     found: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
     for number, (mine, theirs) in enumerate(((old, new), (new, old))):
         for key in mine.keys() - theirs.keys():
@@ -345,9 +345,9 @@ def _changed_versions(
 
 
 def _infinite_sides(metric: str, a: Record, b: Record) -> str:
-    """The sides, "A and B" at most, on which the value of a metric that both have is not finite.
+    """The sides, at most "A and B", on which the value of a common metric is not finite.
 
-    The median of asv's samples may be; such a value is in no reading.
+    The median of asv's samples may be infinite; such a value is in no reading.
     """
     of_a, of_b = a.median(metric), b.median(metric)
     if of_a is None or of_b is None:
@@ -357,8 +357,8 @@ def _infinite_sides(metric: str, a: Record, b: Record) -> str:
 
 
 def _contradiction(a: MetricSamples, b: MetricSamples) -> str:
-    """Why two values of a metric are not of one definition, or "". To have no direction contradicts
-    none."""
+    """Why two values of a metric have different definitions, or "". A missing direction is
+    compatible with any."""
     if a.unit != b.unit:
         return f"unit {a.unit} on A, {b.unit} on B: its definition changed"
     if a.direction != b.direction and None not in (a.direction, b.direction):
@@ -368,9 +368,9 @@ def _contradiction(a: MetricSamples, b: MetricSamples) -> str:
 
 #: The verdicts on a significant difference.
 CHANGED = ("WORSE", "BETTER")
-#: In this order verdicts are shown.
+#: The display order of verdicts.
 _ORDER = ("WORSE", "BETTER", "BOUND", "AMBIGUOUS", "SAME")
-#: What a verdict is called for readers, where its word says too little.
+#: Clearer names of verdicts for readers.
 _WORDS = {"BOUND": "undecided"}
 
 
@@ -380,7 +380,7 @@ def changed(compared: Iterable[Compared]) -> list[Compared]:
 
 
 def summarise(compared: Sequence[Compared], hidden: str = "") -> str:
-    """How many values have which verdict.  hidden: where those that are not shown can be seen."""
+    """The number of values with each verdict.  hidden: how to show those that are not shown."""
     counts: Counter[str] = Counter(each.difference.verdict for each in compared)
     points = len({(each.machine, each.benchmark, each.point) for each in compared})
     verdicts = ", ".join(
@@ -395,8 +395,8 @@ def summarise(compared: Sequence[Compared], hidden: str = "") -> str:
 
 
 def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) -> list[str]:
-    """What readers need below the table: what was not compared, and which points have no ratio or
-    verdict, and why."""
+    """Notes below the table: what was not compared, and which points have no ratio or verdict, and
+    why."""
     compared = list(compared)
     refusals = dict.fromkeys(
         f"{f'{each.machine} {each.benchmark} {each.point}'.strip()}: no ratio:"
@@ -436,7 +436,7 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
 
 
 def _unlike_runs(compared: Iterable[Compared]) -> int:
-    """How many runs are left out of the means of both sides; the metrics of a point share them."""
+    """The number of runs left out of the means of both sides; the metrics of a point share them."""
     of_point: dict[tuple[str, str, str], int] = {}
     for each in compared:
         point = each.machine, each.benchmark, each.point
@@ -448,8 +448,8 @@ def _unlike_runs(compared: Iterable[Compared]) -> int:
 def as_lines(compared: Sequence[Compared], width: int) -> Iterator[str]:
     """The rows for a terminal of this width: first what changed, then the rest.
 
-    A benchmark and its points stand above their metrics. Where a row does not fit, each of its
-    benchmark has three lines.
+    A benchmark and its points are headings above their metrics. If a row does not fit, each row of
+    its benchmark takes three lines.
     """
     ordered = sorted(compared, key=lambda each: each.difference.verdict not in CHANGED)
     for place, group in groupby(
@@ -499,7 +499,7 @@ def as_table(
     """The rows as a table.  formatted: with units and intervals, for readers; else numbers in SI
     units, for code.
 
-    refused: the last rows, which have a reason and no numbers.
+    refused: appended as rows with a reason and no numbers.
     """
     rows = []
     for each in compared:
@@ -546,8 +546,7 @@ def as_table(
 
 
 def list_confounders(compared: Iterable[Compared]) -> list[str]:
-    """In which facts the sides differ and on how many points, of one machine after the other, most
-    points first.
+    """The facts in which the sides differ and on how many points, by machine, most points first.
 
     `h200-x1, 3 of 40 points: torch 2.11.0 → 2.15.0`. Values that differ from point to point are
     shown by an example.
@@ -563,7 +562,7 @@ def list_confounders(compared: Iterable[Compared]) -> list[str]:
 
 
 def _confounders_of(points: Mapping[_Place, Sequence[Confounder]]) -> Iterator[str]:
-    """Of one machine: the facts that differ on the same points are one line."""
+    """For one machine: facts that differ on the same points are in one line."""
     by_name: dict[str, dict[_Place, Confounder]] = {}
     for point, confounders in sorted(points.items()):
         for each in confounders:
@@ -580,8 +579,8 @@ def _confounders_of(points: Mapping[_Place, Sequence[Confounder]]) -> Iterator[s
 
 
 def _spell_verdict(each: Compared) -> str:
-    """`BETTER, at least 1.40×`, of B over A; of what is undecided the bounds alone, and no reason,
-    which `notes` gives."""
+    """`BETTER, at least 1.40×`, for B over A; for undecided values only the bounds, without the
+    reason, which `notes` gives."""
     found = each.difference.undirected
     if found.verdict == "AMBIGUOUS":
         return found.verdict
@@ -590,8 +589,8 @@ def _spell_verdict(each: Compared) -> str:
 
 
 def _against(found: Difference) -> str:
-    """B over A, `1.04× (+4.0 %)`, with ▲ for better or ▼ for worse where the verdict says so; "–"
-    where no ratio can be given."""
+    """B over A, `1.04× (+4.0 %)`, with ▲ for better or ▼ for worse if the verdict says so; "–"
+    without a ratio."""
     sign = {"BETTER": "▲ ", "WORSE": "▼ "}.get(found.verdict, "")
     has_ratio = found.times is not None and found.ratio is not None
     return f"{sign}{change(found.ratio or 0)}" if has_ratio else "–"

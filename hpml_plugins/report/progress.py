@@ -1,4 +1,5 @@
-"""What a run prints: a bar with the time left, a line for each point, and answers at the end."""
+"""The output of a run: a bar with the time left, a line for each point, and a summary at the
+end."""
 
 from __future__ import annotations
 
@@ -19,29 +20,29 @@ from hpml_plugins.report.shares import Roof
 from hpml_plugins.run import Follower, Round, RoundTimes, Task, TimeLeft, TimeLimit
 from hpml_plugins.terminal import cut, one_line, say
 
-#: s between two lines of status where the output is no terminal.
+#: s between two lines of status if the output is not a terminal.
 INTERVAL = 60.0
-#: What the bar shows at most while a run goes on.
+#: The highest share that the bar shows during a run.
 MOST_SHARE = 0.99
 #: Characters of the bar.
 BAR = 20
-#: Characters of a line where the output is no terminal.
+#: Characters of a line if the output is not a terminal.
 WIDTH = 100
-#: Reasons for having no number that the summary names.
+#: The most reasons for missing numbers that the summary lists.
 REASONS = 3
-#: Characters of one that is shown.
+#: Characters of a reason that are shown.
 MOST_OF_REASON = 70
-#: Why a point has none where its commit has no suite.
+#: The reason for a missing number if the commit has no suite.
 UNAVAILABLE = "not available at this commit"
-#: Plugins with changed files that have a line each.
+#: The most plugins with changed files that have a separate line.
 MOST_CHANGED = 3
-#: Points that did not fit into a limit and are named.
+#: The most points left out by a limit that are listed.
 MOST_LEFT_OUT = 12
 
 
 def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What to do about plugins whose files changed at equal versions: a line each, of many one for
-    all.
+    """What to do about plugins whose files changed at equal versions: one line each, or one for all
+    if there are many.
 
     changed: plugin → benchmark → the commit that was measured with other files.
     """
@@ -64,11 +65,11 @@ def describe_code_changes(changed: Mapping[str, Mapping[str, str]]) -> list[str]
 
 
 class RunReport(Follower):
-    """Follows the points of one run, of `hpml run`, `asv run` or the gate, and prints what it does.
+    """Follows the points of one run, of `hpml run`, `asv run` or the gate, and prints its progress.
 
-    times: predicts how long the rounds take that are left.  past: the rounds that this machine
-    measured before, in order.  limit: the time that the run may take.  verbose: whether all metrics
-    and warnings are printed.  ends_early: whether fewer rounds than planned may do.
+    times: predicts the duration of the remaining rounds.  past: the rounds that this machine
+    measured before, in order.  limit: the time limit of the run.  verbose: whether all metrics and
+    warnings are printed.  ends_early: whether fewer rounds than planned may be enough.
     """
 
     def __init__(
@@ -99,14 +100,14 @@ class RunReport(Follower):
         self._measuring: float | None = None
 
     def plan(self, rounds: Sequence[Round], repeats: int = 1, commits: int = 1) -> None:
-        """What the run will measure. repeats: how often each round is, once for each commit and
-        environment.  commits: how often one is installed to be measured."""
+        """Announce the rounds of the run. repeats: how often each is measured, once for each commit
+        and environment.  commits: how often one is installed to be measured."""
         self._commits = commits
         for this in rounds:
             self._planned[this] += repeats
 
     def begin(self) -> None:
-        """Say what will be measured, where that takes long."""
+        """Print what will be measured, if it takes long."""
         points = counted(len({this.point for this in self._planned}), "point")
         rounds = counted(self._planned.total(), "round")
         self._began = self._spoke = clocks.monotonic()
@@ -120,9 +121,9 @@ class RunReport(Follower):
             say(f"Measuring {points} in {rounds}: {self._spell_left(left)}", error=True)
 
     def start_round(self, this: Round, task: Task) -> None:
-        """A round is measured now."""
+        """The measurement of a round starts."""
         declared, params = task
-        if declared.why_unmet(params):  # its Record says why, at once
+        if declared.why_unmet(params):  # its Record gives the reason immediately
             return
         which = (
             f"round {this.number + 1} of {declared.rounds}: " if declared.rounds > 1 else ""
@@ -135,14 +136,14 @@ class RunReport(Follower):
 
     @property
     def time_left(self) -> TimeLeft:
-        """How long the remaining rounds take; no more than what remains of the limit."""
+        """The duration of the remaining rounds, at most what remains of the limit."""
         left = self.times.left(self._planned, max(0, self._commits))
         gone = min(self._expected, clocks.monotonic() - self._began)
         left = TimeLeft(*(max(0.0, each - gone) for each in left))
         return left.within(self.limit.left) if self.limit else left
 
     def _spell_left(self, left: TimeLeft) -> str:
-        """In words: a range where the time is not known well."""
+        """The time in words: a range if it is uncertain."""
         if left.is_one_number:
             return f"{self._at_most} {_spell_time(left.seconds)}"
         if self._at_most == "about":
@@ -150,7 +151,7 @@ class RunReport(Follower):
         return f"{self._at_most} {_spell_time(left.high)}"
 
     def leave_out(self, task: Task, measured_rounds: int) -> None:
-        """A point, or what is missing of its rounds, does not fit into the limit."""
+        """A point, or the rest of its rounds, does not fit into the limit."""
         declared, params = task
         point = name_point(declared.benchmark, params)
         if measured_rounds:
@@ -160,8 +161,8 @@ class RunReport(Follower):
         self.left_out.append(point + part)
 
     def progress(self, text: str, share: float | None) -> None:
-        """Show how far the run is and what the point is doing: on a terminal as a bar in place of
-        the one before, elsewhere as a line at times.
+        """Show the progress of the run and of the point: on a terminal as a bar that replaces the
+        previous one, elsewhere as an occasional line.
 
         share: of the point, 0 to 1.
         """
@@ -170,12 +171,12 @@ class RunReport(Follower):
             return
         self._spoke = now
         left = self.time_left
-        # a run that takes longer than expected does not go back, nor is it at its end
+        # if the run takes longer than expected, the bar neither goes back nor reaches its end
         gone = 0.0 if self._measuring is None else now - self._measuring
         of_run = gone / (gone + left.seconds + 1e-9)
         self._share = max(self._share, min(of_run, MOST_SHARE))
         doing = text if share is None else f"{text} {share:.0%}"
-        # as asv writes a share: `hpml jobs` looks for it
+        # the share in asv's format: `hpml jobs` searches for it
         told = f"[{self._share:4.0%}] {self._spell_left(left)} left"
         if terminal:
             line = one_line(f"{told}: {self._current} {doing}")
@@ -199,16 +200,16 @@ class RunReport(Follower):
             del self._planned[this]
 
     def add(self, records: Sequence[Record | None]) -> None:
-        """Take in what all rounds of some points gave; a commit from before the suite gives
-        nothing."""
+        """Add the results of all rounds of some points; a commit from before the suite gives
+        none."""
         found = [record for record in records if record]
         self._unavailable += len(records) - len(found)
         self.records += found
         self._past += found
 
     def describe(self, records: Sequence[Record | None], width: int) -> list[str]:
-        """What the points gave, in lines: one for each and one for its doubts; with `verbose` a
-        table of each benchmark, with all metrics and warnings."""
+        """Describe the results of the points: one line for each and one for its warnings; with
+        `verbose` a table of each benchmark, with all metrics and warnings."""
         found = [record for record in records if record]
         roof = Roof(self._past)
         if not self.verbose:
@@ -220,10 +221,10 @@ class RunReport(Follower):
 
     @property
     def code_changes(self) -> list[str]:
-        """A line for each plugin whose files changed while the versions of its benchmarks stayed
+        """One line for each plugin whose files changed while the versions of its benchmarks stayed
         the same.
 
-        A Record of an earlier run, which asv was told not to repeat, says nothing.
+        Records of an earlier run that asv was told not to repeat are ignored.
         """
         changed: dict[str, dict[str, str]] = {}
         last: dict[str, Record] = {}
@@ -244,7 +245,7 @@ class RunReport(Follower):
 
     @property
     def busy(self) -> list[str]:
-        """A line about the measured points that other processes disturbed, if there are any."""
+        """A line about the measured points that other processes disturbed, if any."""
         measured = self._measured
         found = [each.conditions for each in measured if each.is_busy]
         if not found:
@@ -257,7 +258,7 @@ class RunReport(Follower):
 
     @property
     def omitted(self) -> list[str]:
-        """A line about the points that the limit left no time for, if there are any."""
+        """A line about the points that did not fit into the limit, if any."""
         if not self.left_out:
             return []
         named = ", ".join(self.left_out[:MOST_LEFT_OUT])
@@ -270,13 +271,13 @@ class RunReport(Follower):
 
     @property
     def kept(self) -> list[str]:
-        """A line about the points that an earlier run measured, if there are any."""
+        """A line about the points measured by an earlier run, if any."""
         points = counted(self.stored, "point")
         return [f"Not measured again: {points} of an earlier run"] if self.stored else []
 
     @property
     def noisy(self) -> list[str]:
-        """A line about the measured points that scatter, if there are any."""
+        """A line about noisy points, if any."""
         measured = self._measured
         found = sum(bool(each.noise) for each in measured)
         hint = "" if self.verbose else "; -v shows how"
@@ -284,7 +285,7 @@ class RunReport(Follower):
 
     @property
     def without_number(self) -> Iterator[str]:
-        """What was not measured, in a line by reason: failed points, then skipped ones."""
+        """One line each for failed and for skipped points, by reason."""
         for status in ("failed", "skipped"):
             told = [record.reason for record in self.records if record.status == status]
             reasons = Counter(map(kind_of, told) if status == "skipped" else told)
@@ -304,7 +305,7 @@ class RunReport(Follower):
     def summary(
         self, tasks: Mapping[str, Sequence[TaskEntry]], results: Path
     ) -> Iterator[str]:
-        """What this machine reaches, what was measured, and what was not and why.
+        """The results of this machine, what was measured, and what was not and why.
 
         tasks: of the registry.  results: the folder of results.
         """
@@ -326,7 +327,8 @@ class RunReport(Follower):
 
 
 def _differ_in_code(a: Record, b: Record) -> bool:
-    """Whether other code of the plugin measured them, at one version of the benchmark."""
+    """Whether they were measured with different code of the plugin, at one version of the
+    benchmark."""
     if a.version != b.version or a.source["sha256"] == b.source["sha256"]:
         return False
     from hpml_plugins.model.alike_code import measuring_code  # reads a file
@@ -335,7 +337,7 @@ def _differ_in_code(a: Record, b: Record) -> bool:
 
 
 def _spell_range(low: float, high: float) -> str:
-    """Two ends, the lower one rounded down and the upper one up."""
+    """A range, with the lower end rounded down and the upper one up."""
     if high < 2 * 60:
         return f"{math.floor(low / 10) * 10} to {math.ceil(high / 10) * 10} s"
     if high < 2 * 3600:

@@ -268,7 +268,7 @@ def _read_tree(data: bytes, folder: Path) -> str:
     except OSError as error:
         from hpml_plugins.cli import _explain
 
-        assert "fault of hpml-plugins" not in _explain(error), repr(error)
+        assert "bug in hpml-plugins" not in _explain(error), repr(error)
         refused = HpmlError(_explain(error))
     hold_printable(*map(printable, said))
     assert (secret / "kept.json").stat().st_mtime_ns == before.st_mtime_ns, (

@@ -420,7 +420,7 @@ def _read_command(data: bytes, folder: Path) -> str:
     if "--ask" not in words:
         hold_printable(out.getvalue(), err.getvalue())
     assert status in (0, 1, 2), status
-    assert "fault of hpml-plugins" not in err.getvalue(), err.getvalue()[-1000:]
+    assert "bug in hpml-plugins" not in err.getvalue(), err.getvalue()[-1000:]
     assert "Traceback" not in err.getvalue(), err.getvalue()[-1000:]
     if status == 2:
         assert err.getvalue().startswith("hpml: ") or "hpml: " in err.getvalue(), (
