@@ -125,8 +125,8 @@ def _ask_before_changes(planned: Merge) -> None:
     _show_changes(planned)
     if not sys.stdin.isatty():
         raise UsageError(
-            f"the merge would mean {planned.consequences}; nothing was merged; --yes merges without"
-            " asking"
+            f"the merge would cause {planned.consequences}; nothing was merged; use --yes to"
+            " merge anyway"
         )
     click.confirm(f"{planned.consequences}. Merge?", abort=True)
 

@@ -1,7 +1,7 @@
-"""What is made from Records: figures, tables, charts, comparisons, exports and the published site.
+"""Presentations of Records: figures, tables, charts, comparisons, exports and the published site.
 
-The report of a run and the tables are imported at their first use: plugins import this package for
-its charts.
+The report of a run and the tables are imported at their first use, because plugins import this
+package for its charts.
 """
 
 from typing import TYPE_CHECKING

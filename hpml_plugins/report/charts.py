@@ -1,8 +1,8 @@
-"""Charts as Vega-Lite specifications, built from column names. The browser draws them, `hpml plot`
-makes files of them.
+"""Charts as Vega-Lite specifications, built from column names. The browser draws them; `hpml plot`
+renders them to files.
 
-A chart is a plain dict without data; `complete` adds a table and how everything looks. Vega-Lite
-knows much more than these functions: a plugin may write the dict itself. Source:
+A chart is a plain dict without data; `complete` adds a table and the styling. Vega-Lite supports
+much more than these functions: a plugin may write the dict itself. Source:
 https://vega.github.io/vega-lite/docs/.
 """
 
@@ -23,13 +23,14 @@ from hpml_plugins.model.figure import Cell, Chart, Table, told_apart
 from hpml_plugins.model.formatting import shown_unit
 from hpml_plugins.published import gpu_types
 
-#: One column, or several whose values are joined. A column may stand within words: "batch {batch}".
+#: One column, or several whose values are joined. A column name may be embedded in text: "batch
+#: {batch}".
 Columns = str | Sequence[str]
 Layer = dict[str, Any]
 
-#: Middle lightness: each stands out from white and from near-black (contrast at least 3 : 1 to
-#: both); the first four are told apart with red-green blindness too, and every series also has a
-#: marker or a dash of its own.
+#: Medium lightness, so that each is visible on white and on near-black (contrast at least 3 : 1
+#: to both). The first four can also be distinguished with red-green blindness, and every series
+#: also has its own marker or dash.
 COLOURS: Final = (
     "#2a78d6",
     "#d1580c",
@@ -55,7 +56,7 @@ SHAPES: Final = (
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1])
 #: px of a single panel.
 WIDTH = 600
-#: px of a panel that has another beside it.
+#: px of a panel beside another one.
 PANEL = 310
 #: px of a legend.
 LEGEND = 680
@@ -63,11 +64,12 @@ LEGEND = 680
 LETTER = 6
 #: px of a row.
 ROW = 20
-#: CPUs are left out of a chart where they add more decades to an axis than this, and as a factor.
+#: CPUs are left out of a chart if they add more decades to an axis than this, and more than this
+#: factor.
 MOST_ADDED: Final = 0.5
 MOST_STRETCHED: Final = 1.25
-#: Base of a logarithmic axis → whether it has a label and a clear line at `datum.value`, as a Vega
-#: expression.
+#: Base of a logarithmic axis → a Vega expression for whether it has a label and a strong line at
+#: `datum.value`.
 _LABELLED: Final = {
     2: "abs(log(datum.value) / LN2 - round(log(datum.value) / LN2)) < 1e-6",
     10: (
@@ -78,7 +80,7 @@ _LABELLED: Final = {
 
 
 class Look(NamedTuple):
-    """How a GPU type is drawn, on every page and chart."""
+    """The style of a GPU type on every page and chart."""
 
     colour: str
     marker: str
@@ -86,11 +88,11 @@ class Look(NamedTuple):
 
 @functools.cache
 def look(name: str, gpus: int = 1) -> Look:
-    """Colour and marker of a GPU type, whichever others there are: the colour of the card, the
-    marker of their number.
+    """Colour and marker of a GPU type, independent of other types: the colour depends on the card,
+    the marker on the number.
 
     name: as NVML gives it, or a CPU's.  Known cards follow their order in `gpus.yaml`, to which new
-    ones are appended, so that neighbours share neither; other names are hashed.
+    ones are appended, so that neighbours differ in both; other names are hashed.
     """
     known = [place for place, each in enumerate(gpu_types()) if each.matches(name)]
     place = known[0] if known else zlib.crc32(name.encode()) >> 8
@@ -102,10 +104,10 @@ def look(name: str, gpus: int = 1) -> Look:
 class Axis:
     """A column of numbers along an axis.
 
-    title: what it is, without the unit.  unit: of the closed set, or "%" for a share; numbers are
-    labelled with it and with a prefix ("20 GB/s").  base: of the logarithm, 10 or 2.  zero: whether
-    the axis starts at 0.  nice: whether a logarithmic axis spans whole decades.  floor: smaller
-    numbers are drawn there, such as zeros on a logarithmic axis.
+    title: its meaning, without the unit.  unit: of the closed set, or "%" for a share; labels have
+    it with a prefix ("20 GB/s").  base: of the logarithm, 10 or 2.  zero: whether the axis starts
+    at 0.  nice: whether a logarithmic axis spans whole decades.  floor: smaller numbers are drawn
+    at this value, such as zeros on a logarithmic axis.
     """
 
     column: str
@@ -139,7 +141,7 @@ class Axis:
 
     @property
     def shown(self) -> Layer:
-        """The transform after which rows have a number that can be drawn."""
+        """The transform that keeps the rows with a drawable number."""
         value = f"datum[{json.dumps(self.column)}]"
         if self.floor is not None:
             return {"calculate": f"max({value}, {self.floor})", "as": self.column}
@@ -148,7 +150,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Rule:
-    """A dashed line across a chart: at a number, or at what a column says. axis: "x" or "y"."""
+    """A dashed line across a chart, at a number or at the value of a column. axis: "x" or "y"."""
 
     axis: str
     at: float | str
@@ -156,7 +158,7 @@ class Rule:
 
     @property
     def layer(self) -> Layer:
-        """The layer that draws it."""
+        """The layer that draws the rule."""
         at: dict[str, Any]
         if isinstance(self.at, str):
             at = {"field": _field(self.at), "type": "quantitative"}
@@ -173,18 +175,18 @@ _DASHED: Final = {"strokeDash": [4, 3], "stroke": GREY, "strokeWidth": 1.2}
 
 @dataclass
 class _ChartBuilder:
-    """Makes a chart of the options that the functions below take by keyword; not every chart uses
-    every option.
+    """Builds a chart from the keyword options of the functions below; not every chart uses every
+    option.
 
-    axes: of numbers, in the order of tooltips.  row: what a chart has a row for.  series: a colour
-    and marker each. shape: a marker each, where it is not the series'.  dash: a dash each.  panel:
-    a panel each.  parts: columns whose numbers are drawn as series on an axis `value`.  colours: of
-    the parts.  each: a line for each value of this column, all alike.  low, high: columns of an
-    interval.  label: the text beside a mark.  also: what tooltips show as well; numbers with a unit
-    as an Axis.  hollow: a Vega expression; points for which it holds are outlines.  legend: whether
-    there is one of the series.  independent: "x", "y": axes that differ by panel.  across: how many
-    panels stand beside one another.  rules: drawn behind.  transform, layers: of Vega-Lite, added.
-    marks: see `bar_chart`.
+    axes: of numbers, in the order of tooltips.  row: the column with one chart row per value.
+    series: columns distinguished by colour and marker.  shape: by marker, if not the series.  dash:
+    by dash.  panel: by panel.  parts: columns whose numbers are drawn as series on an axis `value`.
+    colours: of the parts.  each: one line per value of this column, all with the same style.  low,
+    high: columns of an interval.  label: the text beside a mark.  also: additional tooltip entries;
+    numbers with a unit as an Axis.  hollow: a Vega expression; points for which it holds are drawn
+    as outlines.  legend: whether the series have one.  independent: "x", "y": axes that differ by
+    panel.  across: the number of panels side by side.  rules: drawn behind.  transform, layers:
+    additional ones of Vega-Lite.  marks: see `bar_chart`.
     """
 
     axes: Sequence[Axis]
@@ -215,7 +217,7 @@ class _ChartBuilder:
         dashed = any(name == "part" for _, name, _ in _parsed(self.dash))
         if self.parts and not self.coloured and not dashed:
             self.coloured = ("part",)
-        #: Title → (column, unit) of the numbers that tooltips show.
+        #: Title → (column, unit) of the numbers in tooltips.
         self.numbers: dict[str, tuple[str, str]] = {}
         for axis in (*self.axes, *self.also):
             if isinstance(axis, Axis):
@@ -225,7 +227,7 @@ class _ChartBuilder:
                 self.numbers[name.replace("_", " ")] = (name, self.axes[0].unit)
         nominal: Layer = {"type": "nominal", "title": None, "sort": None}
         hidden: Layer = {} if self.legend else {"legend": None}
-        #: Of marks; `plain` is the colour of those that no series colours.
+        #: Colours of marks; `plain` is for marks that no series colours.
         self.colour: Layer = {}
         self.marker: Layer = {}
         self.plain: Layer = {"color": COLOURS[0]}
@@ -251,7 +253,7 @@ class _ChartBuilder:
 
     @property
     def tooltip(self) -> Layer:
-        """Everything that is encoded, as text."""
+        """All encoded fields, as text."""
         also = [name for name in self.also if isinstance(name, str)]
         columns = (
             self.row,
@@ -275,14 +277,14 @@ class _ChartBuilder:
         }
 
     def place(self, x: Axis, y: Axis) -> Layer:
-        """Where a mark stands; with labels there is room for the text of the last point."""
+        """The position of a mark, with room for the label of the last point."""
         found = {"x": x.channel(), "y": y.channel()}
         if self.label and x.log:
             found["x"]["scale"]["padding"] = 60
         return found
 
     def add(self, mark: Layer, encoding: Layer, transform: Sequence[Layer] = ()) -> None:
-        """One more layer, in front of the others."""
+        """Add a layer in front of the others."""
         self.drawn.append(
             {
                 **({"transform": list(transform)} if transform else {}),
@@ -292,7 +294,7 @@ class _ChartBuilder:
         )
 
     def add_points(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
-        """Markers with tooltips, filled or hollow."""
+        """Add markers with tooltips, filled or hollow."""
         encoding = {**place, **self.colour, **self.marker, **self.tooltip}
         hollow = self.hollow
         for filled, test in (
@@ -306,15 +308,15 @@ class _ChartBuilder:
             )
 
     def add_text(self, place: Layer, transform: Sequence[Layer] = ()) -> None:
-        """The labels of points."""
+        """Add the labels of points."""
         if self.label:
             made = [*transform, {"calculate": _joined(self.label), "as": "label"}]
             mark = {"type": "text", "align": "left", "dx": 6, "dy": 5, "fontSize": 9}
             self.add(mark, {**place, "text": {"field": "label"}}, made)
 
     def layered(self, zoom: Sequence[str], name: str = "", legend: bool = True) -> Chart:
-        """The layers with what readers can do: zoom with Ctrl and the wheel, drag, click on a
-        series in the legend."""
+        """The layers with interaction: zoom with Ctrl and the wheel, drag, click on a series in the
+        legend."""
         params: list[Layer] = []
         if zoom:
             select = {
@@ -391,7 +393,7 @@ class _ChartBuilder:
         }
 
     def _texts(self) -> list[Layer]:
-        """The texts of series and their like, and those of numbers for tooltips."""
+        """The texts of series and similar columns, and those of numbers for tooltips."""
         made = {
             "series": self.coloured,
             "shape": self.shape,
@@ -422,10 +424,10 @@ def line_chart(
     diagonal: bool = False,
     **options: Any,
 ) -> Chart:
-    """Lines with markers over two axes of numbers.
+    """Lines with markers over two numeric axes.
 
-    lines, points: whether they are drawn.  steps: a value holds until the next x.  diagonal: a
-    dashed line where x and y are equal.  options: see `_ChartBuilder`.
+    lines, points: whether to draw them.  steps: a value holds until the next x.  diagonal: a dashed
+    line where x and y are equal.  options: see `_ChartBuilder`.
     """
     made = _ChartBuilder((x, y), (), series, **options)
     place = made.place(x, y)
@@ -442,7 +444,7 @@ def line_chart(
         made.add(mark, {**place, **made.colour, **made.dashes, **each})
     if points:
         made.add_points(place)
-    else:  # they carry the tooltips
+    else:  # invisible points carry the tooltips
         made.add({"type": "point", "size": 80, "opacity": 0}, {**place, **made.tooltip})
     made.add_text(place)
     return made.chart([x.shown, y.shown], made.layered(("x", "y")), needs=(x, y))
@@ -451,9 +453,10 @@ def line_chart(
 def dot_chart(
     row: Columns, x: Axis | Sequence[Axis], series: Columns = (), **options: Any
 ) -> Chart:
-    """Dots in a row for each value of `row`: unlike bars they are true on a logarithmic axis too.
+    """One row of dots for each value of `row`: unlike bars, they are also correct on a logarithmic
+    axis.
 
-    x: several axes stand beside one another, with the same rows; an interval is that of the first.
+    x: several axes are placed side by side, with the same rows; an interval belongs to the first.
     options: see `_ChartBuilder`.
     """
     axes = [x] if isinstance(x, Axis) else list(x)
@@ -495,8 +498,8 @@ def bar_chart(
 ) -> Chart:
     """A horizontal bar for each value of `row`; with `parts` their numbers are stacked.
 
-    marks: column → title of numbers that stand as marks on the bars.  options: see `_ChartBuilder`;
-    label is here a Vega expression, or the axis' column, of the text at the end of a bar.
+    marks: column → title of numbers drawn as marks on the bars.  options: see `_ChartBuilder`;
+    label is here a Vega expression, or the axis' column, for the text at the end of a bar.
     """
     x = replace(x, zero=True)
     made = _ChartBuilder([x], row, series, marks=marks, **{"across": 1, **options})
@@ -529,7 +532,7 @@ def bar_chart(
         }
         once = (
             [{"filter": "datum['part order'] === 0"}] if parts else []
-        )  # not once for each part
+        )  # only once, not for each part
         made.add(
             mark,
             {**place, "x": x.channel(field=_field(column)), "shape": shape, **made.tooltip},
@@ -555,8 +558,8 @@ def roofline_chart(
 ) -> Chart:
     """Rows whose column `what` is "roof" as curves, the others as points, both axes logarithmic.
 
-    roof: a Vega expression of what a row of a roof allows at `datum.at`, the arithmetic intensity.
-    options: see `_ChartBuilder`.
+    roof: a Vega expression for the limit given by a row of a roof at `datum.at`, the arithmetic
+    intensity.  options: see `_ChartBuilder`.
     """
     made = _ChartBuilder((x, y), ("what",), series, **{"across": 1, **options})
     least, most = (
@@ -596,14 +599,14 @@ def roofline_chart(
 def complete(
     chart: Chart, table: Table, title: str = "", looks: Mapping[str, Look] = {}
 ) -> Chart:
-    """The chart with the table's rows, sizes that fit them, and colours and fonts: ready for
+    """Complete the chart with the table's rows, suitable sizes, colours and fonts, ready for
     Vega-Lite.
 
     looks: of the machines and cards that series may name; see `_series_looks`. Raises
-    DefinitionError for a chart that links to, or loads from, anywhere: its data are the table's.
+    DefinitionError for a chart with links or external data: its data are the table's.
     """
     made = _copied(chart)
-    meta = made.pop("usermeta", {})  # vega-embed would take its own options from it
+    meta = made.pop("usermeta", {})  # vega-embed would read its own options from it
     rows = [_finite(row) for row in told_apart(table).rows()]
     needs = meta.get("needs", ())
     drawn = [row for row in rows if all(row[name] is not None for name in needs)]
@@ -619,13 +622,11 @@ def complete(
     }
     colours, shapes = _series_looks(drawn, meta.get("series", ()), looks)
     ranges = {"color": colours}
-    # Colours and markers share a legend only where both name all series.
+    # Colours and markers share a legend only if both identify all series.
     if legends.get("shape") == meta.get("series"):
         ranges["shape"] = shapes
     for child in made.get("hconcat", [inner]):
-        if "yOffset" in str(
-            child.get("layer")
-        ):  # the dots of a row stand one below the other
+        if "yOffset" in str(child.get("layer")):  # the dots of a row are below each other
             child["height"]["step"] = max(ROW, 7 * len(labels.get("color", ())))
         for layer in child.get("layer", ()):
             _set_legends(layer["encoding"], labels, ranges)
@@ -637,12 +638,13 @@ def complete(
 
 
 def _copied(chart: Chart) -> Chart:
-    """A copy that can be changed. Raises DefinitionError for a chart that leads anywhere."""
+    """A copy that can be modified. Raises DefinitionError for a chart with links or external
+    data."""
     spelled = json.dumps(chart)
     # a quote within a text is escaped
     if outward := re.search(r'"(href|url)":', spelled):
         raise DefinitionError(
-            f"a chart has no {outward[1]!r}: it neither links to nor loads from another place",
+            f"a chart must not have {outward[1]!r}: links and external data are not allowed",
             "",
         )
     copied: Chart = json.loads(spelled)
@@ -650,7 +652,7 @@ def _copied(chart: Chart) -> Chart:
 
 
 def _finite(row: Mapping[str, Cell]) -> dict[str, Cell]:
-    """The row, in which a number that JSON does not have is not known."""
+    """The row with None for numbers that JSON lacks."""
     return {
         name: None if isinstance(cell, float) and not math.isfinite(cell) else cell
         for name, cell in row.items()
@@ -658,7 +660,7 @@ def _finite(row: Mapping[str, Cell]) -> dict[str, Cell]:
 
 
 def _panel_size(panels: int, across: int) -> Layer:
-    """Of one panel of several, pixels; what the chart says itself where they stand in one row."""
+    """The size of one of several panels, px; the chart's own size if they are in one row."""
     if across == 1:
         return {}
     if panels == 1:
@@ -669,15 +671,15 @@ def _panel_size(panels: int, across: int) -> Layer:
 
 
 def _labels(rows: Iterable[Mapping[str, Cell]], columns: Columns) -> list[str]:
-    """The texts of what these columns name, in the order of the rows, so that it looks alike in all
-    panels."""
+    """The texts of these columns, in the order of the rows, so that all panels use the same
+    style."""
     return list(filter(None, dict.fromkeys(label_of(row, columns) for row in rows)))
 
 
 def _set_legends(
     encoding: Layer, labels: Mapping[str, list[str]], ranges: Mapping[str, list[str]]
 ) -> None:
-    """Give the channels of a layer their domains and looks, and legends as wide as their texts."""
+    """Set domains and ranges for the channels of a layer, and legends as wide as their texts."""
     for channel, texts in labels.items():
         encoded = encoding.get(channel, {})
         if "field" not in encoded:
@@ -692,8 +694,8 @@ def _set_legends(
 
 
 def without_cpus(chart: Chart, table: Table, cpus: Container[str]) -> Table:
-    """The table without the rows of CPUs, where these stretch a logarithmic axis so far that
-    differences of the GPUs cannot be seen; otherwise the table.
+    """The table without the rows of CPUs, if these stretch a logarithmic axis so far that
+    differences between GPUs are invisible; otherwise the whole table.
 
     cpus: machines that have no GPU.
     """
@@ -709,7 +711,7 @@ def without_cpus(chart: Chart, table: Table, cpus: Container[str]) -> Table:
 
 
 def _decades(rows: Iterable[Mapping[str, Cell]], column: str) -> float:
-    """How much of a logarithmic axis the numbers of a column need."""
+    """The decades of a logarithmic axis that the numbers of a column span."""
     numbers = [
         cell
         for row in rows
@@ -721,12 +723,12 @@ def _decades(rows: Iterable[Mapping[str, Cell]], column: str) -> float:
 def _series_looks(
     rows: Iterable[Mapping[str, Cell]], columns: Columns, looks: Mapping[str, Look]
 ) -> tuple[list[str], list[str]]:
-    """Colour and marker of each series that `columns` make of these rows; nothing where they name
-    no GPU type.
+    """Colour and marker of each series that `columns` form in these rows; empty if they name no GPU
+    type.
 
-    A series has the colour and the marker of its GPU type, and one of none, such as a published
-    one, is grey. Where most types have several series, such as one for each format, a colour means
-    the format, on whichever type, and the marker the type. No two series look alike.
+    A series has the colour and the marker of its GPU type; a series without one, such as a
+    published one, is grey. If most types have several series, for example one for each format, the
+    colour stands for the format and the marker for the type. All series look different.
     """
     found: dict[str, tuple[Look | None, str]] = {}
     names = [name for _, name, _ in _parsed(columns)]
@@ -757,7 +759,7 @@ def _series_looks(
 
 
 def _unlike(drawn: Sequence[Look], colour: str, marker: str) -> Look:
-    """A look of this colour that is not drawn yet, with this marker or the next free one."""
+    """An unused look of this colour, with this marker or the next free one."""
     first = SHAPES.index(marker)
     for shape in SHAPES[first:] + SHAPES[:first]:
         if (look := Look(colour, shape)) not in drawn:
@@ -766,7 +768,8 @@ def _unlike(drawn: Sequence[Look], colour: str, marker: str) -> Look:
 
 
 def config() -> dict[str, Any]:
-    """How charts look on a light ground; in dark mode the pages' script replaces the ink."""
+    """The style of charts on a light background; in dark mode the pages' script replaces the
+    colours of text and lines."""
     text = {
         "labelColor": INK,
         "titleColor": INK,
@@ -812,7 +815,7 @@ def _rows(labels: bool = True) -> Layer:
 
 
 def label_of(row: Mapping[str, Cell], columns: Columns) -> str:
-    """The text of a series or panel, as the chart makes it."""
+    """The text of a series or panel, as in the chart."""
     named = [(before, row.get(name), after) for before, name, after in _parsed(columns)]
     return ", ".join(
         f"{before}{cell}{after}" for before, cell, after in named if cell not in (None, "")
@@ -820,7 +823,7 @@ def label_of(row: Mapping[str, Cell], columns: Columns) -> str:
 
 
 def _joined(columns: Columns) -> str:
-    """A Vega expression of these columns' texts, without those that are empty."""
+    """A Vega expression for the non-empty texts of these columns, joined."""
     texts = []
     for before, name, after in _parsed(columns):
         value = f"datum[{json.dumps(name)}]"
@@ -830,7 +833,7 @@ def _joined(columns: Columns) -> str:
 
 
 def _formatted(value: str, unit: str, base: int, digits: str = "") -> str:
-    """A Vega expression of a number as `formatting.quantity` writes it: scaled, with its unit.
+    """A Vega expression for a number as `formatting.quantity` formats it: scaled, with its unit.
 
     Bytes on a binary axis have binary prefixes.
     """
@@ -858,7 +861,7 @@ def _tuple(columns: Columns) -> tuple[str, ...]:
 
 
 def _parsed(columns: Columns) -> list[tuple[str, str, str]]:
-    """Of each column the words before it, its name, and the words after it."""
+    """For each column the text before it, its name, and the text after it."""
     found = (
         (re.match(r"(.*)\{(.*)\}(.*)", template), template) for template in _tuple(columns)
     )

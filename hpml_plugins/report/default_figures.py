@@ -18,7 +18,7 @@ LOGARITHMIC = 10
 
 
 def default_figures(benchmark: Benchmark) -> Iterator[Figure]:
-    """A figure per metric: over the parameter with most numbers as lines, else one row of dots per
+    """One figure per metric: lines over the parameter with most numbers, else one row of dots per
     point."""
     for metric in benchmark.metrics:
         yield Figure(
@@ -37,7 +37,7 @@ def _table(metric: str, records: Iterable[Record]) -> Table:
 
 
 def _caption(metric: Metric) -> str:
-    """What is measured, and which direction is better."""
+    """The caption: what is measured, and which direction is better."""
     sentences = []
     if metric.description:
         described = metric.description[:1].upper() + metric.description[1:]
@@ -63,7 +63,7 @@ def _chart(benchmark: Benchmark, metric: Metric) -> Chart:
 
 
 def _lines(metric: Metric, swept: str, varied: Mapping[str, Sequence[Value]]) -> Chart:
-    """The metric over the swept parameter, a line for each combination of the others."""
+    """The metric over the swept parameter, one line for each combination of the others."""
     numbers = _numbers(varied[swept])
     log = min(numbers) > 0 and max(numbers) >= LOGARITHMIC * min(numbers)
     is_time_or_rate = "s" in metric.unit.split("/")
@@ -85,6 +85,6 @@ def _words(name: str) -> str:
 
 
 def _numbers(values: Sequence[Value]) -> list[float]:
-    """The values; none where one is no number."""
+    """The values; empty if any of them is not a number."""
     found = [value for value in values if type(value) in (int, float)]
     return found if len(found) == len(values) else []  # type: ignore[return-value]

@@ -1,7 +1,7 @@
-"""Figures of plugins, drawn in processes of their own: each plugin is imported into a process that
-ends with it, which hands over tables, charts and pictures as data.
+"""Draw figures of plugins in separate processes: each plugin is imported into its own process,
+which returns tables, charts and pictures as data.
 
-Nothing that a plugin does to its process reaches the one that formats numbers and writes pages.
+A plugin cannot modify the process that formats numbers and writes pages.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ LIMIT_VARIABLE = "HPML_DRAWING_LIMIT"
 #: Largest sum of all figures of a plugin, B.
 MOST_DRAWN = 256 << 20
 
-#: What is found out about a figure in the process that draws it, as plain data: `SitePage.trace`.
+#: Collects information about a figure in the process that draws it, as plain data:
+#: `SitePage.trace`.
 Trace = Callable[[Drawable], Any]
-#: Whether a figure is to be drawn: called with the plugin's name and the figure.
+#: Whether to draw a figure: called with the plugin's name and the figure.
 Wanted = Callable[[str, Figure], bool]
 
 
 @dataclass(frozen=True)
 class DrawnPlugin:
-    """What a plugin drew. plugin: as the host declares it; its code is not in this process.
+    """The drawings of a plugin. plugin: as declared in the host; its code is not in this process.
 
-    names: of all its figures.  drawables: those that were wanted.  error: why there are no more.
+    names: of all its figures.  drawables: those that were requested.  error: why some are missing.
     """
 
     plugin: LoadedPlugin
@@ -67,9 +68,10 @@ class _Listed(msgspec.Struct, frozen=True):
 
 
 class _Drawing(msgspec.Struct, frozen=True):
-    """A figure as data. fault: why its table, fault_of_picture: why its picture could not be made.
+    """A figure as data. fault: why its table could not be made; fault_of_picture: why its picture
+    could not.
 
-    picture: empty where nothing was drawn.  traced: what tracing it gave.
+    picture: empty if nothing was drawn.  traced: the result of tracing it.
     """
 
     name: str
@@ -93,12 +95,13 @@ def draw_all(
     form: str = "svg",
     trace: Trace | None = None,
 ) -> Iterator[DrawnPlugin]:
-    """What each plugin of a registry draws from these Records, in the registry's order; broken
-    plugins are left out.
+    """Draw the figures of each plugin of a registry from these Records, in the registry's order;
+    broken plugins are skipped.
 
-    records: the current ones, of any benchmarks.  form: of free pictures, "svg", "png" or "pdf".
-    trace: called with each figure there; its answer is `Drawable.traced`. A plugin that raises,
-    ends, blocks or crashes its process has an error, and the figures that it handed over before.
+    records: the current ones, of any benchmarks.  form: of free drawings, "svg", "png" or "pdf".
+    trace: called with each figure in its process; the result is `Drawable.traced`. A plugin that
+    raises, or that ends, blocks or crashes its process, has an error, and the figures returned
+    before.
     """
     for plugin in host.plugins:
         if not plugin.error:
@@ -106,7 +109,8 @@ def draw_all(
 
 
 def figure_names(plugin: str, figure: str) -> tuple[str, str, str]:
-    """What a user may call a figure by, or all of its plugin; the last is the whole name."""
+    """The names by which a user may refer to a figure, or to all figures of its plugin; the last is
+    the full name."""
     return plugin, figure, f"{plugin}.{figure}"
 
 
@@ -124,7 +128,7 @@ def _draw_plugin(
 
     def watch() -> str:
         drawn = sum(map(len, messages))
-        return f"handed over more than {MOST_DRAWN >> 20} MiB" if drawn > MOST_DRAWN else ""
+        return f"returned more than {MOST_DRAWN >> 20} MiB" if drawn > MOST_DRAWN else ""
 
     limit = environment_number(LIMIT_VARIABLE, LIMIT)
     fault = run_isolated(drawing, limit, messages.append, watch).fault
@@ -141,7 +145,7 @@ def _draw_plugin(
     try:
         return _received(plugin, messages, records, form, error)
     except (msgspec.MsgspecError, ValueError, HpmlError) as strange:
-        what = f"plugin {name!r} was not drawn: it handed over what is no figure: {strange}"
+        what = f"plugin {name!r} was not drawn: it returned what is not a figure: {strange}"
         return DrawnPlugin(plugin, error=error or HpmlError(what, plugin.where))
 
 
@@ -152,8 +156,8 @@ def _received(
     form: str,
     error: HpmlError | None,
 ) -> DrawnPlugin:
-    """What the messages say. Raises ValueError, MsgspecError or HpmlError for one that cannot be
-    what this module sends."""
+    """Decode the messages. Raises ValueError, MsgspecError or HpmlError for a message that this
+    module cannot have sent."""
     if not messages:
         return DrawnPlugin(plugin, error=error)
     listed = msgspec.msgpack.decode(messages[0], type=_Listed)
@@ -220,8 +224,8 @@ def _draw(
     trace: Trace | None,
     send: Send,
 ) -> None:
-    """In the plugin's process: send the list of its figures, each wanted one, and an empty message
-    when done."""
+    """In the plugin's process: send the list of its figures, each requested one, and an empty
+    message at the end."""
     gc.disable()  # a collection would copy every page that this process shares with its parent
     plugin = host.load(name)
     try:
@@ -240,7 +244,7 @@ def _draw(
 
 
 def _encoded(drawable: Drawable, trace: Trace | None, form: str) -> bytes:
-    """A figure as a message. One that cannot be encoded is sent without its table, with the
+    """A figure as a message. If it cannot be encoded it is sent without its table, with the
     reason."""
     figure = drawable.figure
     bare = _Drawing(
@@ -279,8 +283,8 @@ def _as_data(
 
 
 def plain_cell(cell: object) -> Cell:
-    """A cell as Python's own type; numpy's numbers are numbers too. Raises TypeError for what is no
-    cell."""
+    """A cell as a plain Python type; accepts NumPy's numbers. Raises TypeError for anything
+    else."""
     if cell is None or type(cell) in (str, int, float, bool):
         return cell  # type: ignore[return-value]
     if isinstance(cell, str):

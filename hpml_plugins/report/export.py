@@ -11,7 +11,7 @@ from typing import Any
 from hpml_plugins.errors import HpmlError, needs_extra
 from hpml_plugins.model.record import Record
 
-#: Unix time, s, of the year 9999: a damaged clock may say more, and no table holds it.
+#: Unix time, s, of the year 9999: a damaged clock may give more, which tables cannot store.
 LAST_MOMENT = 253_402_300_000
 
 _TEXT = (
@@ -35,7 +35,7 @@ _TEXT = (
 
 
 def record_rows(record: Record) -> Iterator[dict[str, Any]]:
-    """The rows of one Record; one without a metric where it was skipped or failed.
+    """The rows of one Record; one row without a metric if it was skipped or failed.
 
     low, high: the 95 % interval of the median.  params, packages, node: JSON objects.
     """
@@ -82,9 +82,9 @@ def record_rows(record: Record) -> Iterator[dict[str, Any]]:
 
 
 def write_parquet(records: Iterable[Record], path: Path) -> int:
-    """Write the rows of all Records; returns how many.
+    """Write the rows of all Records and return their number.
 
-    Raises UsageError without pyarrow, HpmlError where it cannot write.
+    Raises UsageError without pyarrow, HpmlError if it cannot write.
     """
     with needs_extra("export"):
         import pyarrow
@@ -101,7 +101,9 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
     found = [row for record in records for row in record_rows(record)]
     table = pyarrow.Table.from_pylist(found, schema=pyarrow.schema(list(columns.items())))
     try:
-        with path.open("wb") as file:  # a name such as `a:b` would be an address to pyarrow
+        with path.open(
+            "wb"
+        ) as file:  # pyarrow would treat a name such as `a:b` as an address
             parquet.write_table(table, file)
     except OSError as error:
         raise HpmlError(

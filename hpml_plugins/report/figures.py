@@ -1,5 +1,5 @@
-"""Figures of plugins: collected, with their tables, and as files. A plugin that raises loses its
-own figure only."""
+"""Figures of plugins: collected, with their tables, and as files. If a plugin raises, only its own
+figure is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpml_plugins.model.record import Record, point_key
 from hpml_plugins.report.charts import COLOURS, Look, complete, look, without_cpus
 from hpml_plugins.report.default_figures import default_figures
 
-#: Points at settled clocks that a note names.
+#: The most points at settled clocks that a note lists.
 MOST_NAMED = 6
 
 
@@ -27,10 +27,10 @@ MOST_NAMED = 6
 class Drawable:
     """A figure with its table, or with the error that its plugin raised.
 
-    note: which of its values are at settled clocks; empty where none is.  looks: machine or card →
-    how it is drawn. records: what the table was made of.  traced: what `SitePage.trace` gave, and
-    picture: what it draws freely, where another process traced and drew it; picture_error: why it
-    could not be drawn there.
+    note: which of its values are at settled clocks; empty if none.  looks: machine or card → its
+    style.  records: from which the table was made.  traced: the result of `SitePage.trace`, and
+    picture: its free drawing, if another process made them; picture_error: why it could not be
+    drawn there.
     """
 
     plugin: str
@@ -46,7 +46,7 @@ class Drawable:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether it is more than a table."""
+        """Whether it has more than a table."""
         figure = self.figure
         drawn_elsewhere = self.picture is not None or self.picture_error is not None
         return figure.chart is not None or figure.draw is not None or drawn_elsewhere
@@ -59,7 +59,7 @@ class Drawable:
 
     @property
     def chart(self) -> Chart | None:
-        """The figure's chart with its rows, ready for Vega-Lite; None where it has none."""
+        """The figure's chart with its rows, ready for Vega-Lite; None without a chart."""
         chart = self.figure.chart
         title = self.figure.title
         return (
@@ -68,16 +68,16 @@ class Drawable:
 
     @property
     def left_out(self) -> str:
-        """Which rows the chart does not show, in a sentence; empty where it shows all."""
+        """A sentence about the rows missing from the chart; empty if it shows all."""
         missing = len(self.table) - len(self.drawn_table)
         rows = "1 row of a CPU is" if missing == 1 else f"{missing} rows of CPUs are"
         return f"{rows} in the table alone: the axis is the GPUs'." if missing else ""
 
 
 def collect(plugin: LoadedPlugin) -> list[Figure]:
-    """The figures of a plugin, then the default ones of its benchmarks that no figure of it shows.
+    """The figures of a plugin, then the default figures of benchmarks without any.
 
-    Raises HpmlError when the plugin raises, or offers what is no Figure.
+    Raises HpmlError if the plugin raises, or returns something other than figures.
     """
     name = plugin.entry.name
     try:
@@ -117,7 +117,7 @@ def tabulate(
 ) -> Iterator[Drawable]:
     """Each figure with its table.  records: the current ones, of any benchmarks.
 
-    The plugin's code runs in this process: `drawing.draw_all` does it in another.
+    Runs the plugin's code in this process; `drawing.draw_all` uses another one.
     """
     for figure in figures:
         own = records_of(figure, plugin.benchmarks, records)
@@ -138,8 +138,8 @@ def tabulate(
 def records_of(
     figure: Figure, benchmarks: Iterable[Benchmark | Declared], records: Iterable[Record]
 ) -> list[Record]:
-    """The Records that a figure is made from, in the order of the grids: they are stored as they
-    were measured, in random order."""
+    """The Records from which a figure is made, in the order of the grids; they are stored in random
+    order."""
     points = [
         (benchmark, params) for benchmark in benchmarks for params in benchmark.points()
     ]
@@ -153,7 +153,7 @@ def records_of(
 
 
 def find_looks(records: Iterable[Record]) -> dict[str, Look]:
-    """How each machine of these Records is drawn, and each card and CPU."""
+    """The style of each machine of these Records, and of each card and CPU."""
     found: dict[str, Look] = {}
     for record in records:
         if record.machine not in found:
@@ -165,7 +165,7 @@ def find_looks(records: Iterable[Record]) -> dict[str, Look]:
 
 
 def regime_note(records: Sequence[Record]) -> str:
-    """Which Records of a figure have metrics in the regime `sustained`, in a sentence."""
+    """A sentence about the Records of a figure that have metrics in the regime `sustained`."""
     throttled = [
         each for each in records if any(metric.regime for metric in each.metrics.values())
     ]
@@ -184,12 +184,12 @@ def regime_note(records: Sequence[Record]) -> str:
 
 
 def render(drawable: Drawable, form: str) -> bytes | None:
-    """The figure as a file of this form: "svg", "png" or "pdf". None for a figure that is a table
-    alone.
+    """The figure as a file of this form: "svg", "png" or "pdf". None for a figure with only a
+    table.
 
-    A chart is drawn by vl-convert, as the page's script draws it; `draw` by matplotlib, where a
-    sheet that is left empty gives None too. Raises HpmlError, with the figure's name, for what
-    cannot be drawn.
+    A chart is drawn by vl-convert, as the page's script draws it; `draw` by matplotlib, which also
+    gives None if nothing was drawn. Raises HpmlError, with the figure's name, if it cannot be
+    drawn.
     """
     with naming(drawable):
         if drawable.picture_error:
@@ -213,11 +213,11 @@ def render(drawable: Drawable, form: str) -> bytes | None:
 
 @contextmanager
 def naming(drawable: Drawable) -> Iterator[None]:
-    """Raise whatever goes wrong in the body as HpmlError with the figure's name."""
+    """Convert any exception in the block to an HpmlError with the figure's name."""
     try:
         yield
     except Exception as error:
-        if error is drawable.picture_error:  # it has the name
+        if error is drawable.picture_error:  # it already has the name
             raise
         what = (
             f"figure {drawable.figure.name!r} of plugin {drawable.plugin!r} cannot be drawn:"
@@ -249,13 +249,14 @@ def _drawn(drawable: Drawable, form: str) -> bytes | None:
         file = io.BytesIO()
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
         sheet.savefig(file, format=form, metadata=metadata, dpi=200)
-        if b"<a xlink:href" in file.getvalue():  # of `set_url`; text is escaped
+        if b"<a xlink:href" in file.getvalue():  # from `set_url`; text is escaped
             raise DefinitionError(
-                "the picture holds a link; the pages lead to no other place, so leave out set_url",
+                "the picture has a link; pages must not link to other sites, so omit set_url",
                 "",
             )
         return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()
 
 
-#: Characters that no XML may hold; a label with one would keep a browser from showing the picture.
+#: Characters that are invalid in XML; a label with one would keep a browser from showing the
+#: picture.
 _NOT_IN_XML = re.compile(b"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")

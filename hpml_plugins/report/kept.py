@@ -1,6 +1,6 @@
-"""What publishing made and may need again, in the user's cache: charts, and the values of Records.
+"""Cached results of publishing, in the user's cache: charts, and the values of Records.
 
-Nothing is lost with it but time.
+Losing the cache only costs time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from hpml_plugins.store import atomic_write
 from hpml_plugins.temporary import user_cache
 
-#: What no publish asked for in so long is removed, s.
+#: s after which entries that no publish has used are removed.
 _KEPT: Final = 90 * 86_400.0
 CHARTS: Final = "charts"
 READINGS: Final = "readings"
@@ -25,12 +25,12 @@ _PACKAGE: Final = Path(__file__).parents[1]
 
 
 def kept_file(name: str, kind: str = CHARTS) -> Path:
-    """Where the cache has something that publishing made."""
+    """The path of a cache entry."""
     return user_cache() / kind / name
 
 
 def read_kept(file: Path) -> bytes:
-    """What the cache has; empty where it has nothing. It is kept for another season."""
+    """The contents of a cache entry; empty if there is none. Renews its time stamp."""
     try:
         made = file.read_bytes()
         os.utime(file)
@@ -40,14 +40,14 @@ def read_kept(file: Path) -> bytes:
 
 
 def keep(file: Path, made: bytes) -> None:
-    """Write a file of the cache; one that cannot be written is made again next time."""
+    """Write a cache entry; if that fails, it is made again next time."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(file, made, durable=False)
 
 
 def remove_unused(now: float) -> None:
-    """Remove from the cache what no publish has asked for in 90 days.  now: s since 1970."""
+    """Remove cache entries that no publish has used for 90 days.  now: s since 1970."""
     for kind in (CHARTS, READINGS):
         with suppress(OSError):
             for file in kept_file("", kind).iterdir():
@@ -57,8 +57,8 @@ def remove_unused(now: float) -> None:
 
 @functools.cache
 def package_digest() -> bytes:
-    """A digest of this package's code and data, of which all that is made of Records may depend,
-    and of Python's version."""
+    """A digest of this package's code and data and of Python's version, on which all cached results
+    may depend."""
     found = hashlib.sha256(sys.version.encode())
     for path in sorted(_PACKAGE.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":

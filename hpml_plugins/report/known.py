@@ -1,5 +1,5 @@
-"""All Records as `hpml compare` needs them: what is kept of each, and the whole Record of the few
-that are asked for."""
+"""All Records as `hpml compare` needs them: a part of each, and the whole Record of the few that
+are needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from hpml_plugins.store import foreign_declarations
 
 
 class KnownRecord(msgspec.Struct, gc=False):
-    """What is kept of a Record, by the names that it has there. point: see `Record.point`."""
+    """The part of a Record that is kept, with the same attribute names. point: see
+    `Record.point`."""
 
     machine: str
     benchmark: str
@@ -32,7 +33,7 @@ class KnownRecord(msgspec.Struct, gc=False):
 
     @property
     def commit(self) -> str:
-        """In full; empty for none."""
+        """The full hash; empty for none."""
         return self.outcome.commit
 
     @property
@@ -57,22 +58,22 @@ class KnownRecord(msgspec.Struct, gc=False):
 
 
 class Names(NamedTuple):
-    """By which a Record can be of a side."""
+    """Names that can identify a side of a Record."""
 
     machine: str
     environment: str
     commit: str
 
     def may_be(self, name: str) -> bool:
-        """Whether a side can be called that."""
+        """Whether this can be the name of a side."""
         return name in (self.machine, self.environment) or self.commit.startswith(name)
 
 
 class KnownRecords:
-    """The Records of a results folder, those of foreign benchmarks included, with the spreads of
-    their values, which all Records tell: a million take some hundred MB.
+    """The Records of a results folder, including those of foreign benchmarks, with the spreads of
+    their values, estimated from all Records: a million take some hundred MB.
 
-    names: all in scope.  records: those in scope that are asked for, in the order stored.
+    names: all in scope.  records: the requested ones in scope, in the order stored.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class KnownRecords:
         self._foreign: dict[int, Record] = {}
         points: dict[tuple[str, Place], list[MeasuredValue]] = {}
         references = References()
-        # one copy of each point's parameters is kept
+        # keep one copy of each point's parameters
         shared: dict[bytes, tuple[Params, str]] = {}
         declared = foreign_declarations(results)
         for stored, _, record in read_stored(results, declared, on_damage, keeps=True):
@@ -117,7 +118,7 @@ class KnownRecords:
         )
 
     def values(self, known: KnownRecord) -> Values:
-        """Of every metric by which a Record is compared, with its spread."""
+        """The values of every metric by which it is compared, with their spreads."""
         return known.outcome.readings
 
     def code(self, known: KnownRecord) -> str:
@@ -125,5 +126,5 @@ class KnownRecords:
         return next((each.code for each in known.outcome.readings.values()), "")
 
     def whole(self, known: KnownRecord) -> Record:
-        """The Record itself."""
+        """The complete Record."""
         return self._foreign.get(id(known)) or stored_record(known.outcome)

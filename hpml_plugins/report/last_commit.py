@@ -9,17 +9,18 @@ from hpml_plugins.model.formatting import change, counted
 from hpml_plugins.model.record import Record
 from hpml_plugins.report.compare import CHANGED, Side, changed, compare, summarise
 
-#: Changed values that are named.
+#: The most changed values that are listed.
 MOST_CHANGES = 3
 
 
 def changes(
     records: Sequence[Record], machine: str, commit: str, order: Mapping[str, int]
 ) -> Iterator[str]:
-    """How the values of a commit on a machine differ from those of the last commit before it that
-    measured as many of its points there, or half of those that the best one did.
+    """How the values of a commit on a machine differ from those of the last earlier commit that
+    measured at least as many of its points there, or half as many as the best one.
 
-    records: all that are stored, for how far values move.  order: see `store.commit_order`.
+    records: all stored ones, for estimating the variation of values.  order: see
+    `store.commit_order`.
     """
     here = [each for each in records if each.machine == machine]
     of_commit = [each for each in here if each.commit == commit]
@@ -31,13 +32,14 @@ def changes(
     before = Side("commit", last)
     now = Side("commit", commit)
     found, refused = compare(before, now, asked, order, Variability(records))
-    # a difference beside other work says nothing about the commit: it is counted, without a verdict
+    # a difference measured beside other processes says nothing about the commit: it is counted,
+    # without a verdict
     judged = [
         each for each in found if not (each.is_busy and each.difference.verdict in CHANGED)
     ]
     summary = summarise(judged) if judged else "no value is judged"
     yield f"Since {last[:8]}, the last commit measured here: {summary}."
-    # one metric of each point: those of one timing change alike
+    # one metric of each point, because those of one timing change together
     rows = {(row.benchmark, row.point): row for row in changed(found)[::-1]}
     different = [row for row in list(rows.values())[::-1] if not row.is_busy]
     if busy := len(rows) - len(different):
@@ -54,7 +56,7 @@ def changes(
         yield f"  {difference.verdict} {name}: {what}"
     if refused:
         names = ", ".join(dict.fromkeys(each.benchmark for each in refused))
-        yield f"  not compared, for their definitions changed: {names}"
+        yield f"  not compared because their definitions changed: {names}"
     if rows:
         yield f"  all of them: hpml compare {last[:8]} {commit[:8]} --machine {machine}"
 
@@ -62,7 +64,7 @@ def changes(
 def _last_before(
     of_commit: Sequence[Record], here: Sequence[Record], order: Mapping[str, int]
 ) -> str | None:
-    """The last commit before that of these Records that measured enough of their points.
+    """The last earlier commit of these Records that measured enough of their points.
 
     here: all Records of the machine.
     """

@@ -1,4 +1,4 @@
-"""Pictures that a plugin's process made, checked as data before they become files of the site."""
+"""Check pictures from a plugin's process, as data, before they become files of the site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpml_plugins.errors import HpmlError
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 _NAME = re.compile(r"(?:\{(.*)\})?(.*)")
-#: What matplotlib draws with: no script, no link, no animation, nothing that holds HTML.
+#: Elements that matplotlib uses: no scripts, links, animations, or elements that contain HTML.
 _ELEMENTS: Final = {
     "svg",
     "g",
@@ -42,18 +42,19 @@ _ELEMENTS: Final = {
     "feColorMatrix",
     "feGaussianBlur",
 }
-#: Where an attribute may lead: within the picture, or to pixels that it holds itself.
+#: Allowed targets of attributes: within the picture, or embedded pixels.
 _WITHIN = re.compile(r"#|data:image/(?:png|jpeg);base64,")
-#: What a style may not hold: an address elsewhere, in any spelling that CSS has.
+#: Forbidden in styles: external addresses, in any CSS notation.
 _OUTWARD = re.compile(r"url\(\s*['\"]?(?!#)|@import|expression\(|\\", re.IGNORECASE)
 _BEGINNINGS: Final = {"png": b"\x89PNG\r\n", "pdf": b"%PDF-"}
 
 
 def checked_picture(picture: bytes, form: str) -> bytes:
-    """The picture, an SVG written anew of what is allowed in it.
+    """Check a picture; an SVG is rewritten from its allowed parts.
 
-    form: "svg", "png" or "pdf". Raises HpmlError for one of another form, and for an SVG that is
-    not well-formed or holds what no chart needs: scripts, links, addresses elsewhere, entities.
+    form: "svg", "png" or "pdf". Raises HpmlError for another form, and for an SVG that is not
+    well-formed or contains things that no chart needs: scripts, links, external addresses,
+    entities.
     """
     if form != "svg":
         if not picture.startswith(_BEGINNINGS[form]):
@@ -66,7 +67,7 @@ def checked_picture(picture: bytes, form: str) -> bytes:
 
 
 def checked_svg(picture: bytes) -> ElementTree.Element:
-    """The root of an SVG, without its metadata. Raises HpmlError as `checked_picture` does."""
+    """The root of an SVG, without its metadata. Raises HpmlError like `checked_picture`."""
     if b"<!ENTITY" in picture:
         raise HpmlError("the picture declares entities")
     try:
@@ -85,7 +86,7 @@ def checked_svg(picture: bytes) -> ElementTree.Element:
 def _check(element: ElementTree.Element) -> None:
     namespace, name = _parts(element.tag)
     if namespace != _SVG or name not in _ELEMENTS:
-        raise HpmlError(f"the picture holds an element {name!r}")
+        raise HpmlError(f"the picture has an element {name!r}")
     texts = [element.text or ""] if name == "style" else []
     for attribute, value in element.attrib.items():
         _, attribute_name = _parts(attribute)
@@ -93,11 +94,11 @@ def _check(element: ElementTree.Element) -> None:
             raise HpmlError(f"the picture has an attribute {attribute_name!r}")
         if attribute_name == "href":
             if not _WITHIN.match(value):
-                raise HpmlError("the picture holds a link")
-        elif attribute_name != "d":  # of a path: numbers and letters
+                raise HpmlError("the picture has a link")
+        elif attribute_name != "d":  # the `d` of a path has only numbers and letters
             texts.append(value)
     if any(map(_OUTWARD.search, texts)):
-        raise HpmlError("the picture loads from another place")
+        raise HpmlError("the picture loads external data")
 
 
 def _parts(tag: object) -> tuple[str, str]:

@@ -1,5 +1,5 @@
-"""What is said of measured points, as text: a line for each and what a reader may doubt of it,
-tables for a terminal, and what this machine reaches in the tasks of registry.yaml."""
+"""Describe measured points as text: a line and warnings for each, tables for a terminal, and the
+results of this machine for the tasks of registry.yaml."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from hpml_plugins.terminal import align, cut, one_line, printable
 if TYPE_CHECKING:
     from hpml_plugins.analysis.measured import MeasuredValue
 
-#: A point is called noisy whose interval reaches this share of its value to one side, or whose
+#: A point is called noisy if its interval extends this share of its value to one side, or if its
 #: rounds differ by it.
 NOISY = 0.10
 _GPUS = re.compile(r"\b\d+ GPUs?\b")
-#: Warnings of a point without noise that are shown.
+#: The most warnings, other than noise, that are shown for a point.
 MOST_WARNINGS = 1
-#: Characters of the longest name that is shown with all parameters.
+#: The longest name shown with all parameters.
 LONGEST_NAME = 44
 
 
 def point_lines(records: Sequence[Record], roof: Roof, width: int) -> Iterator[str]:
     """The measured and failed points, in their order: name, first metric, share of the limit; below
-    it what is doubtful, cut to this width."""
+    it the warnings, cut to this width."""
     shown = [record for record in records if record.status in ("ok", "failed")]
     names = _names(shown)
     longest = max(map(len, names), default=0)
@@ -55,7 +55,7 @@ def point_lines(records: Sequence[Record], roof: Roof, width: int) -> Iterator[s
 
 
 def _names(records: Sequence[Record]) -> list[str]:
-    """Benchmark and point of each; of a long one only the parameters in which the points of its
+    """Benchmark and point of each; for long names only the parameters in which the points of the
     benchmark differ."""
     names = []
     for benchmark, group in itertools.groupby(records, lambda each: each.benchmark):
@@ -71,7 +71,7 @@ def _names(records: Sequence[Record]) -> list[str]:
 
 
 def describe_first(record: Record, roof: Roof) -> str:
-    """The first metric with its interval, and the share of the limit where that is known."""
+    """The first metric with its interval, and the share of the limit if known."""
     if not record.metrics:
         return "no metric"
     name, samples = next(iter(record.metrics.items()))
@@ -80,11 +80,11 @@ def describe_first(record: Record, roof: Roof) -> str:
 
 
 def point_tables(records: Sequence[Record], width: int, roof: Roof) -> Iterator[str]:
-    """The points of one benchmark for a terminal: a row each, in as many tables as the width asks
-    for.
+    """The points of one benchmark for a terminal: one row each, in as many tables as the width
+    requires.
 
-    Parameters that all points share stand in a line before the tables. Behind the metrics stand the
-    shares of peak and roof where the work is declared.
+    Parameters that all points share are in a line before the tables. After the metrics come the
+    shares of peak and roof, if the work is declared.
     """
     cells = [_spell_metrics(record) | shares(record, roof) for record in records]
     metrics = list(dict.fromkeys(name for each in cells for name in each))
@@ -124,12 +124,12 @@ def _varying(points: Sequence[Params]) -> list[str]:
 def describe_points(
     records: Sequence[Record], width: int, roof: Roof, *, verbose: bool = False
 ) -> Iterator[str]:
-    """The points of one benchmark for a terminal: measured ones as tables, the others and what is
-    doubtful by reason. verbose: with all warnings."""
+    """The points of one benchmark for a terminal: measured ones as tables, the others and warnings
+    by reason. verbose: with all warnings."""
     yield from point_tables(
         [record for record in records if record.status == "ok"], width, roof
     )
-    # Below and not in a column: a reason is longer than all the numbers together.
+    # Below the table rather than in a column: a reason is longer than all numbers together.
     by_remark: dict[tuple[str, str], list[str]] = {}
     for record in records:
         doubtful = all_remarks(record) if verbose else doubts(record)
@@ -151,7 +151,7 @@ def spell_samples(samples: MetricSamples | MeasuredValue, unit: str) -> str:
 
 
 def doubts(record: Record) -> list[str]:
-    """What a reader may doubt of a measured point, in a few words each."""
+    """Short descriptions of the doubts about a measured point."""
     found = []
     if record.missing_rounds:
         found.append(f"only {record.missing_rounds}")
@@ -168,7 +168,7 @@ def doubts(record: Record) -> list[str]:
 
 
 def _widest(record: Record) -> list[str]:
-    """The interval of the first metric, which is shown: `± 84 %`; else the widest, with its
+    """The interval of the displayed first metric: `± 84 %`; else the widest, with the metric's
     name."""
     widths = {name: _relative_width(metric) for name, metric in record.metrics.items()}
     first = next(iter(widths), "")
@@ -181,7 +181,7 @@ def _widest(record: Record) -> list[str]:
 
 
 def _relative_width(metric: MetricSamples) -> float:
-    """The longer side of the interval as a share of the value; 0 where there is none."""
+    """The longer side of the interval relative to the value; 0 without an interval."""
     found = metric.estimate
     if not metric.timers or not found.value or found.low is None or found.high is None:
         return 0.0
@@ -189,8 +189,8 @@ def _relative_width(metric: MetricSamples) -> float:
 
 
 def _differing_rounds(record: Record) -> Iterator[tuple[str, list[float]]]:
-    """The timed metrics whose rounds disagree, which explains an interval wider than those of
-    rounds, with the medians of these."""
+    """The timed metrics whose rounds disagree, with the medians of the rounds, which explains an
+    interval wider than that of each round."""
     for name, metric in record.metrics.items():
         medians = metric.round_medians if metric.timers else []
         if medians and max(medians) > min(medians) * (1 + NOISY) > 0:
@@ -198,7 +198,7 @@ def _differing_rounds(record: Record) -> Iterator[tuple[str, list[float]]]:
 
 
 def all_remarks(record: Record) -> list[str]:
-    """All of it, in full."""
+    """All warnings in full."""
     missing = f"only {record.missing_rounds} measured"
     found = [missing] if record.missing_rounds else []
     differing = [
@@ -211,19 +211,18 @@ def all_remarks(record: Record) -> list[str]:
 
 
 def kind_of(reason: str) -> str:
-    """A reason for having no number, as that of many points: the first of several, whatever the
-    number of GPUs."""
+    """A reason for a missing number in a form common to many points: the first of several, without
+    the number of GPUs."""
     return _GPUS.sub("more GPUs", reason.partition("; ")[0], count=1)
 
 
 def headlines(
     tasks: Mapping[str, Sequence[TaskEntry]], records: Sequence[Record], runs: Set[str]
 ) -> list[str]:
-    """Of each task that this machine has measured its value, with its interval and its share of the
-    limit.
+    """For each task that this machine has measured: its value, interval and share of the limit.
 
-    records: of this machine, joined or not; the newest of a point with its own packages counts.
-    runs: those that are told of; a value of another one is said to be earlier.
+    records: of this machine, joined or not; the newest of a point with the node's own packages
+    counts.  runs: the runs being reported; values of others are marked as earlier.
     """
     joined = join_rounds(records)
     measured = [each for each in joined if each.status == "ok" and not each.of_stack]
@@ -247,7 +246,7 @@ def headlines(
 
 
 def _answer(asked: Question, records: Iterable[Record]) -> tuple[Record, str] | None:
-    """The newest Record that answers a question, and the metric; None where nothing does."""
+    """The newest Record that answers a question, and the metric; None if there is none."""
     benchmark, _, metric = asked.metric.partition(".")
     for record in records:
         of_point = asked.point.items() <= record.params.items()
@@ -257,7 +256,7 @@ def _answer(asked: Question, records: Iterable[Record]) -> tuple[Record, str] | 
 
 
 def _at_boost(record: Record) -> Record:
-    """The Record with the samples at boost, of the metrics that have any."""
+    """The Record with boost samples, for the metrics that have them."""
     metrics = {name: _boost_of(metric) for name, metric in record.metrics.items()}
     return msgspec.structs.replace(record, metrics=metrics)
 

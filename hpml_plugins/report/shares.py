@@ -1,5 +1,5 @@
-"""How close a point comes to the limits of its device, published and measured, from the work that
-its benchmark declared."""
+"""How close a point comes to the published and measured limits of its device, from the declared
+work of its benchmark."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 INTENSITY = "intensity"
 OF_PEAK = "of published peak"
 OF_ROOF = "of measured roof"
-#: In place of a share of the memory's bandwidth that no memory can give.
+#: Replaces a share of the memory bandwidth that memory cannot reach.
 IN_CACHE = "fits in the cache"
-#: Shares from here on are the cache's: a measured roof is the best sample of another kernel, which
-#: a step in memory can exceed by a few percent.
+#: From this share on the data come from a cache: a measured roof is the best sample of another
+#: kernel, which a step in memory can exceed by a few percent.
 LEAST_IN_CACHE = 1.1
 
 
 class Roof:
-    """The measured roof of a machine: the highest rates in its Records of steps that were declared
-    to look for them."""
+    """The measured roof of a machine: the highest rates in Records of steps declared to measure
+    them."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._highest: dict[tuple[bool, str], float] = {}
@@ -39,18 +39,18 @@ class Roof:
                         self._highest[key] = max(self._highest.get(key, 0.0), rate)
 
     def limit(self, work: DeclaredWork) -> Limit:
-        """That of the device that the work ran on."""
+        """The limit of the device that did the work."""
         return Limit(
             *(self._highest.get((work.gpus > 0, kind)) for kind in (work.dtype, "bytes"))
         )
 
 
 def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
-    """Arithmetic intensity, shares of the published peak and of the measured roof, as text; only
-    what is known.
+    """Arithmetic intensity, shares of the published peak and of the measured roof, as text; unknown
+    ones are omitted.
 
-    metric: the time whose work is meant, or a rate that follows from it; the first with declared
-    work when left out.
+    metric: the time with declared work, or a rate derived from it; by default the first metric with
+    declared work.
     """
     found = _work_of(record, metric)
     if found is None:
@@ -59,17 +59,17 @@ def shares(record: Record, roof: Roof, metric: str = "") -> dict[str, str]:
     texts = {
         INTENSITY: quantity(work.intensity, "FLOP/B") if work.intensity else "",
         OF_PEAK: _share_text(work, seconds, _published(record, work)),
-        # not of itself
+        # except of itself
         OF_ROOF: "" if work.roof else _share_text(work, seconds, roof.limit(work)),
     }
     return {title: text for title, text in texts.items() if text}
 
 
 def share_of_peak(record: Record, metric: str, value: float) -> float | None:
-    """The share of the published peak, 0 to 1, that a value of a metric of this point is.
+    """The value of a metric of this point as a share of the published peak, 0 to 1.
 
-    value: another than the Record's own, such as the mean over several cards.  None where the
-    benchmark declares no work of this metric, or no peak is published.
+    value: instead of the Record's own, such as the mean over several cards.  None if the benchmark
+    declares no work for this metric, or if no peak is published.
     """
     found = _work_of(record, metric)
     if found is None:
@@ -85,9 +85,9 @@ def share_of_peak(record: Record, metric: str, value: float) -> float | None:
 
 
 def _work_of(record: Record, metric: str) -> tuple[DeclaredWork, float] | None:
-    """The work of one call that a metric is about, and how long that took, s; None without any.
+    """The work of one call for a metric, and its duration, s; None without declared work.
 
-    metric: a time whose work is declared, or a rate that follows from it; "" for the first.
+    metric: a time with declared work, or a rate derived from it; "" for the first.
     """
     for name, work in record.work.items():
         seconds = record.median(name)
@@ -98,8 +98,7 @@ def _work_of(record: Record, metric: str) -> tuple[DeclaredWork, float] | None:
 
 
 def describe_shares(record: Record, roof: Roof, metric: str) -> str:
-    """The same in words, for a metric that is a time with declared work or a rate that follows from
-    it."""
+    """The same in words, for a time with declared work or a rate derived from it."""
     found = shares(record, roof, metric)
     words = {
         INTENSITY: "{}",
@@ -114,10 +113,10 @@ def describe_shares(record: Record, roof: Roof, metric: str) -> str:
 
 
 def describe_limit(record: Record, roof: Roof, metric: str = "") -> str:
-    """The share of the limit that is known best, in words: of the published peak, else of the roof
-    that was measured here.
+    """The best known share of a limit, in words: of the published peak, else of the roof measured
+    here.
 
-    metric: as of `shares`.
+    metric: as in `shares`.
     """
     found = shares(record, roof, metric)
     for title, words in (
@@ -131,8 +130,8 @@ def describe_limit(record: Record, roof: Roof, metric: str = "") -> str:
 
 
 def measured_power(record: Record) -> float | None:
-    """Mean power under the load of the point, W, from a metric that `bench.energy` measured; None
-    where none did."""
+    """Mean power under the load of the point, W, from a metric measured by `bench.energy`; None if
+    there is none."""
     found = (
         metric.info.get("power") for metric in record.metrics.values() if metric.unit == "J"
     )
@@ -146,14 +145,14 @@ def _published(record: Record, work: DeclaredWork) -> Limit:
 
 
 def _type_of(gpu: Mapping[str, Any]) -> GpuType | None:
-    from hpml_plugins.published import find_gpu  # only where there are GPUs
+    from hpml_plugins.published import find_gpu  # only needed with GPUs
 
     memory = gpu.get("memory")
     return find_gpu(str(gpu.get("name")), memory if isinstance(memory, int | float) else 0)
 
 
 def _share_text(work: DeclaredWork, seconds: float, limit: Limit) -> str:
-    """The share of a limit in percent, or that the step's data came from the cache."""
+    """The share of a limit in percent, or that the step's data came from a cache."""
     of_memory = DeclaredWork(bytes=work.bytes, gpus=work.gpus).share(seconds, limit)
     if of_memory and of_memory >= LEAST_IN_CACHE:
         return IN_CACHE

@@ -1,5 +1,4 @@
-"""What a chart says, in a sentence or two: for readers who do not see it, and for those in a
-hurry."""
+"""One or two sentences that summarise a chart, for readers who cannot see it or are in a hurry."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ ENOUGH_SHARED = 2
 
 
 class _Point(NamedTuple):
-    """A number of a chart.  place: where it stands, but for its series."""
+    """A number of a chart.  place: its position, without its series."""
 
     value: float
     series: str
@@ -27,11 +26,11 @@ class _Point(NamedTuple):
 
 
 def summarise(chart: Chart, table: Table) -> str:
-    """The range of what a chart measures; and the ratio of the two series that share most points,
+    """The range of the values of a chart, and the ratio of the two series that share most points,
     as geometric mean.
 
-    Empty for a chart that was not made by `hpml_plugins.report.charts`, or draws several columns as
-    one.
+    Empty for a chart not made by `hpml_plugins.report.charts`, or one that combines several
+    columns.
     """
     meta = chart.get("usermeta", {})
     *across, (column, title, unit) = meta.get("axes") or [("", "", "")]
@@ -61,7 +60,7 @@ def _value(point: _Point) -> float:
 
 
 def _coordinates(row: Row, axes: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Where a row stands on the other axes."""
+    """The position of a row on the other axes."""
     for column, title, unit in axes:
         number = row.get(column)
         if isinstance(number, int | float):
@@ -79,8 +78,8 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _compare(points: Iterable[_Point]) -> str:
-    """` A is 1.41 times B (geometric mean of 7 points).`, or nothing where no two series share
-    enough."""
+    """` A is 1.41 times B (geometric mean of 7 points).`; empty if no two series share enough
+    points."""
     by_place: dict[str, dict[str, float]] = defaultdict(dict)
     for point in points:
         by_place[point.place][point.series] = point.value

@@ -11,13 +11,12 @@ from hpml_plugins.model.figure import Cell, Table, told_apart
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.terminal import align, printable
 
-#: Characters of a number without unit that is shown as it is.
+#: The longest number without a unit that is shown unchanged.
 AS_WRITTEN = 8
 
 
 def formatted(table: Table) -> list[list[str]]:
-    """The rows as printable text: numbers with a unit scaled for reading, "–" for what is not
-    known."""
+    """The rows as printable text: numbers with a unit scaled, "–" for unknown values."""
     table = told_apart(table)
     units = [table.units.get(name, "") for name in table.columns]
     return [
@@ -27,7 +26,7 @@ def formatted(table: Table) -> list[list[str]]:
 
 
 def numeric(table: Table) -> list[bool]:
-    """Which columns hold numbers, which stand to the right."""
+    """Which columns hold numbers, to be aligned right."""
     return [
         name in table.units
         or all(isinstance(cell, int | float) or cell is None for cell in values)
@@ -46,11 +45,11 @@ def as_markdown(table: Table) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Comma-separated values: numbers in SI base units at full precision; the heading names the
+    """Comma-separated values: numbers in SI base units at full precision; headings contain the
     unit, `time [s]`.
 
-    A text that a spreadsheet would take for a formula has an apostrophe in front; a line break in
-    one is escaped.
+    Texts that a spreadsheet would treat as formulas are preceded by an apostrophe; line breaks in
+    texts are escaped.
     """
     table = told_apart(table)
     file = io.StringIO()
@@ -65,7 +64,7 @@ def as_csv(table: Table) -> str:
     return file.getvalue()
 
 
-#: What a cell begins with that a spreadsheet computes. Source: OWASP, CSV Injection.
+#: First characters of cells that spreadsheets evaluate. Source: OWASP, CSV Injection.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -78,8 +77,8 @@ def _no_formula(cell: Cell) -> Cell:
 
 
 def as_text(table: Table, width: int = 0) -> str:
-    """Aligned columns. A table wider than `width` is transposed, in as many parts as that needs; 0:
-    of any width."""
+    """Aligned columns. A table wider than `width` is transposed, in as many parts as necessary; 0:
+    no limit."""
     lines = [list(map(printable, table.columns)), *formatted(table)]
     aligned = align(lines, numeric(table))
     if width and max(map(len, aligned), default=0) > width:
@@ -88,7 +87,7 @@ def as_text(table: Table, width: int = 0) -> str:
 
 
 def _transpose(lines: Sequence[Sequence[str]], width: int) -> list[str]:
-    """The rows as columns beside their names, as many at a time as fit; one at least."""
+    """The rows as columns beside their names, as many per part as fit; at least one."""
     names, *rows = lines
     found: list[str] = []
     while rows:
@@ -106,7 +105,7 @@ def _format(cell: Cell, unit: str) -> str:
         return "–"
     if isinstance(cell, bool | str):
         return printable(str(cell))
-    # What somebody chose (a learning rate of 0.001) stays as it was written; what was computed gets
+    # Chosen numbers (a learning rate of 0.001) are shown as they were written; computed ones get
     # four digits.
     if not unit and (isinstance(cell, int) or len(str(cell)) <= AS_WRITTEN):
         return str(cell)

@@ -84,7 +84,9 @@ def test_what_changes_our_points_is_counted_and_not_done_without_consent(
     before = {path: path.read_bytes() for path in ours.rglob("*.json*")}
     done = merge("theirs")
     assert isinstance(done.exception, UsageError)
-    assert f"the merge would cause {said}; nothing was merged; --yes" in str(done.exception)
+    assert f"the merge would cause {said}; nothing was merged; use --yes" in str(
+        done.exception
+    )
     assert "of m, run r1" in done.output
     assert {path: path.read_bytes() for path in ours.rglob("*.json*")} == before
     done = merge("theirs", "--yes")

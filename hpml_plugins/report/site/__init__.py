@@ -1,1 +1,1 @@
-"""The published pages: ours, and asv's site made complete offline."""
+"""The published pages: ours, and asv's pages adapted to work offline."""

@@ -1,4 +1,4 @@
-"""The table of the first page unfolded to all points: `compare/points.js`, their rows, and
+"""All points for the table of the first page: `compare/points.js`, their rows, and
 `compare/points-N.js`, their verdicts against one base. The page's script reads them when a reader
 filters."""
 
@@ -17,7 +17,7 @@ from hpml_plugins.report.site.task_table import (
 )
 from hpml_plugins.report.site.tasks import judge_rows, texts
 
-#: Further types that a row names.
+#: The most further types that a row lists.
 MOST_FURTHER = 6
 
 
@@ -30,7 +30,7 @@ def write_points(
     folder: str,
 ) -> None:
     """Write the files.  columns: those of the page.  names: of all types, in the order of the
-    matrix.  shown_count: GPUs of the columns that are shown at first."""
+    matrix.  shown_count: GPUs of the columns shown initially."""
     numbers = [column.number for column in columns]
     rows = sorted(rows, key=_reach(rows, set(numbers)))
     write_data(
@@ -54,7 +54,7 @@ def write_points(
 
 
 def _reach(rows: Sequence[TaskRow], numbers: set[int]) -> Callable[[TaskRow], int]:
-    """For sorting: benchmarks that most of these columns have measured come first."""
+    """Sort key: benchmarks measured on most of these columns come first."""
     found: dict[str, int] = {}
     for row in rows:
         name = row.metric.benchmark.name
@@ -63,7 +63,7 @@ def _reach(rows: Sequence[TaskRow], numbers: set[int]) -> Callable[[TaskRow], in
 
 
 def _words(row: TaskRow, names: Sequence[str]) -> str:
-    """What a filter searches."""
+    """The text that a filter searches."""
     benchmark = row.metric.benchmark
     types = [names[number] for number in row.cells]
     words = [row.task, row.point, row.regime, benchmark.name, benchmark.plugin, *types]
@@ -95,7 +95,7 @@ def _row(
 
 
 def _further(row: TaskRow, shown: set[int], names: Sequence[str]) -> Iterator[str]:
-    """What types give that are no columns of the page."""
+    """The values of types that are not columns of the page."""
     found = [(number, cell) for number, cell in row.cells.items() if number not in shown]
     for number, cell in found[:MOST_FURTHER]:
         yield f"{names[number]}: {' '.join(texts(cell, row.metric.unit)).strip()}"

@@ -1,5 +1,5 @@
-"""Four sentences that answer what a reader of the first page asks, from rules that also say what
-is not decided."""
+"""Four sentences that answer the questions of a reader of the first page, and say what is not
+decided."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hpml_plugins.model.formatting import counted
 from hpml_plugins.report.site.changes import Judged, Shift
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
 
-#: Regressions that are named.
+#: The most regressions that are listed.
 MOST_SHIFTS = 2
-#: Types that the answer of a workload names.
+#: The most types in the answer of a workload.
 MOST_TYPES = 4
 
 
 class Answer(NamedTuple):
-    """One question.  strong: what the reader should take away.  rest: what it rests on, and what is
-    open.  link: (label, address) of the page that says more, or None."""
+    """The answer to one question.  strong: the main statement.  rest: its basis, and what is open.
+    link: (label, address) of the page with more details, or None."""
 
     question: str
     strong: str
@@ -36,8 +36,8 @@ def which_gpu(
 ) -> Answer:
     """Whether one of two types is faster, where, and by how much at least.
 
-    names: of the types, by column.  pair: base and the type that is compared with it; None where no
-    two types have a row in common.  verdicts: row → that type against the base.
+    names: of the types, by column.  pair: base and the type compared with it; None if no two types
+    have a row in common.  verdicts: row → that type against the base.
     """
     question = "Which GPU?"
     if pair is None or not verdicts:
@@ -67,7 +67,7 @@ def which_gpu(
         )
         rest.append(f"Most in “{task}”: {other} {found.wording()} {base}.")
     else:
-        strong = f"No workload tells {other} from {base}."
+        strong = f"No workload distinguishes {other} from {base}."
     if same:
         rest.append(f"The same in {same}.")
     if bounded:
@@ -94,7 +94,7 @@ def _why_no_pair(rows: Sequence[TaskRow], names: Sequence[str]) -> tuple[str, st
 def _strongest(
     rows: Sequence[TaskRow], verdicts: Mapping[int, Difference], verdict: str
 ) -> list[tuple[str, Difference]]:
-    """The rows with this verdict, that with the largest certain ratio first."""
+    """The rows with this verdict, the one with the largest bound first."""
     found = [
         (rows[number].task, each)
         for number, each in verdicts.items()
@@ -143,9 +143,10 @@ def answer_of_workload(
     base: int | None,
     verdicts: Mapping[int, Difference],
 ) -> tuple[str, str]:
-    """What each type gives in a row, as a sentence; and how the types compare, or why they do not.
+    """The value of each type in a row, as a sentence; and how the types compare, or why they do
+    not.
 
-    base: the column that others are compared with.  verdicts: column → that type against it.
+    base: the column with which others are compared.  verdicts: column → that type against it.
     """
     labels = {column.number: column.label for column in columns}
     told = []
@@ -172,7 +173,7 @@ def answer_of_workload(
 
 
 def _distance(found: Difference) -> float:
-    """For sorting: verdicts first, the largest ratio first."""
+    """Sort key: verdicts first, the largest ratio first."""
     ratio = found.ratio or 1.0
     return -max(ratio, 1 / ratio) if found.verdict in ("BETTER", "WORSE") else 0.0
 
@@ -199,7 +200,7 @@ def _range(shares: Sequence[float]) -> str:
 def has_it_slowed(
     shifts: Mapping[str, Sequence[Shift]], judged: Sequence[Judged]
 ) -> Answer:
-    """Open regressions of GPU workloads and of the rest, and how many values could not be
+    """Open regressions of GPU workloads and of the others, and how many values could not be
     judged."""
     question = "Has it slowed?"
     link = ("Changes", "changes.html")
@@ -244,10 +245,11 @@ def can_i_trust(
     cards: Mapping[int, int],
     gaps: int,
 ) -> Answer:
-    """How many cards of each type measured, how many rows rest on one card, and what is missing.
+    """How many cards of each type were measured, how many rows depend on one card, and what is
+    missing.
 
-    records: all that are stored.  cards: of each column.  gaps: machines on which something is
-    missing or stale.
+    records: the number of all stored ones.  cards: of each column.  gaps: the number of machines
+    with missing or stale results.
     """
     question = "Can I trust it?"
     link = ("Evidence", "evidence.html#gaps")

@@ -1,8 +1,7 @@
-"""asv's own page, made complete offline and fixed from outside: local scripts, our links, one
-script and a policy.
+"""asv's own page, made to work offline and fixed from outside: local scripts, our links, one script
+and a policy.
 
-No text of asv's scripts is changed; what is wrong there is put right when they run, by
-`static/asv_fixes.js`.
+asv's scripts are not modified; `static/asv_fixes.js` corrects their behaviour at run time.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from hpml_plugins.terminal import unturned
 
 #: The name of asv's page; the site's first page is ours.
 PAGE = "asv.html"
-#: asv's navigation ends with the title of the graph; our pages that it lacks are linked in front of
-#: it.
+#: The last item of asv's navigation, the title of the graph; links to our pages are inserted
+#: before it.
 _NAVBAR_END = '<li id="nav-li-graphdisplay">'
 FIXES = "asv_fixes.js"
-#: asv's HTML, and that which Flot and jQuery make, place things by `style` attributes; a `<style>`
-#: element is still refused. The fonts are Bootstrap's.
+#: asv's HTML and the HTML made by Flot and jQuery use `style` attributes; `<style>` elements are
+#: still refused. The fonts are Bootstrap's.
 ASVS = (
     f"{POLICY}; connect-src 'self'; font-src 'self'; style-src 'self'; style-src-attr"
     " 'unsafe-inline'"
 )
-#: Key of a benchmark in index.json that has no summary, since it has no number.
+#: Key of a benchmark in index.json that has no summary because it has no number.
 EMPTY = "hpml_empty"
-#: And of the machines that have a graph of it.
+#: Key of the machines that have a graph of a benchmark.
 MACHINES = "hpml_machines"
 
 #: asv's folder of graphs.
@@ -48,8 +47,8 @@ LIST = "summary.json"
 PACKED = ".deflate"
 _FLOT = "js/jquery_flot/resources"
 _BOOTSTRAP = "js/bootstrap/resources"
-#: A CDN's file, by its name without version and `.min` → the distribution that has it, and its path
-#: there. Matching by name survives new versions in asv's addresses.
+#: The name of a CDN's file, without version and `.min` → the distribution that contains it, and
+#: its path there. Matching by name also works for new versions in asv's addresses.
 ASSETS: Final[dict[str, tuple[str, str]]] = {
     "jquery.js": ("js.jquery", "js/jquery/resources/jquery-3.6.1.min.js"),
     "jquery.flot.js": ("js.jquery_flot", f"{_FLOT}/jquery.flot.min.js"),
@@ -62,12 +61,11 @@ ASSETS: Final[dict[str, tuple[str, str]]] = {
     "bootstrap.js": ("js.bootstrap", f"{_BOOTSTRAP}/js/bootstrap.min.js"),
     "bootstrap.css": ("js.bootstrap", f"{_BOOTSTRAP}/css/bootstrap.min.css"),
 }
-#: No installable package carries these three; ours, in `static/vendor/`, do what asv's pages ask of
+#: No package contains these three; ours, in `static/vendor/`, provide what asv's pages need of
 #: them.
 OWN: Final = ("jquery.flot.orderbars.js", "stupidtable.js", "md5.js")
 STATIC: Final = Path(__file__).parent / "static"
-#: Bootstrap's style asks for them in `../fonts`; asv's tables show in which order they are sorted
-#: by them.
+#: Bootstrap's style loads them from `../fonts`; asv's tables use them to show the sort order.
 FONTS = tuple(
     f"glyphicons-halflings-regular.{ending}" for ending in ("eot", "woff", "ttf", "svg")
 )
@@ -77,24 +75,24 @@ _LOADING = re.compile(
     re.IGNORECASE,
 )
 _REMOTE = re.compile(r"\s*(https?:)?//", re.IGNORECASE)
-#: asv's one inline script, which nothing calls once its scripts are files of the site.
+#: asv's only inline script, which is unused once its scripts are files of the site.
 _INLINE_SCRIPT = re.compile(
     r"[ \t]*<script\b(?![^>]*\bsrc\b)[^>]*>.*?</script>\n?", re.DOTALL | re.IGNORECASE
 )
 
-#: In our scripts: a comment on lines of its own; and what a line begins with.
+#: In our scripts: comments on separate lines; and indentation.
 _COMMENT = re.compile(r"^ *(//.*|/\*\*[^*]*(?:\*(?!/)[^*]*)*\*/)\n", re.MULTILINE)
 _INDENT = re.compile(r"^ +", re.MULTILINE)
 
 
 def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) -> None:
-    """Give asv's index.html its name PAGE, and make the folder complete: nothing in it asks another
-    host for anything.
+    """Rename asv's index.html to PAGE, and make the folder self-contained, so that it loads nothing
+    from other hosts.
 
-    declarations: what asv will write into its index: a benchmark without any number, for whose
-    summary asv's grid asks all the same, gets the key EMPTY. Doing it twice changes nothing. Raises
-    HpmlError naming the address that a page would still load from another host, the package that is
-    missing, or what this asv does not have.
+    declarations: what asv will write into its index; a benchmark without any number, whose summary
+    asv's grid would still request, gets the key EMPTY. Applying it twice changes nothing. Raises
+    HpmlError naming the address that a page would still load from another host, the missing
+    package, or what this asv lacks.
     """
     written = next(
         (page for name in ("index.html", PAGE) if (page := html_dir / name).is_file()), None
@@ -110,7 +108,7 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
             for label, page in (*ours, ("Search", "search.html"))
         )
         text = _insert(text, _NAVBAR_END, links)
-        # In front of asv's user interface and behind what that stands on.
+        # Before asv's user interface and after its dependencies.
         tags = (found[0] for found in _LOADING.finditer(text) if found[2] == "asv_ui.js")
         text = _insert(
             text, next(tags, "script asv_ui.js"), f'<script src="{FIXES}"></script>\n'
@@ -124,15 +122,15 @@ def finish_asv_page(html_dir: Path, declarations: Mapping[str, dict[str, Any]]) 
     merge_graphs(html_dir)
     for summary in html_dir.glob(f"{GRAPHS}/**/{LIST}"):
         _drop_empty_rows(summary)
-    # asv's list, which is empty: asv's page leads to ours
+    # asv's list, which is empty: asv's page links to ours
     (html_dir / "regressions.json").unlink(missing_ok=True)
     for page in html_dir.glob("*.html"):
         apply_policy(page)
 
 
 def copy_static(html_dir: Path) -> None:
-    """Write the scripts and styles of our pages; that of the first page begins with the reader of
-    data, so that it asks for one. Comments and indents stay behind: a quarter of the bytes."""
+    """Write the scripts and styles of our pages; the first page's script includes the data reader,
+    to save a request. Comments and indentation are removed: a quarter of the bytes."""
     shutil.copytree(STATIC, html_dir, copy_function=shutil.copyfile, dirs_exist_ok=True)
     texts = {path.name: path.read_text(encoding="utf-8") for path in STATIC.glob("*.*s")}
     texts["compare.js"] = texts["data.js"] + texts["compare.js"]
@@ -154,8 +152,8 @@ def merge_graphs(html_dir: Path) -> None:
     """Put all graphs of a benchmark into one file, `graphs/NAME.deflate`: the folder that asv wrote
     each to → its text. `static/asv_fixes.js` hands asv's pages the one they ask for.
 
-    asv writes a file for each benchmark and machine, of about 1 kB: 2,475 of this repository's,
-    which become 523. asv's lists of machines stay as they are.
+    asv writes a file of about 1 kB for each benchmark and machine: 2,475 for this repository, which
+    become 523. asv's lists of machines are unchanged.
     """
     folder = html_dir / GRAPHS
     found: dict[str, list[Path]] = {}
@@ -173,15 +171,15 @@ def merge_graphs(html_dir: Path) -> None:
 
 
 def remove_empty_folders(folder: Path) -> None:
-    """Remove the folders below one that have nothing in them."""
+    """Remove empty folders below this one."""
     for path in sorted(folder.glob("**/"), reverse=True):
         if path != folder and not any(path.iterdir()):
             path.rmdir()
 
 
 def _drop_empty_rows(summary: Path) -> None:
-    """Leave out of asv's list of a machine the points that it has no number of: of these asv lists
-    names that lead to no graph, six of the seven MB of this repository's lists."""
+    """Remove points without a number from asv's list of a machine. For these, asv lists names
+    without a graph: six of the seven MB of this repository's lists."""
     rows = json.loads(summary.read_bytes())
     measured = [row for row in rows if row["last_value"] is not None]
     summary.unlink()
@@ -196,8 +194,8 @@ def _pack(path: Path, text: str) -> None:
 
 
 def localize(text: str, html_dir: Path) -> str:
-    """The page with each CDN file replaced by a local one under `vendor/`, which is written on the
-    way."""
+    """The page with each CDN file replaced by a local copy under `vendor/`, which is written
+    here."""
 
     def local(found: re.Match[str]) -> str:
         tag = found[1].lower()
@@ -219,8 +217,8 @@ def localize(text: str, html_dir: Path) -> str:
                 (html_dir / "fonts" / font).write_bytes(
                     read_installed("js.bootstrap", f"{_BOOTSTRAP}/fonts/{font}")
                 )
-        # integrity and crossorigin belong to the CDN's copy; asv's onerror would blame the internet
-        # connection.
+        # integrity and crossorigin belong to the CDN's copy; asv's onerror would blame the
+        # internet connection.
         if tag == "link":
             return f'<link rel="stylesheet" href="vendor/{name}">'
         return f'<script src="vendor/{name}">'
@@ -237,9 +235,10 @@ def plain_name(address: str) -> str:
 
 
 def read_installed(package: str, path: str) -> bytes:
-    """A file of an installed package. Raises HpmlError where it is missing or has another
-    layout."""
-    # Read as data: importing these packages would pull in the web framework that they are made for.
+    """A file of an installed package. Raises HpmlError if it is missing or if the package has
+    another layout."""
+    # Read as data: importing these packages would import the web framework for which they are
+    # made.
     with needs_extra("publish"):
         distribution = importlib.metadata.distribution(package)
     found = Path(str(distribution.locate_file(path)))
@@ -251,7 +250,7 @@ def read_installed(package: str, path: str) -> bytes:
 
 
 def apply_policy(page: Path) -> None:
-    """Put asv's policy into a page that has none, without the inline script that it forbids."""
+    """Add asv's policy to a page that has none, and remove the inline script that it forbids."""
     text = page.read_text(encoding="utf-8", errors="replace")
     if 'http-equiv="Content-Security-Policy"' not in text[:1000]:
         text = _INLINE_SCRIPT.sub("", text).replace("<html>", '<html lang="en">', 1)
@@ -260,21 +259,21 @@ def apply_policy(page: Path) -> None:
 
 
 def policy_tag(policy: str) -> str:
-    """The policy as an element of a page's head. A browser applies it to what stands behind it."""
+    """The policy as an element for a page's head. Browsers apply it to everything after it."""
     return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
 
 
 def _insert(text: str, before: str, inserted: str) -> str:
     if before not in text:
         raise HpmlError(
-            f"asv's page has no {before}; this asv is not known, use the one in pyproject.toml"
+            f"asv's page has no {before}; use the version of asv in pyproject.toml"
         )
     return text.replace(before, inserted + before, 1)
 
 
 def name_machines(history: History, declarations: Mapping[str, dict[str, Any]]) -> None:
-    """Tell every benchmark which machines have a graph of it, for asv to write into its index: it
-    would ask for all."""
+    """Add to every benchmark the machines that have a graph of it, for asv's index; otherwise pages
+    would request all."""
     for metric in history.measured:
         measured = {
             machine

@@ -18,7 +18,7 @@ from hpml_plugins.report.site.data_files import INDEX
 from hpml_plugins.report.site.page import day
 from hpml_plugins.terminal import unturned
 
-#: In this order they are listed.
+#: The order in which they are listed.
 _VERDICTS = ("WORSE", "BETTER", "BOUND", "AMBIGUOUS", "SAME")
 #: Average width of a letter of 11 px Verdana, px.
 LETTER = 6.6
@@ -39,11 +39,11 @@ _BADGE = """\
 def write_summary(
     history: History, html_dir: Path, project: str, judged: Sequence[Judged] = ()
 ) -> None:
-    """Write both files.  judged: of each machine, how many values the search for changes of level
+    """Write both files.  judged: for each machine, how many values the search for level changes
     judges.
 
-    Counted are the verdicts on the last measured commit of each machine against the one before that
-    it measured, the values that have no other to compare with, and those whose point failed last.
+    They count the verdicts on the last measured commit of each machine against the previous one
+    measured there, the values without another to compare with, and those whose point failed last.
     """
     pairs = []
     newest = 0

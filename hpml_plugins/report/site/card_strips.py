@@ -18,7 +18,7 @@ from hpml_plugins.report.site.matrix import TaskCell, TaskRow, TypeColumn
 from hpml_plugins.report.site.page import day
 from hpml_plugins.report.site.strips import Strip, StripBand, draw_strips
 
-#: Most lines of a picture, one per card.
+#: The most lines of a picture, one per card.
 MOST_CARDS = 24
 #: Characters of what stands beside a line.
 LONGEST_LABEL = 32
@@ -30,8 +30,8 @@ MOST_DOTS = 200
 class TypeStrip:
     """One type.  colour: its class in the style sheet.  low, high: the interval for the next card.
 
-    peak: the value that the published peak allows, or None.  cards: how many it is the mean of.
-    spread: how far they differ, `2.1 %`; "" for one card.
+    peak: the value that corresponds to the published peak, or None.  cards: the number averaged.
+    spread: the difference between them, `2.1 %`; "" for one card.
     """
 
     name: str
@@ -119,7 +119,7 @@ def _told(value: MeasuredValue, unit: str) -> str:
 
 
 def _by_card(readings: Sequence[MeasuredValue]) -> dict[str, list[MeasuredValue]]:
-    """A short name of each card → its values."""
+    """The short name of each card → its values."""
     found: dict[str, list[MeasuredValue]] = {}
     for reading in readings:
         found.setdefault(_short(reading.card), []).append(reading)
@@ -127,7 +127,7 @@ def _by_card(readings: Sequence[MeasuredValue]) -> dict[str, list[MeasuredValue]
 
 
 def _short(card: str) -> str:
-    """`card 47a9f507` of GPU-47a9f507-…; several cards of one node are named by their number."""
+    """`card 47a9f507` for GPU-47a9f507-…; for several cards of one node, their number."""
     cards = [each.removeprefix("GPU-").removeprefix("MIG-") for each in card.split(",")]
     if len(cards) > 1:
         return f"{len(cards)} cards {cards[0][:8]} …"

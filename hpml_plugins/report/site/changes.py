@@ -1,10 +1,10 @@
-"""What changed over the history: changes of level, what got worse and did not recover, and newest
-values that are suspected.
+"""Changes over the history: changes of level, regressions that did not recover, and suspicious
+newest values.
 
-Levels, and how sure their differences are, come from `hpml_plugins.analysis.levels`. asv's own
-search for regressions takes every rise for one; here the direction of the metric decides, and two
-levels differ only where the variance between runs and cards does not explain it, corrected for how
-many levels of all series are compared.
+Levels, and the certainty of their differences, come from `hpml_plugins.analysis.levels`. asv's own
+search for regressions considers every increase a regression. Here the direction of the metric
+decides, and two levels differ only if the variance between runs and cards does not explain the
+difference, corrected for the number of levels compared over all series.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from hpml_plugins.model import formatting
 from hpml_plugins.report.reading import History, Machine, Outcome, TrackedMetric
 from hpml_plugins.report.site.nodes import Gaps
 
-#: Smallest part of the level that counts.
+#: The smallest relative change of a level that counts.
 THRESHOLD = 0.02
-#: Smallest part by which a single value differs that is suspected.
+#: The smallest relative difference of a suspected single value.
 SUSPECTED = 0.05
-#: How many readings before the newest say what was usual.
+#: The number of readings before the newest that define what is usual.
 USUAL = 5
-#: Largest share of what the page suspects that may be chance, corrected for all series.
+#: Largest share of the suspected changes that may be due to chance, corrected for all series.
 SUSPICION_RATE = 0.2
-#: Why a value is not judged that only its date places.
+#: Why a value is not judged that is placed only by its date.
 BY_DATE = "placed by date alone"
-#: What is asked about the levels of a series: whether a level and the next differ, whether a level
-#: drifts, and whether the newest differs from the best; the number of the level.
+#: A question about the levels of a series: whether a level and the next differ, whether a level
+#: drifts, and whether the newest differs from the best; with the number of the level.
 Question = tuple[Literal["next", "drift", "lasting"], int]
 
 
@@ -58,10 +58,10 @@ class Change:
     """A change of level between two revisions.
 
     last: the last revision of the old level.  first: the first known one of the new.  before,
-    after: the levels. verdict: "better", "worse", or "" where the metric has no direction.  steps:
-    what it consists of, where that is several changes.  drifts: whether it came steadily, over all
-    revisions from last to first.  bound: what is sure of the ratio, in words; "" where there is no
-    ratio, or nothing but the values is known.  scatter: the larger mean deviation of both levels.
+    after: the levels.  verdict: "better", "worse", or "" if the metric has no direction.  steps:
+    its parts, if it consists of several changes.  drifts: whether it was gradual, over all
+    revisions from last to first.  bound: the bound on the ratio, in words; "" without a ratio, or
+    if only the values are known.  scatter: the larger mean deviation of both levels.
     """
 
     last: int
@@ -82,14 +82,14 @@ class Change:
 
     @property
     def wording(self) -> str:
-        """`1.12× (+12 %)`; `higher` or `lower` where there is no ratio."""
+        """`1.12× (+12 %)`; `higher` or `lower` without a ratio."""
         if self.before > 0:
             return formatting.change(self.after / self.before)
         return "higher" if self.after > self.before else "lower"
 
     @property
     def size(self) -> float:
-        """For sorting: how large the change is, whichever way."""
+        """Sort key: the size of the change, in either direction."""
         if self.before > 0 and self.after > 0:
             return abs(math.log(self.after / self.before))
         return abs(self.after - self.before)
@@ -99,10 +99,10 @@ class Change:
 class MeasuredSeries:
     """One point of a metric on one machine, and its levels.
 
-    label: the point in words.  answers: whether the levels that a question is about differ by more
-    than runs and cards do, of all series that are asked at once.  branch: of whose line, "" for the
-    first.  bounds: of each question, what is sure of the ratio.  judged: of how many readings the
-    levels are.  left_out: why others are not judged → how many.
+    label: the point in words.  answers: for each question, whether the levels differ by more than
+    runs and cards do, corrected for all series.  branch: whose line it is on, "" for the first.
+    bounds: for each question, the bound on the ratio.  judged: the number of readings used for the
+    levels.  left_out: reason why others are not judged → their number.
     """
 
     metric: TrackedMetric
@@ -122,19 +122,19 @@ class MeasuredSeries:
 
     @property
     def where(self) -> str:
-        """Machine, and branch where it is not the first, in words."""
+        """The machine, and the branch unless it is the first, in words."""
         machine = f"{self.machine.hardware.label} ({self.machine.name})"
         return f"{machine}, branch {self.branch}" if self.branch else machine
 
     @property
     def changes(self) -> list[Change]:
-        """Every change of level that is larger than the threshold and the scatter around both
-        levels, oldest first."""
+        """Every change of level larger than the threshold and the scatter around both levels,
+        oldest first."""
         certain = [self._change(each) for each in self._moves() if self.answers.get(each)]
         return [change for change in certain if change.exceeds_scatter]
 
     def _moves(self) -> Iterator[Question]:
-        """Where the series may have changed, oldest first."""
+        """The possible changes of the series, oldest first."""
         for number, level in enumerate(self.levels):
             if level.end is not None:
                 yield "drift", number
@@ -142,7 +142,7 @@ class MeasuredSeries:
                 yield "next", number
 
     def _change(self, move: Question) -> Change:
-        """From one end of a level that drifts to the other, or from a level to the next."""
+        """The change from one end of a drifting level to the other, or from a level to the next."""
         what, number = move
         drifts = what == "drift"
         old = self.levels[number]
@@ -162,11 +162,10 @@ class MeasuredSeries:
 
     @functools.cached_property
     def open(self) -> list[Change]:
-        """What the newest level is worse by than the best one, whole, if it is: one change, or
-        none.
+        """By how much the newest level is worse than the best one, in total: one change, or none.
 
-        It may have come in several steps, or drifted: many small ones together may exceed the
-        threshold. A benchmark whose direction is not known has none: nobody can say.
+        It may consist of several steps or drifts: many small changes together may exceed the
+        threshold. A benchmark without a known direction has none.
         """
         direction = self.metric.direction
         if not (self.levels and direction and self.answers.get(("lasting", 0))):
@@ -174,7 +173,7 @@ class MeasuredSeries:
         number, at = best_level(self.levels, direction)
         best = self.levels[number]
         newest = self.levels[-1]
-        # a drift counts from where the best value is
+        # a drift counts from the position of the best value
         moves = [
             each
             for each in self._moves()
@@ -201,7 +200,7 @@ class MeasuredSeries:
 class Shift:
     """A change of a series, certain or suspected.
 
-    also: other metrics that changed with it, since they follow from the same timing.
+    also: other metrics that changed with it because they are derived from the same timing.
     """
 
     series: MeasuredSeries
@@ -210,7 +209,7 @@ class Shift:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """For sorting: the newest first, then the largest."""
+        """Sort key: the newest first, then the largest."""
         series = self.series
         change = self.change
         return (
@@ -223,7 +222,7 @@ class Shift:
 
 
 def places_of(metric: TrackedMetric) -> Iterator[tuple[str, str, str]]:
-    """Point, machine and branch of each line of a metric; the branch "" for the first."""
+    """Point, machine and branch of each line of a metric; the branch is "" for the first."""
     index = metric.benchmark.index
     for branch in index.branches:
         for label, machine in index.lines(branch):
@@ -260,7 +259,7 @@ def find_changes(history: History) -> list[MeasuredSeries]:
 def ask(
     series: MeasuredSeries, readings: Readings
 ) -> tuple[MeasuredSeries, dict[Question, Contrast]]:
-    """The series with its levels, and the difference that each question is about."""
+    """The series with its levels, and the difference for each question."""
     levels = readings.find_levels()
     asked = _questions(levels, series.metric.direction)
     told = replace(
@@ -274,7 +273,7 @@ def ask(
 
 
 def _questions(levels: Levels, direction: str) -> dict[Question, Contrast]:
-    """The difference that each question is about; a series of one level asks once, in vain."""
+    """The difference for each question; a series with a single level has one trivial question."""
     asked: dict[Question, Contrast] = {
         ("next", number): each for number, each in enumerate(levels.steps())
     }
@@ -298,10 +297,10 @@ def _verdict(old: float, new: float, direction: str) -> str:
 def find_shifts(
     history: History, series: Sequence[MeasuredSeries], gaps: Sequence[Gaps] = ()
 ) -> tuple[dict[str, list[Shift]], Counter[str]]:
-    """Open regressions, improvements that lasted, and suspected ones of both, each in the order of
-    pages.
+    """Open regressions, lasting improvements, and suspected changes of both kinds, each in the
+    order of pages.
 
-    Also how many series nothing is suspected of, see `find_suspected`.
+    Also returns the number of series that cannot be suspected, see `find_suspected`.
     """
     worse = [
         Shift(each, change)
@@ -336,8 +335,8 @@ def find_shifts(
 
 
 def one_of_each_timing(shifts: Iterable[Shift]) -> list[Shift]:
-    """Of the metrics of one timing (time, rate, bandwidth), which change together, one, which names
-    the others: the time, if it is among them."""
+    """Select one of the metrics of each timing (time, rate, bandwidth), which change together; it
+    lists the others. The time is preferred."""
     found: dict[object, list[Shift]] = {}
     times_first = sorted(shifts, key=lambda shift: shift.series.metric.unit != "s")
     for number, shift in enumerate(times_first):
@@ -349,7 +348,7 @@ def one_of_each_timing(shifts: Iterable[Shift]) -> list[Shift]:
 
 
 def _timing(shift: Shift) -> object:
-    """The same for all metrics of one timing that changed between the same commits; None where no
+    """A key shared by all metrics of one timing that changed between the same commits; None if no
     timing is known."""
     series = shift.series
     change = shift.change
@@ -363,24 +362,24 @@ def _timing(shift: Shift) -> object:
 
 
 def is_own(history: History, series: MeasuredSeries, change: Change) -> bool:
-    """Whether a change is of the series' own branch: what another took over from the first is said
-    there."""
+    """Whether a change belongs to the series' own branch; changes inherited from the first branch
+    are reported there."""
     return not series.branch or change.first not in history.own
 
 
 def find_suspected(
     history: History, known: Container[tuple[str, str, str, str]], gaps: Sequence[Gaps] = ()
 ) -> tuple[list[Shift], Counter[str]]:
-    """Newest values that differ from what was usual by more than SUSPECTED and than runs and cards
-    explain.
+    """Newest values that differ from what is usual by more than SUSPECTED and by more than runs and
+    cards explain.
 
-    Each is one reading, which the next run may confirm or not. Usual is the median of the USUAL
-    readings before, or of at least ENOUGH_WITH_INTERVAL: of two readings nothing tells which of
-    them stands out. A series that is no longer measured has no next run. Also returns how many
-    series are left out as "old" or "young" for these two reasons, and as "unclear" because the two
-    values are not compared: a card that throttled.
+    Each is one reading, which the next run may confirm. Usual is the median of the USUAL previous
+    readings, or of at least ENOUGH_WITH_INTERVAL: with two readings it is unknown which one is the
+    outlier. A series that is no longer measured has no next run. Also returns how many series are
+    left out as "old" or "young" for these two reasons, and as "unclear" if the two values are not
+    compared because a card throttled.
 
-    known: `MeasuredSeries.place` of what is more than suspected.
+    known: `MeasuredSeries.place` of confirmed changes.
     """
     of_machine = {gap.name: gap for gap in gaps}
     suspects: list[tuple[Shift, Values, Values]] = []
@@ -436,7 +435,7 @@ def _is_gone(series: MeasuredSeries, gap: Gaps | None) -> bool:
 def _beside_usual(
     series: MeasuredSeries, recent: Sequence[Outcome]
 ) -> tuple[Shift, Values, Values]:
-    """The change from what was usual to the newest value; the values of both."""
+    """The change from what is usual to the newest value; the values of both."""
     name = series.metric.metric
     newest, *before = (outcome.readings for outcome in recent)
     usual = sorted(before, key=lambda readings: readings[name].value)[len(before) // 2]
@@ -449,9 +448,8 @@ def _beside_usual(
 
 @dataclass(frozen=True)
 class Judged:
-    """How many values of a machine are judged. left_out: why others are not → how many.  last: its
-    newest commit's date, ms since 1970.
-    """
+    """The number of judged values of a machine. left_out: reason why others are not → their number.
+    last: its newest commit's date, ms since 1970."""
 
     machine: str
     judged: int
@@ -460,7 +458,7 @@ class Judged:
 
     @property
     def wording(self) -> str:
-        """`11 of 16 values not judged: one side throttled`, "" where all are."""
+        """`11 of 16 values not judged: one side throttled`; "" if all are judged."""
         if not self.left_out:
             return ""
         reasons = ", ".join(
@@ -471,8 +469,8 @@ class Judged:
 
 
 def count_judged(history: History, series: Iterable[MeasuredSeries]) -> list[Judged]:
-    """How many values each machine's series are judged by, in the order of machines' names; of the
-    first branch."""
+    """The number of values used to judge each machine's series, by machine name; for the first
+    branch."""
     found: dict[str, tuple[Counter[str], Counter[str]]] = {}
     for each in series:
         if not each.branch:
@@ -490,7 +488,8 @@ def count_judged(history: History, series: Iterable[MeasuredSeries]) -> list[Jud
 
 
 def _by_date(history: History) -> Counter[str]:
-    """Machine → the values that no series is judged by because only their dates place them."""
+    """Machine → the number of values not used in any series because they are placed only by
+    date."""
     found: Counter[str] = Counter()
     for metric in history.measured:
         for label, machine in metric.benchmark.index.lines():

@@ -1,5 +1,5 @@
-"""The page `changes.html`: what got worse or better, in two lists. Where nothing but the commit
-differs the code changed; else the circumstances did: card, host, driver, software stack."""
+"""The page `changes.html`: what got worse or better, in two lists. If only the commit differs, the
+code changed; otherwise the circumstances did: card, host, driver, software stack."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from hpml_plugins.report.site.matrix import colour_class
 from hpml_plugins.report.site.nodes import Gaps
 from hpml_plugins.report.site.page import day, graph_link, point_link, write_page
 
-#: Heading of a list → what an empty one means.
+#: Heading of a list → the text for an empty one.
 LISTS = {
     "The code changed": "No change for which nothing but the commit differs.",
     "Circumstances changed": "No change beside another card, host, driver or software stack.",
 }
-#: Changes of each kind that the page lists, newest first.
+#: The most changes of each kind on the page, newest first.
 LISTED = 500
-#: Steps of a change that are listed, largest first.
+#: The most steps of a change that are listed, largest first.
 MOST_STEPS = 3
 #: Size of a sparkline, px.
 WIDTH = 140
@@ -53,7 +53,7 @@ def write_changes(
 ) -> None:
     """Write the page, and the Atom feed of the open regressions and of what is missing.
 
-    shifts: kind → changes.  left_out: see `find_suspected`.  series: those that were looked at.
+    shifts: kind → changes.  left_out: see `find_suspected`.  series: those that were searched.
     commit_url: see `page.commit_links`.
     """
     judged = count_judged(history, series)
@@ -85,10 +85,10 @@ def write_changes(
 
 
 def show_shift(shift: Shift, history: History) -> dict[str, Any]:
-    """A change as pages and the feed word it.
+    """A change in the form used by pages and the feed.
 
-    commits: that of the change; the last before and the first after it where others lie between
-    them.  identity: the same whatever the numbers.
+    commits: that of the change; or the last before and the first after it if others are between
+    them.  identity: independent of the numbers.
     """
     series = shift.series
     change = shift.change
@@ -143,8 +143,8 @@ def show_shift(shift: Shift, history: History) -> dict[str, Any]:
 
 
 def describe_steps(change: Change, history: History) -> str:
-    """How a change came, where it is not one step: `in 2 steps: 1.10× (+10 %) at 1a2b3c4d, 1.05×
-    (+5.0 %) at 5e6f7a8b`."""
+    """The steps of a change that has several: `in 2 steps: 1.10× (+10 %) at 1a2b3c4d, 1.05× (+5.0
+    %) at 5e6f7a8b`."""
     if change.drifts:
         return "a steady drift"
     if not change.steps:
@@ -161,14 +161,14 @@ def describe_steps(change: Change, history: History) -> str:
 
 
 def _line(shift: Shift) -> list[Outcome]:
-    """What counts of each commit of the series, where it has a number."""
+    """The current outcome of each commit of the series that has a number."""
     series = shift.series
     line = series.metric.line(series.label, series.machine.name, series.branch)
     return [outcome for outcome, value in line if value]
 
 
 def _spark(shift: Shift, history: History) -> Markup:
-    """The newest values of the series, the change among them."""
+    """The newest values of the series, including the change."""
     line = _line(shift)[-MOST_VALUES:]
     metric = shift.series.metric
     values = [outcome.readings[metric.metric].value for outcome in line]

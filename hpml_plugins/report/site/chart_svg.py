@@ -1,5 +1,5 @@
 """Charts as SVG within a page: vl-convert draws each specification once, and the user's cache keeps
-what it drew under the specification's digest.
+the result under the specification's digest.
 
 Drawing the 117 charts of this repository takes 6.1 s of one CPU.
 """
@@ -23,25 +23,23 @@ from hpml_plugins.report.kept import keep, kept_file, read_kept
 from hpml_plugins.report.pictures import checked_svg
 from hpml_plugins.report.site.slim_svg import slim
 
-#: Of what this module makes of a specification; raised with every change of that.
+#: The version of the conversion in this module; increase it with every change.
 _VERSION: Final = "4"
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _REFERENCE: Final = re.compile(r"url\(#([^)]*)\)")
 
 
 def chart_svg(chart: Chart, name: str) -> Markup:
-    """The SVG of a complete chart, as it stands in a page.
+    """The SVG of a complete chart, as embedded in a page.
 
-    name: unlike that of other charts of the page; its identifiers begin with it. The numbers that
-    a mark's tooltip shows are its title. Raises ValueError where vl-convert cannot draw the chart.
+    name: unique in the page; the prefix of its identifiers. The numbers in a mark's tooltip become
+    its title. Raises ValueError if vl-convert cannot draw the chart.
     """
     spelled = json.dumps([_VERSION, _drawing_version(), chart], sort_keys=True)
     digest = hashlib.sha256(spelled.encode()).hexdigest()
     file = kept_file(f"{digest}.svg")
     if kept := read_kept(file):
-        with suppress(
-            HpmlError
-        ):  # a plugin, or whoever, may have written something else there
+        with suppress(HpmlError):  # another program may have written something else there
             return Markup(_named(checked_svg(kept), name))
     drawn = _draw(chart)
     keep(file, drawn)
@@ -64,7 +62,7 @@ def vega_library() -> bytes:
 @functools.cache
 def _drawing_version() -> str:
     with needs_extra("publish"):
-        import vl_convert  # noqa: F401  # what is missing is named as everywhere
+        import vl_convert  # noqa: F401  # a missing package is reported as usual
 
     return importlib.metadata.version("vl-convert-python")
 
@@ -82,7 +80,7 @@ def _draw(chart: Chart) -> bytes:
 
 
 def _with_titles(part: Any) -> Any:
-    """A specification whose marks are described by what their tooltips show."""
+    """A specification in which the description of each mark is its tooltip."""
     if isinstance(part, list):
         return [_with_titles(each) for each in part]
     if not isinstance(part, dict):
@@ -116,8 +114,8 @@ def _told(shown: list[dict[str, str]]) -> str:
 
 
 def _named(root: ElementTree.Element, name: str) -> str:
-    """The picture's text, with identifiers that no other picture of the page has. vl-convert
-    numbers them through all charts that a process draws."""
+    """The picture's text, with identifiers unique in the page. vl-convert numbers them across all
+    charts drawn by a process."""
     identified = [element for element in root.iter() if element.get("id")]
     names = {each.get("id"): f"{name}-{place}" for place, each in enumerate(identified)}
     for element in identified:

@@ -2,7 +2,8 @@
 its share of the published peak, and the ratio to a base with its bound.
 
 Its script reads `compare/verdicts-N.js` when a reader chooses another base, and `compare/row-N.js`,
-the cards and Records behind a row, when he opens one. Its rows of all points: see `all_points`.
+the cards and Records behind a row, when a reader opens one. The rows of all points: see
+`all_points`.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from hpml_plugins.report.site.task_table import (
 )
 from hpml_plugins.report.site.tasks import describe, judge_rows
 
-#: Columns of the table; the rows of all points name further types.
+#: Columns of the table; the rows of all points list further types.
 MOST_TYPES = 6
-#: The folder of what the page's script reads.
+#: The folder of the data for the page's script.
 FOLDER = "compare"
 
 
@@ -85,7 +86,7 @@ def write_compare_page(
             len(gaps),
         ),
     ]
-    shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # of an earlier publish
+    shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # from an earlier publish
     reach = reach_of(verdicts)
     fragments = {
         each: verdict_fragments(rows, of_base, reach) for each, of_base in verdicts.items()
@@ -132,7 +133,7 @@ def write_compare_page(
 
 
 def _columns(rows: Sequence[TaskRow], matrix: Matrix) -> list[TypeColumn]:
-    """The types that have a value in some row: GPUs where there are any, those with most rows
+    """The types that have a value in some row: GPUs if there are any, those with most rows
     first."""
     counts = Counter(number for row in rows for number in row.cells)
     found = [matrix.columns[number] for number in sorted(counts)]
@@ -143,7 +144,7 @@ def _columns(rows: Sequence[TaskRow], matrix: Matrix) -> list[TypeColumn]:
 
 
 def _drawer(row: TaskRow, columns: Sequence[TypeColumn]) -> str:
-    """What opens below a row: its cards, what repeats it, and where more is said."""
+    """The details below a row: its cards, the command that repeats it, and links."""
     strips = find_strips(row, columns)
     benchmark = row.metric.benchmark
     return fill(

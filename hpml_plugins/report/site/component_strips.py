@@ -1,5 +1,5 @@
-"""The picture of how the cards of each type read, by class of values: a line for each type, a dot
-for each card."""
+"""A picture of the cards of each type by class of values: a line for each type, a dot for each
+card."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LEAST = 0.005
 
 
 def draw_components(cards: Sequence[CardReading]) -> Markup:
-    """The picture as SVG; empty where no type has enough cards.
+    """The picture as SVG; empty if no type has enough cards.
 
-    Only of what a GPU decides: where the host takes part cards differ by its rate, which would
-    flatten all else.
+    Only for classes that a GPU determines: if the host takes part, cards differ by its rate, which
+    would flatten everything else.
     """
     lines: dict[tuple[str, str], list[CardReading]] = {}
     for each in cards:
@@ -53,7 +53,7 @@ def _told(each: CardReading) -> str:
 
 
 def unlike_all(cards: Sequence[CardReading]) -> list[CardReading]:
-    """The slowest and the fastest card of one type and class, where they read unlike the others."""
+    """The slowest and the fastest card of one type and class, if they are outliers."""
     levels = [math.log(each.times) for each in cards]
     middle = statistics.median(levels)
     usual = statistics.median(abs(level - middle) for level in levels)

@@ -1,5 +1,5 @@
-"""What the page of evidence tells of cards, hosts, GPU types and warnings: which reads unlike the
-others of its type, what each type has measured, and what was warned of how often."""
+"""Cards, hosts, GPU types and warnings for the page of evidence: which ones are outliers in their
+type, what each type has measured, and how often each warning occurred."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.nodes import NodeCoverage
 from hpml_plugins.report.site.workloads import Workload
 
-#: Values that a card or host needs in a class.
+#: The fewest values of a card or host in a class.
 ENOUGH = 3
-#: Most cards and hosts that the page lists.
+#: The most cards and hosts that the page lists.
 MOST_CARDS = 60
-#: The least that counts as the usual distance of a class: a hundredth of a percent.
+#: The smallest usual distance assumed for a class: a hundredth of a percent.
 LEAST_DISTANCE = 1e-4
-#: What a kind of warning is told by: its text without numbers, and how many kinds are listed.
+#: Numbers are removed from a warning to find its kind.
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
 MOST_KINDS = 20
 
 
 class CardReading(NamedTuple):
-    """How a card reads in a class of values, against the other cards of its type; where the host
-    takes part, how a host reads against the others that had such cards.
+    """How a card compares with the other cards of its type in a class of values; if the host takes
+    part, how a host compares with the others that had such cards.
 
-    card: its first digits, or those of the start of the host (kind "host"); a host that the Records
-    do not tell has those of its card.  component: the class.  times: the median of how many times
-    better than their mean.  values: how many points that is the median of.  others: cards or hosts
-    that it is compared with, at most.  colour: the type's class in the style sheet.  unlike: its
-    distance from the others, over the median distance of all types in this class.
+    card: its abbreviated UUID, or the abbreviated boot of the host (kind "host"); for a host that
+    the Records do not identify, that of its card.  component: the class.  times: the median of how
+    many times better it is than the others' mean.  values: the number of points in that median.
+    others: the most cards or hosts it is compared with.  colour: the type's class in the style
+    sheet.  unlike: its distance from the others, over the median distance of all types in this
+    class.
     """
 
     hardware: str
@@ -52,10 +53,10 @@ class CardReading(NamedTuple):
 
 
 class Lottery(NamedTuple):
-    """How much it matters which card of a type one gets, in a class of values.
+    """How much cards of a type differ in a class of values.
 
-    deviation: the standard deviation between cards, as a share.  slowest, fastest: against the mean
-    of the others.
+    deviation: the relative standard deviation between cards.  slowest, fastest: compared with the
+    mean of the others.
     """
 
     hardware: str
@@ -67,7 +68,7 @@ class Lottery(NamedTuple):
 
 
 class TypeCoverage(NamedTuple):
-    """What the machines of a GPU type have.  counts: status → points."""
+    """The results of the machines of a GPU type.  counts: status → points."""
 
     hardware: str
     machines: int
@@ -75,7 +76,7 @@ class TypeCoverage(NamedTuple):
 
 
 def find_hosts(history: History) -> dict[str, str]:
-    """Card → the start of the host that it was measured in; without those that were in several."""
+    """Card → the boot of the host in which it was measured; without cards that were in several."""
     found: dict[str, set[str]] = {}
     for benchmark in history.benchmarks:
         for place in benchmark.index:
@@ -89,9 +90,9 @@ def find_hosts(history: History) -> dict[str, str]:
 def read_cards(
     workloads: Iterable[Workload], hosts: Mapping[str, str]
 ) -> list[CardReading]:
-    """Each card, and where the host takes part each host, in each class of which it has values
-    beside others of its type, the most unusual for their class first: classes vary by a hundredth
-    of a percent or by a third.  hosts: see `find_hosts`."""
+    """Each card (if the host takes part, each host) in each class for which it has values beside
+    others of its type. The most unusual for their class come first, because the variation of
+    classes ranges from a hundredth of a percent to a third.  hosts: see `find_hosts`."""
     known = frozenset(hosts.values())
     found: dict[tuple[tuple[str, str], str, Physics], list[tuple[float, int]]] = {}
     for workload in workloads:
@@ -138,7 +139,7 @@ def _kind(component: Physics, told: bool) -> Literal["card", "host", "host of ca
 
 
 def _levels(value: MeasuredValue, hosts: Mapping[str, str] | None) -> dict[str, float]:
-    """The level of each card; with hosts, of each host the mean over its cards."""
+    """The level of each card; with hosts, the mean over the cards of each host."""
     found: dict[str, list[float]] = {}
     for each in value.levels:
         name = each.card if hosts is None else hosts.get(each.card, each.card)
@@ -147,7 +148,7 @@ def _levels(value: MeasuredValue, hosts: Mapping[str, str] | None) -> dict[str, 
 
 
 def most_unusual_first(readings: Sequence[CardReading]) -> list[CardReading]:
-    """The readings with `unlike`. Of two cards alone neither is the unusual one: they come last."""
+    """The readings with `unlike`. Pairs of cards come last, because neither is the outlier."""
     distances: dict[str, list[float]] = {}
     for each in readings:
         distances.setdefault(each.component, []).append(abs(math.log(each.times)))
@@ -161,10 +162,11 @@ def most_unusual_first(readings: Sequence[CardReading]) -> list[CardReading]:
 
 
 def draw_lots(readings: Iterable[CardReading]) -> list[Lottery]:
-    """The lottery of each type and class of which ENOUGH cards have values, the types in order.
+    """The differences between cards of each type and class with values of at least ENOUGH cards,
+    sorted by type.
 
-    A card is compared with the mean of the n others, so that its distance from the mean of all is
-    n / (n + 1) of that.
+    A card is compared with the mean of the n others, so its distance from the mean of all is n / (n
+    + 1) of that.
     """
     found: dict[tuple[str, str], list[CardReading]] = {}
     for each in readings:
@@ -193,7 +195,7 @@ def cover_types(nodes: Sequence[NodeCoverage]) -> list[TypeCoverage]:
 
 def fold_warnings(history: History) -> list[tuple[str, int, int]]:
     """(kind, Records, machines) of the warnings of the newest Record of each point, the most
-    frequent first.  kind: the first warning of those that differ in their numbers alone."""
+    frequent first.  kind: the first of the warnings that differ only in their numbers."""
     counts: Counter[str] = Counter()
     machines: dict[str, set[str]] = {}
     texts: dict[str, str] = {}

@@ -24,12 +24,12 @@ from hpml_plugins.report.site.previous import previous_file, take_over
 
 FOLDER: Final = "data/v1"
 INDEX: Final = f"{FOLDER}/index.json"
-#: Of each point and machine the newest Records are published; `results/` has all.
+#: The number of newest Records of each point and machine that are published; `results/` has all.
 MOST_RECORDS: Final = 50
-#: Names that are parts of addresses as they are.
+#: Names that can be used in addresses unchanged.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.-]")
-#: Of zlib: 9 takes four times as long for 1 % less.
+#: zlib level: 9 takes four times as long for 1 % less.
 _LEVEL: Final = 6
 
 
@@ -74,7 +74,7 @@ class DataIndex(msgspec.Struct, frozen=True):
 def write_data_files(history: History, html_dir: Path, project: str) -> None:
     """Write the folder.
 
-    A file whose lines are those of the site that is replaced is taken over from it.
+    A file with the same lines as in the replaced site is taken over from it.
     """
     known = _previous()
     files = []
@@ -124,19 +124,19 @@ def write_data_files(history: History, html_dir: Path, project: str) -> None:
 
 
 def data_path(machine: str, benchmark: str) -> str:
-    """The file of a benchmark on a machine, below the folder."""
+    """The path of the file of a benchmark on a machine, relative to the folder."""
     return f"{_plain(machine)}/{_plain(benchmark)}.jsonl.gz"
 
 
 def pack(text: bytes) -> bytes:
-    """As gzip. Repeats of fewer than six characters are none: in samples they are chance, and
-    coding them as numbers takes 5 % less."""
+    """Compress with gzip. Repeats of fewer than six characters are ignored: in samples they are
+    random, and coding them as literals takes 5 % less."""
     packer = zlib.compressobj(_LEVEL, wbits=zlib.MAX_WBITS | 16, strategy=zlib.Z_FILTERED)
     return packer.compress(text) + packer.flush()
 
 
 def _plain(name: str) -> str:
-    """A name as a part of an address that needs no quoting; names stay unlike."""
+    """A distinct form of a name that needs no quoting in an address."""
     if _PLAIN.fullmatch(name):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()
@@ -144,7 +144,7 @@ def _plain(name: str) -> str:
 
 
 def _previous() -> dict[str, str]:
-    """Path → digest of the lines, of the files that the site which is replaced has whole."""
+    """Path → digest of the lines, for intact files of the replaced site."""
     file = previous_file(INDEX)
     try:
         files = msgspec.json.decode(file.read_bytes(), type=DataIndex).files if file else []

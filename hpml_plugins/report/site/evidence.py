@@ -1,5 +1,5 @@
-"""How well the verdicts of this site hold: the back-test of the Records that its pages are made of,
-on the page of nodes."""
+"""The reliability of this site's verdicts: the back-test of the Records from which its pages are
+made."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def fill_evidence(
     cards: Sequence[CardReading] = (),
     warnings: Sequence[tuple[str, int, int]] = (),
 ) -> dict[str, Any]:
-    """What the template of the page of evidence is filled with, by name.
+    """The variables for the template of the page of evidence, by name.
 
-    evidence: see `find_evidence`.  warnings: a kind's text, Records and machines that have it.
+    evidence: see `find_evidence`.  warnings: the text of a kind, and its numbers of Records and
+    machines.
     """
     return {
         "project": project,
@@ -47,12 +48,14 @@ def fill_evidence(
 
 
 def find_evidence(history: History) -> list[ClassResult]:
-    """Of each class of which two cards of a type or more measured values by equal code."""
+    """The result of each class in which at least two cards of a type measured values with equal
+    code."""
     return [*BackTest(_measured_points(history), history.references).results.values()]
 
 
 def _measured_points(history: History) -> Iterator[MeasuredPoint]:
-    """What was measured, also outside the line: how far equal code moves does not depend on it."""
+    """What was measured, including commits outside the line, because the variation of equal code
+    does not depend on it."""
     for benchmark in history.benchmarks:
         for label, machine in benchmark.index:
             for outcome in benchmark.index.stored((label, machine)):

@@ -23,13 +23,13 @@ def write_feed(
     gaps: Iterable[Gaps] = (),
     judged: Iterable[Judged] = (),
 ) -> None:
-    """The Atom feed, by asv's writer. XML has no way to write most control characters: they appear
-    as escapes.
+    """Write the Atom feed with asv's writer. Control characters, which XML mostly cannot represent,
+    are escaped.
 
-    judged: a machine of which values are not judged is an entry of its newest commit's day. shown:
-    see `show_shift`.  gaps: a machine that is stale, and each benchmark of which it has ceased to
-    measure points, is an entry of the day of the last measurement; a machine with failed points one
-    of its newest commit's day.
+    judged: a machine with values that are not judged has an entry on its newest commit's day.
+    shown: see `show_shift`.  gaps: a stale machine, and each benchmark with points no longer
+    measured on a machine, has an entry on the day of the last measurement; a machine with failed
+    points one on its newest commit's day.
     """
     from asv import feed
 

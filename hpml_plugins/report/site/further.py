@@ -1,5 +1,4 @@
-"""Pages that plugins add to ours by the hook `hpml_pages`. One that raises loses its own page
-only."""
+"""Pages that plugins add with the hook `hpml_pages`. If one raises, only its own page is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from hpml_plugins.report.site.page import fill_text
 from hpml_plugins.report.site.plugin_pages import PluginPage
 from hpml_plugins.report.site.unchanged import digest_folders, take_over_folder
 
-#: What stands in the place of a page that could not be written: all pages lead there.
+#: Replaces a page that could not be written, because all pages link to it.
 _FAILED = """{% extends "base.html" %}
 {% block title %}{{ title }}{% endblock %}
 {% block header %}<h1>{{ title }}</h1>{% endblock %}
@@ -26,11 +25,11 @@ _FAILED = """{% extends "base.html" %}
 
 @dataclass(frozen=True)
 class Site:
-    """The site that is being published, as `SitePage.write` gets it.
+    """The site that is being published, as passed to `SitePage.write`.
 
-    plugins: the pages of the plugins, with their figures.  problems: gets a line for each thing
-    that went wrong.  folders: those of `make_folder` → a digest of what each was made of.
-    written: addresses of pages.
+    plugins: the pages of the plugins, with their figures.  problems: receives a line for each
+    problem.  folders: those of `make_folder` → a digest of their inputs.  written: addresses of
+    pages.
     """
 
     history: History
@@ -42,14 +41,14 @@ class Site:
     written: list[str] = field(default_factory=list)
 
     def fill(self, template: str, address: str, **values: Any) -> str:
-        """A Jinja template filled in: its text, which may extend `base.html`.
+        """Render a Jinja template given as text, which may extend `base.html`.
 
-        address: of the page, whose entry in the navigation is marked.
+        address: of the page, whose entry in the navigation is highlighted.
         """
         return fill_text(template, address, project=self.project, **values)
 
     def write(self, template: str, address: str, **values: Any) -> None:
-        """Write a page: `fill` into a file."""
+        """Render a page with `fill` and write it to a file."""
         text = self.fill(template, address, **values)
         (self.html_dir / address).write_text(text, encoding="utf-8")
         self.written.append(address)
@@ -57,12 +56,12 @@ class Site:
     def make_folder(
         self, address: str, make: Callable[[Path], None], made_of: Iterable[Path]
     ) -> Path:
-        """Make a folder of the site, unless the site that is replaced has it, made of the same:
-        its files are then taken over.
+        """Create a folder of the site, or take over its files from the replaced site if that was
+        made from the same inputs.
 
-        make: writes the folder.  made_of: folders with all that it reads, beside this package and
-        what is installed. A file that is changed afterwards has to be replaced, not written to: it
-        may be one of the site that is replaced.
+        make: writes the folder.  made_of: folders with all its inputs, besides this package and
+        installed packages. To change a file afterwards, replace it instead of writing to it: it may
+        belong to the replaced site.
         """
         folder, digest = self.html_dir / address, digest_folders(made_of)
         if not take_over_folder(address, digest, self.html_dir):
@@ -72,10 +71,11 @@ class Site:
 
 
 def collect_pages(host: Host, problems: list[str]) -> list[SitePage]:
-    """The pages that plugins add, in the registry's order. Those plugins, and no others, are
-    imported into this process.
+    """The pages that plugins add, in the registry's order. Only these plugins are imported into
+    this process.
 
-    problems: gets a line for each plugin that raises, or offers what is no SitePage.
+    problems: receives a line for each plugin that raises, or returns something other than a
+    SitePage.
     """
     found: list[SitePage] = []
     for name in host.offers.pages:
@@ -91,7 +91,7 @@ def collect_pages(host: Host, problems: list[str]) -> list[SitePage]:
 
 
 def write_pages(pages: Iterable[SitePage], site: Site) -> Iterator[SearchEntry]:
-    """Write them; yields what a search finds on them."""
+    """Write the pages; yields their search entries."""
     for page in pages:
         try:
             yield from page.write(site)

@@ -1,5 +1,5 @@
-"""A chart of dots and lines: the history of a point, with a dot for each Record and for each branch
-one line, the levels that its readings are fitted to; or a sweep over a parameter."""
+"""A chart of dots and lines: the history of a point, with a dot for each Record, a line for each
+branch, and the fitted levels; or a sweep over a parameter."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from markupsafe import Markup, escape
 from hpml_plugins.model.formatting import quantity
 from hpml_plugins.report.site import svg
 
-#: px: the ends of the axes.
+#: px: the left end of the axes.
 LEFT = 80
 RIGHT = 890
 TOP = 20
 FLOOR = 260
 #: px beside the axes.
 MARGIN = 30
-#: px from one label below the axis to the next.
+#: px between labels below the axis.
 GAP = 110
 #: px: the right end of a sweep's axis, with a legend beside it.
 SWEEP_RIGHT = 710
 #: px: the width of that legend.
 LEGEND = 270
-#: px from one label below a sweep's axis to the next.
+#: px between labels below a sweep's axis.
 SWEEP_GAP = 50
-#: Marks of a chart, divided equally among its lines.
+#: The most marks of a chart, divided equally among its lines.
 MOST_MARKS = 1500
 #: Characters of a name in the legend.
 LONGEST_NAME = 36
@@ -37,11 +37,11 @@ CHANGES = {"better": "triangle-up", "worse": "triangle-down"}
 
 @dataclass(frozen=True)
 class Dot:
-    """One Record.  x: its place on the axis.  low, high: of the interval, or None.
+    """One Record.  x: its position on the axis.  low, high: of the interval, or None.
 
-    title: gives its text, and is called for dots that are drawn alone: of many some are not.
-    kind: classes in the style sheet: "apart" for a value that is not compared with the newest,
-    "other" for one that does not count for its commit.
+    title: returns its text, and is only called for dots that are drawn.  kind: classes in the style
+    sheet: "apart" for a value that is not compared with the newest, "other" for one that does not
+    count for its commit.
     """
 
     x: float
@@ -54,7 +54,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Mark:
-    """A change of level: better, worse, or "" where neither is better."""
+    """A change of level: better, worse, or "" if neither is better."""
 
     x: float
     value: float
@@ -64,8 +64,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class ChartLine:
-    """What one machine measured on one branch.  marker: of `svg.MARKERS`.  levels: corners of its
-    line, (x, value).  missed: places without a number, with the reason."""
+    """The measurements of one machine on one branch.  marker: of `svg.MARKERS`.  levels: corners of
+    its line, (x, value).  missed: positions without a number, with the reason."""
 
     name: str
     colour: str
@@ -86,8 +86,8 @@ def draw(
 ) -> Markup:
     """The chart as SVG.
 
-    labels: of the axis below, (x, text, second line), ascending.  across: what that axis is of: it
-    is logarithmic where that needs it, and a legend stands beside the chart.
+    labels: of the axis below, (x, text, second line), ascending.  across: the title of that axis;
+    with it, the axis may be logarithmic, and a legend is placed beside the chart.
     """
     right, gap = (SWEEP_RIGHT, SWEEP_GAP) if across else (RIGHT, GAP)
     dots = [dot for line in lines for dot in line.dots]
@@ -145,7 +145,7 @@ def _draw_axes(
 def _draw_line(
     line: ChartLine, x: svg.PixelAxis, y: svg.PixelAxis, step: int
 ) -> Iterator[str]:
-    """step: one dot in so many is drawn, counted back from the newest, which is always drawn."""
+    """step: draw every step-th dot, counted back from the newest, which is always drawn."""
     if line.levels:
         corners = "".join(f"{x(at):g},{y(value):g} " for at, value in line.levels)
         yield f'<polyline class="line" points="{corners}" stroke-dasharray="{line.dash}"/>'
@@ -175,7 +175,7 @@ def _shortened(name: str) -> str:
 def _apart(
     labels: Sequence[tuple[float, str, str]], x: svg.PixelAxis, gap: float
 ) -> Iterator[tuple[float, str, str]]:
-    """The labels that have room."""
+    """The labels for which there is space."""
     last = -math.inf
     for label in labels:
         if x(label[0]) - last >= gap:
@@ -198,5 +198,5 @@ def level_corners(
 
 
 def dot_title(name: str, value: float, unit: str, *facts: str) -> str:
-    """What a dot says."""
+    """The title of a dot."""
     return ", ".join([f"{name}: {quantity(value, unit)}", *filter(None, facts)])

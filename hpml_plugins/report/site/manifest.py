@@ -1,4 +1,4 @@
-"""The list of the files that a site must have, and the check that it has them."""
+"""The list of the files that a site must have, and the check that they exist."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from hpml_plugins.terminal import unturned
 
 #: In the published folder.
 NAME = "manifest.json"
-#: What asv writes last.
+#: The last files that asv writes.
 _ASVS = ("index.json", "info.json")
-#: Files of data, whoever wrote them.
+#: Data files of any origin.
 _DATA = (".json", ".xml", ".svg", ".csv")
-#: Missing files that an error names.
+#: The most missing files that an error lists.
 _MOST_NAMED = 5
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """expected: files that the site cannot do without.  benchmarks: asv's names, which its index
-    has to list.  problems: what went wrong, which is said again while nothing changes.  folders:
-    those of `Site.make_folder` → a digest of what each was made of.  lasts: whether the same would
-    be made of the same; a plugin that failed is asked again.
+    """expected: files that the site requires.  benchmarks: asv's names, which its index must
+    contain.  problems: messages that are repeated as long as nothing changes.  folders: those of
+    `Site.make_folder` → a digest of their inputs.  lasts: whether publishing the same inputs again
+    would give the same site; a failed plugin is tried again.
 
-    Filled in when the site is whole: made_of, a digest of all that it was made of; files, every
-    file → its size, B."""
+    Added when the site is complete: made_of, a digest of all its inputs; files, every file → its
+    size, B.
+    """
 
     expected: list[str]
     benchmarks: list[str]
@@ -43,19 +44,17 @@ class Manifest(msgspec.Struct, frozen=True):
 def write_manifest(
     html_dir: Path, expected: Iterable[str], benchmarks: Iterable[str], **more: Any
 ) -> None:
-    """Write what has to be there when the site is whole.  expected: addresses of pages and their
+    """Write the list of what a complete site must have.  expected: addresses of pages and their
     data.  more: see Manifest."""
     manifest = Manifest(sorted({*expected, *_ASVS}), sorted(benchmarks), **more)
     (html_dir / NAME).write_bytes(msgspec.json.encode(manifest))
 
 
 def spell_turned_text(html_dir: Path) -> None:
-    """Spell out what turns the direction of text in all data of a site: asv's index and graphs, the
-    feed, pictures and tables; and in the names of asv's graphs, which its page finds by what the
-    index says. Pages and our own data were written so."""
-    for path in sorted(
-        html_dir.rglob("*"), reverse=True
-    ):  # what is in a folder before the folder
+    """Escape characters that change the direction of text in all data of a site: asv's index and
+    graphs, the feed, pictures and tables; and in the names of asv's graphs, which its page looks up
+    in the index. Pages and our own data are already escaped."""
+    for path in sorted(html_dir.rglob("*"), reverse=True):  # contents before their folder
         if path.suffix in _DATA and path.is_file():
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
             if (spelled := unturned(text)) != text:
@@ -65,11 +64,10 @@ def spell_turned_text(html_dir: Path) -> None:
 
 
 def complete_manifest(html_dir: Path, made_of: str = "") -> None:
-    """Hold a site against its manifest, and add to that all of its files, and what they were made
-    of.
+    """Check a site against its manifest, and add all of its files and the digest of its inputs.
 
-    Raises HpmlError, with the first files that are missing, empty or unreadable, where the site is
-    not whole.
+    Raises HpmlError, listing the first missing, empty or unreadable files, if the site is
+    incomplete.
     """
     try:
         manifest = msgspec.json.decode((html_dir / NAME).read_bytes(), type=Manifest)
@@ -89,7 +87,7 @@ def complete_manifest(html_dir: Path, made_of: str = "") -> None:
 
 
 def _unlisted(html_dir: Path, benchmarks: Iterable[str]) -> list[str]:
-    """The benchmarks that asv's index lacks; the index itself where it cannot be read."""
+    """The benchmarks that asv's index lacks; the index itself if it cannot be read."""
     try:
         listed = json.loads((html_dir / "index.json").read_bytes())["benchmarks"]
         return [name for name in benchmarks if name not in listed]
@@ -101,6 +99,6 @@ def _incomplete(missing: list[str]) -> HpmlError:
     named = ", ".join(missing[:_MOST_NAMED])
     more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
     return HpmlError(
-        f"the site is not whole and was not published; the one before it stays: {named}{more}"
+        f"the site is incomplete and was not published; the previous one is kept: {named}{more}"
         " missing"
     )

@@ -440,7 +440,7 @@ def test_a_chart_leads_nowhere(chart: dict[str, Any]) -> None:
     figure = Figure("out", "Out", ("toy",), lambda records: Table({}), chart)
     with pytest.raises(
         HpmlError,
-        match=r"figure 'out' of plugin 'toy' cannot be drawn: a chart has no '(href|url)'",
+        match=r"figure 'out' of plugin 'toy' cannot be drawn: a chart must not have '(href|url)'",
     ):
         render(Drawable("toy", figure, Table({"a": [1]})), "svg")
 
@@ -467,7 +467,7 @@ def test_a_free_picture_leads_nowhere() -> None:
         sheet.subplots().set_title("x", url="//evil.example")
 
     figure = Figure("out", "Out", ("toy",), lambda records: Table({}), draw=draw)
-    with pytest.raises(HpmlError, match="the picture holds a link"):
+    with pytest.raises(HpmlError, match="the picture has a link"):
         render(Drawable("toy", figure, Table({"a": [1]})), "svg")
 
 

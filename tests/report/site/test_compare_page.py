@@ -455,7 +455,7 @@ def test_which_gpu_names_the_largest_certain_ratio_and_counts_what_is_open(
     undecided = {n: difference(1.0, "BOUND", 0.8, 1.25) for n in range(4)}
     assert (
         which_gpu(rows, NAMES, (0, 1), undecided).strong
-        == "No workload tells New from Old."
+        == "No workload distinguishes New from Old."
     )
     assert which_gpu(rows, NAMES, None, {}).strong == "This cannot be told."
     assert which_gpu([], NAMES, None, {}).strong == "Nothing is measured yet."
