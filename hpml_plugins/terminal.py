@@ -56,7 +56,7 @@ def one_line(text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """The text in at most so many characters, the last one an ellipsis where more was there."""
+    """Shorten the text to at most this many characters, the last one an ellipsis if it was cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -37,15 +37,15 @@ from hpml_plugins.analysis.variance import (
 from hpml_plugins.analysis.verdicts import why_not_judged
 from hpml_plugins.model import formatting
 
-#: Readings with an interval that a level needs on either side of a change. A single run that stands
-#: out has often been a busy machine; the next run tells.
+#: The fewest readings with an interval for a level on either side of a change. A single outlying
+#: run is often caused by a busy machine; the next run decides.
 ENOUGH_WITH_INTERVAL = 2
-#: Readings that it needs where fewer have an interval.
+#: The fewest readings for a level if fewer have an interval.
 ENOUGH = 3
-#: The newest readings of a series that are judged. The time of a fit grows with this number times
-#: that of cards.
+#: The newest readings of a series that are judged. The time of a fit grows with this number
+#: times that of cards.
 MOST_READINGS = 2000
-#: Most cards of a series that are told apart.
+#: The most cards of a series that are distinguished.
 MOST_CARDS = 64
 #: What is known of values that were never repeated.
 UNKNOWN_SPREAD = Spread(

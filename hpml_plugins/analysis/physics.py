@@ -79,7 +79,7 @@ SHORT_CALL = 20e-6
 LONG_STEP = 12e-3
 #: A kernel is memory-bound from this share of the published bandwidth.
 MEMORY_BOUND_SHARE = 0.4
-#: It is bound by nothing but memory from this share.
+#: From this share on, only memory limits it.
 STREAMING_SHARE = 0.85
 #: Above this share the bytes do not come from the memory but from a cache.
 CACHED_SHARE = 1.1

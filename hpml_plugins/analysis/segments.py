@@ -48,17 +48,17 @@ MOST_VISITS = 12
 #: readings: two processes that share a core get half of it each, so a factor of 2 is taken as two
 #: standard deviations.
 BUSY = math.log(2) / 2
-#: Readings that must have a covariate for it to be used.
+#: The fewest readings with a covariate for using it.
 COVARIATE_READINGS = 5
-#: The share of the variance between cards that a covariate leaves: over 44 cards, one factor for
-#: each card explains 83 to 85 % of it.
+#: The share of the variance between cards that a covariate leaves unexplained: over 44 cards,
+#: one factor per card explains 83 to 85 % of it.
 LEFT = 0.16
 #: Degrees of freedom of that share.
 LEFT_FREEDOM = 2.0
 #: Columns are linearly dependent if an eigenvalue of their matrix of products is at most this part
 #: of the largest one.
 DEPENDENT = 1e-10
-#: An eigenvalue is nothing but rounding up to this part of the largest one.
+#: Up to this part of the largest eigenvalue, an eigenvalue is only rounding.
 SINGULAR = 1e-15
 
 
@@ -552,8 +552,7 @@ def _design(segments: Sequence[_Segment], covariates: Array) -> Array:
 
 
 def _with_drifts(found: Segmentation, covariates: Array) -> Segmentation:
-    """The same with steps of one direction replaced by drifts, where these explain the readings
-    better.
+    """Replace steps in one direction by drifts if these explain the readings better.
 
     Better means a smaller criterion of Schwarz (Annals of Statistics 6, 1978), from the residuals
     and the variances known in advance.

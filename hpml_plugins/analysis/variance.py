@@ -34,20 +34,20 @@ FLOOR = 2e-4
 UNKNOWN = 0.03
 #: Degrees of freedom of that assumption.
 UNKNOWN_FREEDOM = 2.0
-#: Relative standard deviation assumed between cards of a type of which only one was measured: H200s
+#: Relative standard deviation assumed between cards of a type if only one was measured: H200s
 #: differ by 0.7 % at settled clocks.
 UNKNOWN_CARDS = 0.01
 #: Degrees of freedom of that assumption.
 UNKNOWN_CARDS_FREEDOM = 4.0
-#: Variance between runs of what was never repeated, as a multiple of what the rounds of one run
-#: imply. On H200s the multiple is 1.0 for kernels that do not throttle, minutes apart; other days
-#: may differ more.
+#: Variance between runs if none was repeated, as a multiple of what the rounds of one run imply.
+#: On H200s the multiple is 1.0 for kernels that do not throttle, minutes apart; it may be larger on
+#: other days.
 ROUNDS_ALONE = 4.0
 #: Degrees of freedom of that multiple.
 ROUNDS_ALONE_FREEDOM = 4.0
-#: Of the variances that the rounds of each run imply, the upper quartile counts: up to a quarter of
-#: the runs may have a round that stands out. Then 2.3 % of the medians of three rounds do, fewer
-#: than an interval leaves out.
+#: The quartile used of the variances implied by the rounds of each run, so that up to a quarter
+#: of the runs may have an outlying round. Then 2.3 % of the medians of three rounds are outliers,
+#: fewer than an interval excludes.
 QUARTILE = 0.75
 #: Confidence level of the lower bound on the variance between runs that is derived from rounds.
 SURE = 0.95

@@ -14,7 +14,7 @@ NAME = "asv.conf.json"
 #: The name required in `plugins`: asv imports only names with a leading dot, and silently
 #: ignores others.
 PLUGIN = ".hpml_plugins.asv"
-#: The repository of results that belong to none.
+#: The repository setting for results that belong to no repository.
 NO_REPOSITORY = "none"
 #: The folder of plugins below that of asv's benchmarks.
 PLUGINS = "hpml"

@@ -76,7 +76,7 @@ NOT_WHOLE = 3
 INTERRUPTED = 130
 #: asv's commands that measure.
 _MEASURING = ("Run", "Continuous", "Find", "Profile")
-#: Those of them that store results.
+#: The measuring commands that store results.
 _WRITING = ("Run", "Continuous", "Find")
 
 #: The state of the current measuring command.

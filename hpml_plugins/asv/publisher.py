@@ -16,7 +16,7 @@ MOST_PROBLEMS = 5
 
 
 def name_problems(problems: Sequence[str]) -> None:
-    """Say what went wrong with pages."""
+    """Print the problems with pages."""
     from asv.console import log
 
     from hpml_plugins.model.formatting import counted

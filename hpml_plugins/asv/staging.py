@@ -24,10 +24,10 @@ _MARK = ".hpml-publishing-"
 
 @contextmanager
 def staged_site(args: Any, site: Path, digest: str) -> Iterator[None]:
-    """Have asv publish into a new folder beside the site's, and replace the site by it at the end.
+    """Make asv publish into a new folder beside the site's, and replace the site at the end.
 
-    args: of `asv publish`, whose `html_dir` is set.  digest: of all that the site is made of.
-    Raises HpmlError for a site that is not whole; the old one is then as it was.
+    args: of `asv publish`, whose `html_dir` is set.  digest: of all inputs of the site. Raises
+    HpmlError for an incomplete site; the old one is then unchanged.
     """
     # if the site is a link, keep it and replace its target
     site = site.resolve()

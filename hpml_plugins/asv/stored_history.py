@@ -137,10 +137,10 @@ def find_order(conf: Any, repository: Any) -> CommitOrder:
 
 
 def show_missing_commits(conf: Any) -> CommitOrder:
-    """Let asv publish the lines as they are: with merged commits, and those that the repository
-    lacks, which it names. Returns the lines.
+    """Make asv publish the complete lines: with merged commits, and those that the repository
+    lacks, which are listed. Returns the lines.
 
-    Also says which commits with results are on no line.
+    Also reports which commits with results are on no line.
     """
     files = result_files(Path(conf.results_dir))
     repository = None

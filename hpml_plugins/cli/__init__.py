@@ -56,7 +56,7 @@ _COMMANDS = {
     ),
     "preview": (
         "hpml_plugins.cli.preview:command",
-        "Show the site of plugin FILE.py alone, of what `hpml run FILE.py --record` measured.",
+        "Show the site of plugin FILE.py for the Records of `hpml run FILE.py --record`.",
     ),
     "table": (
         "hpml_plugins.cli.figures:table",

@@ -1,4 +1,4 @@
-"""Commands that do what one of asv's does: machine, publish."""
+"""Commands equivalent to commands of asv: machine, publish."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def machine(name: str | None, as_json: bool, dry_run: bool) -> int:
     from hpml_plugins.store import machine_folder
 
     if name:
-        machine_folder(Path("results"), name)  # refuses what cannot name a folder
+        machine_folder(Path("results"), name)  # refuses invalid folder names
     node = detect_node()
     facts = facets(node, name or machine_name(node), {})
     if not dry_run:
@@ -90,12 +90,12 @@ def publish(config: str, folders: tuple[Path, ...], words: tuple[str, ...]) -> N
             os.environ[ASV_RESULTS_VARIABLE] = str(together)
             if not Path(config).exists() and config == "asv.conf.json":
                 config = str(write_configuration(scratch, html=Path("html").absolute()))
-        read_configuration(Path(config))  # asv would end with another exit status
+        read_configuration(Path(config))  # asv itself would end with another exit status
         run_asv("publish", "--config", config, *words)
 
 
 def run_asv(*words: str) -> None:
-    """A command of asv, in this process. Raises SystemExit where it fails."""
+    """Run a command of asv in this process. Raises SystemExit if it fails."""
     from asv.main import main
 
     sys.argv = ["asv", *words]

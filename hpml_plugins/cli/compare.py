@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 @click.option("--benchmark", help="Only this benchmark.")
 @click.option("--machine", help="Only Records of this machine.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Show also what is the same or undecided."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also show values that are the same or undecided.",
 )
 @click.option(
     "--check",
@@ -119,8 +122,8 @@ def compare(
 
 
 def _refuse_unknown_side(settings: Settings, results: Path, name: str) -> None:
-    """Raise UsageError, with the nearest name, for what is no machine, environment or commit,
-    before all Records are read."""
+    """Raise UsageError, with the nearest name, for a name that is not a machine, environment or
+    commit, before all Records are read."""
     from hpml_plugins.store import is_in_records, machine_folders, record_files
 
     machines = {folder.name: folder for folder in machine_folders(results)}
@@ -150,7 +153,7 @@ def _print_comparison(
     everything: bool,
     markdown: bool,
 ) -> None:
-    """For readers: the counts, the rows, then the reasons and confounders."""
+    """Print for readers: the counts, the rows, then the reasons and confounders."""
     from hpml_plugins.report.compare import (
         as_lines,
         as_table,

@@ -41,12 +41,12 @@ def table(
 
     NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. FILE.py is a plugin that need not be in
     the registry; its values are those of FILE.jsonl, which `hpml run FILE.py --record` writes, if
-    that is there. Otherwise the values are those of the newest Records. A benchmark of asv's own is
+    it exists. Otherwise the values are those of the newest Records. A benchmark of asv's own is
     named as asv does, or by a pattern such as 'suite.*'.
     """
     from hpml_plugins.report.tables import as_csv, as_markdown, as_text
 
-    # what is piped into a file or a program has no width
+    # no width if the output is piped to a file or a program
     width = shutil.get_terminal_size((0, 0)).columns
     formatters = {"markdown": as_markdown, "csv": as_csv}
     formatter = formatters.get(form, partial(as_text, width=width))
@@ -91,7 +91,7 @@ def plot(
 
     NAME can also be a figure, as FIGURE or PLUGIN.FIGURE. FILE.py is a plugin that need not be in
     the registry; its values are those of FILE.jsonl, which `hpml run FILE.py --record` writes, if
-    that is there. Otherwise the values are those of the newest Records.
+    it exists. Otherwise the values are those of the newest Records.
     """
     from hpml_plugins.report.figures import render
 
@@ -131,10 +131,10 @@ def plot(
 def _find_drawables(
     settings: Settings, name: str, results: Path, branch: str | None, form: str = "svg"
 ) -> Iterator[Drawable]:
-    """The figures of plugin NAME, or the one figure of this name (NAME or PLUGIN.NAME), that have
-    anything to show.
+    """The figures of plugin NAME, or the figure of this name (NAME or PLUGIN.NAME), that have
+    something to show.
 
-    form: of free pictures. Raises UsageError with the nearest names where there is none, or nothing
+    form: of free drawings. Raises UsageError with the nearest names if there is none, or if nothing
     has been measured for them yet.
     """
     from hpml_plugins.host import make_host
@@ -184,11 +184,11 @@ def _find_drawables(
 
 
 def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:
-    """Those that have figures of this name: PLUGIN, FIGURE or PLUGIN.FIGURE. A plugin of that name
-    comes before other plugins' figures of it.
+    """The plugins with figures of this name: PLUGIN, FIGURE or PLUGIN.FIGURE. A plugin of that name
+    takes precedence over other plugins' figures.
 
-    Raises UsageError with the nearest names where there is none, and the error of a broken plugin
-    that is named.
+    Raises UsageError with the nearest names if there is none, and the error of a broken plugin that
+    is named.
     """
     from hpml_plugins.report.drawing import draw_all, figure_names
 
@@ -221,8 +221,8 @@ def _find_plugins(host: Host, name: str) -> list[LoadedPlugin]:
 def _tables_of_asv(
     settings: Settings, results: Path, branch: str | None, names: Sequence[str]
 ) -> Iterator[Drawable]:
-    """A table of each of these benchmarks of asv's own, of the newest values of what is declared
-    now. Raises UsageError where none has any."""
+    """A table for each of these benchmarks of asv's own, with the newest values of the current
+    declarations. Raises UsageError if none has any."""
     from hpml_plugins.model import Figure, Table
     from hpml_plugins.report.figures import Drawable
     from hpml_plugins.store import current_records, foreign_declarations, read_foreign

@@ -49,9 +49,9 @@ from hpml_plugins.terminal import say, warn
 def command(
     settings: Settings, file: Path, records: Path | None, folder: Path | None, browser: bool
 ) -> int:
-    """Show the site of plugin FILE.py alone, of what `hpml run FILE.py --record` measured.
+    """Show the site of plugin FILE.py for the Records of `hpml run FILE.py --record`.
 
-    It needs neither a project nor a git repository. Each run stands in the place of a commit. The
+    It needs neither a project nor a git repository. Each run is shown in place of a commit. The
     site is served on this machine until Ctrl-C.
     """
     if not file.is_file():
@@ -78,7 +78,7 @@ def _serve(html: Path, *, browser: bool) -> None:
     from asv.commands.preview import Preview
     from asv.console import log
 
-    log.set_nitems(0)  # else each line has the percentage of the publish
+    log.set_nitems(0)  # otherwise each line has the percentage of the publish
     Preview.run(SimpleNamespace(html_dir=str(html)), browser=browser)
 
 

@@ -1,5 +1,5 @@
-"""Commands that write results, or all of them to a file: export, merge, retract; and what the
-commands that show them share."""
+"""Commands that write results, or export all of them to a file: export, merge, retract; and code
+shared with the commands that show results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FORMAT = click.option(
 BRANCH = click.option(
     "--branch",
     help=(
-        "Use the newest Records on the line of this branch; HEAD: of what is checked out. "
+        "Use the newest Records on the line of this branch; HEAD: of the current checkout. "
         " [default: the first branch of asv.conf.json]"
     ),
 )
@@ -85,9 +85,7 @@ def export(file: Path, results: Path) -> int:
 @click.argument("folders", nargs=-1, required=True, metavar="DIR...", type=PATH)
 @INTO
 @DRY_RUN
-@click.option(
-    "--yes", is_flag=True, help="Do not ask before points that are stored here change."
-)
+@click.option("--yes", is_flag=True, help="Change stored points without asking.")
 def merge(folders: tuple[Path, ...], into: Path, dry_run: bool, yes: bool) -> int:
     """Add the results of each DIR to those of this project.
 
@@ -196,7 +194,7 @@ def retract(
     Its numbers are no longer shown or compared; the history of the point gives the reason. The
     Record is kept, and a line with the reason is appended. A retraction cannot be taken back:
     measure the point again, for example with `asv run --skip-existing`, which treats it as not
-    measured. Exit status 1 when asv's own files have to do without some Records, which are named.
+    measured. Exit status 1 if some Records, which are listed, cannot be written to asv's own files.
     """
     from hpml_plugins.model.rounds import retract as retraction_of
     from hpml_plugins.store import append_record, lock_machine, project

@@ -239,8 +239,8 @@ def _find(
 def _find_in_file(
     file: Path, path: Path, profile: str, unmet: Unmet
 ) -> tuple[Host, list[Declared]]:
-    """The same of a plugin's file. path: of the registry, whose plugins are asked for data sets
-    only where a point may want one."""
+    """The same for a plugin's file. path: of the registry, whose plugins are only asked for data
+    sets if a point may need one."""
     registry, entry = registry_with(file, path)
     host = make_host(registry, unmet=unmet, profile=profile)
     found = host.of_plugin(entry.name)

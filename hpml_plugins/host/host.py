@@ -26,7 +26,7 @@ from hpml_plugins.model.benchmark import Benchmark, Params
 from hpml_plugins.model.data_source import LoadableData, use_sources, why_missing
 from hpml_plugins.registry import EVERYTHING, PluginEntry, Registry
 
-#: Seconds that a plugin may take to be imported and asked.
+#: Seconds that a plugin may take to be imported and called.
 LIMIT = 30.0
 #: The environment variable that sets another limit.
 LIMIT_VARIABLE = "HPML_IMPORT_LIMIT"

@@ -46,7 +46,8 @@ LISTENING = 0.5
 #: whole run (Slurm that cancels or preempts, systemd) signals its processes one after another: if
 #: this process is signalled next, the benchmark has not failed.
 NEXT_IN_LINE = 1.0
-#: Most processes that a point may have at once: eight ranks with sixteen loaders each are 137.
+#: The most processes that a point may have at once: eight ranks with sixteen loaders each are
+#: 137.
 MOST_PROCESSES = 2048
 #: The environment variable that sets another limit.
 LIMIT_VARIABLE = "HPML_PROCESS_LIMIT"

@@ -21,7 +21,7 @@ TURNS = 6
 FEWEST = 2
 #: s from which a step has fewer turns, on a CPU of a single call without warm-up.
 LONG = 1.0
-#: Those turns: the median of four ratios still ignores one that was disturbed.
+#: The number of these turns: the median of four ratios still excludes a disturbed one.
 TURNS_OF_LONG = 4
 #: What the timer says of a turn that holds for all turns together; where turns differ, all that
 #: they were.

@@ -22,7 +22,7 @@ SHORTEST_SAMPLE = 1e-4
 LARGEST_BATCH = 1 << 20
 #: s between two measurements of the core's speed.
 RATE_EVERY = 0.02
-#: Iterations of the loop that measures it, which take 1 % of that time.
+#: Iterations of the measuring loop, which take 1 % of that time.
 ITERATIONS = 10_000
 #: s that the first access to a page takes if the process has it already, so that Linux maps or
 #: copies it.

@@ -37,7 +37,7 @@ LONGEST_LOAD = 4.0
 #: A counter that has not moved after this time under load, s, and one call of the step, counts
 #: nothing.
 LONGEST_STEP = 2.0
-#: s of a sample, several steps of the counter.
+#: s of a sample, several updates of the counter.
 WINDOW = 0.4
 #: Samples of a round.
 WINDOWS = 5

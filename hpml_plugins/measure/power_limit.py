@@ -19,9 +19,9 @@ from hpml_plugins.measure.telemetry import Telemetry
 
 #: s that the guard has to set or restore a limit.
 PATIENCE = 10.0
-#: Answer of the watching process where it lacks the rights to set the limit.
+#: Answer of the GPU monitor if it lacks permission to set the limit.
 REFUSED = -1.0
-#: Its answer where others use the card.
+#: Answer of the GPU monitor if other processes use the card.
 IN_USE = -2.0
 _REASONS = {
     REFUSED: (

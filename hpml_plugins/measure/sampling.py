@@ -17,7 +17,7 @@ from hpml_plugins.model.samples import Samples
 UNSTABLE_VARIATION = 0.10
 #: A higher share of far outliers adds a warning.
 UNSTABLE_OUTLIERS = 0.05
-#: A first call also counts as set-up if it takes this many times as long as a later one
+#: A first call gets a warning if it takes this many times as long as later ones
 SLOW_FIRST_CALL = 5
 #: and this many s longer: cold caches cost less.
 SLOW_FIRST_CALL_SECONDS = 1e-4

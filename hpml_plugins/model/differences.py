@@ -13,11 +13,11 @@ from hpml_plugins.model.record import Record
 
 #: Core rates that differ by more than this share are reported.
 RATE_STEP = 0.2
-#: The host's other GPUs are in use above this share of the time. Utilization and power are read
-#: only when a point begins and ends; a single moment of use shows in at least one of them.
+#: The host's other GPUs count as in use above this share of the time. Utilisation and power are
+#: only read when a point begins and ends; a single moment of use shows in at least one of them.
 BUSY = 0.1
-#: The host's other GPUs are in use above this share of the power limit: an idle H200 draws 75 to
-#: 125 of 700 W.
+#: The host's other GPUs count as in use above this share of the power limit: an idle H200 draws
+#: 75 to 125 of 700 W.
 BUSY_POWER = 0.25
 #: Memories of the cards that differ by more than this share are named: drivers reserve a little
 #: more or less of it.

@@ -172,7 +172,7 @@ def name_point(benchmark: str, params: Mapping[str, object]) -> str:
 
 
 def format_point_texts(texts: Mapping[str, str]) -> str:
-    """`format_point` where values are spelled as Python's repr, as asv spells them."""
+    """`format_point` for values given as Python's repr, as asv writes them."""
     return ", ".join(f"{name}={unquoted(text)}" for name, text in texts.items())
 
 

@@ -23,7 +23,7 @@ FEWEST_TO_CORRELATE = 15
 NEAR_LAGS = 64
 #: Number of values from which computing all other lags at once (by FFT) pays off.
 MANY_VALUES = 10_000
-#: The `source` in the info of what the processor's own counters count.
+#: The `source` in the info of values from the processor's hardware counters.
 PERF = "perf"
 
 

@@ -19,7 +19,7 @@ from hpml_plugins.store import machine_folders, read_object_or_empty
 
 #: The environment variable that sets the order in which CUDA numbers its devices.
 ORDER_VARIABLE = "CUDA_DEVICE_ORDER"
-#: NVML's order, by which a Record names GPUs.
+#: NVML's order, which Records use.
 NVML_ORDER = "PCI_BUS_ID"
 CHOICE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 #: s that NVML has to answer; otherwise the machine counts as having no GPU.

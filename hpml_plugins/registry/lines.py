@@ -16,7 +16,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 Place = tuple[str | int, ...]
 #: A registry nests six levels deep; a file with thousands is an attempt to exhaust the parser.
 DEEPEST = 30
-#: What msgspec calls a type → what readers of YAML do.
+#: msgspec's names of types → names for readers of YAML.
 TYPES = {
     "array": "a list",
     "object": "a mapping",
@@ -26,7 +26,7 @@ TYPES = {
     "bool": "true or false",
     "null": "nothing",
 }
-#: libyaml's loader takes a tenth of the time of the one in Python, which stands in where PyYAML was
+#: libyaml's loader takes a tenth of the time of the Python one, which is used if PyYAML was
 #: built without it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Resolves and constructs scalars: `yes` is True, `1e-3` text (YAML 1.1).

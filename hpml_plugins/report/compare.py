@@ -204,8 +204,8 @@ def compare(
 def _compare_point(
     key: _Key, sides: PointSides[Any], known: Known[Kept]
 ) -> Iterator[tuple[Compared, ValuesOfSides] | RefusedComparison]:
-    """Each metric of a point that both sides measured, in each regime, still without a verdict,
-    with the values of both sides; or why its values cannot be compared."""
+    """Each metric of a point that both sides measured, in each regime, without a verdict yet, with
+    the values of both sides; or why its values cannot be compared."""
     machine, benchmark, _ = key
     one = known.whole(newest_run(sides.a).record)
     other = known.whole(newest_run(sides.b).record)

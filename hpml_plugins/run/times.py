@@ -38,9 +38,9 @@ LATER_SHARE_BEYOND = 0.4
 RECENT = 5
 #: The weight of such a spread, in rounds, relative to the spread of a point's own rounds.
 SPREAD_WEIGHT = 2
-#: What the points of a run have in common, as a share of all.
+#: The part of the deviation that all points of a run share.
 COMMON = 0.07
-#: The same where further commits are measured, whose code may take longer.
+#: The same if further commits are measured, whose code may take longer.
 COMMON_OF_COMMITS = 0.15
 #: How much of what is not known of a point is common to those of its benchmark.
 COMMON_OF_BENCHMARK = 0.5
@@ -52,8 +52,8 @@ REACH = 1.65
 ONE_NUMBER = 1.44
 #: The weight of the prediction itself, in s, in the ratio of measured to predicted time.
 WEIGHT = 30.0
-#: How much first rounds count in that ratio of later ones, and the reverse: a slow machine is slow
-#: at first and at later rounds, but a fresh one at first rounds alone.
+#: The weight of first rounds in that ratio of later ones, and the reverse: a slow machine is
+#: slow in first and later rounds, but a fresh one in first rounds only.
 OTHER_ROUNDS = 0.3
 #: A round that takes longer than this many times its prediction counts as that much: one of them
 #: says little of others.
@@ -113,7 +113,7 @@ class Round(NamedTuple):
 
     @property
     def is_later(self) -> bool:
-        """Whether a round of the point came before it."""
+        """Whether an earlier round of the point precedes it."""
         return self.number > 0
 
 
@@ -170,7 +170,7 @@ class _Guess(NamedTuple):
 
 
 class _Progress:
-    """What first rounds, or later ones, took in this run, against what was predicted for them."""
+    """The duration of first or of later rounds in this run, compared with the prediction."""
 
     def __init__(self) -> None:
         self.measured = 0.0
@@ -211,7 +211,7 @@ class RoundTimes:
     ) -> None:
         self._machine = machine
         self._has_gpu = has_gpu
-        #: by point, whether it is a later round, and where: s of each round
+        #: by point, whether it is a later round, and place: s of each round
         self._known: dict[tuple[str, bool, _Source], list[float]] = defaultdict(list)
         self._of_benchmark: dict[tuple[str, bool, _Source], list[float]] = defaultdict(list)
         self._progress = {False: _Progress(), True: _Progress()}

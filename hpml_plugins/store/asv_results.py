@@ -60,7 +60,7 @@ class _ResultFile(msgspec.Struct):
             }
             # asv averages them: text would abort `asv publish`
             if values is not None and not numbers:
-                raise ValueError("a result is no number")
+                raise ValueError("a result is not a number")
 
     def row(self, columns: Sequence[Any]) -> dict[str, Any]:
         """A row as column name → value."""

@@ -222,7 +222,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in that file, including asv's NaN and infinities.
 
     Raises HpmlError if `open_result` refuses the file, and for invalid JSON or UTF-8, excessive
-    nesting, and lone surrogates (`"\ud800"`), which no page or terminal can show.
+    nesting, and lone surrogates (`"\\ud800"`), which no page or terminal can show.
     """
     try:
         with open_result(path) as file:

@@ -43,7 +43,7 @@ MACHINES = "hpml_machines"
 GRAPHS = "graphs"
 #: asv's list of what a machine measured.
 LIST = "summary.json"
-#: Of their files as they are published: raw deflate. asv's pages need a web server anyway.
+#: The extension of their published files: raw deflate. asv's pages need a web server anyway.
 PACKED = ".deflate"
 _FLOT = "js/jquery_flot/resources"
 _BOOTSTRAP = "js/bootstrap/resources"
@@ -149,8 +149,8 @@ def _has_graph(html_dir: Path, benchmark: str) -> bool:
 
 
 def merge_graphs(html_dir: Path) -> None:
-    """Put all graphs of a benchmark into one file, `graphs/NAME.deflate`: the folder that asv wrote
-    each to → its text. `static/asv_fixes.js` hands asv's pages the one they ask for.
+    """Combine all graphs of a benchmark into one file, `graphs/NAME.deflate`: the folder in which
+    asv wrote each → its text. `static/asv_fixes.js` extracts the requested one.
 
     asv writes a file of about 1 kB for each benchmark and machine: 2,475 for this repository, which
     become 523. asv's lists of machines are unchanged.
@@ -187,7 +187,7 @@ def _drop_empty_rows(summary: Path) -> None:
 
 
 def _pack(path: Path, text: str) -> None:
-    """Write a file of JSON deflated: a tenth of the bytes."""
+    """Write a JSON file deflated: a tenth of the bytes."""
     packer = zlib.compressobj(zlib.Z_BEST_COMPRESSION, wbits=-zlib.MAX_WBITS)
     packed = packer.compress(unturned(text).encode()) + packer.flush()
     path.with_suffix(PACKED).write_bytes(packed)

@@ -20,9 +20,9 @@ from hpml_plugins.report.site.strips import Strip, StripBand, draw_strips
 
 #: The most lines of a picture, one per card.
 MOST_CARDS = 24
-#: Characters of what stands beside a line.
+#: Characters of the label beside a line.
 LONGEST_LABEL = 32
-#: Most dots of a line.
+#: The most dots of a line.
 MOST_DOTS = 200
 
 
@@ -106,7 +106,7 @@ def draw(strips: Sequence[TypeStrip], unit: str) -> Markup:
 
 
 def _of_type(name: str) -> str:
-    """`H200 ×1` of NVIDIA H200 ×1, `AMD EPYC` of no GPU (AMD EPYC)."""
+    """`H200 ×1` for NVIDIA H200 ×1, `AMD EPYC` for no GPU (AMD EPYC)."""
     return name.removeprefix("NVIDIA ").removeprefix("no GPU (").removesuffix(")")
 
 

@@ -1,5 +1,5 @@
-"""What each GPU type gives at each point: the rows that all tables of types show, from one reading
-of the Records."""
+"""The value of each GPU type at each point: the rows of all tables of types, from one reading of
+the Records."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from hpml_plugins.store import of_node
 
 Regime = Literal["settled", "boost"]
 
-#: Units of headline metrics: a benchmark's first rate in this order or, where it has none, its
+#: Units of headline metrics: a benchmark's first rate in this order or, without a rate, its
 #: first time.
 HEADLINE_UNITS = ("FLOP/s", "OP/s", "B/s", "1/s", "s")
-#: Beside the registry. No file, no prices.
+#: Beside the registry. Without this file there are no prices.
 PRICES_FILE = "gpu-prices.yaml"
-#: Published figures in the head of a column: field of GpuType, unit.
+#: Published figures in the header of a column: field of GpuType, unit.
 PEAKS = (("memory", "B"), ("bandwidth", "B/s"), ("power", "W"))
 
 
 class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`gpu-prices.yaml`.  prices: GPU type, as NVML names it → price of one GPU for one hour, in
-    `currency`."""
+    """The contents of `gpu-prices.yaml`.  prices: GPU type, as NVML names it → price of one GPU for
+    one hour, in `currency`."""
 
     prices: dict[str, Annotated[float, msgspec.Meta(gt=0, le=1e12)]]
     currency: str = ""
@@ -48,9 +48,9 @@ def read_costs(folder: Path) -> Costs:
 
 @dataclass(frozen=True)
 class TypeColumn:
-    """A GPU type and number of GPUs.  number: its place in the matrix.  machines: those that have
-    it.  cards: distinct cards that measured; 0 where no Record tells.  price: of all its GPUs, an
-    hour; None where it is not known."""
+    """A GPU type and number of GPUs.  number: its index in the matrix.  machines: those that have
+    it.  cards: distinct cards that measured; 0 if unknown.  price: of all its GPUs, per hour; None
+    if unknown."""
 
     number: int
     hardware: Hardware
@@ -60,12 +60,12 @@ class TypeColumn:
 
     @property
     def label(self) -> str:
-        """What readers call it."""
+        """The label for readers."""
         return self.hardware.label
 
     @property
     def count(self) -> int:
-        """GPUs of a machine."""
+        """The number of GPUs of a machine."""
         return self.hardware.count
 
     @property
@@ -75,7 +75,7 @@ class TypeColumn:
 
     @property
     def noun(self) -> str:
-        """What its values are counted by."""
+        """The noun for counting its values."""
         return "card" if self.hardware.kind == 0 else "node"
 
     @property
@@ -93,19 +93,19 @@ def colour_class(hardware: Hardware) -> str:
 
 @dataclass(frozen=True)
 class PublishedRun(MeasuredRun):
-    """A measured Record of a published commit; the commit in full, "" for none."""
+    """A measured Record of a published commit; the full hash, "" for none."""
 
     commit: str
 
 
 @dataclass(frozen=True)
 class TaskCell:
-    """What one GPU type gives at a point: the mean over its cards of all Records of the newest
+    """The value of one GPU type at a point: the mean over its cards of all Records with the newest
     code.
 
-    number: in the regime of the row.  share: of the published peak, 0 to 1; None where it is not
-    known.  watts: of the board under this load, by the newest Record; 0 where it was not measured.
-    values: of all metrics of the point, settled.  runs: all its measured Records, of any code.
+    number: in the regime of the row.  share: of the published peak, 0 to 1; None if unknown.
+    watts: of the board under this load, from the newest Record; 0 if not measured.  values: of all
+    metrics of the point, settled.  runs: all its measured Records, with any code.
     """
 
     number: MeasuredValue
@@ -116,7 +116,7 @@ class TaskCell:
 
     @property
     def cards(self) -> int:
-        """How many cards it is the mean of."""
+        """The number of cards averaged."""
         return len(self.number.levels) or 1
 
 
@@ -124,9 +124,9 @@ class TaskCell:
 class TaskRow:
     """One point of a metric in a regime.
 
-    point: "" for a benchmark without parameters.  cells: number of a column → its cell, where it
-    has a number.  failed: the columns where the newest result is a failure.  task: in words of the
-    registry, else the metric's title.  section: of the page, else the plugin.
+    point: "" for a benchmark without parameters.  cells: index of a column → its cell, if it has a
+    number.  failed: the columns whose newest result is a failure.  task: in words of the registry,
+    else the metric's title.  section: of the page, else the plugin.
     """
 
     metric: TrackedMetric
@@ -149,7 +149,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class Matrix:
-    """All of them.  rows: those of a benchmark together, its headline first."""
+    """All rows and columns.  rows: those of a benchmark together, its headline first."""
 
     columns: tuple[TypeColumn, ...]
     rows: tuple[TaskRow, ...]
@@ -160,8 +160,8 @@ class Matrix:
         return [row for row in self.rows if row.metric.benchmark.name == name]
 
     def at_boost(self, row: TaskRow) -> TaskRow:
-        """A row in the regime boost. A step that the GPU never throttled has one rate, which is
-        both."""
+        """A row in the regime boost. A step that the GPU never throttled has the same rate in both
+        regimes."""
         cells = {
             number: _at_boost(row, self.columns[number], cell)
             for number, cell in row.cells.items()
@@ -170,11 +170,11 @@ class Matrix:
 
 
 def build(history: History, costs: Costs) -> Matrix:
-    """The matrix of a history, sorted by benchmark and point; a benchmark of which no GPU has a
-    number comes last.
+    """The matrix of a history, sorted by benchmark and point; benchmarks without a number from any
+    GPU come last.
 
-    A point that was measured or failed somewhere has a row; one that any card throttled at has a
-    row for each regime.
+    Every point that was measured or failed somewhere has a row; points at which any card throttled
+    have a row for each regime.
     """
     columns = tuple(_columns(history, costs))
     declared = {name: place for place, name in enumerate(history.metrics)}
@@ -195,8 +195,8 @@ def build(history: History, costs: Costs) -> Matrix:
 
 
 def headline_rank(metric: TrackedMetric) -> int:
-    """A benchmark's metrics of the lowest rank speak for it: see HEADLINE_UNITS; then any with a
-    direction."""
+    """The metrics of a benchmark with the lowest rank represent it: see HEADLINE_UNITS; then any
+    with a direction."""
     if metric.direction and metric.unit in HEADLINE_UNITS:
         return HEADLINE_UNITS.index(metric.unit)
     return len(HEADLINE_UNITS) + (not metric.direction)
@@ -261,7 +261,7 @@ def _rows(
                 number = values[metric.metric]
                 share = _share(metric, point, column, number)
                 cells[column.number] = TaskCell(number, share, watts, values, known)
-        if missing:  # the page of nodes says why
+        if missing:  # the page of nodes gives the reason
             continue
         title = metric.title
         plugin = metric.benchmark.plugin
@@ -277,7 +277,8 @@ def _rows(
 
 
 def _at_boost(row: TaskRow, column: TypeColumn, cell: TaskCell) -> TaskCell:
-    """The cell in the regime boost. No power of a burst: the sensor is slower than that."""
+    """The cell in the regime boost, without the power of a burst, for which the sensor is too
+    slow."""
     number = at_boost(cell.number)
     share = _share(row.metric, row.point, column, number)
     watts = 0.0 if cell.number.boosted else cell.watts
@@ -287,7 +288,7 @@ def _at_boost(row: TaskRow, column: TypeColumn, cell: TaskCell) -> TaskCell:
 def _newest(
     metric: TrackedMetric, point: str, column: TypeColumn
 ) -> tuple[Outcome, MeasuredValue | None, str] | None:
-    """The newest result of a column's machines, and whose it is; without a value it failed."""
+    """The newest result of a column's machines, and its machine; without a value it failed."""
     results = []
     for name in column.machines:
         for outcome, value in reversed(metric.judged(point, name)):
@@ -301,7 +302,7 @@ def _newest(
 def _share(
     metric: TrackedMetric, point: str, column: TypeColumn, number: MeasuredValue
 ) -> float | None:
-    """The share of the published peak, by the first machine whose Record tells it."""
+    """The share of the published peak, from the first machine whose Record gives it."""
     current = metric.benchmark.current
     places = [(point, machine) for machine in column.machines]
     records = [current[place][1] for place in places if place in current]
@@ -313,7 +314,7 @@ def _runs_of(
     metric: TrackedMetric, point: str, column: TypeColumn, known: _Runs
 ) -> tuple[PublishedRun, ...]:
     """All measured Records of the line of a point on a column; those of other software stacks than
-    the node's own only where there are no others."""
+    the node's own only if there are no others."""
     key = (point, column.number)
     index = metric.benchmark.index
     if key not in known:

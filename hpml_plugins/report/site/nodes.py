@@ -1,4 +1,4 @@
-"""Each machine's facts and coverage: what was measured there, what was skipped or failed, and
+"""The facts and coverage of each machine: what was measured there, what was skipped or failed, and
 why."""
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hpml_plugins.model.record import Record
 from hpml_plugins.report.reading import History, Machine, TrackedBenchmark, TrackedMetric
 from hpml_plugins.report.site.page import day, point_link
 
-#: Of one benchmark on one machine; the others are counted, and in the Records.
+#: For one benchmark on one machine; the others are counted, and are in the Records.
 MOST_WARNINGS = 6
-#: Benchmarks that a sentence names; of more it says how many.
+#: The most benchmarks that a sentence lists; if there are more, it gives their number.
 MOST_NAMED = 40
 #: Most cards of a machine that are listed.
 MOST_CARDS = 8
@@ -33,14 +33,14 @@ MOST_RUNS = 5
 STALE_COMMITS = 10
 #: or this many days.
 STALE_DAYS = 30
-#: A point is no longer measured if the machine has since measured this many times as many points as
-#: it has, and no earlier gap was longer. A run of a part counts for what it measured.
+#: A point is no longer measured if the machine has since measured this many times as many points
+#: as it has, and no earlier gap was longer. A partial run counts for what it measured.
 ENOUGH_PASSES = 2
 _MINUTE = "%Y-%m-%d %H:%M"
-#: (status: "skipped", "failed", "retracted", or "warning" of points that count; the reason) → the
+#: (status: "skipped", "failed", "retracted", or "warning" for valid points; the reason) → the
 #: points, in words.
 Reasons = dict[tuple[str, str], list[str]]
-#: Facts of a Record's node → how a page calls them.
+#: Facts of a Record's node → their names on pages.
 _NODE_FACTS = {
     "driver": "driver",
     "cuda": "CUDA",
@@ -53,9 +53,9 @@ _NODE_FACTS = {
 
 @dataclass(frozen=True)
 class Coverage:
-    """One benchmark on one machine, each point by the newest that is known of it.
+    """One benchmark on one machine, using the newest known result of each point.
 
-    counts: status, or "missing" → points; a retracted Record counts as none.  more_warnings: how
+    counts: status, or "missing" → points; a retracted Record counts as missing.  more_warnings: how
     many are not among the reasons.
     """
 
@@ -68,10 +68,10 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A value of a machine that differs from what others of its GPU type measured.
+    """A value of a machine that differs from those of others with the same GPU type.
 
-    machine: that with the median one of the others.  here, usual: the values on both.  times: how
-    many times better.
+    machine: the one with the median value among the others.  here, usual: the values on both.
+    times: how many times better.
     """
 
     metric: TrackedMetric
@@ -85,7 +85,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A machine against the others of its GPU type. verdicts: → how many values."""
+    """A machine compared with the others of its GPU type. verdicts: verdict → number of values."""
 
     others: int
     verdicts: Counter[str]
@@ -94,12 +94,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class NodeCoverage:
-    """A machine of the page. anchor: of its section, by name.  facts: name → text.  last: the day
-    of its newest commit.
+    """The data of a machine for the page. anchor: of its section, by name.  facts: name → text.
+    last: the day of its newest commit.
 
-    cards: the first digits of a card, how many Records it has, when the last one was started; the
-    last used first. runs: when a Record was started, benchmark with point, its page, status; the
-    newest.
+    cards: abbreviated UUID of a card, number of its Records, when the last one was started; the
+    last used first.  runs: the newest: when a Record was started, benchmark with point, its page,
+    status.
     """
 
     name: str
@@ -115,13 +115,13 @@ class NodeCoverage:
 
     @property
     def total(self) -> Counter[str]:
-        """How many points ended how."""
+        """The number of points by status."""
         return sum((each.counts for each in self.coverage), Counter())
 
     @property
     def told_apart(self) -> tuple[list[Coverage], list[Coverage], list[Coverage]]:
-        """Benchmarks of which every point was measured without a warning, those without any result,
-        and those of which there is more to tell."""
+        """Benchmarks with every point measured without a warning, those without any result, and the
+        others."""
         whole: list[Coverage] = []
         nothing: list[Coverage] = []
         told: list[Coverage] = []
@@ -165,11 +165,11 @@ def find_nodes(history: History) -> list[NodeCoverage]:
 
 
 def compare_nodes(history: History) -> dict[str, Comparison]:
-    """Each machine's newest value of each point against the median one of the others of its GPU
-    type.
+    """Compare each machine's newest value of each point with the median value of the others with
+    the same GPU type.
 
-    Verdicts are those of `compare_values`, corrected for all that are asked. Metrics without
-    direction are left out.
+    Verdicts are those of `compare_values`, corrected for all comparisons. Metrics without direction
+    are left out.
     """
     types: dict[str, list[str]] = {}
     for machine in history.machines:
@@ -200,8 +200,8 @@ def compare_nodes(history: History) -> dict[str, Comparison]:
 def _pairs(
     history: History, types: Iterable[list[str]]
 ) -> Iterator[tuple[TrackedMetric, str, str, str, Values, Values]]:
-    """Metric, point, machine and the machine to compare it with; the readings of that one and of
-    this one."""
+    """Metric, point, machine and the machine to compare it with; the readings of the latter and of
+    the former."""
     for metric in (each for each in history.ordered if each.direction):
         current = metric.benchmark.current
         for label, names in itertools.product(metric.benchmark.points, types):
@@ -271,7 +271,7 @@ def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
             found = [(newest.status, newest.reason or "no reason recorded")]
         for each in found:
             reasons.setdefault(each, []).append(label or "one point")
-    # Every reason why there is no number, and the warnings of most points.
+    # All reasons for missing numbers, and the warnings that affect most points.
     warnings = sorted(
         (each for each in reasons if each[0] == "warning"),
         key=lambda each: -len(reasons[each]),
@@ -284,7 +284,7 @@ def _coverage(machine: str, benchmark: TrackedBenchmark, link: str) -> Coverage:
 
 
 def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]:
-    """What asv's machine.json says, then what the newest Record knows better."""
+    """The facts of asv's machine.json, then those known better from the newest Record."""
     facts = sorted(machine.facts.items())
     yield from (
         (str(key), str(value)) for key, value in facts if key not in ("version", "machine")
@@ -301,7 +301,7 @@ def _facts(machine: Machine, record: Record | None) -> Iterator[tuple[str, str]]
 
 
 def record_facts(record: Record) -> Iterator[tuple[str, str]]:
-    """What a Record tells of its node: name → text; GPUs, driver, CPU, libraries."""
+    """The facts of a Record's node: name → text; GPUs, driver, CPU, libraries."""
     for number, gpu in enumerate(record.gpus):
         yield f"GPU {number}", ", ".join(_gpu(gpu))
     for key, name in _NODE_FACTS.items():
@@ -331,8 +331,8 @@ class Gaps:
     """What is missing or stale on a machine.
 
     behind, days: commits and days between its newest commit and the newest of all.  stale: whether
-    that is much. dropped: benchmark → points that used to be measured: point, its page, the date of
-    its last commit, ms since 1970, how many commits ago that is.  failed: points whose newest
+    that is too much.  dropped: benchmark → points that used to be measured: point, its page, the
+    date of its last commit, ms since 1970, and its age in commits.  failed: points whose newest
     Record failed.  last: the date of the machine's newest commit.
     """
 
@@ -351,8 +351,7 @@ _MeasuredPoint = tuple[TrackedBenchmark, str, list[int]]
 
 
 def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
-    """The machines on which something is missing or stale, those that are most commits behind
-    first."""
+    """The machines on which something is missing or stale, those most commits behind first."""
     last = len(history.commits) - 1
     measured = _measured_points(history)
     found = []
@@ -386,8 +385,8 @@ def find_gaps(history: History, nodes: Iterable[NodeCoverage]) -> list[Gaps]:
 
 
 def _measured_points(history: History) -> dict[str, list[_MeasuredPoint]]:
-    """Machine → the points that it measured and that did not fail last: failures are counted as
-    such."""
+    """Machine → the points that it measured and that did not fail last, since failures are counted
+    separately."""
     found: dict[str, list[_MeasuredPoint]] = {}
     for benchmark in history.benchmarks:
         for (label, machine), line in benchmark.index.lines().items():

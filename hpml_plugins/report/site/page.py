@@ -37,21 +37,21 @@ from hpml_plugins.report.tables import formatted, numeric
 from hpml_plugins.store.declarations import asv_name, value_of
 from hpml_plugins.terminal import unturned
 
-#: The content security policy: scripts are files of the site, nothing comes from elsewhere. It is
-#: written into each page, so that it holds on any web server. Text is escaped besides; the policy
-#: is the second wall.
+#: The content security policy: scripts are files of the site, and nothing is loaded from
+#: elsewhere. It is part of each page, so that it works on any web server. It is a second line of
+#: defence after escaping text.
 POLICY = (
     "default-src 'none'; script-src 'self'; base-uri 'none'; form-action 'self'; "
     "img-src 'self'"
 )
-#: Of our own pages.
+#: The policy of our own pages.
 OURS = f"{POLICY}; style-src 'self'"
 
-#: Data of a script that are longer are deflated, B.
+#: B from which data of a script are deflated.
 LEAST_PACKED = 4096
-#: Days whose texts are kept: each Record's stands in many places.
+#: Number of cached day texts: each Record's day is used in many places.
 _KNOWN = 1 << 16
-#: Of zlib: 9 takes three times as long as 3, and the data of points is a fifth smaller.
+#: zlib level: 9 takes three times as long as 3, and makes the data of points a fifth smaller.
 _LEVEL = 9
 
 #: Word → another spelling of it, for every search and filter.
@@ -67,9 +67,9 @@ SYNONYMS = {
     "int4": "4-bit",
 }
 
-#: (label, words that a search finds it by, address)
+#: (label, search words, address)
 NavigationEntry = tuple[str, str, str]
-#: Ours, in the order of the navigation.
+#: Our pages, in the order of the navigation.
 PAGES: tuple[NavigationEntry, ...] = (
     ("Compare", "first page: which GPU for what, how close to its limit", "index.html"),
     (
@@ -88,18 +88,18 @@ PAGES: tuple[NavigationEntry, ...] = (
         "evidence.html",
     ),
 )
-#: Those that plugins add.
+#: The entries of pages that plugins add.
 _FURTHER: ContextVar[Sequence[NavigationEntry]] = ContextVar("pages of plugins", default=())
 
 
 def navigation() -> list[NavigationEntry]:
-    """The entries of all pages; those that plugins add stand last."""
+    """The entries of all pages, those of plugins last."""
     return [*PAGES, *_FURTHER.get()]
 
 
 @contextmanager
 def add_to_navigation(entries: Sequence[NavigationEntry]) -> Iterator[None]:
-    """Let the pages that are written in this block lead to these too."""
+    """Add these entries to the navigation of pages written in this block."""
     token = _FURTHER.set(entries)
     try:
         yield
@@ -108,25 +108,25 @@ def add_to_navigation(entries: Sequence[NavigationEntry]) -> Iterator[None]:
 
 
 def write_page(html_dir: Path, template: str, address: str = "", **values: Any) -> None:
-    """Write a page.  address: of the template's name, when left out."""
+    """Write a page.  address: by default that of the template's name."""
     (html_dir / (address or template)).write_text(
         fill(template, **values), encoding="utf-8"
     )
 
 
 def fill(template: str, **values: Any) -> str:
-    """A template filled in, without home folders and characters that turn text."""
+    """Render a template, without home folders and characters that change the direction of text."""
     filled = _templates().get_template(template).render(here=template, **values)
     return unturned(hide_homes(filled))
 
 
 def fill_text(template: str, here: str, **values: Any) -> str:
-    """A template that is given as text, which may extend ours.  here: the address of the page."""
+    """Render a template given as text, which may extend ours.  here: the address of the page."""
     return unturned(_templates().from_string(template).render(here=here, **values))
 
 
 def write_data(html_dir: Path, address: str, value: Any) -> None:
-    """Write what `hpml.read(address)` of `data.js` gives to a page's script; deflated where that
+    """Write data for a page's script, read by `hpml.read(address)` of `data.js`; deflated if that
     saves much."""
     path = html_dir / address
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def _templates() -> Environment:
         loader=PackageLoader("hpml_plugins.report.site"),
         autoescape=True,
         undefined=StrictUndefined,
-        auto_reload=False,  # else each template and macro is looked for at each use
+        auto_reload=False,  # otherwise each template and macro is looked up at each use
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -191,8 +191,8 @@ def graph_link(name: str, selection: Mapping[str, str]) -> str:
 
 
 def workload_address(benchmark: str) -> str:
-    """The page of a benchmark. A name that is no plain file name gets a digest, so that no two
-    share a page."""
+    """The page of a benchmark. A name that is not a plain file name gets a digest, so that pages
+    are distinct."""
     plain = re.sub(r"[^a-z0-9_]+", "-", benchmark.lower()).strip("-")[:60]
     digest = hashlib.sha256(benchmark.encode("utf-8", "replace")).hexdigest()[:8]
     if plain == benchmark:
@@ -206,19 +206,20 @@ def point_anchor(metric: str, point: str) -> str:
 
 
 def point_link(benchmark: str, metric: str = "", point: str = "") -> str:
-    """The address of a benchmark, of a metric of it, or of a point.  metric: as Records name it.
-    point: as `format_point` spells it."""
+    """The address of a benchmark, of a metric of it, or of a point.  metric: as named in Records.
+    point: as formatted by `format_point`."""
     place = quote_fragment(point_anchor(metric, point))
     return workload_address(benchmark) + (f"#{place}" if metric else "")
 
 
 def quote_fragment(anchor: str) -> str:
-    """An id as an address has it behind "#"."""
+    """Quote an id for use after "#" in an address."""
     return quote(anchor, safe="-_.!~*'()?&=,:/")
 
 
 def run_command(benchmark: TrackedBenchmark, point: str) -> str:
-    """The `hpml run` that measures a point again; "" for one that no plugin declares any more."""
+    """The `hpml run` command that measures a point again; "" for one that no plugin declares any
+    more."""
     if not benchmark.plugin or point not in benchmark.declared:
         return ""
     choices = [
@@ -230,20 +231,20 @@ def run_command(benchmark: TrackedBenchmark, point: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    # As encodeURIComponent does, for asv's script reads it with decodeURIComponent.
+    # Like encodeURIComponent, because asv's script uses decodeURIComponent.
     return quote(text, safe="-_.!~*'()")
 
 
 def commit_links(url: str) -> str:
-    """What the address of a commit begins with: asv.conf.json's `show_commit_url`, "" where that is
-    no web address."""
+    """The prefix of commit addresses: asv.conf.json's `show_commit_url`, "" if that is not a web
+    address."""
     return url if urlsplit(url).scheme in ("http", "https") else ""
 
 
 @functools.lru_cache(maxsize=_KNOWN)
 def day(date: float, form: str = "%Y-%m-%d") -> str:
-    """The day of a commit or a Record: ms since 1970 as 2026-01-31, UTC; "unknown" for what no
-    calendar has."""
+    """The day of a commit or a Record: ms since 1970 as 2026-01-31, UTC; "unknown" if out of
+    range."""
     try:
         return datetime.datetime.fromtimestamp(date / 1000, datetime.UTC).strftime(form)
     except (ValueError, OverflowError, OSError):

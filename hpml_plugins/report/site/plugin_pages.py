@@ -1,5 +1,5 @@
-"""The figures of plugins as pages show them, charts and their tables, each on the page of a
-benchmark whose Records it shows."""
+"""The figures of plugins on pages: charts and their tables, each on the page of a benchmark whose
+Records it shows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from hpml_plugins.report.site.page import workload_address, write_data, write_pa
 from hpml_plugins.report.summaries import summarise
 from hpml_plugins.report.tables import as_csv
 
-#: Where charts and their data go, below the published folder.
+#: The folder for charts and their data, below the published folder.
 FOLDER = "figures"
 #: Vega, Vega-Lite and vegaEmbed as one script.
 LIBRARY = "vendor/vega.js"
-#: A state of a plugin's code: where it came from, its distribution, SHA-256 (shortened); how many
+#: A version of a plugin's code: its source, its distribution, SHA-256 (abbreviated); how many
 #: Records it measured, and on which machines.
 CodeState = tuple[str, str, str, int, str]
-#: For each row of a figure's table, what leads to the Records that it rests on.
+#: For each row of a figure's table, links to the Records on which it is based.
 RowLinks = Callable[[Drawable], Sequence[Sequence[Link]]]
 
 
@@ -39,10 +39,10 @@ RowLinks = Callable[[Drawable], Sequence[Sequence[Link]]]
 class ShownFigure:
     """A figure on its page.
 
-    svg: the drawn chart, as it stands in a page.  chart: address of its specification, for readers
-    who explore it.  picture, csv: addresses.  All are empty where there is none.  summary: what a
-    chart says.  links: of each row, to the Records that it rests on.  benchmark: on whose page it
-    stands.
+    svg: the drawn chart, as embedded in a page.  chart: address of its specification, for
+    interactive use.  picture, csv: addresses.  Missing ones are empty.  summary: of a chart, in
+    words.  links: of each row, to the Records on which it is based.  benchmark: on whose page it is
+    shown.
     """
 
     drawable: Drawable
@@ -62,8 +62,8 @@ class ShownFigure:
 
     @property
     def spans(self) -> list[int]:
-        """For each row how many rows its links stand for: those that follow with the same links
-        have 0."""
+        """For each row, the number of rows that share its links cell: following rows with the same
+        links have 0."""
         found: list[int] = []
         for _, alike in itertools.groupby(self.links):
             count = len(list(alike))
@@ -72,7 +72,7 @@ class ShownFigure:
 
     @property
     def address(self) -> str:
-        """Of the figure on its page."""
+        """The address of the figure on its page."""
         return f"{workload_address(self.benchmark)}#{self.anchor}"
 
 
@@ -96,10 +96,10 @@ def write_plugin_pages(
     project: str,
     row_links: RowLinks | None = None,
 ) -> tuple[list[PluginPage], list[str]]:
-    """Write the files of these plugins' figures, and where the addresses of their earlier pages
-    lead; returns what they show, and what went wrong, one line each.
+    """Write the files of these plugins' figures and redirections from the addresses of their
+    earlier pages; returns what they show, and the problems, one line each.
 
-    records: of each machine and point the current one.  row_links: finds the Records of rows.
+    records: the current one of each machine and point.  row_links: finds the Records of rows.
     """
     problems: list[str] = []
     pages = [_page(each, records, html_dir, problems, row_links) for each in drawn]
@@ -144,13 +144,13 @@ def _page(
 
 
 def _benchmark_of(drawable: Drawable, own: Sequence[str]) -> str:
-    """The benchmark on whose page a figure stands: the first of its plugin that it shows."""
+    """The benchmark on whose page a figure is shown: the first of its plugin that it uses."""
     shown = drawable.figure.benchmarks
     return next((name for name in shown if name in own), shown[0])
 
 
 def _old_page(page: PluginPage) -> dict[str, Any]:
-    """Where the address of the earlier page of a plugin, and of each figure on it, lead."""
+    """Redirections from the earlier page of a plugin, and from each figure on it."""
     names = [declared.name for declared in page.plugin.declared]
     links = [
         (figure.drawable.figure.name, "", figure.drawable.figure.title, figure.address)
@@ -165,7 +165,7 @@ def _old_page(page: PluginPage) -> dict[str, Any]:
 
 def origin_of(record: Record) -> tuple[str, str, str]:
     """Where the code of a Record came from: path or module, distribution with version, SHA-256
-    (shortened)."""
+    (abbreviated)."""
     source = record.source
     declared = next(
         (
@@ -180,7 +180,7 @@ def origin_of(record: Record) -> tuple[str, str, str]:
 
 
 def _links(drawable: Drawable, row_links: RowLinks) -> Sequence[Sequence[Link]]:
-    """What leads from the rows to their Records. Raises HpmlError for whatever goes wrong."""
+    """The links from the rows to their Records. Raises HpmlError for any failure."""
     try:
         return row_links(drawable)
     except Exception as error:

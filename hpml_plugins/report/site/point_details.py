@@ -1,5 +1,5 @@
-"""All that is known of one point of a metric: its cards, its history over commits, dates and
-software stacks, its Records, and what measures it again."""
+"""All details of one point of a metric: its cards, its history over commits, dates and software
+stacks, its Records, and the commands that measure it again."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from hpml_plugins.store import describe_outside
 #: Why values are drawn pale; other reasons are those of `why_not_judged`.
 BY_DATE = "not judged: the repository lacks the commit, and only its date places it"
 BUSY = "judged with a wider interval: other processes used the CPUs meanwhile"
-#: Records of one machine that the table of a point lists, the newest; data/ has more of them.
+#: The number of newest Records of one machine in the table of a point; data/ has more of them.
 MOST_RECORDS = 30
 #: `MeasuredSeries.place` → the series.
 SeriesByPlace = Mapping[tuple[str, str, str, str], MeasuredSeries]
-#: Characters that are shown of why a point failed; its Record has the rest.
+#: Characters shown of the reason for a failed point; its Record has the rest.
 MOST_REASON = 200
 _Item = TypeVar("_Item")
 _MINUTE = "%Y-%m-%d %H:%M"
@@ -65,8 +65,8 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _MachineLine:
-    """What a machine measured on a branch, oldest first.  missed: outcomes without a number.  name:
-    the type; also the machine where another one has the same type, and the branch."""
+    """The measurements of a machine on a branch, oldest first.  missed: outcomes without a number.
+    name: the type; also the machine if another one has the same type, and the branch."""
 
     machine: Machine
     branch: str
@@ -77,18 +77,18 @@ class _MachineLine:
 
     @property
     def colour(self) -> str:
-        """Of its type, a class in the style sheet."""
+        """The colour of its type, a class in the style sheet."""
         return colour_class(self.machine.hardware)
 
     @property
     def marker(self) -> str:
-        """Of its number of cards, one of `svg.MARKERS`."""
+        """The marker for its number of cards, one of `svg.MARKERS`."""
         return look(self.machine.hardware.name, self.machine.hardware.count).marker
 
 
 @dataclass(frozen=True)
 class PointDetails:
-    """A point of a metric, and where it stands in the site."""
+    """A point of a metric, and its place in the site."""
 
     history: History
     row: TaskRow
@@ -98,11 +98,11 @@ class PointDetails:
 
     @property
     def metric(self) -> TrackedMetric:
-        """The row's."""
+        """The metric of the row."""
         return self.row.metric
 
     def fill(self) -> str:
-        """The piece of the page."""
+        """Render the part of the page."""
         metric = self.metric
         label = self.row.point
         found = [
@@ -157,7 +157,7 @@ class PointDetails:
         return _MachineLine(machine, branch, readings, missed, series)
 
     def _facts(self, lines: Sequence[_MachineLine]) -> list[str]:
-        """What the charts do not show, or show pale, in words."""
+        """Sentences about what the charts do not show, or show pale."""
         metric = self.metric
         label = self.row.point
         values = [each for line in lines for each in line.readings]
@@ -190,7 +190,7 @@ class PointDetails:
         return found
 
     def _charts(self, lines: Sequence[_MachineLine]) -> Iterator[tuple[str, Markup]]:
-        """(name of the axis, chart) of each axis that has several places."""
+        """(name of the axis, chart) for each axis with several positions."""
         if not lines:
             return
         history = self.history
@@ -230,8 +230,8 @@ class PointDetails:
             )
 
     def _by_stack(self, machine: Machine) -> _MachineLine | None:
-        """The newest reading of a machine with each software stack, also of those that no line of
-        commits has."""
+        """The newest reading of a machine with each software stack, including commits on no
+        line."""
         metric = self.metric
         newest = {}
         for outcome in metric.benchmark.index.on_line((self.row.point, machine.name)):
@@ -248,7 +248,7 @@ class PointDetails:
         places: Mapping[int, float] | None = None,
     ) -> Markup:
         """A chart of the GPUs, and one of the CPUs.  place: of an outcome on the axis.  places: of
-        revisions, where the axis is of commits: levels and changes are drawn there."""
+        revisions, if the axis is of commits, for drawing levels and changes."""
         title = f"{self.metric.title} {self.row.point}".strip()
         about = f"History of {title}: a dot for each Record"
         dashed = list(zip(lines, itertools.cycle(svg.DASHES), strict=False))
@@ -345,7 +345,7 @@ class PointDetails:
         }
 
     def _changes(self, lines: Sequence[_MachineLine]) -> Iterator[dict[str, Any]]:
-        """The changes of level, the newest first."""
+        """The changes of level, newest first."""
         found = [
             (change, line)
             for line in lines
@@ -365,8 +365,8 @@ class PointDetails:
             }
 
     def _commands(self) -> list[tuple[str, str]]:
-        """(what it measures, command): by `hpml run` the benchmark as it is now, by asv as it was
-        at the newest commit. A point that is not declared any more is left to asv."""
+        """(what it measures, command): with `hpml run` the current benchmark, with asv the one at
+        the newest commit. Points that are no longer declared are only measured with asv."""
         benchmark = self.metric.benchmark
         label = self.row.point
         commands = []
@@ -392,8 +392,8 @@ def list_records(
     label: str,
     commit_url: str,
 ) -> str:
-    """The newest Records of a point with all their metrics, the files that have every sample, and
-    Records that were retracted, as a piece of the page."""
+    """A part of the page: the newest Records of a point with all their metrics, links to the files
+    with every sample, and retracted Records."""
     found = [
         (each, machine)
         for machine in history.machines
@@ -458,7 +458,8 @@ def _record(
 
 
 def _gpus_apart(items: Sequence[_Item], of_gpu: Sequence[bool]) -> list[list[_Item]]:
-    """Those of GPUs, and the others: an axis down to CPUs would hide what GPUs differ by."""
+    """Items of GPUs and others separately: an axis that includes CPUs would hide differences
+    between GPUs."""
     apart = [
         [item for item, flag in zip(items, of_gpu, strict=True) if flag is wanted]
         for wanted in (True, False)
@@ -471,7 +472,7 @@ def _selection(metric: TrackedMetric, label: str) -> dict[str, str]:
 
 
 def _named(lines: Sequence[_MachineLine | None]) -> list[_MachineLine]:
-    """Those that are there, with names that tell them apart."""
+    """The lines that exist, with distinct names."""
     found = [line for line in lines if line]
     machines = {(line.machine.hardware, line.machine.name) for line in found}
     of_type = Counter(hardware for hardware, _ in machines)
@@ -486,14 +487,14 @@ def _named(lines: Sequence[_MachineLine | None]) -> list[_MachineLine]:
 
 
 def _newest_quiet(values: Sequence[MeasuredValue]) -> MeasuredValue | None:
-    """The newest reading that no other process slowed; else the newest."""
+    """The newest reading that no other process slowed down; else the newest."""
     quiet = [each for each in values if not each.is_busy]
     return next(iter([*reversed(quiet), *reversed(values)]), None)
 
 
 def _why(value: MeasuredValue, newest: MeasuredValue | None, by_date: bool) -> str:
-    """Why a reading counts less than the newest quiet one, or not at all; "" where it counts
-    alike."""
+    """Why a reading is judged with a wider interval than the newest quiet one, or not at all; "" if
+    there is no difference."""
     if by_date:
         return BY_DATE
     if value.is_busy:
@@ -503,7 +504,7 @@ def _why(value: MeasuredValue, newest: MeasuredValue | None, by_date: bool) -> s
 
 
 def _stack_name(environment: str) -> tuple[Any, str, str]:
-    """For sorting; torch's version, or all where the name has none; and the rest of an
+    """Sort key; torch's version, or everything if the name has none; and the rest of an
     environment's name."""
     kind, _, rest = environment.partition("-")
     parts = rest.split("-")

@@ -1,4 +1,4 @@
-"""The site that a publish replaces: files of it that would be made alike are taken over."""
+"""The site that a publish replaces: files that would be identical are taken over from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _PREVIOUS: ContextVar[Path | None] = ContextVar("the site that is replaced", def
 
 @contextmanager
 def replacing(site: Path) -> Iterator[None]:
-    """Let what is published in this block take files over from a site, which may not be there."""
+    """Allow what is published in this block to take over files from a site, which need not
+    exist."""
     token = _PREVIOUS.set(site)
     try:
         yield
@@ -23,24 +24,24 @@ def replacing(site: Path) -> Iterator[None]:
 
 
 def replaced_site() -> Path | None:
-    """Where the site is that is replaced."""
+    """The folder of the site that is replaced."""
     return _PREVIOUS.get()
 
 
 def previous_file(address: str) -> Path | None:
-    """A regular file of the site that is replaced; None where there is none."""
+    """A regular file of the site that is replaced; None if it does not exist."""
     site = replaced_site()
     file = site / address if site else None
     return file if file and file.is_file() and not file.is_symlink() else None
 
 
 def take_over(address: str, html_dir: Path) -> None:
-    """Have a file of the site that is replaced in the new one."""
+    """Take over a file of the replaced site into the new one."""
     file = previous_file(address)
     assert file is not None
     target = html_dir / address
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file, target)
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         shutil.copyfile(file, target)

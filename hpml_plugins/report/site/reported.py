@@ -1,5 +1,5 @@
-"""What others report of GPU types, a list of its own on `evidence.html`. Nothing of ours is
-compared with it."""
+"""Figures of GPU types reported by others, in a separate list on `evidence.html`. Our results are
+not compared with them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hpml_plugins.published import (
     reported_figures,
 )
 
-#: Row → the published peak that its rates are a share of. Attention has none: it is reported in
-#: several precisions.
+#: Row → the published peak for its rates. Attention has none, because it is reported in several
+#: precisions.
 _PEAKS = {"copy": "bandwidth", "bf16_product": "bfloat16", "fp8_product": "fp8"}
 
 
 def reported() -> dict[str, list[tuple[ReportedFigure, float | None]]]:
-    """What others measured: row in words → figures, each with its share of the type's published
-    peak; by GPU type in the order of `gpus.yaml`, the highest first."""
+    """Measurements by others: row in words → figures, each with its share of the type's published
+    peak; by GPU type in the order of `gpus.yaml`, highest first."""
     types = {gpu.name: (place, gpu) for place, gpu in enumerate(gpu_types())}
     figures = sorted(
         reported_figures(), key=lambda each: (types[each.gpu][0], -each.gpus, -each.value)

@@ -1,4 +1,4 @@
-"""The search over the whole site: one index that the page's script goes through."""
+"""The search over the whole site: one index that the page's script searches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from hpml_plugins.report.site.page import (
 )
 from hpml_plugins.report.site.plugin_pages import PluginPage
 
-#: Largest index, B. Beyond, points are left out: a reader chooses them on the page of the history.
+#: B of the largest index. If it were larger, points are left out, and readers select them on the
+#: benchmark's page.
 LARGEST = 450_000
 
 
@@ -36,8 +37,8 @@ def write_search(
     html_dir: Path,
     project: str,
 ) -> None:
-    """Write the index and the page that searches it.  tasks: rows of the first page.  further: what
-    is on pages of plugins."""
+    """Write the index and the page that searches it.  tasks: rows of the first page.  further: the
+    contents of plugins' pages."""
     entries = [*_tasks(tasks, matrix), *_entries(matrix, nodes, plugins, further)]
     write_data(html_dir, "search-index.js", index(entries, history))
     write_page(html_dir, "search.html", project=project)
@@ -46,9 +47,9 @@ def write_search(
 def index(entries: Iterable[SearchEntry], history: History) -> dict[str, Any]:
     """The index.
 
-    entries: what is not a benchmark.  benchmarks: [address, title, plugin, which of `points`, the
-    types that have measured it]; metrics of one benchmark have the same points, which are spelled
-    once.  synonyms: word → the same in another spelling.
+    entries: everything except benchmarks.  benchmarks: [address, title, plugin, index into
+    `points`, the types that have measured it]; metrics of one benchmark share their points, which
+    are stored once.  synonyms: word → another spelling.
     """
     points: dict[tuple[str, ...], int] = {}
     listed: list[tuple[str, str, str, int, str]] = []
@@ -78,7 +79,7 @@ def index(entries: Iterable[SearchEntry], history: History) -> dict[str, Any]:
 
 
 def _tasks(tasks: Iterable[TaskRow], matrix: Matrix) -> Iterator[SearchEntry]:
-    """What a reader asks a GPU for in words of the registry, with the types that have an answer."""
+    """The questions to a GPU in words of the registry, with the types that have an answer."""
     for row in (each for each in tasks if each.task != each.metric.title):
         benchmark = row.metric.benchmark.name
         types = [matrix.columns[number].label for number in row.cells]
@@ -92,8 +93,8 @@ def _entries(
     plugins: Iterable[PluginPage],
     further: Iterable[SearchEntry],
 ) -> Iterator[SearchEntry]:
-    """Everything but benchmarks: pages, what is on those of plugins, plugins with their charts, GPU
-    types, machines."""
+    """Everything except benchmarks: pages, contents of plugins' pages, plugins with their charts,
+    GPU types, machines."""
     yield from (("page", *page) for page in navigation())
     yield from further
     for page in plugins:

@@ -1,5 +1,5 @@
-"""A chart that vl-convert drew, as a small picture of a page: marks carry their values as titles,
-and what does not show is gone."""
+"""Reduce a chart drawn by vl-convert to a small picture for a page: marks have their values as
+titles, and invisible parts are removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SVG: Final = "{http://www.w3.org/2000/svg}"
 _GROUP, _LINE, _PATH, _TEXT = (f"{_SVG}{name}" for name in ("g", "line", "path", "text"))
 _CIRCLE = f"{_SVG}circle"
 _TITLE = f"{_SVG}title"
-#: Attributes that have no effect: these values are the defaults, or the page's own.
+#: Attributes without effect: these values are the defaults, or the page's own.
 _DEFAULTS: Final = {
     "opacity": "1",
     "stroke-width": "1",
@@ -24,7 +24,7 @@ _DEFAULTS: Final = {
     "text-anchor": "start",
     "transform": "translate(0,0)",
 }
-#: Attributes for programs that read a drawn chart: within a page it is one picture.
+#: Attributes for programs that read a drawn chart: within a page it is a single picture.
 _FOR_PROGRAMS: Final = (
     "aria-label",
     "aria-hidden",
@@ -32,7 +32,7 @@ _FOR_PROGRAMS: Final = (
     "role",
     "class",
 )
-#: Attributes that an element has from the group around it.
+#: Attributes that an element inherits from its group.
 _INHERITED: Final = (
     *(
         "fill",
@@ -45,23 +45,23 @@ _INHERITED: Final = (
     *("font-size", "font-weight", "font-style", "text-anchor", "pointer-events"),
 )
 _OF_STROKES: Final = ("stroke-width", "stroke-opacity", "stroke-dasharray")
-#: Attributes in px, of which a tenth is enough.
+#: Attributes in px, for which one decimal is enough.
 _LENGTHS: Final = ("d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height")
-#: What is between the fields of a title: `size: 1 B · type: H100`.
+#: Separates the fields of a title: `size: 1 B · type: H100`.
 _BETWEEN: Final = " · "
-#: Marks that stand for more than one row, and texts that say what they are.
+#: Marks that represent more than one row, and texts, which describe themselves.
 _UNTITLED: Final = ("line mark", "area mark", "trail mark", "text mark")
 _TENTH = re.compile(r"-?\d+\.\d+")
 _HUNDREDTH = re.compile(r"-?\d+\.\d{3,}")
 _TRANSLATED: Final = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
-#: How Vega draws a circle, and a polygon, around its place.
+#: How Vega draws a circle, and a polygon, around its position.
 _ROUND: Final = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0")
 _POLYGON: Final = re.compile(r"M-?[\d.]+,-?[\d.]+(?:L-?[\d.]+,-?[\d.]+)+Z")
 
 
 def slim(element: ElementTree.Element) -> None:
-    """Turn descriptions of marks into titles, remove what does not show, and write the rest in
-    fewer elements, attributes and digits."""
+    """Turn descriptions of marks into titles, remove invisible parts, and write the rest with fewer
+    elements, attributes and digits."""
     kept: list[ElementTree.Element] = []
     for child in element:
         slim(child)
@@ -107,7 +107,7 @@ def _shows(element: ElementTree.Element) -> bool:
 
 
 def _place(element: ElementTree.Element) -> None:
-    """Write a line, a circle or a polygon where it is: as a short path, without a transform."""
+    """Apply the transform of a line, a circle or a polygon, and write it as a short path."""
     place = _TRANSLATED.fullmatch(element.get("transform", "translate(0,0)"))
     if not place:
         return
@@ -142,7 +142,7 @@ def _segment(x: float, y: float, across: float, down: float) -> str:
 
 
 def _polygon(corners: list[tuple[float, float]]) -> str:
-    """A closed path; each corner is given from the one before it, as it was rounded."""
+    """A closed path; each corner is relative to the rounded one before it."""
     rounded = [(round(x, 1), round(y, 1)) for x, y in corners]
     steps = [
         f"{_short(x - before)} {_short(y - above)}"
@@ -153,7 +153,7 @@ def _polygon(corners: list[tuple[float, float]]) -> str:
 
 
 def _shortened(name: str, value: str) -> str:
-    """The value of an attribute with as many digits as show."""
+    """The value of an attribute with only the visible digits."""
     if name in _LENGTHS and "scale" not in value:
         return _TENTH.sub(lambda found: _short(float(found[0])), value)
     return _HUNDREDTH.sub(lambda found: f"{float(found[0]):.2f}", value)
@@ -165,7 +165,7 @@ def _short(length: float) -> str:
 
 
 def _joined(group: ElementTree.Element) -> Iterator[ElementTree.Element]:
-    """The elements of a group. Lines without a title that follow each other and look alike are one
+    """The elements of a group. Consecutive lines without a title and with the same style become one
     path."""
     before: ElementTree.Element | None = None
     for element in group:
@@ -186,8 +186,8 @@ def _look(element: ElementTree.Element) -> dict[str, str]:
 
 
 def _unite_hidden(group: ElementTree.Element) -> None:
-    """Hidden circles, which only carry titles, are one where they are alike and in one place: of
-    several only the last would show its title."""
+    """Merge hidden circles, which only carry titles, if they have the same style and position:
+    otherwise only the last one would show its title."""
     titles: dict[tuple[tuple[str, str], ...], list[str]] = {}
     kept: list[ElementTree.Element] = []
     for element in group:
@@ -207,8 +207,8 @@ def _unite_hidden(group: ElementTree.Element) -> None:
 
 
 def _one_title(titles: Sequence[str]) -> str:
-    """Titles as one: a line where only one field of theirs differs, with all its values, and
-    otherwise a line each."""
+    """Combine titles: one line with all values if only one of their fields differs, otherwise one
+    line each."""
     rows = [title.split(_BETWEEN) for title in titles]
     if len({len(row) for row in rows}) == 1:
         fields = [list(dict.fromkeys(field)) for field in zip(*rows, strict=True)]
@@ -227,7 +227,7 @@ def _one_field(values: Sequence[str]) -> str:
 
 
 def _share(group: ElementTree.Element) -> None:
-    """Give a group what all its elements have alike."""
+    """Move attributes that all elements of a group share to the group."""
     elements = [each for each in group if each.tag != _TITLE]
     if len(elements) < 2:
         return

@@ -1,4 +1,4 @@
-"""Pictures of cards: a line for each, or for each class of values, with a dot for each Record or
+"""Pictures of cards: a line for each card or class of values, with a dot for each Record or
 card."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ TOP = 22
 
 
 class Strip(NamedTuple):
-    """A line.  colour: its type's class in the style sheet.  dots: values with what they say.
-    names: values that are named above."""
+    """A line.  colour: its type's class in the style sheet.  dots: values with their titles.
+    names: values labelled above."""
 
     label: str
     colour: str
@@ -27,8 +27,8 @@ class Strip(NamedTuple):
 
 
 class StripBand(NamedTuple):
-    """What lines have behind them, from the first to the one before the end: the interval for the
-    next card, and the published peak, where they are known."""
+    """The background of lines, from the first to the one before the end: the interval for the next
+    card, and the published peak, if known."""
 
     first: int
     end: int
@@ -49,8 +49,8 @@ def draw_strips(
     left: int = 230,
     height: int = 17,
 ) -> Markup:
-    """The picture as SVG.  axis: values that it reaches to.  hidden: cards without a line.  left:
-    px of the labels.  height: of a line, px."""
+    """The picture as SVG.  axis: values that the axis must include.  hidden: the number of cards
+    without a line.  left: px of the labels.  height: of a line, px."""
     x = svg.PixelAxis.around(axis, left, RIGHT)
     floor = TOP + height * len(lines)
     parts: list[str] = []

@@ -1,6 +1,6 @@
-"""What our own charts are made of: scales, ticks, and elements with their texts escaped.
+"""Parts of our own charts: scales, ticks, and elements with their texts escaped.
 
-A site has 6,000 charts. Filling templates took ten times as long as writing their elements here.
+A site has 6,000 charts. Using templates took ten times as long as writing the elements here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOGARITHMIC = 20.0
 
 @dataclass(frozen=True)
 class PixelAxis:
-    """Where values are drawn.  low, high: of the values.  start, end: their places, px."""
+    """Maps values to positions.  low, high: of the values.  start, end: their positions, px."""
 
     low: float
     high: float
@@ -46,7 +46,7 @@ class PixelAxis:
     def around(
         cls, values: Iterable[float], start: float, end: float, *, logarithmic: bool = False
     ) -> PixelAxis:
-        """An axis that shows all values, with some room."""
+        """An axis that includes all values, with a margin."""
         shown = list(values)
         low = min(shown)
         high = max(shown)
@@ -57,7 +57,7 @@ class PixelAxis:
         return cls(low - margin, high + margin, start, end)
 
     def __call__(self, value: float) -> float:
-        """The place of a value, px. One beyond the ends is drawn at the end."""
+        """The position of a value, px. Values beyond the ends are drawn at the end."""
         turn = math.log if self.logarithmic else float
         low = turn(self.low)
         high = turn(self.high)
@@ -66,7 +66,7 @@ class PixelAxis:
         return round(self.start + (self.end - self.start) * share, 1)
 
     def ticks(self, unit: str) -> list[tuple[float, str]]:
-        """Round values between the ends, and how they are written."""
+        """Round values between the ends, and their labels."""
         return [(value, _short(value, unit)) for value in self._round_values()]
 
     def _round_values(self) -> list[float]:
@@ -88,13 +88,13 @@ class PixelAxis:
 def picture(
     kind: str, width: float, height: float, about: str, parts: Iterable[str]
 ) -> Markup:
-    """An SVG.  kind: its classes in the style sheet.  about: what it shows, in words."""
+    """An SVG.  kind: its classes in the style sheet.  about: a description of its contents."""
     described = f'viewBox="0 0 {width} {height}" role="img" aria-label="{escape(about)}"'
     return Markup(f'<svg class="{escape(kind)}" {described}>\n{"".join(parts)}</svg>')
 
 
 def line(kind: str, start: tuple[float, float], end: tuple[float, float]) -> str:
-    """A line from one place (x, y) to another, px.  kind: its classes in the style sheet."""
+    """A line between two positions (x, y), px.  kind: its classes in the style sheet."""
     (x1, y1), (x2, y2) = start, end
     return f'<line class="{kind}" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>'
 
@@ -102,21 +102,21 @@ def line(kind: str, start: tuple[float, float], end: tuple[float, float]) -> str
 def marker(
     shape: str, x: float, y: float, size: float, kind: str, title: str | None = None
 ) -> str:
-    """One of MARKERS.  size: its radius, px.  title: what it says."""
+    """One of MARKERS.  size: its radius, px.  title: its tooltip."""
     place = f"translate({x:g} {y:g}) scale({size})"
     told = f"<title>{escape(title)}</title>" if title else ""
     return f'<path class="marker {kind}" d="{MARKERS[shape]}" transform="{place}">{told}</path>'
 
 
 def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    """A line of text.  anchor: which part of it is at the place."""
+    """A line of text.  anchor: the part of it that is at the position."""
     place = f'x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}"'
     return f"<text {place}>{escape(words)}</text>"
 
 
 def near(values: Sequence[float], ends: Iterable[float]) -> list[float]:
-    """The ends of intervals, none further from the values than they are spread: one interval of
-    more than 100 % would flatten all values."""
+    """The bounds of intervals, limited to the spread of the values: otherwise one interval of more
+    than 100 % would flatten all values."""
     low = min(values)
     high = max(values)
     room = max(high - low, 0.5 * abs(high))
@@ -129,7 +129,7 @@ def is_wide(values: Sequence[float]) -> bool:
 
 
 def _short(value: float, unit: str) -> str:
-    """A round value, without digits that say nothing: `4.2 TB/s` of `4.200 TB/s`."""
+    """A round value without superfluous digits: `4.2 TB/s` instead of `4.200 TB/s`."""
     number, _, rest = quantity(value, unit).partition(" ")
     if "." in number and "e" not in number:
         number = number.rstrip("0").rstrip(".")

@@ -1,5 +1,5 @@
-"""The sweep of a workload: its headline over a parameter, a line for each GPU type and choice of
-the other parameters."""
+"""The sweep of a workload: its headline metric over a parameter, with a line for each GPU type and
+choice of the other parameters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hpml_plugins.report.site.line_chart import ChartLine, Dot, dot_title
 from hpml_plugins.report.site.matrix import TaskRow, TypeColumn
 from hpml_plugins.store.declarations import value_of
 
-#: Values that a parameter needs for a sweep.
+#: The fewest values of a parameter for a sweep.
 ENOUGH = 3
-#: Choices of the other parameters that are drawn.
+#: The most choices of the other parameters that are drawn.
 MOST_CHOICES = 3
 _SHAPES = ("circle", "square", "triangle-up")
 _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -30,9 +30,9 @@ Choice = tuple[tuple[str, str], ...]
 def draw_sweep(
     rows: Sequence[TaskRow], lead: int | None, columns: Sequence[TypeColumn]
 ) -> tuple[str, Markup] | None:
-    """What it is over, and the chart; None where no parameter has several numbers.
+    """The swept parameter, and the chart; None if no parameter has several numbers.
 
-    CPUs are left out beside GPUs: an axis down to them would hide what GPUs differ by.
+    CPUs are left out beside GPUs: an axis that includes them would hide differences between GPUs.
     """
     if lead is None:
         return None
@@ -63,7 +63,7 @@ def draw_sweep(
 
 
 def _number(row: TaskRow, name: str) -> float | None:
-    """A parameter of a row as a number: of `16MiB` the bytes."""
+    """A parameter of a row as a number: for `16MiB` the bytes."""
     value = value_of(row.metric.benchmark.points[row.point].get(name, "None"))
     if isinstance(value, bool):
         return None
@@ -78,13 +78,13 @@ def _number(row: TaskRow, name: str) -> float | None:
 
 
 def _text(row: TaskRow, name: str) -> str:
-    """A parameter of a row as readers know it: `16MiB`, `16,384`."""
+    """A parameter of a row for readers: `16MiB`, `16,384`."""
     value = value_of(row.metric.benchmark.points[row.point][name])
     return value if isinstance(value, str) else f"{value:,.6g}"
 
 
 def _parameter(rows: Sequence[TaskRow]) -> str | None:
-    """The parameter with most numbers among the points."""
+    """The parameter with the most numbers among the points."""
     counts = {
         name: len({number for row in rows if (number := _number(row, name)) is not None})
         for name in rows[0].metric.benchmark.points[rows[0].point]
@@ -99,7 +99,7 @@ def _choice(row: TaskRow, swept: str) -> Choice:
 
 
 def _in_short(choice: Choice, choices: Sequence[Choice]) -> str:
-    """What tells a choice from the others: `bfloat16`, where they differ in one parameter."""
+    """What distinguishes a choice from the others: `bfloat16`, if they differ in one parameter."""
     own = {
         name: text for name, text in choice if any((name, text) not in c for c in choices)
     }
@@ -109,7 +109,7 @@ def _in_short(choice: Choice, choices: Sequence[Choice]) -> str:
 
 
 def _choices(rows: Sequence[TaskRow], swept: str, lead: TaskRow) -> list[Choice]:
-    """That of the leading point, then those of most points."""
+    """The choice of the leading point, then those with most points."""
     counted = Counter(_choice(row, swept) for row in rows if row.cells)
     others = [
         choice for choice, _ in counted.most_common() if choice != _choice(lead, swept)
@@ -137,7 +137,7 @@ def _draw(
     texts: Mapping[float, str],
     lead: TaskRow,
 ) -> Markup:
-    """texts: how the numbers are told."""
+    """texts: labels of the numbers."""
     drawn = []
     for (column, choice), points in lines.items():
         place = choices.index(choice)

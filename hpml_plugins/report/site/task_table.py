@@ -1,5 +1,5 @@
-"""A table of tasks by GPU type, as pages write it: what stands in a cell, and the verdict of each
-type against a base."""
+"""The table of tasks by GPU type on pages: the contents of cells, and the verdict on each type
+against a base."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ VERDICTS = {
     "BOUND": ("open", "? not decided"),
     "AMBIGUOUS": ("open", "no verdict"),
 }
-#: The picture of ratios reaches from 1 / r to r, r being the largest ratio within these bounds.
+#: The picture of ratios ranges from 1 / r to r, where r is at least this and at least the
+#: largest bound of a ratio.
 LEAST_REACH = 1.1
 MOST_REACH = 4.0
-#: What a value's regime is called.
+#: Regime → its name for readers.
 REGIMES = {"sustained": "settled clocks", "boost": "boost clocks"}
 
 
 def within(rows: Sequence[TaskRow], numbers: Collection[int]) -> list[TaskRow]:
-    """The rows without the cells of other columns, and without those that only others have."""
+    """The rows limited to these columns; rows without a cell in them are left out."""
     kept = []
     for row in rows:
         cells = {number: cell for number, cell in row.cells.items() if number in numbers}
@@ -41,8 +42,8 @@ def within(rows: Sequence[TaskRow], numbers: Collection[int]) -> list[TaskRow]:
 
 
 def choose_pair(rows: Sequence[TaskRow], numbers: Sequence[int]) -> tuple[int, int] | None:
-    """The two types with most rows in common, the first of the columns before others; None where no
-    two have any."""
+    """The two types with most rows in common, preferring the first columns; None if no two have
+    any."""
     shared = {
         pair: sum(pair[0] in row.cells and pair[1] in row.cells for row in rows)
         for pair in itertools.combinations(numbers, 2)
@@ -52,7 +53,8 @@ def choose_pair(rows: Sequence[TaskRow], numbers: Sequence[int]) -> tuple[int, i
 
 
 def reach_of(verdicts: Mapping[int, Mapping[int, Mapping[int, Difference]]]) -> float:
-    """The ratio at the end of all pictures: the largest of all intervals, either way."""
+    """The ratio at the end of all pictures: the largest bound of all intervals, in either
+    direction."""
     ends = [
         end
         for of_base in verdicts.values()
@@ -71,7 +73,7 @@ def verdict_fragments(
     verdicts: Mapping[int, Mapping[int, RowDifference]],
     reach: float,
 ) -> dict[int, dict[int, str]]:
-    """Column → row → the verdict against the base as a piece of the page."""
+    """Column → row → the verdict against the base as an HTML fragment."""
     return {
         other: {
             number: fill("verdict.html", **show_verdict(rows[number], found, reach))
@@ -82,7 +84,7 @@ def verdict_fragments(
 
 
 def show_verdict(row: TaskRow, found: RowDifference, reach: float) -> dict[str, Any]:
-    """A verdict as `verdict.html` writes it."""
+    """A verdict in the form used by `verdict.html`."""
     kind, words = VERDICTS[found.verdict]
     wording = found.full_wording(row.metric.unit)
     if wording.startswith(DIFFERENT_PROBLEMS):
@@ -90,7 +92,7 @@ def show_verdict(row: TaskRow, found: RowDifference, reach: float) -> dict[str, 
         wording = wording.removeprefix(DIFFERENT_PROBLEMS)
 
     def place(ratio: float) -> float:
-        """On a logarithmic line of 100 units, of which the middle is 1."""
+        """The position on a logarithmic line of 100 units, whose middle is 1."""
         share = (1 + math.log(max(ratio, 1e-9)) / math.log(reach)) / 2
         return round(100 * min(max(share, 0.0), 1.0), 1)
 
@@ -108,7 +110,7 @@ def show_verdict(row: TaskRow, found: RowDifference, reach: float) -> dict[str, 
 
 
 def show_cell(row: TaskRow, cell: TaskCell) -> dict[str, Any]:
-    """A cell as the page writes it."""
+    """A cell in the form used by the page."""
     unit = row.metric.unit
     value = cell.number.value
     text, interval = texts(cell, unit)

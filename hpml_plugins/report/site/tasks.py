@@ -1,8 +1,8 @@
-"""The rows of the first page: what a reader asks a GPU for, what each type answers, and how two
-types compare.
+"""The rows of the first page: the questions to a GPU, the answer of each type, and how two types
+compare.
 
-registry.yaml names the rows (`tasks`). A project without any has one row for each benchmark, of its
-headline metric.
+registry.yaml names the rows (`tasks`). Without any, each benchmark has one row for its headline
+metric.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from hpml_plugins.report.reading import History
 from hpml_plugins.report.site.matrix import HEADLINE_UNITS, Matrix, TaskCell, TaskRow
 from hpml_plugins.store.declarations import asv_name
 
-#: Rows of a page whose registry names no tasks.
+#: The most rows of a page whose registry has no tasks.
 MOST_ROWS = 12
 
 
 def find_rows(
     tasks: dict[str, list[TaskEntry]], history: History, matrix: Matrix
 ) -> tuple[list[TaskRow], list[str]]:
-    """The rows of the page, and what is wrong with tasks that have none, one line each."""
+    """The rows of the page, and the problems of tasks without a row, one line each."""
     if not tasks:
         return _headline_rows(matrix), []
     rows, problems = [], []
@@ -49,7 +49,7 @@ def find_rows(
             if len(found) > 1:
                 points = "; ".join(row.point for row in found[:3])
                 problems.append(
-                    f"task {task.task!r} means {len(found)} points: {points}, …"
+                    f"task {task.task!r} matches {len(found)} points: {points}, …"
                 )
                 continue
             point = format_point(task.point)
@@ -61,10 +61,10 @@ def find_rows(
 
 
 def _headline_rows(matrix: Matrix) -> list[TaskRow]:
-    """Of each benchmark its headline metric, at the point that most types measured, then the
-    largest; MOST_ROWS of those benchmarks that most types measured.
+    """For each benchmark its headline metric, at the point that most types measured, then the
+    largest; the MOST_ROWS benchmarks that most types measured.
 
-    On the columns of GPUs, a benchmark that needs none says nothing: it is left out there.
+    In columns of GPUs, a benchmark that needs no GPU is not informative and is left out.
     """
     gpus = {column.number for column in matrix.columns if column.hardware.kind == 0}
     found = []
@@ -90,25 +90,25 @@ def _headline_rows(matrix: Matrix) -> list[TaskRow]:
 
 
 def largest_row(rows: Sequence[TaskRow]) -> TaskRow:
-    """Of rows with values that which most types measured, then that with the largest value."""
+    """The row that most types measured, among these the one with the largest value."""
     return max(rows, key=_reach)
 
 
 def _reach(row: TaskRow) -> tuple[int, float]:
-    """For sorting: how many types measured it, then its largest value."""
+    """Sort key: how many types measured it, then its largest value."""
     return len(row.cells), max(cell.number.value for cell in row.cells.values())
 
 
 @dataclass(frozen=True)
 class RowDifference(Difference):
-    """A verdict on a row.  compared: of which values, where the row shows those of newer code: `at
+    """A verdict on a row.  compared: the values compared, if the row shows those of newer code: `at
     1a2b3c4d: 1.32 POP/s against 1.29 POP/s`."""
 
     compared: str = ""
 
 
 def judge_rows(rows: Sequence[TaskRow], base: int, other: int) -> dict[int, RowDifference]:
-    """Number of a row → the verdict on a column against the base, corrected for all these rows.
+    """Index of a row → the verdict on a column against the base, corrected for all these rows.
 
     Both are compared at the newest code that both measured, in the regime of the row. A metric
     without a direction has no verdict.
@@ -146,7 +146,7 @@ def _tell_compared(
 
 
 def describe(row: TaskRow) -> str:
-    """What is measured, in the words of the benchmark: `roof_copy.bandwidth, mebibytes=4096`."""
+    """What is measured, in the benchmark's terms: `roof_copy.bandwidth, mebibytes=4096`."""
     of = row.metric.benchmark.name
     name = f"{of}.{row.metric.metric}" if of != row.metric.name else of
     return ", ".join(filter(None, [name, row.point]))

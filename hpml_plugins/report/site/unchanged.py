@@ -1,8 +1,8 @@
-"""Whether anything that a site is made of has changed since it was published: where nothing has, it
-stays as it is.
+"""Whether any input of a site has changed since it was published; if not, the site is kept as it
+is.
 
-Of this repository's results, publishing takes 24 s of one CPU, and finding that nothing has changed
-0.5 s.
+For this repository's results, publishing takes 24 s of one CPU, and finding that nothing has
+changed 0.5 s.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from hpml_plugins.report.site.manifest import NAME, Manifest
 from hpml_plugins.report.site.previous import previous_file, take_over
 from hpml_plugins.store import CommitOrder
 
-#: Settings of asv that say where things are, not what is in them.
+#: Settings of asv that say where things are rather than what they contain.
 _PLACES: Final = ("html_dir",)
-#: Python makes these anew.
+#: Python recreates these.
 _COMPILED: Final = ".pyc"
 #: Folders of sys.path that change when a package is installed.
 _PACKAGES: Final = ("site-packages", "dist-packages")
@@ -35,16 +35,18 @@ _PACKAGES: Final = ("site-packages", "dist-packages")
 def digest_inputs(
     conf: Any, order: CommitOrder, commits: str | None, site: Path, results: Path
 ) -> str:
-    """A digest of all that a site is made of; empty where git does not tell what has changed.
+    """A digest of all inputs of a site; empty if git cannot tell what has changed.
 
-    These are the results, the project's files but those that git ignores, this package, what is
-    installed beside it, asv's settings, the commits, the tags and the variables that begin with
-    HPML_.  commits: the range that is asked for.
+    These are the results, the project's files except those that git ignores, this package,
+    installed packages, asv's settings, the commits, the tags and the variables that begin with
+    HPML_.  commits: the requested range.
     """
     project = Path.cwd()
     head = ask_git(project, "rev-parse", "HEAD")
     repository = Path(conf.repo)
-    elsewhere = ":" in conf.repo and not repository.is_dir()  # and fetched later
+    elsewhere = (
+        ":" in conf.repo and not repository.is_dir()
+    )  # a remote repository, fetched later
     if not head or elsewhere:
         return ""
     top = Path(ask_git(project, "rev-parse", "--show-toplevel"))
@@ -72,8 +74,8 @@ def digest_inputs(
 
 
 def digest_folders(folders: Iterable[Path]) -> str:
-    """A digest of the files below these folders, this package, what is installed beside it and the
-    variables that begin with HPML_."""
+    """A digest of the files below these folders, this package, installed packages and the variables
+    that begin with HPML_."""
     return _digest((), itertools.chain.from_iterable(map(_files, folders)))
 
 
@@ -87,7 +89,7 @@ def _digest(told: object, files: Iterable[Path]) -> str:
     found.update(package_digest())
     for file in files:
         found.update(os.fsencode(file))
-        with suppress(OSError):  # a deleted one
+        with suppress(OSError):  # a deleted file
             found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.hexdigest()
 
@@ -106,8 +108,8 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def unchanged_problems(digest: str) -> list[str] | None:
-    """What went wrong when the site that would be replaced was published, where it was made of the
-    same and is all there. None where it has to be published again."""
+    """The problems of the previous publish, if it had the same inputs and is complete. None if the
+    site has to be published again."""
     manifest = _manifest()
     if manifest is None or not digest or manifest.made_of != digest:
         return None
@@ -115,8 +117,8 @@ def unchanged_problems(digest: str) -> list[str] | None:
 
 
 def take_over_folder(address: str, digest: str, html_dir: Path) -> bool:
-    """Take a folder over from the site that is replaced, where it was made of the same and is all
-    there; returns whether it was."""
+    """Take over a folder from the replaced site if it has the same inputs and is complete; returns
+    whether it did."""
     manifest = _manifest()
     if manifest is None or manifest.folders.get(address) != digest:
         return False
@@ -130,7 +132,7 @@ def take_over_folder(address: str, digest: str, html_dir: Path) -> bool:
 
 
 def _manifest() -> Manifest | None:
-    """Of the site that is replaced."""
+    """The manifest of the site that is replaced."""
     file = previous_file(NAME)
     try:
         return msgspec.json.decode(file.read_bytes(), type=Manifest) if file else None
@@ -139,8 +141,7 @@ def _manifest() -> Manifest | None:
 
 
 def _are_there(files: Mapping[str, int]) -> bool:
-    """Whether the site that is replaced has all of these as they were published.  files: address →
-    size, B."""
+    """Whether the replaced site has all of these unchanged.  files: address → size, B."""
     manifest = previous_file(NAME)
     assert manifest is not None
     published = manifest.stat().st_mtime_ns

@@ -1,8 +1,8 @@
 """One page for each benchmark: the answer as a sentence, value and share of the peak per GPU type,
 the sweep, cards and history of its leading point, all its points, and its plugin's figures.
 
-The page's script reads `workload/NAME/N.js`, what is known of the N-th point, when a reader opens
-it; the leading point stands in the page.
+The page's script reads `workload/NAME/N.js`, the details of the N-th point, when a reader opens it;
+those of the leading point are in the page.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from hpml_plugins.report.site.tasks import (
     largest_row,
 )
 
-#: The folder of what the pages' script reads.
+#: The folder of the data for the pages' script.
 FOLDER = "workload"
 #: Most columns of a page.
 MOST_TYPES = 12
-#: Most reasons that are listed why nothing was measured.
+#: The most reasons for missing numbers that are listed.
 MOST_REASONS = 6
 #: A page with at least this many rows has a filter.
 MANY_ROWS = 12
@@ -52,11 +52,10 @@ MANY_ROWS = 12
 
 @dataclass(frozen=True)
 class Workload:
-    """A benchmark as a page shows it.  rows: its points, those of one metric together, its headline
-    first.  lead: the row that stands for it; None where nothing is measured.  base: the column that
-    others are compared with, or None.  verdicts: column → row → the verdict against the base.
-    not_compared: the metrics that have no row: nothing is measured, or nothing is compared by them.
-    """
+    """A benchmark for its page.  rows: its points, those of one metric together, its headline
+    first.  lead: the row that represents it; None if nothing is measured.  base: the column with
+    which others are compared, or None.  verdicts: column → row → the verdict against the base.
+    not_compared: the metrics without a row, because nothing is measured or compared."""
 
     benchmark: TrackedBenchmark
     rows: list[TaskRow]
@@ -68,12 +67,12 @@ class Workload:
 
     @property
     def address(self) -> str:
-        """Of its page."""
+        """The address of its page."""
         return workload_address(self.benchmark.name)
 
     @property
     def sections(self) -> list[tuple[TrackedMetric, list[tuple[int, TaskRow]]]]:
-        """Each metric with its rows, numbered."""
+        """Each metric with its numbered rows."""
         numbered = enumerate(self.rows)
         groups = itertools.groupby(numbered, key=lambda each: each[1].metric.name)
         found = [list(rows) for _, rows in groups]
@@ -81,7 +80,7 @@ class Workload:
 
     @property
     def answer(self) -> tuple[str, str]:
-        """What the leading row says: the sentence, and how its types compare."""
+        """The leading row in words: the sentence, and how its types compare."""
         if self.lead is None:
             return "Nothing is measured yet.", ""
         of_lead = {
@@ -95,7 +94,8 @@ class Workload:
 def find_workloads(
     history: History, matrix: Matrix, tasks: Sequence[TaskRow]
 ) -> list[Workload]:
-    """All benchmarks, by name.  tasks: rows of the first page, which lead on their pages."""
+    """All benchmarks, by name.  tasks: rows of the first page, which lead on the benchmarks'
+    pages."""
     found = []
     for benchmark in history.benchmarks:
         rows = matrix.of_benchmark(benchmark.name)
@@ -121,7 +121,7 @@ def find_workloads(
 
 
 def _lead(rows: Sequence[TaskRow], tasks: Sequence[TaskRow]) -> int | None:
-    """The row of the first task that has a value; without one the headline at its largest point."""
+    """The row of the first task with a value; else the headline at its largest point."""
     places = {(row.metric.name, row.point, row.regime): n for n, row in enumerate(rows)}
     for task in tasks:
         place = places.get((task.metric.name, task.point, task.regime))
@@ -143,12 +143,12 @@ def write_workloads(
     project: str,
     commit_url: str,
 ) -> None:
-    """Write the pages, what their script reads, and their list.
+    """Write the pages, the data of their script, and their list.
 
     series: those whose levels are drawn.  plugins: with their figures.  commit_url: see
     `page.commit_links`.
     """
-    shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # of an earlier publish
+    shutil.rmtree(html_dir / FOLDER, ignore_errors=True)  # from an earlier publish
     shown: dict[str, list[tuple[PluginPage, ShownFigure]]] = {}
     of_plugin = {page.plugin.entry.name: page for page in plugins}
     for page in plugins:
@@ -204,13 +204,13 @@ def _anchor(row: TaskRow) -> str:
 def _details(
     workload: Workload, history: History, series: SeriesByPlace, commit_url: str
 ) -> Iterator[str]:
-    """What is known of each row, as a piece of the page."""
+    """The details of each row, as a part of the page."""
     for row in workload.rows:
         yield PointDetails(history, row, workload.columns, series, commit_url).fill()
 
 
 def _records(workload: Workload, history: History, commit_url: str) -> dict[str, str]:
-    """The Records of each point, as a piece of the page."""
+    """The Records of each point, as a part of the page."""
     labels = dict.fromkeys(row.point for row in workload.rows)
     return {
         label: list_records(history, workload.benchmark, label, commit_url)
@@ -221,8 +221,8 @@ def _records(workload: Workload, history: History, commit_url: str) -> dict[str,
 def _write_points(
     workload: Workload, details: Sequence[str], records: Mapping[str, str], html_dir: Path
 ) -> list[str]:
-    """Write a file for each point: what is known of each of its rows, and its Records, which are
-    those of all rows; returns the address for each row."""
+    """Write a file for each point with the details of each of its rows and its Records, which the
+    rows share; returns the address for each row."""
     folder = f"{FOLDER}/{workload.address.removeprefix('workload-').removesuffix('.html')}"
     points: dict[str, dict[str, str]] = {
         label: {"": found} for label, found in records.items()
@@ -240,7 +240,7 @@ def _cells(row: TaskRow) -> dict[int, dict[str, Any]]:
 
 
 def _verdicts(workload: Workload) -> list[dict[int, dict[str, Any]]]:
-    """Of each row: column → the verdict against the base."""
+    """For each row: column → the verdict against the base."""
     return [
         {
             column: show_verdict(row, found[number], 2.0)
@@ -252,8 +252,8 @@ def _verdicts(workload: Workload) -> list[dict[int, dict[str, Any]]]:
 
 
 def _reasons(history: History, benchmark: TrackedBenchmark) -> list[tuple[str, int]]:
-    """Why points have no number: `skipped on h100-x1: …`, of how many points, the most frequent
-    first."""
+    """Why points have no number: `skipped on h100-x1: …`, and for how many points, the most
+    frequent first."""
     found: Counter[str] = Counter()
     for label in benchmark.points:
         for machine in history.machines:
@@ -264,7 +264,7 @@ def _reasons(history: History, benchmark: TrackedBenchmark) -> list[tuple[str, i
 
 
 def _old_history(history: History) -> dict[str, Any]:
-    """Where the addresses of the earlier page of histories lead: that of a benchmark alone to its
+    """Redirections from the earlier history page: the address of a benchmark alone leads to its
     headline."""
     headlines_first = sorted(
         history.measured,

@@ -1,4 +1,4 @@
-"""All our pages, one after the other, from one reading of the Records."""
+"""Write all our pages from one reading of the Records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hpml_plugins.report.site.tasks import find_rows
 from hpml_plugins.report.site.workloads import find_workloads, write_workloads
 from hpml_plugins.store import CommitOrder
 
-#: What every site has, beside the pages of plugins and those that they add.
+#: The files of every site, besides the pages of plugins and those that they add.
 EXPECTED = (
     *(address for _, _, address in PAGES),
     PAGE,
@@ -43,7 +43,7 @@ EXPECTED = (
     *(INDEX, LIBRARY),
     *(path.name for path in STATIC.iterdir() if path.is_file()),
 )
-#: Earlier pages: name, title, and the page that has what stood there.
+#: Earlier pages: name, title, and the page that replaces it.
 MOVED = (
     ("nodes", "Nodes", "evidence"),
     ("regressions", "Regressions", "changes"),
@@ -54,12 +54,12 @@ MOVED = (
 def write_site(
     conf: Any, repo: Any, declarations: Mapping[str, dict[str, Any]], order: CommitOrder
 ) -> list[str]:
-    """Write every page of ours into the folder that asv is publishing to; returns what went wrong,
-    one line each.
+    """Write all our pages into the folder to which asv is publishing; returns the problems, one
+    line each.
 
-    The first arguments are those that asv hands to a publisher.  declarations: benchmarks.json.
-    order: of the commits; `asv publish RANGE` asks for a part of them. Raises HpmlError where the
-    site would not work offline.
+    The first arguments are those that asv passes to a publisher.  declarations: benchmarks.json.
+    order: of the commits; `asv publish RANGE` requests a part of them. Raises HpmlError if the site
+    would not work offline.
     """
     dates = {commit: float(repo.get_date(commit)) for commit in order}
     problems: list[str] = []
@@ -142,7 +142,7 @@ def _write(
     write_search(
         history, matrix, found, pages, rows, write_pages(further, site), html_dir, project
     )
-    finish_asv_page(html_dir, declarations)  # asv's index.html gets another name here
+    finish_asv_page(html_dir, declarations)  # asv's index.html is renamed here
     judged = changes.count_judged(history, series)
     points = [row for workload in workloads for row in workload.rows]
     write_compare_page(

@@ -307,7 +307,7 @@ def test_a_task_is_one_point_with_the_number_of_each_type(results: Results) -> N
     ("wrong", "said"),
     [
         (task("vector_add.speed"), "no benchmark here has vector_add.speed"),
-        (task(n=1000), "means 2 points: n=1000, mode=plain; n=1000, mode=fast, …"),
+        (task(n=1000), "matches 2 points: n=1000, mode=plain; n=1000, mode=fast, …"),
     ],
 )
 def test_a_task_that_means_nothing_or_several_points_is_said_and_the_others_stay(
