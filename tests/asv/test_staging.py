@@ -311,5 +311,5 @@ def test_a_site_that_is_not_whole_is_refused(
     write_manifest(tmp_path, ["a.html"], ["toy.track_time"])
     complete_manifest(tmp_path)
     damage(tmp_path)
-    with pytest.raises(HpmlError, match=f"the site is not whole.*: {named} missing"):
+    with pytest.raises(HpmlError, match=f"the site is incomplete.*: {named} missing"):
         complete_manifest(tmp_path)
