@@ -34,6 +34,6 @@ def test_commits_of_another_version_control_than_git_are_ordered_by_date_and_it_
     assert (conf.dvcs, conf.branches, StoredHistory.known) == (DVCS, [None], None)
     assert list(StoredHistory.order) == list(dates)
     assert said == [
-        "commits are ordered by their dates, without a repository: hpml-plugins knows the branches"
-        " of git, not of hg"
+        "commits are ordered by their dates, without a repository: hpml-plugins supports git,"
+        " not hg"
     ]
