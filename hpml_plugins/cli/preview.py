@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import click
 import msgspec
@@ -74,12 +75,18 @@ def command(
 
 
 def _serve(html: Path, *, browser: bool) -> None:
-    """Serve the site as `asv preview` does, until Ctrl-C."""
-    from asv.commands.preview import Preview
-    from asv.console import log
+    """Serve the site until Ctrl-C, on the loopback address only (`asv preview` serves on all)."""
+    import http.server
+    import webbrowser
 
-    log.set_nitems(0)  # otherwise each line has the percentage of the publish
-    Preview.run(SimpleNamespace(html_dir=str(html)), browser=browser)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(html))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        address = f"http://127.0.0.1:{server.server_port}/"
+        say(f"Serving at {address} until Ctrl-C")
+        if browser:
+            webbrowser.open(address)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
 
 
 def _write_project(project: Path, file: Path, records: Path, html: Path) -> None:

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from support import DRAWN
 
@@ -115,6 +116,9 @@ def test_a_file_s_site_is_served_until_interrupted(tmp_path: Path) -> None:
         said += line
     with urllib.request.urlopen(address[1]) as page:
         assert "Which GPU for what" in page.read().decode()
+    assert address[1].startswith("http://127.0.0.1:")
+    process = psutil.Process(serving.pid)
+    assert {each.laddr.ip for each in process.net_connections()} == {"127.0.0.1"}
     serving.send_signal(signal.SIGINT)
     assert serving.wait(20) == 0
     assert not list(tmp_path.glob("hpml-*"))
