@@ -25,7 +25,7 @@ ValuesOfSides = tuple[Values, Values]
 Age = tuple[bool | int | float, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be a million
 class MeasuredRun:
     """One measured Record of a point. code: equal for repetitions, see `measured.code_of`.  values:
     of each metric."""

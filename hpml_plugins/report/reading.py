@@ -611,7 +611,8 @@ _TEXTS_OF_OUTCOME = ("reason", "code", "environment", "commit", "host")
 
 
 def _in_file(stored: StoredPart, file: str) -> StoredPart:
-    """Fill in the file of a part that was just read. One copy of each text is kept.
+    """Fill in the file of a part that was just read. One copy of each text, and of the start, is
+    kept.
 
     Modified in place, because nobody else uses it yet and there may be a million Records.
     """
@@ -626,6 +627,7 @@ def _in_file(stored: StoredPart, file: str) -> StoredPart:
     for metric in list(readings):
         reading = readings[sys.intern(metric)] = readings.pop(metric)
         for value in (reading, reading.boosted) if reading.boosted else (reading,):
+            value.started = outcome.started
             for name in _TEXTS_OF_READING:
                 setattr(value, name, sys.intern(getattr(value, name)))
     return stored

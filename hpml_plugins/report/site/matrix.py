@@ -91,7 +91,7 @@ def colour_class(hardware: Hardware) -> str:
     return f"look{COLOURS.index(look(hardware.name, hardware.count).colour)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PublishedRun(MeasuredRun):
     """A measured Record of a published commit; the full hash, "" for none."""
 
