@@ -419,8 +419,8 @@ def notes(compared: Iterable[Compared], refused: Iterable[RefusedComparison]) ->
         )
     if adjusted := sum(each.difference.adjusted for each in compared):
         unjudged.append(
-            f"{counted(adjusted, 'ratio')} adjusted: the cards' own speed, as the reference steps"
-            " tell it, is taken out"
+            f"{counted(adjusted, 'ratio')} adjusted for the cards' own speed, from the reference"
+            " steps"
         )
     if runs := _unlike_runs(compared):
         unjudged.append(

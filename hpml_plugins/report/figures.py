@@ -71,7 +71,7 @@ class Drawable:
         """A sentence about the rows missing from the chart; empty if it shows all."""
         missing = len(self.table) - len(self.drawn_table)
         rows = "1 row of a CPU is" if missing == 1 else f"{missing} rows of CPUs are"
-        return f"{rows} in the table alone: the axis is the GPUs'." if missing else ""
+        return f"{rows} only in the table: the axis is for GPUs." if missing else ""
 
 
 def collect(plugin: LoadedPlugin) -> list[Figure]:

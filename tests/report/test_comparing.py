@@ -227,7 +227,7 @@ def test_ratios_without_the_cards_own_speed_are_marked_and_counted() -> None:
         False,
     ]
     assert notes(rows, []) == [
-        "1 ratio adjusted: the cards' own speed, as the reference steps tell it, is taken out"
+        "1 ratio adjusted for the cards' own speed, from the reference steps"
     ]
 
 

@@ -73,7 +73,7 @@ def which_gpu(
     if bounded:
         rest.append(f"Not decided in {bounded}: the table gives the bounds.")
     if silent:
-        rest.append(f"Nothing can be said of {silent}.")
+        rest.append(f"No verdict on {silent}.")
     return Answer(question, strong, " ".join(rest))
 
 
@@ -164,7 +164,7 @@ def answer_of_workload(
     if len(row.cells) == 1:
         return strong, "No second type has measured this, so nothing is compared."
     if base is None or not verdicts:
-        return strong, "No two types have measured this alike."
+        return strong, "No two types have measured this in the same way."
     compared = [
         f"{labels[number]} is {_in_words(found, labels[base])}"
         for number, found in sorted(verdicts.items(), key=lambda each: _distance(each[1]))

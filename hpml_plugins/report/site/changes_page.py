@@ -28,7 +28,7 @@ from hpml_plugins.report.site.page import day, graph_link, point_link, write_pag
 #: Heading of a list → the text for an empty one.
 LISTS = {
     "The code changed": "No change for which nothing but the commit differs.",
-    "Circumstances changed": "No change beside another card, host, driver or software stack.",
+    "Circumstances changed": "No change with another card, host, driver or software stack.",
 }
 #: The most changes of each kind on the page, newest first.
 LISTED = 500

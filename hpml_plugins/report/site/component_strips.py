@@ -44,7 +44,7 @@ def draw_components(cards: Sequence[CardReading]) -> Markup:
         for (component, hardware), found in told.items()
     ]
     axis = [each.times for found in told.values() for each in found]
-    about = "How many times better each card reads than the others of its type"
+    about = "Each card relative to the others of its type; above 1 is better"
     return draw_strips(drawn, axis, "1", about, left=330, height=26)
 
 
