@@ -83,10 +83,10 @@ class CardObservations:
     @functools.cached_property
     def means(self) -> _CardMeans:
         """The mean of each card in each spot."""
-        told = np.isfinite(self.value)
+        finite = np.isfinite(self.value)
         columns = self.value, self.spot, self.card, self.member, self.pool, self.point
-        value, *of_mean = (each[told] for each in columns)
-        key = self.spot[told] * (int(self.card.max()) + 1) + self.card[told]
+        value, *of_mean = (each[finite] for each in columns)
+        key = self.spot[finite] * (int(self.card.max()) + 1) + self.card[finite]
         _, first, place = np.unique(key, return_index=True, return_inverse=True)
         runs = np.bincount(place)
         mean = np.bincount(place, value) / runs
@@ -150,12 +150,12 @@ def estimate_points(
     sample = np.divide(squares, repeats, out=np.zeros(points), where=repeats > 0)
     has_own = own > 0
     several = has_own & (np.bincount(member_of, has_own)[member_of] > 1)
-    for pool in _asked(pool_of[several], pools):
+    for pool in _needed_pools(pool_of[several], pools):
         inside = several & (pool_of == pool)
         ratios = np.maximum(sample[inside] / variance[inside], LEAST_SHARE**2)
-        _, worth = fit_prior(ratios, own[inside])
+        _, prior_freedom = fit_prior(ratios, own[inside])
         rest = np.maximum(freedom[inside] - own[inside], LEAST_WORTH)
-        borrowed = np.minimum(worth, rest)
+        borrowed = np.minimum(prior_freedom, rest)
         freedom[inside] = borrowed + own[inside]
         variance[inside] = (
             borrowed * variance[inside] + own[inside] * sample[inside]
@@ -163,7 +163,7 @@ def estimate_points(
     return Estimated(variance, freedom, known, own)
 
 
-def _asked(pool: Array, pools: Collection[int] | None) -> list[int]:
+def _needed_pools(pool: Array, pools: Collection[int] | None) -> list[int]:
     """The distinct pools, limited to those that are needed."""
     found = np.unique(pool).tolist()
     return found if pools is None else [each for each in found if each in pools]
@@ -185,28 +185,30 @@ def _estimate_members(
     known = np.zeros(members, bool)
     has_own = own > 0
     family_of = observed.family[pool_of]
-    for pool in _asked(pool_of[np.isin(family_of, family_of[has_own])], pools):
+    for pool in _needed_pools(pool_of[np.isin(family_of, family_of[has_own])], pools):
         inside = pool_of == pool
-        told = inside & has_own
+        informative = inside & has_own
         is_modest = bool(observed.modest[pool])
         cards = float(of_pool[pool])
         are_few = cards < ENOUGH_CARDS
-        told_by_all = (family_of == observed.family[pool]) & has_own
-        if are_few and told_by_all.sum() > told.sum():
-            told = told_by_all
+        of_whole_family = (family_of == observed.family[pool]) & has_own
+        if are_few and of_whole_family.sum() > informative.sum():
+            informative = of_whole_family
             is_modest = True
             families = observed.family[observed.means.pool]
             of_family = kept & (families == observed.family[pool])
             cards = float(
                 _cards_by(observed.means, of_family, np.zeros_like(families), 1)[0]
             )
-        prior, worth = _fit_class(sample[told], own[told], cards, modest=is_modest)
+        prior, prior_freedom = _fit_class(
+            sample[informative], own[informative], cards, modest=is_modest
+        )
         for_others = max(prior, UNKNOWN_CARDS**2) if are_few else prior
         borrowed = np.where(has_own[inside], prior, for_others)
-        freedom[inside] = worth + own[inside]
-        variance[inside] = (worth * borrowed + own[inside] * sample[inside]) / freedom[
-            inside
-        ]
+        freedom[inside] = prior_freedom + own[inside]
+        variance[inside] = (
+            prior_freedom * borrowed + own[inside] * sample[inside]
+        ) / freedom[inside]
         known[inside] = True
     return Estimated(variance, freedom, known, own)
 
@@ -215,7 +217,7 @@ def _cards_by(means: _CardMeans, kept: Array, group: Array, groups: int) -> Arra
     """The degrees of freedom of all cards of each group together.  group: of each mean."""
     _, spot = np.unique(means.spot * groups + group, return_inverse=True)
     found = means._replace(spot=spot, member=group).compared(kept)
-    return _told_apart(found, groups)
+    return _card_freedom(found, groups)
 
 
 def _fit_class(
@@ -224,17 +226,22 @@ def _fit_class(
     """τ0² and d0 of a class.  sample, freedom: of its members.  cards: the degrees of freedom of
     all its cards."""
     prior = float(np.average(sample, weights=freedom))
-    worth = LEAST_WORTH
+    prior_freedom = LEAST_WORTH
     if len(sample) < ENOUGH_GROUPS:
-        return max(prior, FLOOR**2), worth
+        return max(prior, FLOOR**2), prior_freedom
     for _ in range(FITS):
         if not modest:
             _, fitted = fit_prior(np.maximum(sample, LEAST_SHARE**2 * prior), freedom)
-            worth = max(min(fitted, cards), LEAST_WORTH)
+            prior_freedom = max(min(fitted, cards), LEAST_WORTH)
         prior = max(
-            float(np.average(sample, weights=freedom * worth / (freedom + worth))), FLOOR**2
+            float(
+                np.average(
+                    sample, weights=freedom * prior_freedom / (freedom + prior_freedom)
+                )
+            ),
+            FLOOR**2,
         )
-    return prior, worth
+    return prior, prior_freedom
 
 
 def _sum_squares(found: _CardMeans, members: int) -> tuple[Array, Array, Array]:
@@ -249,10 +256,10 @@ def _sum_squares(found: _CardMeans, members: int) -> tuple[Array, Array, Array]:
     member_of = np.zeros(len(count), np.int64)
     member_of[found.spot] = found.member
     repetitions = np.bincount(member_of, repeats, minlength=members).astype(float)
-    return squares, repetitions, _told_apart(found, members)
+    return squares, repetitions, _card_freedom(found, members)
 
 
-def _told_apart(found: _CardMeans, members: int) -> Array:
+def _card_freedom(found: _CardMeans, members: int) -> Array:
     """The degrees of freedom of each member: its distinct cards minus the groups of cards that
     share a spot."""
     if not len(found.member):

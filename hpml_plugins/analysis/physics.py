@@ -250,8 +250,10 @@ def uses_tensor_cores(record: Record, timing: str | None) -> bool:
         return declared.dtype not in PLAIN_PRECISIONS
     if declared and declared.bytes:
         return False
-    told = [record.params[each] for each in PRECISION_PARAMETERS if each in record.params]
-    return not any(each in PLAIN_PRECISIONS for each in told)
+    precisions = [
+        record.params[each] for each in PRECISION_PARAMETERS if each in record.params
+    ]
+    return not any(each in PLAIN_PRECISIONS for each in precisions)
 
 
 def _is_extreme(metric: MetricSamples) -> bool:

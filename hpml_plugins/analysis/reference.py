@@ -177,8 +177,8 @@ def fit_coefficient(
     y, x = (_means(each, place.ravel()) for each in (value, reference))
     members = np.bincount(groups)[groups]
     y, x, groups, cards = (each[members > 1] for each in (y, x, groups, cards))
-    told = len(np.unique(cards))
-    if told < ENOUGH_CARDS:
+    distinct_cards = len(np.unique(cards))
+    if distinct_cards < ENOUGH_CARDS:
         return None
     y, x = (each - _means(each, groups)[groups] for each in (y, x))
     freedom = len(y) - len(np.unique(groups))
@@ -187,17 +187,17 @@ def fit_coefficient(
         return None
     slope = float(x @ y) / squares
     rest = float((y - slope * x) @ (y - slope * x))
-    independent = max(1, told - 2)
+    independent = max(1, distinct_cards - 2)
     error = math.sqrt(
         rest / max(1, freedom - 1) / squares * max(1.0, freedom / independent)
     )
-    believed = min(1.0, max(0.0, slope - SHRINKAGE * error))
-    left = y - believed * x
+    shrunk = min(1.0, max(0.0, slope - SHRINKAGE * error))
+    residuals = y - shrunk * x
     return Coefficient(
-        believed,
-        told,
+        shrunk,
+        distinct_cards,
         float(y @ y) / freedom,
-        float(left @ left) / max(1, freedom - 1),
+        float(residuals @ residuals) / max(1, freedom - 1),
         error**2,
     )
 

@@ -87,7 +87,9 @@ class PointSides(Generic[Measured]):
         the metric in this regime.
         """
         found = self.at_boost if regime == BOOST else self.settled
-        if all(metric in values and _tells(values[metric], regime) for values in found):
+        if all(
+            metric in values and _is_of_regime(values[metric], regime) for values in found
+        ):
             return found
         of_a, of_b = shown
         return (boosted(of_a), boosted(of_b)) if regime == BOOST else shown
@@ -104,7 +106,7 @@ def at_boost(value: MeasuredValue) -> MeasuredValue:
     return value.boosted or value
 
 
-def _tells(value: MeasuredValue, regime: str) -> bool:
+def _is_of_regime(value: MeasuredValue, regime: str) -> bool:
     """Whether this is a value of the regime: samples of a throttled card are not boost."""
     return regime != BOOST or value.physics is not Physics.THROTTLED
 

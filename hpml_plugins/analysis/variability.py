@@ -182,14 +182,14 @@ def adjusted_spreads(
     """
     cards = observed.cards
     known = observed.references
-    told = np.isfinite(known) & ~np.isin(cards.card, observed.numbers_of(without))
-    fitted = _fit_coefficients(cards, known, told)
+    usable = np.isfinite(known) & ~np.isin(cards.card, observed.numbers_of(without))
+    fitted = _fit_coefficients(cards, known, usable)
     slopes = np.full(len(known), math.nan)
     for pool, found in fitted.items():
         slopes[cards.pool == pool] = found.value
     if not fitted:
         return {}
-    values = np.where(told, cards.value - slopes * known, math.nan)
+    values = np.where(usable, cards.value - slopes * known, math.nan)
     adjusted = dataclasses.replace(cards, value=values)
     between = estimate_points(adjusted, pools=observed.asked)
     of_type = functools.cache(references.of_type)
@@ -212,12 +212,12 @@ def adjusted_spreads(
 
 
 def _fit_coefficients(
-    cards: CardObservations, references: _Array, told: _Array
+    cards: CardObservations, references: _Array, usable: _Array
 ) -> dict[int, Coefficient]:
-    """β of each pool whose intervals it narrows.  told: the observations to fit it to."""
+    """β of each pool whose intervals it narrows.  usable: the observations to fit it to."""
     found: dict[int, Coefficient] = {}
-    for pool in np.unique(cards.pool[told]).tolist():
-        inside = told & (cards.pool == pool)
+    for pool in np.unique(cards.pool[usable]).tolist():
+        inside = usable & (cards.pool == pool)
         coefficient = fit_coefficient(
             cards.spot[inside], cards.card[inside], cards.value[inside], references[inside]
         )

@@ -224,12 +224,12 @@ def _sample_variances(
     of_set = sets[order][1:]
     within_set = of_set == sets[order][:-1]
     for length in np.unique(count[count > 3]).tolist():
-        scale, worth = _calibration(length)
+        scale, estimate_freedom = _calibration(length)
         (long,) = np.nonzero(count == length)
         variance[long] = scale * ndimage.median(
             squares[within_set], of_set[within_set], long
         )
-        freedom[long] = worth
+        freedom[long] = estimate_freedom
     chosen = count > 1
     point = np.zeros(len(count), np.int64)
     point[sets] = within[0, last]
@@ -309,8 +309,8 @@ def fit_prior(variance: Array, freedom: Array) -> tuple[float, float]:
     excess = float(np.var(shifted, ddof=1) - polygamma(1, freedom / 2).mean())
     # Few similar groups say little about how much others differ: n groups are worth at most n
     # degrees of freedom.
-    worth = min(_freedom_of(excess), float(len(shifted)))
-    return float(np.exp(shifted.mean() + _mean_log(worth))), worth
+    prior_freedom = min(_freedom_of(excess), float(len(shifted)))
+    return float(np.exp(shifted.mean() + _mean_log(prior_freedom))), prior_freedom
 
 
 def _freedom_of(excess: float) -> float:

@@ -145,16 +145,16 @@ def compare_values(pairs: Sequence[tuple[Values, Values, str]]) -> list[Differen
     """
     raw = [_difference(*pair) for pair in pairs]
     hypotheses: dict[object, float] = {}
-    asked = []
+    keys = []
     for number, (found, pair) in enumerate(zip(raw, pairs, strict=True)):
         key = _hypothesis(*pair) or number
-        asked.append(key)
+        keys.append(key)
         if found.p is not None:
             hypotheses[key] = max(found.p, hypotheses.get(key, 0.0))
     corrected = dict(zip(hypotheses, correct(list(hypotheses.values())), strict=True))
     return [
         _judged(found, corrected.get(key, 1.0))
-        for found, key in zip(raw, asked, strict=True)
+        for found, key in zip(raw, keys, strict=True)
     ]
 
 
@@ -284,10 +284,10 @@ def _adjust(a: MeasuredValue, b: MeasuredValue, plain: _Compared) -> _Compared |
         and (a.adjusted and b.adjusted)
         and (of_a is not None and of_b is not None)
     ):
-        apart = of_b - of_a
-        ratio = plain.ratio - a.adjusted.coefficient * apart
+        reference_difference = of_b - of_a
+        ratio = plain.ratio - a.adjusted.coefficient * reference_difference
         variance = a.adjusted.variance / len(a.cards) + b.adjusted.variance / len(b.cards)
-        variance += a.adjusted.of_coefficient * apart**2
+        variance += a.adjusted.of_coefficient * reference_difference**2
         freedom = min(a.adjusted.freedom, b.adjusted.freedom)
         return _Compared(ratio, variance, freedom, plain.cards, adjusted=True)
     sides = _from_type(a, of_a), _from_type(b, of_b)
@@ -321,13 +321,13 @@ def _from_type(side: MeasuredValue, reference: float | None) -> _Side | None:
     adjusted = side.adjusted
     if reference is None or adjusted is None or adjusted.of_type is None:
         return None
-    apart = reference - adjusted.of_type.mean
+    reference_difference = reference - adjusted.of_type.mean
     variance = (
         adjusted.variance / len(side.cards)
-        + adjusted.of_coefficient * apart**2
+        + adjusted.of_coefficient * reference_difference**2
         + adjusted.coefficient**2 * adjusted.of_type.variance
     )
-    return _Side(-adjusted.coefficient * apart, variance, adjusted.freedom)
+    return _Side(-adjusted.coefficient * reference_difference, variance, adjusted.freedom)
 
 
 def _mean_reference(side: MeasuredValue) -> float | None:

@@ -88,7 +88,7 @@ def _medians(turns: list[Samples]) -> Samples:
     return Samples.of([turn.median for turn in turns], "s", turns=len(turns))
 
 
-def _told(turns: list[Samples], name: str) -> list[str | float]:
+def _infos_of_turns(turns: list[Samples], name: str) -> list[str | float]:
     return [turn.info[name] for turn in turns if name in turn.info]
 
 
@@ -96,12 +96,12 @@ def _joined(turns: list[Samples]) -> Samples:
     values = itertools.chain.from_iterable(turn.values for turn in turns)
     joined = Samples.of(values, "s", turns=len(turns))
     for name in HOW:
-        different = list(dict.fromkeys(_told(turns, name)))
+        different = list(dict.fromkeys(_infos_of_turns(turns, name)))
         if different:
             same = len(different) == 1
             fact = different[0] if same else "; ".join(map(str, different))
             joined = joined.note(**{name: fact})
-    rates = [float(rate) for rate in _told(turns, "core_rate")]
+    rates = [float(rate) for rate in _infos_of_turns(turns, "core_rate")]
     if rates:
         joined = joined.note(core_rate=statistics.median(rates))
     return joined.note(variation=joined.coefficient_of_variation, outliers=joined.outliers)

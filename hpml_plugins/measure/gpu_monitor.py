@@ -243,12 +243,14 @@ class _Sampler:
 
     def _note_users(self, when: str) -> None:
         """Warn of processes on the cards, and count them, if NVML lists them."""
-        told = [users for card in self._cards if (users := card.users()) is not None]
-        found = itertools.chain.from_iterable(told)
+        users_of_cards = [
+            users for card in self._cards if (users := card.users()) is not None
+        ]
+        found = itertools.chain.from_iterable(users_of_cards)
         new = [user for user in found if user.pid not in self._users]
         self.seen.warnings += [f"{user} when the point {when}" for user in new]
         self._users |= {user.pid for user in new}
-        if told:
+        if users_of_cards:
             self.seen.conditions["other_processes"] = float(len(self._users))
 
     def _conditions(self) -> dict[str, float]:

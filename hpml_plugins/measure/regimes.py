@@ -198,8 +198,8 @@ def _state(regime: str, groups: Sequence[_LoadGroup]) -> dict[str, str | float]:
 
     The power of a burst is only indicative: the card's sensor is slower than the burst.
     """
-    told = {
+    columns = {
         f"{regime}_clock": [group.clock for group in groups if group.clock],
         f"{regime}_power": [group.power for group in groups if group.power],
     }
-    return {name: statistics.fmean(values) for name, values in told.items() if values}
+    return {name: statistics.fmean(values) for name, values in columns.items() if values}

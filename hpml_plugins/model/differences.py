@@ -50,11 +50,11 @@ def differences(a: Record, b: Record) -> list[Confounder]:
     for name in sorted(a.data.keys() & b.data.keys()):
         facts[f"data set {name}"] = functools.partial(_fingerprint, name)
     found = [Confounder(name, tell(a), tell(b)) for name, tell in facts.items()]
-    told = [each for each in found if each.a and each.b and each.a != each.b]
-    if "host" in (each.name for each in told):
+    differing = [each for each in found if each.a and each.b and each.a != each.b]
+    if "host" in (each.name for each in differing):
         # another host naturally has another boot
-        told = [each for each in told if each.name != "boot"]
-    return [*told, *_conditions(a, b)]
+        differing = [each for each in differing if each.name != "boot"]
+    return [*differing, *_conditions(a, b)]
 
 
 def describe_share(record: Record) -> str:
@@ -178,11 +178,11 @@ def _neighbours(record: Record) -> _Neighbours:
         # no other GPUs: the node has all GPUs of the host
         none = _number(record.node, "host_gpus") == len(record.gpus) > 0
         return _Neighbours("idle", idle=True) if none else _Neighbours("")
-    told = record.conditions
-    if not {"other_gpus_utilization", "other_gpus_power"} & told.keys():
+    conditions = record.conditions
+    if not {"other_gpus_utilization", "other_gpus_power"} & conditions.keys():
         return _Neighbours("not known")  # MIG devices: NVML reports neither value
-    used = told.get("other_gpus_utilization", 0.0)
-    power = told.get("other_gpus_power", 0.0)
+    used = conditions.get("other_gpus_utilization", 0.0)
+    power = conditions.get("other_gpus_power", 0.0)
     limit = max((_number(gpu, "power_limit") for gpu in record.gpus), default=0)
     busy = used >= BUSY or power > BUSY_POWER * limit > 0
     text = f"{'in use' if busy else 'idle'} ({power:.0f} W, {used:.0%})"
@@ -213,9 +213,9 @@ def _info(key: str) -> Callable[[Record], str]:
     """An info of the samples, over all metrics that have it."""
 
     def tell(record: Record) -> str:
-        told = [each.info[key] for each in record.metrics.values() if key in each.info]
+        values = [each.info[key] for each in record.metrics.values() if key in each.info]
         # an explanation follows a colon
-        words = {str(text).partition(":")[0] for text in told}
+        words = {str(text).partition(":")[0] for text in values}
         return " + ".join(sorted(words))
 
     return tell

@@ -28,10 +28,10 @@ def changes(
     if last is None:
         yield f"No earlier commit measured these points on {machine}: nothing to compare with."
         return
-    asked = [each for each in here if each.commit == last] + of_commit
+    compared = [each for each in here if each.commit == last] + of_commit
     before = Side("commit", last)
     now = Side("commit", commit)
-    found, refused = compare(before, now, asked, order, Variability(records))
+    found, refused = compare(before, now, compared, order, Variability(records))
     # a difference measured beside other processes says nothing about the commit: it is counted,
     # without a verdict
     judged = [

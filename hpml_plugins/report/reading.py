@@ -596,13 +596,13 @@ def _contents(path: Path) -> tuple[tuple[int, int] | None, str]:
             found = hashlib.blake2b()
             for part in iter(lambda: file.read(1 << 20), b""):
                 found.update(part)
-            told = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
     except (FileNotFoundError, HpmlError):
         return None, ""
     # a Record counts only in the folder of its machine and the file of its commit
     for part in (package_digest(), path.parent.parent.name.encode(), path.name.encode()):
         found.update(hashlib.sha256(part).digest())
-    return (told.st_size, told.st_mtime_ns), found.hexdigest()
+    return (status.st_size, status.st_mtime_ns), found.hexdigest()
 
 
 #: Texts of a reading and of an outcome that most Records share.
@@ -691,10 +691,12 @@ def _machines(
     found = []
     for name in names:
         facts = stored.get(name, {})
-        told = "gpu" in facts or name not in last
+        is_described = "gpu" in facts or name not in last
         found.append(
             Machine(
-                hardware_of(facts) if told else _stored_hardware(last[name]), name, facts
+                hardware_of(facts) if is_described else _stored_hardware(last[name]),
+                name,
+                facts,
             )
         )
     return sorted(found)
