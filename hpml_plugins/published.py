@@ -242,9 +242,8 @@ def read_data(name: str, kind: type[T]) -> T:
     """
     import yaml  # not at the top: discovery imports this module
 
-    loader = getattr(
-        yaml, "CSafeLoader", yaml.SafeLoader
-    )  # libyaml takes a tenth of the time
+    # libyaml takes a tenth of the time
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return msgspec.convert(
             yaml.load(Path(__file__).parent.joinpath("data", name).read_bytes(), loader),

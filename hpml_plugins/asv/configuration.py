@@ -80,10 +80,11 @@ def find_history(folder: Path) -> tuple[Path, list[str]]:
         mirror = folder / str(conf.project)
     except (UserError, ValueError, TypeError, AttributeError, RecursionError, OSError):
         return folder, []
+    # asv keeps a mirror of a remote repository
     for path in (
         repository,
         mirror,
-    ):  # asv keeps a mirror of a remote repository
+    ):
         if path.is_dir():
             return path, branches
     return folder, branches

@@ -143,9 +143,8 @@ def prepare(conf: Any, args: Any, *, writes: bool) -> Prepared:
     limit = limit_of_environment()
     registry = read_registry()
     node = detect_node()
-    if reordered := pin_devices(
-        node, os.environ
-    ):  # available here too: older commits measure without it
+    # available here too: older commits measure without it
+    if reordered := pin_devices(node, os.environ):
         log.warning(reordered)
     results = Path(conf.results_dir)
     named = getattr(args, "machine", None)

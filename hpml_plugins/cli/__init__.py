@@ -302,9 +302,8 @@ class _CommandGroup(click.Group):
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
         found = pkgutil.iter_modules(importlib.import_module(_TOOLS).__path__, f"{_TOOLS}.")
-        folders = [
-            each.name for each in found if each.ispkg
-        ]  # packages only, not shared modules
+        # packages only, not shared modules
+        folders = [each.name for each in found if each.ispkg]
         # the one registered last is called first
         for name in sorted(folders, reverse=True):
             manager.register(importlib.import_module(name), name)

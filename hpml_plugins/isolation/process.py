@@ -488,6 +488,5 @@ def describe_stack(text: str) -> str:
     if own is not None and outermost_first[own] != frames[0]:
         shown.append(outermost_first[own])
     places = [f"{name} ({Path(file).name}:{line})" for file, line, name in shown]
-    return one_line(
-        f"in {' of '.join(places)}"
-    )  # a plugin may print what looks like a stack
+    # a plugin may print what looks like a stack
+    return one_line(f"in {' of '.join(places)}")

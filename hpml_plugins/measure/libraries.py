@@ -65,9 +65,8 @@ def import_before_fork(modules: Iterable[str]) -> None:
     """
     wanted = [module for module in modules if module.partition(".")[0] in SHARED]
     if "torchvision" in wanted:
-        wanted.append(
-            "fvcore.nn"
-        )  # not required by any benchmark: models are also counted without it
+        # not required by any benchmark: models are also counted without it
+        wanted.append("fvcore.nn")
     for module in dict.fromkeys(wanted):
         with suppress(Exception):
             importlib.import_module(module)

@@ -169,9 +169,8 @@ class Card:
             return name
         whole = self._slice_attribute("gpuInstanceSliceCount")
         part = self._slice_attribute("computeInstanceSliceCount")
-        memory = round(
-            self._slice_attribute("memorySizeMB") / 1024
-        )  # NVML counts 2**20 B as 1 MB
+        # NVML counts 2**20 B as 1 MB
+        memory = round(self._slice_attribute("memorySizeMB") / 1024)
         compute = f"{part}c." if part < whole else ""
         return (
             f"{self._nvml.nvmlDeviceGetName(self._board)} MIG {compute}{whole}g.{memory}gb"

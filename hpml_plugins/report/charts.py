@@ -530,9 +530,8 @@ def bar_chart(
             "title": None,
             "scale": {"range": ["diamond", "square", "circle"]},
         }
-        once = (
-            [{"filter": "datum['part order'] === 0"}] if parts else []
-        )  # only once, not for each part
+        # only once, not for each part
+        once = [{"filter": "datum['part order'] === 0"}] if parts else []
         made.add(
             mark,
             {**place, "x": x.channel(field=_field(column)), "shape": shape, **made.tooltip},

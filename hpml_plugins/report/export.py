@@ -101,9 +101,8 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
     found = [row for record in records for row in record_rows(record)]
     table = pyarrow.Table.from_pylist(found, schema=pyarrow.schema(list(columns.items())))
     try:
-        with path.open(
-            "wb"
-        ) as file:  # pyarrow would treat a name such as `a:b` as an address
+        # pyarrow would treat a name such as `a:b` as an address
+        with path.open("wb") as file:
             parquet.write_table(table, file)
     except OSError as error:
         raise HpmlError(

@@ -227,9 +227,8 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         with open_result(path) as file:
             text = file.read()
-        found = json.loads(
-            text.decode()
-        )  # given bytes, json would accept surrogates as characters
+        # given bytes, json would accept surrogates as characters
+        found = json.loads(text.decode())
         refuse_lone_surrogates(text, found)
     except RecursionError:
         raise HpmlError("cannot be read: nested too deep", str(path)) from None

@@ -105,9 +105,8 @@ def _try_to_lock(path: Path) -> int | None:
     with suppress(BlockingIOError):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            locked = _is_at(
-                descriptor, path
-            )  # otherwise it was removed meanwhile and protects nothing
+            # otherwise it was removed meanwhile and protects nothing
+            locked = _is_at(descriptor, path)
             if locked and os.fstat(descriptor).st_nlink > 1:
                 # A hard link: writing here would also change another file. Only this name is
                 # removed.

@@ -281,9 +281,8 @@ class Merge:
         return found
 
     def _lines_of_target(self, path: Path) -> dict[bytes, Record]:
-        open_result(
-            path, MAX_RECORDS
-        ).close()  # raises an error that `_lines` would report and continue from
+        # raises an error that `_lines` would report and continue from
+        open_result(path, MAX_RECORDS).close()
         return self._lines(path)
 
 

@@ -101,9 +101,8 @@ def project(
 def _by_result_file(source: Path, on_damage: OnDamage = warn) -> dict[Path, list[Record]]:
     """asv's result file of a commit and environment → the Records from which it is written."""
     found: dict[Path, list[Record]] = {}
-    for record in read_file(
-        source
-    ):  # lines that are not Records are reported by the code that shows the rest
+    # lines that are not Records are reported by the code that shows the rest
+    for record in read_file(source):
         if not record.commit:  # `hpml run --record` has no commit
             continue
         try:

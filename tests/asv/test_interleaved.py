@@ -83,4 +83,4 @@ def test_a_limit_is_refused(project: Project) -> None:
     done = project.asv("run", "--interleave-rounds", HPML_LIMIT="1min")
     assert done.returncode == 2
     (line,) = (done.stdout + done.stderr).splitlines()
-    assert line.endswith("leave it out, or HPML_LIMIT=1 min")
+    assert line.endswith("omit it, or HPML_LIMIT=1 min")

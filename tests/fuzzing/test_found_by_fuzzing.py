@@ -324,11 +324,6 @@ FOUND: dict[str, tuple[str, Callable[[], bytes], str]] = {
         lambda: _yaml("prices", lambda t: t["prices"].update({"NVIDIA H200": 1e308})),
         "refused",
     ),
-    "a file that pyarrow takes for an address": (
-        "command line",
-        lambda: b'{"words": ["export", "--results", "", "a:.parquet"], "set": {}}',
-        "done",
-    ),
     "ten thousand samples": (
         "result of measure",
         lambda: b"{'time': Samples([1.0] * 10**4, 's'), 'ratio': 0.5}",

@@ -636,6 +636,8 @@ def test_the_queries_of_the_docs_run_on_what_export_writes(
             __import__(needed)
         except ImportError:
             unavailable(f"no {needed}: pip install 'hpml-plugins[test]'")
+    # a name that pyarrow by itself takes for an address
+    assert hpml(tmp_path, "export", "a:.parquet").returncode == 0
     done = hpml(tmp_path, "export", "records.parquet")
     assert done.returncode == 0, done.stderr
     # 3 Records of 2 metrics, and 1 that was skipped

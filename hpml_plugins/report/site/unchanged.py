@@ -44,9 +44,8 @@ def digest_inputs(
     project = Path.cwd()
     head = ask_git(project, "rev-parse", "HEAD")
     repository = Path(conf.repo)
-    elsewhere = (
-        ":" in conf.repo and not repository.is_dir()
-    )  # a remote repository, fetched later
+    # a remote repository, fetched later
+    elsewhere = ":" in conf.repo and not repository.is_dir()
     if not head or elsewhere:
         return ""
     top = Path(ask_git(project, "rev-parse", "--show-toplevel"))
