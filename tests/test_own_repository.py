@@ -104,8 +104,8 @@ def test_a_gate_that_cannot_be_is_refused_in_one_line_before_anything_is_built(
         assert done.stdout == ""
         return line
 
-    assert "'mian' is no branch, tag or commit here" in refused("mian")
-    assert "'-x' is no branch, tag or commit here" in refused("--", "-x")
+    assert "'mian' is not a branch, tag or commit here" in refused("mian")
+    assert "'-x' is not a branch, tag or commit here" in refused("--", "-x")
     assert "no benchmark or metric 'totl'; did you mean 'total'?" in refused(
         "main", "--budget", "totl=3"
     )

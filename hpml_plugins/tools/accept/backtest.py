@@ -1,5 +1,5 @@
-"""How often `hpml accept` fails a sound card, and finds a slow one, from Records: each card is
-judged by the others, from one round of its measurements."""
+"""How often `hpml accept` fails a sound card and detects a slow one, from Records: each card is
+judged against the others, from one round of its measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpml_plugins.tools.accept.bands import Bands, Component
 from hpml_plugins.tools.accept.export import make_bands, usable
 from hpml_plugins.tools.accept.judging import CardVerdict, judge_card
 
-#: Faults that are planted into what a card measured: title → component and factor of its times.
+#: Faults that are injected into a card's measurements: title → component and factor of its times.
 PLANTED: Mapping[str, tuple[Component, float]] = {
     "memory 5 % slower, found": ("memory", 1 / 0.95),
     "clocks 10 % slower, found": ("clocks", 1 / 0.9),
@@ -27,7 +27,7 @@ Visits = dict[tuple[str, int], list[Record]]
 
 
 def back_test(records: Iterable[Record]) -> Iterator[dict[str, str]]:
-    """One row per type: how many visits pass and fail, and how many planted faults are found."""
+    """One row per type: how many visits pass and fail, and how many injected faults are found."""
     used = list(usable(records))
     bands = make_bands(used)
     visits = _visits(used)
@@ -41,8 +41,8 @@ def back_test(records: Iterable[Record]) -> Iterator[dict[str, str]]:
 
 
 def _visits(used: Iterable[Record]) -> dict[str, Visits]:
-    """By type what each card measured in each round, of a point the newest; what has fewer rounds
-    is the same in the others."""
+    """By type, the measurements of each card in each round, the newest of each point. A value with
+    fewer rounds is repeated in the others."""
     newest: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
     for record in sorted(used, key=lambda each: each.started):
         newest[hardware_of(record), card_of(record)][record.point] = record
@@ -75,7 +75,7 @@ def _found(
     component: Component,
     factor: float,
 ) -> str:
-    """`7 of 8`: of the visits that measured the component, and did not fail before."""
+    """`7 of 8`: of the visits that measured the component and passed without the fault."""
     results = []
     for visit, before in found.items():
         points = {

@@ -41,7 +41,7 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[float, msgspec.Meta(gt=0)]
 
     def worse(self, value: float, direction: str) -> float:
-        """How much worse a value is than the centre, as a logarithm; below 0 where it is better."""
+        """How much worse a value is than the centre, as a logarithm; negative if it is better."""
         apart = math.log(value) - self.centre
         return apart if direction == "lower" else -apart
 
@@ -54,8 +54,8 @@ class Band(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """One value of one point.
 
     regime: "boost", or "" for the settled or only one.  physics: the class whose variance counts.
-    seconds: the median time of a round.  cards: how many measured it.  without: of each card that
-    is one of them, by `card_digest`, what the others alone tell: no card is judged by itself.
+    seconds: the median time of a round.  cards: how many measured it.  without: by `card_digest` of
+    each of these cards, the level of the others alone: no card is judged by itself.
     """
 
     benchmark: Name
@@ -80,8 +80,8 @@ class Band(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The cards of one type with one software stack.
 
-    hardware: as `hardware_of`.  digests: of each step of the benchmark `bits` what most cards
-    computed.  outliers: how many cards were left out because they read unlike all others.
+    hardware: as `hardware_of`.  digests: the majority result of each step of the benchmark `bits`.
+    outliers: how many cards were left out because their values differ from all others.
     """
 
     hardware: Name
@@ -94,7 +94,8 @@ class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 class Provenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the bands were made from.  records: how many.  newest: the day of the newest Record.
-    sha256: over the identities of all of them.  error_rate: that a sound card fails, at most."""
+    sha256: over the identities of all of them.  error_rate: the highest probability that a sound
+    card fails."""
 
     records: int
     newest: str
@@ -123,8 +124,8 @@ class Bands(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def card_digest(card: str) -> str:
-    """What the file calls a card: it can be recognised, and its UUID not read.  card: its UUID, or
-    several with commas between."""
+    """A card's name in the file: the card can be recognised, but its UUID cannot be read.  card:
+    its UUID, or several with commas between."""
     return hashlib.sha256(f"hpml-card {card}".encode()).hexdigest()[:16]
 
 
@@ -134,8 +135,8 @@ def spell_point(benchmark: str, version: str, params: Params) -> str:
 
 
 def stack_of_record(record: Record) -> Words:
-    """The software by which populations are told apart: torch, CUDA and the driver's branch; of a
-    Record without a GPU only torch."""
+    """The software that distinguishes populations: torch, CUDA and the driver's branch; without a
+    GPU only torch."""
     node = record.node if record.gpus else {}
     found = {
         "torch": record.packages.get("torch", ""),
@@ -151,7 +152,7 @@ def spell_stack(stack: Words) -> str:
 
 
 def read_bands(path: Path = SHIPPED) -> Bands:
-    """The bands of a file. Raises UsageError for one that is damaged, or of another form."""
+    """The bands of a file. Raises UsageError if it is damaged or has another form."""
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -168,6 +169,6 @@ def read_bands(path: Path = SHIPPED) -> Bands:
 
 
 def as_file(bands: Bands) -> bytes:
-    """What a file of bands contains, its digest included."""
+    """The contents of a file of bands, including its digest."""
     whole = msgspec.structs.replace(bands, sha256=bands.digest)
     return msgspec.json.format(msgspec.json.encode(whole, order="sorted"), indent=1) + b"\n"

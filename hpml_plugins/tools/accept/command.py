@@ -54,7 +54,7 @@ from hpml_plugins.version import __version__
 
 #: Exit statuses.
 STATUS: Mapping[Verdict, int] = {"pass": 0, "fail": 1, "cannot say": 3}
-#: Failures that no sound card has: a wrong result, or a lost card.
+#: Failures that a sound card never has: a wrong result, or a lost card.
 WRONG = (Failure.CHECK, Failure.GPU)
 
 
@@ -79,7 +79,7 @@ WRONG = (Failure.CHECK, Failure.GPU)
 @click.option(
     "--back-test",
     is_flag=True,
-    help="Judge each card of the results by the others, and planted faults too.",
+    help="Judge each card of the results against the others, also with injected faults.",
 )
 @click.option(
     "--results",
@@ -101,8 +101,8 @@ def command(
 ) -> int:
     """Judge each card of this node against its type: pass, fail or cannot say.
 
-    About 60 s a GPU. Exit status: 0 passed, 1 failed, 2 error, 3 cannot say. It changes no setting
-    of the node.
+    Takes about 60 s per GPU. Exit status: 0 passed, 1 failed, 2 error, 3 cannot say. It changes no
+    setting of the node.
     """
     if export_bands:
         return _export(results or settings.results, export_bands)
@@ -207,10 +207,10 @@ def _read(results: Path) -> Iterator[Record]:
 
 
 def _need_scipy() -> None:
-    """Raises UsageError without SciPy, which a node that only measures does not need."""
+    """Raise UsageError if SciPy is missing; a node that only measures does not need it."""
     if not importlib.util.find_spec("scipy"):
         raise UsageError(
-            "bands are made with SciPy, which is not installed: pip install scipy"
+            "making bands needs SciPy, which is not installed: pip install scipy"
         )
 
 
@@ -310,7 +310,7 @@ def _judge_bits(
 def _judge_between(
     measured: Measured, bands: Bands, hardware: Mapping[str, str]
 ) -> list[ComponentVerdict]:
-    """Judge what is not part of a card: the CPUs, and the links between cards."""
+    """Judge the CPUs and the links between cards."""
     parts = []
     if measured.node.gpus:
         values = []

@@ -45,7 +45,7 @@ from hpml_plugins.version import __version__
 
 #: The share of sound cards that fail, at most, over all values of a card together.
 ERROR_RATE = 0.01
-#: A card that is worse by less than this does not fail, however alike the others are. Copies from
+#: A card that is worse by less than this does not fail, however similar the others are. Copies from
 #: the host differ by 12 % from host to host, and a link that lost lanes or a generation by half.
 MARGIN: dict[Component, float] = {"link": 0.25}
 MARGIN_OF_OTHERS = 0.01
@@ -65,8 +65,8 @@ _DIGITS = 7
 
 
 class Value(NamedTuple):
-    """What cards of one type measured of one metric in one regime.  by_card: the readings
-    of each."""
+    """The readings of one metric in one regime on cards of one type.  by_card: the readings of each
+    card."""
 
     record: Record
     metric: str
@@ -75,7 +75,7 @@ class Value(NamedTuple):
 
     @property
     def direction(self) -> str:
-        """Which one is better."""
+        """The better direction."""
         return self.record.metrics[self.metric].direction or "lower"
 
     @property
@@ -104,16 +104,16 @@ class _TypeValues(NamedTuple):
 
     @property
     def cards(self) -> set[str]:
-        """All cards that are not left out."""
+        """All cards that are not excluded."""
         return {card for value in self.values for card in value.by_card} - self.outliers
 
 
 def usable(records: Iterable[Record]) -> Iterator[Record]:
-    """Those that a point of `hpml accept` measured, with the node's own packages."""
+    """The Records of points of `hpml accept`, measured with the node's own packages."""
     points = accept_points()
     for record in records:
         is_one = record.status == "ok" and not record.of_stack and record.point in points
-        # what one card of several measured says nothing of them together
+        # a measurement of one of several cards says nothing about all of them
         if is_one and (len(record.gpus) > 1) == (record.benchmark in OF_NODE):
             yield record
 
@@ -146,7 +146,7 @@ def gather(records: Iterable[Record]) -> list[_TypeValues]:
 
 
 def _readings(record: Record) -> Iterator[tuple[str, MeasuredValue]]:
-    """The times of a Record that a component explains, those at boost too."""
+    """The times of a Record that a component explains, including those at boost."""
     for name, metric in record.metrics.items():
         if metric.unit != "s" or metric.direction != "lower":
             continue  # rates follow from times
@@ -200,7 +200,8 @@ class _Estimator:
     def level(
         self, value: Value, outliers: set[str], count: int, card: str = ""
     ) -> Expected | None:
-        """The expected level of another card, from the cards except this one; None for too few.
+        """The expected level of another card, from all cards except this one; None if there are too
+        few.
 
         count: of values by which a card is judged.
         """
@@ -227,7 +228,7 @@ class _Estimator:
         )
 
     def _of_one_round(self, value: Value) -> float:
-        """The variance that one round has beyond that of the median of several."""
+        """The excess variance of one round over the median of several."""
         told = [
             (each.rounds[0], each.rounds[1] + 1)
             for readings in value.by_card.values()
@@ -312,8 +313,7 @@ def _durations(records: Iterable[Record], hardware: str) -> dict[str, float]:
 
 
 def _digests(records: Iterable[Record], judged: _TypeValues) -> Words:
-    """Of each step of `bits` what most cards computed, where at least two agree and more than half
-    do."""
+    """The result of each step of `bits` on most cards, if at least two and more than half agree."""
     by_step: dict[str, dict[str, str]] = defaultdict(dict)
     for record in records:
         alike = (

@@ -26,18 +26,18 @@ from hpml_plugins.tools.accept.bands import (
 from hpml_plugins.tools.accept.points import BITS, majority
 
 Verdict = Literal["pass", "fail", "cannot say"]
-#: The components of a card; without a judged value of each of the first four nothing passes.
+#: The components of a card. A card passes only if a value of each of the first four was judged.
 ON_CARD: tuple[Component, ...] = ("memory", "tensor cores", "power", "clocks", "link")
 NEEDED = ON_CARD[:4]
-#: The largest limit, as a logarithm, with which a value passes: a smaller fault would not have been
-#: seen. A link that is broken loses half.
+#: The largest limit, as a logarithm, with which a value can pass: with a larger one, too large a
+#: fault would go unnoticed. A broken link loses half.
 BLIND: Mapping[str, float] = {"link": math.log(1.5)}
 BLIND_OF_OTHERS = math.log(1.15)
 #: Largest factor by which other processes on the CPUs may slow a step down.
 BUSY = 20.0
-#: Components of which the mean of a sound card's samples is within 0.5 % of their median.
+#: Components for which the mean of a sound card's samples is within 0.5 % of their median.
 STEADY: Sequence[Component] = ("memory", "clocks")
-#: The explanation of a slow card that other programs used.
+#: The explanation of a card that is slow because other programs used it.
 NEIGHBOUR = "another program"
 #: Without a population: the share of the published peak below which a card fails.
 LEAST_SHARE: Mapping[Component, float] = {
@@ -46,16 +46,16 @@ LEAST_SHARE: Mapping[Component, float] = {
     "clocks": 0.6,
     "link": 0.6,
 }
-#: Without a population: the metrics of which the published peak is of a component, by benchmark.
+#: Without a population: the metrics whose published peak is that of a component, by benchmark.
 BY_PEAK: Mapping[str, Mapping[str, Component]] = {
     "reference": {"copy": "memory", "float32": "clocks", "bfloat16": "tensor cores"},
     "machine_memory": {"time": "memory"},
     "roofline_kernel": {"time": "clocks"},
 }
-#: Rates between cards, of which the peak is NVLink's in one direction, by benchmark.
+#: Rates between cards whose peak is NVLink's in one direction, by benchmark.
 BY_NVLINK = {"allreduce_nccl": "bus_bandwidth", "machine_peer_copy": "slowest"}
 #: Why a component has no verdict.
-UNKNOWN = "nothing that was measured has a population or a published peak"
+UNKNOWN = "no measured value has a population or a published peak"
 #: What to try, by component.
 ADVICE: Mapping[Component, str] = {
     "memory": (
@@ -84,8 +84,9 @@ BITS_ADVICE = "take the card out of service: it computes wrong results (dcgmi di
 
 
 class ValueVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One value.  times: how many times worse than the type's mean; below 1 is better. limit: from
-    which it fails.  basis: what it was held against.  cards: how many told."""
+    """One value.  times: how many times worse than the type's mean; below 1 is better. limit:
+    `times` from which it fails.  basis: what it was compared with.  cards: how many cards that
+    has."""
 
     benchmark: str
     params: Params
@@ -130,8 +131,8 @@ class ComponentVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CardVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A card.  explained_by: the component or "bits" that decided.  percentile: the median over its
-    values: of how many of 100 cards of its type it is better."""
+    """A card.  explained_by: the component or "bits" that decided.  percentile: the share of the
+    cards of its type that it is better than, 0 to 100; the median over its values."""
 
     card: str
     hardware: str
@@ -150,7 +151,7 @@ class CardVerdict(msgspec.Struct, frozen=True, kw_only=True):
 class FailedAtFirst(msgspec.Struct, frozen=True, kw_only=True):
     """A value that failed and was measured again; the verdict is on the second measurement.
 
-    card: its UUID; "" for what is between cards.
+    card: its UUID; "" for the links between cards.
     """
 
     card: str
@@ -158,8 +159,8 @@ class FailedAtFirst(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
-    """What `hpml accept --json` prints.  started: Unix time, s.  seconds: that it took.  host:
-    verdict on what the CPUs do.  bands: the version of the file and its digest."""
+    """What `hpml accept --json` prints.  started: Unix time, s.  seconds: how long it took.  host:
+    the verdict on the CPUs.  bands: the version of the file and its digest."""
 
     format: Literal[1] = 1
     version: str
@@ -180,7 +181,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 def population_of(
     bands: Bands, hardware: str, stack: Words
 ) -> tuple[Population | None, str]:
-    """The population of a type and stack, and why there is none."""
+    """The population of a type and stack, or the reason why there is none."""
     alike = list(bands.of_hardware(hardware))
     for each in alike:
         if each.stack == stack:
@@ -222,8 +223,8 @@ def judge_values(
 
 
 def stack_of(records: Iterable[Record]) -> Words:
-    """The software that a card was measured with. A Record names what its point had imported: the
-    one that names most tells."""
+    """The software that a card was measured with. A Record names what its point had imported, so
+    the Record that names most is used."""
     measured = [stack_of_record(each) for each in records if each.status == "ok"]
     return max(measured, key=len, default={})
 
@@ -240,10 +241,10 @@ def _by_bands(record: Record, population: Population, card: str) -> list[ValueVe
 
 
 def _value_in(record: Record, band: Band) -> float | None:
-    """The value in the regime of the band; None where the card was in another.
+    """The value in the regime of the band; None if the card was in another.
 
-    What no regulator moves is judged by its mean, if that is worse: a program that has the card for
-    5 % of the time disturbs a few samples, which the median leaves out.
+    A value that power and clock regulation do not affect is judged by its mean if that is worse: a
+    program that uses the card for 5 % of the time disturbs a few samples, which the median ignores.
     """
     metric = record.metrics[band.metric]
     if band.regime == "boost":
@@ -332,7 +333,7 @@ def _judge_share(
 def judge_component(
     component: Component, values: Sequence[ValueVerdict]
 ) -> ComponentVerdict:
-    """The worst of its values decides; one that can be judged is enough to pass."""
+    """The verdict on a component: that of its worst value. One judged value is enough to pass."""
     own = [each for each in values if each.component == component]
     if not own:
         return ComponentVerdict(component=component, verdict="cannot say", why=UNKNOWN)
@@ -428,10 +429,10 @@ def judge_card(
 
 
 def explain(values: Iterable[ValueVerdict]) -> Component:
-    """The component that explains why a card fails: what all the others follow from.
+    """The component that explains why a card fails, as the cause of the other failures.
 
-    Clocks slow everything that computes and hardly copies, so they come before tensor cores and
-    power; of the rest the one that is furthest beyond its limit.
+    Low clocks slow everything that computes but hardly slow copies, so clocks come before tensor
+    cores and power; among the rest, the one furthest beyond its limit.
     """
     failing = [each for each in values if each.verdict == "fail"]
     names = {each.component for each in failing}
@@ -446,7 +447,7 @@ def judge_bits(
     """The verdict on the results of each card.
 
     digests: card → step → digest, of cards of one type.  known: card → the digests of its type and
-    stack, which decide; where there are none the majority of the node's cards does.
+    stack, which decide; if there are none, the majority of the node's cards decides.
     """
     found: dict[str, tuple[Verdict, str]] = {}
     for card, own in digests.items():
@@ -477,7 +478,7 @@ def judge_bits(
 def judge_node(
     cards: Sequence[CardVerdict], parts: Sequence[ComponentVerdict]
 ) -> tuple[Verdict, str]:
-    """The worst verdict on its cards and on what is between them."""
+    """The worst verdict on the node: of its cards, links and CPUs."""
     failing = [f"{each.card}: {each.why}" for each in cards if each.verdict == "fail"]
     failing += [each.why for each in parts if each.verdict == "fail"]
     if failing:

@@ -1,5 +1,6 @@
-"""Measuring for `hpml accept`: the cards of the node side by side, each in a process that sees it
-alone, then what would disturb another card, one card after the other, then what is between cards.
+"""Measuring for `hpml accept`: the cards of the node side by side, each in a process that sees only
+this card; then points that would disturb other cards, one card after the other; then the links
+between cards.
 
 `python -m hpml_plugins.tools.accept.measuring FILE SECONDS KEY...` is such a process.
 """
@@ -35,8 +36,8 @@ ALWAYS = ("reference", BITS)
 
 @dataclass
 class Measured:
-    """What a node measured.  cards: UUID → Records; of a node without GPUs one card, the start of
-    the machine.  node: the Records of several GPUs.  problems: of processes that did not end."""
+    """The measurements of a node.  cards: UUID → Records; for a node without GPUs one card, named
+    by the machine.  node: the Records of several GPUs.  problems: of processes that did not end."""
 
     node: Node
     cards: dict[str, list[Record]] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Measured:
     problems: dict[str, str] = field(default_factory=dict)
 
     def with_again(self, again: Measured) -> Measured:
-        """With what was measured `again` in place of what was measured of it before."""
+        """The measurements with those of `again` in place of the earlier ones."""
         cards = {
             card: _replaced(records, again.cards.get(card, ()))
             for card, records in self.cards.items()
@@ -54,16 +55,16 @@ class Measured:
 
 
 def _replaced(records: Sequence[Record], again: Sequence[Record]) -> list[Record]:
-    """A point of which no second Record is sound keeps its first."""
+    """A point without a sound second Record keeps its first."""
     sound = [each for each in again if each.status == "ok"]
     points = {each.point for each in sound}
     return [*(each for each in records if each.point not in points), *sound]
 
 
 def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
-    """The points of one card: those that the type's population tells of; of an unknown type all.
+    """The points of one card: those in the type's population; all for an unknown type.
 
-    only: the component, or "bits", of which the points are.
+    only: the component, or "bits", of the points.
     """
     told = {
         spell_point(band.benchmark, band.version, band.params)
@@ -82,7 +83,7 @@ def chosen_keys(bands: Bands, hardware: str, only: str = "") -> list[str]:
 
 
 def measure_node(bands: Bands, only: str = "") -> Measured:
-    """Measure everything that this node's cards are judged by.  only: see `chosen_keys`."""
+    """Measure everything needed to judge this node's cards.  only: see `chosen_keys`."""
     node = detect_node()
     found = Measured(node)
     if node.gpus:
@@ -128,7 +129,7 @@ def _measure_cards(found: Measured, keys: Mapping[str, Sequence[str]]) -> None:
 
 
 def _measure_between(found: Measured, cards: Sequence[str]) -> None:
-    """Measure the links between the cards, by a process that sees all of them."""
+    """Measure the links between the cards, in a process that sees all of them."""
     points = accept_points()
     of_node = [
         key for key, (declared, _) in points.items() if declared.benchmark in OF_NODE
@@ -172,7 +173,7 @@ def _start(file: Path, device: str | None, keys: Sequence[str]) -> subprocess.Po
 
 
 def _wait(card: str, process: subprocess.Popen[str]) -> dict[str, str]:
-    """Why it did not measure, by the card; none where it did."""
+    """By card, why its process did not measure; empty if it did."""
     try:
         _, errors = process.communicate(timeout=LIMIT + GRACE)
     except subprocess.TimeoutExpired:

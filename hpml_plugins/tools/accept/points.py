@@ -36,12 +36,12 @@ COMPONENTS: dict[Physics, Component] = {
 
 
 def component_of(benchmark: str, physics: Physics) -> Component | None:
-    """The component whose fault a value shows; None where nothing is judged by it."""
+    """The component whose fault a value shows; None if it judges no component."""
     return "link" if benchmark in OF_NODE else COMPONENTS.get(physics)
 
 
 def accept_host(unmet: Unmet | None = None) -> Host:
-    """The benchmarks, whichever registry the current folder has."""
+    """The benchmarks, regardless of the registry in the current folder."""
     return make_host(read_registry(REGISTRY), unmet=unmet, profile=PROFILE)
 
 
@@ -56,13 +56,13 @@ def accept_points() -> dict[str, tuple[Declared, Params]]:
 
 
 def digests_of(record: Record) -> dict[str, str]:
-    """Of each step of a Record of `bits` the digest."""
+    """The digest of each step of a Record of `bits`."""
     columns = record.series["digests"].columns if "digests" in record.series else {}
     pairs = zip(columns.get("step", ()), columns.get("sha256", ()), strict=True)
     return {str(step): str(digest) for step, digest in pairs}
 
 
 def majority(digests: Sequence[str]) -> str | None:
-    """What more than half computed, of two at least; None where nothing is that."""
+    """The result that at least two and more than half of them have; None if there is none."""
     (digest, count), *_ = Counter(digests).most_common(1)
     return digest if count >= 2 and count > len(digests) / 2 else None

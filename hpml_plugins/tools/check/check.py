@@ -35,9 +35,9 @@ _LOADING = 60.0
 
 
 def find_plugin(name: str, registry: Path = Path("registry.yaml")) -> CheckedPlugin:
-    """The plugin that NAME means: of the registry, else a file, else an entry point, else a module.
+    """The plugin called NAME: in the registry, else a file, else an entry point, else a module.
 
-    Raises UsageError where it is none of these.
+    Raises UsageError if there is none.
     """
     folder = str(registry.resolve().parent)
     entries = read_registry(registry).plugins if registry.is_file() else ()
@@ -56,17 +56,17 @@ def find_plugin(name: str, registry: Path = Path("registry.yaml")) -> CheckedPlu
     is_name = all(part.isidentifier() for part in name.split("."))
     if is_name and locate(source, Path(folder)).file:
         return CheckedPlugin(source, folder)
-    what = f"{name!r} is no plugin of {registry}, no file, no entry point and no module"
+    what = f"{name!r} is not a plugin of {registry}, a file, an entry point or a module"
     raise UsageError(f"{what}; {nearest(name, [entry.name for entry in entries])}")
 
 
 def check(
     plugin: CheckedPlugin, *, limit: float = 120.0, most: int | None = MOST_POINTS
 ) -> Iterator[Finding]:
-    """Load the plugin twice in fresh processes, measure its points in another, and hold all of it
-    to the rules.
+    """Load the plugin twice in fresh processes, measure its points in another, and check all of it
+    against the rules.
 
-    limit: s for measuring points; those not reached are named.  most: points of each benchmark,
+    limit: s for measuring points; points not reached are reported.  most: points of each benchmark,
     None for all of them; see `sample_points`. Nothing of the plugin is imported into this process.
     """
     loads = []
@@ -114,7 +114,7 @@ def _names_of_others(plugin: CheckedPlugin) -> dict[str, str]:
 def _run(
     task: str, plugin: CheckedPlugin, *args: str, timeout: float, **env: str
 ) -> tuple[str, bytes, str]:
-    """How the worker failed, "" where it did not; the complete lines of its stdout, and stderr."""
+    """How the worker failed, "" if it did not; the complete lines of its stdout, and stderr."""
     spelled = msgspec.json.encode(plugin).decode()
     command = [
         sys.executable,

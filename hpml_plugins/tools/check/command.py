@@ -1,4 +1,4 @@
-"""`hpml check`: hold a plugin to the rules before its numbers are trusted."""
+"""`hpml check`: check a plugin against the rules before its numbers are trusted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(
     """Check PLUGIN: a name of the registry, a file, an entry point or a module. It is imported and
     measured.
 
-    Exit status 1 when something must be fixed, 3 when something could not be judged.
+    Exit status 1 if something must be fixed, 3 if something could not be judged.
     """
     most = None if every else MOST_POINTS
     found = show_findings(

@@ -1,5 +1,5 @@
-"""Wrong results, to see whether a plugin's check notices: what it passes through `bench.result` is
-corrupted."""
+"""Corrupts the values that a plugin passes through `bench.result`, to test whether its check
+notices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def corrupted(value: Any, fault: Fault) -> Any:
     """A corrupted copy of a result: a number, text, bytes, a sequence, a mapping, a NumPy array or
     a torch tensor.
 
-    Whole numbers, text and bytes have no NaN and are off for either fault. Raises TypeError for
+    Integers, text and bytes have no NaN and are "off" for either fault. Raises TypeError for
     anything else.
     """
     if isinstance(value, bool):
@@ -40,7 +40,7 @@ def corrupted(value: Any, fault: Fault) -> Any:
 
 
 def _array(value: Any, fault: Fault) -> Any:
-    """A new array, every element of which is changed, because a check may look at a sample."""
+    """A new array with every element changed, because a check may look at a sample."""
     name = str(value.dtype).removeprefix("torch.")
     if name.startswith("bool"):
         return ~value

@@ -27,16 +27,15 @@ from hpml_plugins.store import read_object_or_empty
 
 #: s of CPU time: with 200 plugins in a registry, each may take this.
 IMPORT_COST = 0.1
-#: Points that are measured of each benchmark, unless all are asked for.
+#: Points measured of each benchmark, unless all are requested.
 MOST_POINTS = 5
 RESULT = "pass what is checked through bench.result(...), which `hpml check` corrupts"
 
 
 class CheckedPlugin(msgspec.Struct, frozen=True):
-    """A plugin's source, and the folder that its path is relative to, which is also where results/
-    may be.
+    """A plugin's source, and the folder that its path is relative to and that may contain results/.
 
-    file: of a plugin that is in no registry, as `hpml run` takes it.
+    file: of a plugin outside the registry, as for `hpml run`.
     """
 
     source: PluginSource
@@ -45,8 +44,8 @@ class CheckedPlugin(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What loading gave. seconds: CPU time.  findings: what is wrong with the plugin as it stands
-    in that process."""
+    """The outcome of loading. seconds: CPU time.  findings: problems of the plugin seen in that
+    process."""
 
     error: str
     seconds: float
@@ -55,11 +54,11 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct):
-    """What a point did. imports: top-level modules of other distributions that the plugin's own
-    files import.
+    """Observations of a point. imports: top-level modules of other distributions that the plugin's
+    own files import.
 
-    programs: those that its files start.  results: how many values went through `bench.result`.
-    prints: whether a timed step printed.
+    programs: started by its files.  results: how many values went through `bench.result`. prints:
+    whether a timed step printed.
     """
 
     imports: set[str] = msgspec.field(default_factory=set)
@@ -69,11 +68,11 @@ class Observed(msgspec.Struct):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """One point measured. fault: which was injected, or "".  relaxed: without the GPUs that it asks
-    for.
+    """One point measured. fault: which was injected, or "".  relaxed: without the GPUs that it
+    requires.
 
-    unfinished: the check's time ended it and not its own timeout.  observed: of imports and
-    programs those that its `Requires` does not name; None where it never started.
+    unfinished: ended by the time limit of the check, not by its own timeout.  observed: only
+    imports and programs that its `Requires` does not name; None if it never started.
     """
 
     record: Record
@@ -93,7 +92,7 @@ def sample_points(grid: Grid, most: int | None = MOST_POINTS) -> list[Params]:
     for all of them.
 
     The others take values of every parameter from its whole range: numbers ascending, the rest as
-    declared. No more are taken than the longest parameter has values.
+    declared. At most as many points as the longest parameter has values.
     """
     ordered = {
         name: (
@@ -122,22 +121,23 @@ def sample_points(grid: Grid, most: int | None = MOST_POINTS) -> list[Params]:
 def points_to_try(most: int | None, *, relaxed: bool) -> int | None:
     """How many points of a benchmark are measured.
 
-    relaxed: without the GPU that it asks for, by a simulator that takes minutes for a large point:
+    relaxed: without the GPU that it requires, by a simulator that takes minutes for a large point:
     one.
     """
     return 1 if relaxed and most is not None else most
 
 
 def _spread(number: int, count: int, values: int) -> int:
-    """Which of `values` the point of this number takes: in turn where they are few, else evenly
-    over all of them."""
+    """The element of `values` for the point of this number: in turn if they are few, else evenly
+    spread."""
     if values < count:
         return number % values
     return round(number * (values - 1) / max(count - 1, 1))
 
 
 def judge_loading(first: Loaded, second: Loaded) -> Iterator[Finding]:
-    """Names, units, directions, grids; import cost; side effects; the same in two processes."""
+    """Check names, units, directions, grids, import cost and side effects, and that two processes
+    agree."""
     if first.error:
         yield Finding("loads", "broken", first.error)
         return
@@ -204,8 +204,7 @@ def judge_names(loaded: Loaded, others: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def judge_definition(loaded: Loaded, results: Path) -> Iterator[Finding]:
-    """What asv recorded under the same version must have the same parameters, units and
-    directions."""
+    """Parameters, units and directions must be those that asv recorded under the same version."""
     file = results / "benchmarks.json"
     if not (recorded := read_object_or_empty(file)):
         yield Finding(
@@ -264,8 +263,8 @@ def _changed(benchmark: Declared, recorded: Sequence[dict[str, Any]]) -> Iterato
 def judge_points(
     plugin: CheckedPlugin, loaded: Loaded, tried: Sequence[Tried], most: int | None
 ) -> Iterator[Finding]:
-    """What measuring gave, whether the check noticed a corrupted result, and whether what was used
-    was declared.
+    """The outcome of measuring, whether the check noticed a corrupted result, and whether all used
+    modules and programs are declared.
 
     most: how many points were to be measured, see `sample_points`.
     """

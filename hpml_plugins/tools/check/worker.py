@@ -49,13 +49,13 @@ from hpml_plugins.tools.check.judging import (
 from hpml_plugins.workloads.datasets import SOURCES
 
 HEAVY = (*SHARED, "pandas", "tensorflow", "jax")
-#: Short samples: it is the code that is checked, not the machine.
+#: Short samples: the code is checked, not the machine.
 PLAN = SamplingPlan(budget=0.05, warm_up=0.01, fewest=3)
 _MARK = "hpml check: "
 
 
 def load(checked: CheckedPlugin) -> Loaded:
-    """Load the plugin into this process and look at the process."""
+    """Load the plugin into this process and inspect the process."""
     before = set(sys.modules)
     folder = Path.cwd()
     variables = dict(os.environ)
@@ -105,7 +105,7 @@ def load(checked: CheckedPlugin) -> Loaded:
 
 
 def _constant_checks(checked: CheckedPlugin) -> Iterator[Finding]:
-    """Where the plugin's files call `….check(True, …)`, or with another constant, which checks
+    """Find calls of `….check(True, …)`, or with another constant, in the plugin's files: they check
     nothing."""
     file = locate(checked.source, Path(checked.folder)).file
     if file is None:
@@ -204,7 +204,7 @@ def with_dependencies(modules: set[str]) -> set[str]:
 
 
 def _observed(benchmark: Benchmark, file: Path, fault: Fault | None) -> Benchmark:
-    """The benchmark with a `measure` that injects the fault and adds what it observed as a warning
+    """The benchmark with a `measure` that injects the fault and adds its observations as a warning
     of the Record."""
 
     @functools.wraps(benchmark.measure)
@@ -260,9 +260,9 @@ _STARTERS = (
 
 @contextlib.contextmanager
 def _observing(file: Path, seen: Observed) -> Iterator[None]:
-    """Note what the plugin in `file` imports and starts. Imports by `importlib` are not seen.
+    """Record what the plugin in `file` imports and starts. Imports by `importlib` are not detected.
 
-    For a process that ends soon: the audit hook stays.
+    For a process that ends soon: the audit hook cannot be removed.
     """
     file = file.resolve()
     alone = file.name != "__init__.py" and "site-packages" in file.parts
@@ -299,7 +299,7 @@ def _observing(file: Path, seen: Observed) -> Iterator[None]:
             frame = frame.f_back
         program = str(args[0] or (args[1] or ["?"])[0])
         on_path = shutil.which(Path(program).name)
-        # A file that is not on the PATH is the plugin's own: it brings it or has compiled it.
+        # A file that is not on the PATH belongs to the plugin: shipped or compiled by it.
         named = os.sep not in program or (
             on_path and Path(program).resolve() == Path(on_path).resolve()
         )
@@ -312,7 +312,7 @@ def _observing(file: Path, seen: Observed) -> Iterator[None]:
 
 
 def main() -> None:
-    """Do the task that the command line names: `load PLUGIN` or `points PLUGIN SECONDS [MOST]`."""
+    """Run the task named on the command line: `load PLUGIN` or `points PLUGIN SECONDS [MOST]`."""
     task, spelled, *options = sys.argv[1:]
     checked = msgspec.json.decode(spelled, type=CheckedPlugin)
     most = int(options[1]) if options[1:] else None

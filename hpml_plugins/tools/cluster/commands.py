@@ -21,7 +21,7 @@ from hpml_plugins.tools.cluster.config import Target, find_cluster
 from hpml_plugins.tools.cluster.job import RunRequest
 from hpml_plugins.tools.cluster.jobs import Job, cancel, find_jobs, tail
 
-#: The profile of the same few points at every commit: the default where a registry has it.
+#: The profile of the same few points at every commit: the default if a registry has it.
 CORE = "core"
 _CLUSTER = click.option(
     "--cluster",
@@ -54,13 +54,11 @@ _CLUSTER = click.option(
     is_flag=True,
     help="Continue after a job that was cancelled or lost: keep its points.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Print what would be given to sbatch; submit nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Print the input for sbatch; submit nothing.")
 @click.option(
     "--unanswered",
     is_flag=True,
-    help="Submit also while Slurm does not say whether an earlier job of the machine still runs.",
+    help="Submit even if Slurm does not report whether an earlier job of the machine still runs.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
@@ -130,8 +128,8 @@ def submit(
 
 
 def _refuse_second_jobs(targets: Sequence[Target], jobs: Path) -> None:
-    """Raise UsageError where an earlier job of a target's machine may still wait or run: a second
-    one would measure beside it."""
+    """Raise UsageError if an earlier job of a target's machine may still wait or run: a second one
+    would measure at the same time."""
     machines = {target.machine_name for target in targets if target.executor == "slurm"}
     earlier = find_jobs(jobs, warn) if machines else []
     unknown = [job for job in earlier if job.state == "unknown" and job.machine in machines]
@@ -153,8 +151,8 @@ def _confirm() -> bool:
 
 
 def _submit_one(target: Target, commits: list[str], request: RunRequest, jobs: Path) -> str:
-    """Submit one job, and wait for it where it runs here. Returns why something was not measured,
-    "" where all was."""
+    """Submit one job, and wait for it if it runs here. Returns why something was not measured, ""
+    if everything was."""
     from hpml_plugins.tools.cluster import submit as submitting
 
     try:
@@ -199,7 +197,7 @@ def jobs(
 ) -> int:
     """Show the state of submitted jobs.
 
-    Shows progress too, and the reason where a job failed or waits. Exit status 1 when one failed.
+    Shows progress too, and the reason if a job failed or waits. Exit status 1 if one failed.
     """
     cluster = find_cluster(settings.registry.resolve().parent, file)
     found = [

@@ -18,7 +18,7 @@ from hpml_plugins.registry import read_yaml
 #: Hours of a year.
 MAX_HOURS = 8784
 FILE = "cluster.yaml"
-#: Characters that no value holds: values are put into a script, one line each.
+#: Characters that no value may contain: values are put into a script, one line each.
 _BREAKING = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 Name = Annotated[
@@ -109,12 +109,12 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [target for name, target in known.items() if not names or name in names]
 
     def within(self, root: Path) -> Cluster:
-        """The same with the folder of jobs below that folder, unless it is absolute."""
+        """A copy with the folder of jobs below that folder, unless it is absolute."""
         return replace(self, jobs=str((root / self.jobs).resolve()))
 
 
 def find_cluster(project: Path, file: Path | None = None) -> Cluster:
-    """The targets of the named file or of the project's cluster.yaml; this machine where there is
+    """The targets of the named file or of the project's cluster.yaml; this machine if there is
     neither."""
     path = file or project / FILE
     if file or path.exists():
@@ -159,7 +159,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _faults(target: Target) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong with it), of all that the types do not say."""
+    """(key, problem) of every rule that the types do not express."""
     for key, value in msgspec.to_builtins(target).items():
         if any(_BREAKING.search(text) for text in _texts(value)):
             yield (

@@ -1,5 +1,5 @@
-"""What runs in a job, on the node: `asv run`, stopped in time, and continued when the job is
-started again.
+"""The code that runs in a job, on the node: `asv run`, stopped in time, and continued when the job
+is restarted.
 
 Imported there by submitit, which unpickles an AsvRun by this module's name.
 """
@@ -24,21 +24,21 @@ from hpml_plugins.store import lock_machine
 from hpml_plugins.suite import REFUSAL_VARIABLE
 from hpml_plugins.tools.cluster.jobs import COMMITS, JobState, Phase, read_file, write_file
 
-#: `asv run`'s exit status when a benchmark failed.
+#: `asv run`'s exit status if a benchmark failed.
 SOME_FAILED = 2
-#: s to wait for a machine that another process measures, such as an earlier start of this job that
-#: is still ending.
+#: s to wait while another process measures on the machine, such as an earlier start of this job
+#: that is still ending.
 PATIENCE = 180.0
-#: s to wait for the end that Slurm announces by SIGTERM: a job that ends by itself meanwhile is not
-#: queued again.
+#: s to wait for the end that Slurm announces by SIGTERM: a job that ends by itself before that is
+#: not requeued.
 SIGTERM_WAIT = 600.0
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What every target is asked for. project: the folder of asv.conf.json, which the nodes see.
+    """The request to every target. project: the folder of asv.conf.json, which the nodes see.
 
-    results: the project's.  keep: what is measured already is not measured again.
+    results: the project's.  keep: do not measure points again that have been measured.
     """
 
     project: str
@@ -58,7 +58,7 @@ class AsvRun:
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     def __call__(self) -> int:
-        """Run it. Returns asv's exit status; raises HpmlError with the reason when it could not
+        """Run it. Returns asv's exit status; raises HpmlError with the reason if it could not
         measure."""
         attempts = self._report("running")
         try:
@@ -83,8 +83,8 @@ class AsvRun:
         raise HpmlError(reason)
 
     def checkpoint(self) -> Any:
-        """Called by submitit when the time is nearly up, or the node is wanted by others: stop, and
-        go on later."""
+        """Called by submitit when the time is nearly up, or another job needs the node: stop, and
+        continue later."""
         from submitit.helpers import DelayedSubmission
 
         self._kill()
@@ -112,7 +112,7 @@ class AsvRun:
         return [*words, "--skip-existing"] if resume or self.request.keep else words
 
     def _run(self, *, resume: bool) -> tuple[int, str]:
-        """asv's exit status, and the line that says why it did not run, "" when it ran."""
+        """asv's exit status, and the reason why it did not run, "" if it ran."""
         lock_machine(Path(self.request.results), self.machine, timeout=PATIENCE).release()
         refusal = Path(self.folder, "refusal")
         refusal.unlink(missing_ok=True)
@@ -138,7 +138,7 @@ class AsvRun:
 
     def _kill(self) -> None:
         for process in self._running:
-            process.kill()  # Records are whole after each point; its own processes end with it
+            process.kill()  # Records are complete after each point; its own processes end with it
 
     def _report(self, phase: Phase, reason: str = "") -> int:
         """Write the job's state. Returns how often it was started."""
@@ -158,8 +158,8 @@ def spell_end(status: int) -> str:
 
 
 def _prepare_asv() -> None:
-    """In asv's process, before it starts: it ends with this one, and leaves the warning before the
-    end to it.
+    """In asv's process, before it starts: end with this process, and ignore the warning before the
+    end, which this process handles.
 
     The warning (SIGUSR2) goes to every process of the job.
     """

@@ -26,7 +26,7 @@ ORDER = "order.json"
 STATE = "state.json"
 COMMITS = "commits.txt"
 
-#: Slurm's states in which a job has not ended.
+#: Slurm's states of jobs that have not ended.
 _WAITING = (
     "PENDING",
     "REQUEUED",
@@ -45,17 +45,17 @@ _RUNNING = (
     "STOPPED",
     "RESIZING",
 )
-#: Those of a job that ended by itself, and has reported how.
+#: States of a job that ended by itself and has reported how.
 _ENDED = ("COMPLETED", "FAILED")
-#: Not one of Slurm's: it did not answer, so that the job may be in any state.
+#: Not a state of Slurm's: it did not answer, so the job may be in any state.
 NO_ANSWER = "NO_ANSWER"
-#: What a job reports about itself: asv runs, has measured everything, is paused and will be started
-#: again, was cancelled by the user, or stopped before it was done.
+#: Phases that a job reports: asv runs, has measured everything, is paused and will be restarted,
+#: was cancelled by the user, or stopped before it was done.
 Phase = Literal["running", "done", "paused", "cancelled", "stopped"]
 
 
 class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A submitted job.  id: Slurm's, or the process that runs it here; "" when it was refused, with
+    """A submitted job.  id: Slurm's, or the process that runs it here; "" if it was refused, with
     the problem."""
 
     target: str
@@ -67,7 +67,7 @@ class JobOrder(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the job reports about itself. attempts: how often it was started."""
+    """The job's own report. attempts: how often it was started."""
 
     phase: Phase
     host: str
@@ -91,9 +91,9 @@ def write_file(folder: Path, content: JobOrder | JobState) -> None:
 def read_file(
     folder: Path, kind: type[T], on_damage: Callable[[str], None] | None = None
 ) -> T | None:
-    """The order, or the state that the job reported last; None where there is no readable one.
+    """The order, or the state that the job reported last; None if none is readable.
 
-    on_damage: is given what is wrong with a link, a FIFO or the like, which is not read.
+    on_damage: called with the problem for a link, a FIFO or the like, which is not read.
     """
     try:
         with open_result(folder / (ORDER if kind is JobOrder else STATE)) as file:
@@ -206,7 +206,7 @@ def _state(
 
 def ask_slurm(ids: Sequence[str]) -> dict[str, _SlurmState]:
     """These jobs according to Slurm: its accounting, if any, and squeue, which is the most recent.
-    Jobs of which neither tells are NO_ANSWER where squeue does not answer."""
+    Jobs that neither lists are NO_ANSWER if squeue does not answer."""
     if not ids:
         return {}
     found = {}
@@ -226,8 +226,8 @@ def ask_slurm(ids: Sequence[str]) -> dict[str, _SlurmState]:
 
 
 def cancel(jobs: Iterable[Job]) -> list[Job]:
-    """Cancel those that have not ended; returns them. One that runs on another machine is named and
-    left alone.
+    """Cancel the jobs that have not ended, and return them. A local job of another machine is
+    reported and not cancelled.
 
     Only a process that is certainly the job's is signalled, because its number may have been
     reused.
@@ -249,7 +249,7 @@ def cancel(jobs: Iterable[Job]) -> list[Job]:
 
 
 def read_progress(log: Path) -> float | None:
-    """The last share that asv's log shows, 0 to 1. None before the first."""
+    """The last progress in asv's log, 0 to 1; None before the first."""
     shares = re.findall(rb"^\[ *([\d.]+)%\]", _end_of(log, 65536), re.MULTILINE)
     return float(shares[-1]) / 100 if shares else None
 
@@ -271,7 +271,7 @@ def _end_of(log: Path, size: int) -> bytes:
 
 def _is_alive(order: JobOrder, folder: Path) -> bool:
     if order.host != socket.gethostname():
-        return True  # only its own machine can tell
+        return True  # only its own machine can check
     return _runs_here(order.id, folder)
 
 

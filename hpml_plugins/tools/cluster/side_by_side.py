@@ -56,8 +56,8 @@ class _Queue:
 
 
 def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[_Queue]:
-    """A queue for each GPU: whole commits in turn where there are enough for all, else all commits
-    and a part of the benchmarks each."""
+    """A queue for each GPU: whole commits in turn if there are enough for all, else all commits and
+    a part of the benchmarks each."""
     count = len(gpus)
     if len(commits) >= count:
         return [
@@ -70,11 +70,11 @@ def share_queues(commits: Sequence[str], gpus: Sequence[str]) -> list[_Queue]:
 
 
 def gpus_side_by_side(environ: Mapping[str, str]) -> list[str]:
-    """CUDA_VISIBLE_DEVICES of each queue: a GPU or MIG device of those that `environ` leaves, by
-    its UUID, or by its place in the node where NVML gives none.
+    """CUDA_VISIBLE_DEVICES of each queue: a GPU or MIG device of those visible in `environ`, by its
+    UUID, or by its index if NVML gives none.
 
-    Raises HpmlError where there is none, or where they are of several types: they share one
-    machine's name.
+    Raises HpmlError if there is none, or if they are of several types: they share one machine's
+    name.
     """
     found = read_gpus()
     gpus = usable(found.gpus, environ.get("CUDA_VISIBLE_DEVICES"), found.slices)
@@ -171,7 +171,7 @@ class SideBySide(AsvRun):
         return Path(self.folder, f"{queue.name}.log")
 
     def _prepare(self, queue: _Queue) -> None:
-        """Copy what the machine has measured, for `--skip-existing`."""
+        """Copy the machine's results, for `--skip-existing`."""
         write_commits(Path(self.folder, f"{queue.name}-{COMMITS}"), queue.commits)
         source = Path(self.request.results, self.machine)
         shutil.copytree(
@@ -182,8 +182,7 @@ class SideBySide(AsvRun):
         )
 
     def _merge(self, lock: Lock) -> None:
-        """Merge what the queues have measured into the project's results, and remove the folders
-        that were merged."""
+        """Merge the results of the queues into the project's, and remove the merged folders."""
         for folder in sorted(Path(self.folder).glob("queue-*/")):
             try:
                 report = merge_results([folder], Path(self.request.results), locked=lock)

@@ -1,4 +1,4 @@
-"""Submitting: a job for each target, with the commits that its machine needs, to Slurm or to this
+"""Submits a job for each target, with the commits that its machine needs, to Slurm or to this
 machine."""
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def commits_to_measure(
     """The commits, the newest of each branch first.
 
     branches: as asv.conf.json names them; "" is the one checked out.  spec: "" for the heads of the
-    branches, "ALL", "NEW" (what came after the newest that the machine has measured), or what `git
-    rev-list` understands, such as main~5..main.  measured: as `measured_commits` gives them.
-    Raises UsageError for what git does not know.
+    branches, "ALL", "NEW" (commits after the newest that the machine has measured), or revisions of
+    `git rev-list`, such as main~5..main.  measured: as `measured_commits` gives them. Raises
+    UsageError for revisions that git does not know.
     """
     if spec not in ("", NEW, ALL):
         return _rev_list(root, spec)
@@ -74,7 +74,7 @@ def _rev_list(root: Path, spec: str) -> list[str]:
 
 
 def measured_commits(results: Path, machine: str) -> set[str]:
-    """The first eight letters of the commits that this machine has Records of, or asv's own
+    """The first eight characters of the commits for which this machine has Records or asv's own
     results."""
     folder = results / machine
     return {
@@ -112,7 +112,7 @@ def submit(
     folder = new_folder(jobs, target.name)
     write_commits(folder / COMMITS, commits)
     if local:
-        # Started from a shell's background, a job would inherit that SIGINT is ignored, and could
+        # A job started in the background of a shell would inherit that SIGINT is ignored, and could
         # not be cancelled.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     executor = (_local_executor if local else _slurm_executor)(target, request, folder)
@@ -138,7 +138,7 @@ def wait_here(folder: Path, job: Any) -> str:
     """Wait for a local job and show its log. Any signal that ends this process, except SIGKILL,
     ends the job first.
 
-    Returns why something was not measured, "" where all was.
+    Returns why something was not measured, "" if everything was.
     """
     shown = 0
     try:
@@ -163,7 +163,7 @@ def wait_here(folder: Path, job: Any) -> str:
 
 
 class _ScriptWriter(SlurmExecutor):  # type: ignore[misc]
-    """Writes scripts where there is no Slurm."""
+    """Writes scripts without Slurm."""
 
     @classmethod
     def affinity(cls) -> int:
@@ -195,7 +195,8 @@ def _slurm_executor(target: Target, request: RunRequest, folder: Path) -> Any:
         dependency="singleton",
         wckey="hpml",
         stderr_to_stdout=True,
-        # asv runs once, on the first node, and leaves the job's nodes to what it starts there
+        # asv runs once, on the first node; the programs that it starts there can use all nodes of
+        # the job
         srun_args=["--nodes=1", "--ntasks=1", "--overlap"],
         setup=_setup_lines(target),
         additional_parameters={"requeue": True, "chdir": request.project, **target.options},
@@ -206,7 +207,7 @@ def _slurm_executor(target: Target, request: RunRequest, folder: Path) -> Any:
 def _local_executor(target: Target, request: RunRequest, folder: Path) -> Any:
     """submitit's executor for this machine."""
     python = _python_command(target, request, folder)
-    if target.gpus is None:  # submitit hides every GPU that it was not asked for
+    if target.gpus is None:  # submitit hides every GPU that was not requested
         seen = os.environ.get("CUDA_VISIBLE_DEVICES")
         if seen is None:
             words = ["-u", "CUDA_VISIBLE_DEVICES"]
@@ -268,7 +269,7 @@ def _setup_lines(target: Target) -> list[str]:
 
 
 def _python_command(target: Target, request: RunRequest, folder: Path) -> str:
-    """How the node calls its Python, as words of a shell."""
+    """The command of the node's Python, as words of a shell."""
     project = Path(request.project)
     python = target.python
     if python.container:

@@ -1,4 +1,4 @@
-"""`hpml gate`: two commits measured in turns on this machine, and a verdict on the difference."""
+"""`hpml gate`: measures two commits alternately on this machine and judges the difference."""
 
 from hpml_plugins.cli import adds_commands
 
@@ -6,7 +6,7 @@ hpml_commands = adds_commands(
     (
         "gate",
         "hpml_plugins.tools.gate.command:command",
-        "Fail if what is checked out here is slower than BASE.",
+        "Fail if the current checkout is slower than BASE.",
     ),
     (
         "comment",

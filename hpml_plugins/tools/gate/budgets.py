@@ -1,4 +1,4 @@
-"""The slow-down that each metric is allowed: from the registry, and from `--budget`."""
+"""The allowed slow-down of each metric: from the registry, and from `--budget`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def budgets_of(entry: PluginEntry) -> dict[str, float]:
 
 
 class Budgets:
-    """The slow-down that each metric is allowed: `--budget 5 --budget attention=2 --budget
+    """The allowed slow-down of each metric: `--budget 5 --budget attention=2 --budget
     attention.memory=1`.
 
-    entries: of the registry, whose `gate` says the same. The most specific name counts; of one
+    entries: of the registry, with budgets in `gate`. The most specific name counts; for the same
     name, the option does.
     """
 
@@ -45,7 +45,7 @@ class Budgets:
         self._percent |= asked
 
     def of(self, record: Record) -> dict[str, float]:
-        """Of the metrics of a Record of which one direction is better: 0.05 for 5 %."""
+        """The budgets of a Record's metrics that have a better direction: 0.05 for 5 %."""
         benchmark = record.benchmark
         allowed = self._percent.get(benchmark, self._default)
         return {
@@ -71,7 +71,8 @@ class Budgets:
 
 
 def _parse(word: str) -> tuple[str, float]:
-    """Name, "" for all, and per cent, of `5` or `attention=2`. Raises UsageError for others."""
+    """Name, "" for all, and per cent, from `5` or `attention=2`. Raises UsageError for other
+    texts."""
     name, _, text = word.rpartition("=")
     try:
         percent = float(text.removesuffix("%"))

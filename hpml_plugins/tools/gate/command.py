@@ -120,16 +120,16 @@ def command(
     page: str,
     record: Path | None,
 ) -> int:
-    """Fail if what is checked out here is slower than BASE.
+    """Fail if the current checkout is slower than BASE.
 
     BASE is a branch or commit; its newest commit that is also in the history of HEAD is built and
-    measured in turns with what is checked out, uncommitted changes included. Each metric that is
+    measured alternately with the checkout, including uncommitted changes. Each metric that is
     significantly worse, by more than its budget, is a reason to refuse. Exit status: 0 passed, 1
     refused, 2 error, 3 something could not be judged or the change itself loosens a rule, and
     nothing was refused.
     """
     limit = TimeLimit(parse_limit(limit_text, "--limit"))
-    Budgets(budgets)  # a wrong one is refused before anything is built
+    Budgets(budgets)  # refuses an invalid one before anything is built
     if page and urlsplit(page).scheme not in ("http", "https"):
         raise UsageError(f"--page {page!r} is not a web address")
     for pattern in bench:
@@ -141,7 +141,7 @@ def command(
     conf = read_configuration(Path("asv.conf.json"))
     commits = find_commits(Path(), base, conf.results_dir)
     prepared = prepare(conf, Namespace(machine=None), writes=False)
-    for plugin in prepared.host.broken:  # its benchmarks would pass unseen
+    for plugin in prepared.host.broken:  # otherwise its benchmarks would pass unmeasured
         raise plugin.error or AssertionError
     registry = prepared.host.registry
     of_base = registry_of_base(registry, commits.top, commits.base)
@@ -177,7 +177,7 @@ def command(
 
 
 def _prepare_file(path: Path | None) -> Path | None:
-    """The same from any folder, in one that is there."""
+    """An absolute path, in an existing folder."""
     if path is None:
         return None
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -257,7 +257,8 @@ def _has_verdict(pairs: Pairs) -> bool:
 
 
 def _judge(loop: PairLoop, allowed: Budgets, result: GateResult) -> GateResult:
-    """Verdicts on what both sides measured, and why the rest was not compared or not judged."""
+    """Verdicts on the points measured on both sides, and why the rest was not compared or not
+    judged."""
     judged: list[int] = []
     left_out = Counter[str]()
     not_judged = Counter[str](loop.sides.removed)

@@ -1,6 +1,6 @@
 """`hpml comment FILE`: a report of the gate as the one comment of a merge request of GitLab.
 
-It is called by a job of its own, which alone has a token and runs none of the measured code.
+It is called by a separate job, the only one with a token, which runs none of the measured code.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import click
 from hpml_plugins.errors import HpmlError, UsageError
 from hpml_plugins.terminal import say
 
-#: The beginning of our comment.
+#: The first line of the comment, by which it is found again.
 MARK = "<!-- hpml gate -->"
 #: Size limit of a comment, characters.
 LONGEST = 60_000
 #: Seconds to wait for an answer.
 TIMEOUT = 30.0
-#: What GitLab sets in a pipeline of a merge request, and the token that its maintainer sets.
+#: The variables that GitLab sets in a pipeline of a merge request, and the token that a maintainer
+#: sets.
 VARIABLES = ("CI_API_V4_URL", "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID", "HPML_GITLAB_TOKEN")
 
 
@@ -34,9 +35,9 @@ VARIABLES = ("CI_API_V4_URL", "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID", "HPML_GIT
 def command(file: Path) -> int:
     """Keep one comment of a GitLab merge request up to date.
 
-    FILE is a report of `hpml gate --markdown`. The comment that this token's user wrote before is
-    updated. For a job of GitLab's CI: HPML_GITLAB_TOKEN is an access token with the scope `api`, of
-    a job that runs no code of the merge request.
+    FILE is a report of `hpml gate --markdown`. An earlier comment by this token's user is updated.
+    For a job of GitLab's CI that runs no code of the merge request: HPML_GITLAB_TOKEN is an access
+    token with the scope `api`.
     """
     missing = [name for name in VARIABLES if not os.environ.get(name)]
     if missing:

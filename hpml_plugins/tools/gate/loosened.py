@@ -1,5 +1,5 @@
-"""What a change allows itself: budgets that it raises, benchmarks and points that it leaves out, in
-comparison with the registry of its base."""
+"""Rules that a change loosens compared with the registry of its base: budgets that it raises,
+benchmarks and points that it removes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAMPLING = {"precision": True, "budget": False, "rounds": False}
 
 
 def registry_of_base(registry: Registry, top: Path, base: str) -> Registry | None:
-    """The registry as the commit `base` has it; None where it has none that can be read.
+    """The registry of the commit `base`; None if it has none that can be read.
 
     top: of the checkout.
     """

@@ -12,7 +12,7 @@ from hpml_plugins.tools.gate.sides import BASE, HEAD
 from hpml_plugins.tools.gate.verdicts import GatedValue
 from hpml_plugins.tools.templates import fill_template
 
-#: Limit of drawn values; the Markdown report has all.
+#: The most values that are drawn; the Markdown report has all.
 MOST = 30
 #: Left and right end of the scale, px.
 LEFT = 330
@@ -27,7 +27,7 @@ WIDTH = 960
 BOLD = 9
 #: Width of a tick's label, px.
 LABEL = 44
-#: Most letters of a row's name.
+#: The most letters of a row's name.
 LETTERS = 42
 #: An interval that reaches beyond this ratio is cut off, with an arrow.
 FARTHEST = 4.0
@@ -36,7 +36,7 @@ _TICKS = (0.25, 0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0)
 
 
 def as_svg(result: GateResult) -> str:
-    """A picture of the report; no text of the measured code is more than text in it."""
+    """A picture of the report; all text of the measured code is escaped."""
     shown = result.shown[:MOST]
     reach = _reach(shown)
     names = (result.commits.name(side) for side in (HEAD, BASE))
@@ -73,7 +73,7 @@ def _reach(values: Sequence[GatedValue]) -> float:
 
 
 def _ticks(reach: float) -> list[float]:
-    """Ratios whose labels leave room for each other; 1 is one."""
+    """Ratios whose labels do not overlap, including 1."""
     found = [1.0]
     for each in sorted(_TICKS, key=lambda ratio: abs(math.log(ratio))):
         apart = min(abs(_place(each, reach) - _place(other, reach)) for other in found)

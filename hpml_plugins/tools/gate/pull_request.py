@@ -20,11 +20,11 @@ _ORDER = {"refused": 0, "undecided": 1, "within": 2}
 
 @dataclass
 class GateResult:
-    """What was measured. broken: points that the head fails and the base does not, with the reason.
-    left_out: why points were not compared of which the base has nothing → how many.
-    not_judged_points: why others, or metrics of them, were not → how many.  rounds: the fewest and
-    the most.  again: the command that repeats it.  page: where the history is shown, "" where that
-    is not known.  loosened: the rules that the head has loosened.
+    """The measurements. broken: points that fail only on the head, with the reason. left_out: why
+    points that the base lacks were not compared → how many. not_judged_points: why other points, or
+    metrics of them, were not judged → how many.  rounds: the fewest and the most.  again: the
+    command that repeats it.  page: the address of the history, "" if unknown. loosened: the rules
+    that the head has loosened.
     """
 
     commits: Commits
@@ -41,12 +41,12 @@ class GateResult:
 
     @property
     def refused(self) -> bool:
-        """Whether anything is worse beyond its budget, or broken."""
+        """Whether any value is worse by more than its budget, or broken."""
         return bool(self.broken) or any(each.outcome == "refused" for each in self.values)
 
     @property
     def not_judged(self) -> bool:
-        """Whether anything could not be judged, nothing was, or the change has loosened a rule."""
+        """Whether any value or all could not be judged, or the change has loosened a rule."""
         undecided = any(each.outcome == "undecided" for each in self.values)
         missing = bool(self.not_judged_points or self.loosened) or not self.values
         return undecided or missing
@@ -134,7 +134,7 @@ class GateResult:
 
 
 def spell_change(value: GatedValue) -> str:
-    """`1.12× (+12 %), 1.10 to 1.15×`; where there is no ratio the change."""
+    """`1.12× (+12 %), 1.10 to 1.15×`; without a ratio, the change."""
     if value.slower is None or value.interval is None:
         more = value.head - value.base
         return f"{'+' if more > 0 else ''}{quantity(more, value.unit)}"
@@ -174,7 +174,7 @@ def as_comment(result: GateResult) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-#: Characters that an address may have as they are.
+#: Characters of an address that need no escaping.
 _ADDRESS = ":/?#[]@!$&'()*+,;=%~"
 #: Extensions of Markdown by GitHub and GitLab: mentions, references and bare addresses, which a
 #: backslash does not stop; and the border of a cell.
@@ -192,8 +192,8 @@ _MARKS = "\\`*_{}[]$"
 
 
 def plain_text(text: str) -> str:
-    """Text of any origin in Markdown, where it is no more than text: no HTML, link, mention, or end
-    of a table's cell."""
+    """Untrusted text, escaped for Markdown: it cannot be HTML, a link, a mention, or the end of a
+    table's cell."""
 
     def spelled(character: str) -> str:
         escaped = f"\\{character}" if character in _MARKS else character

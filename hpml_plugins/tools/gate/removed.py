@@ -1,5 +1,5 @@
-"""Benchmarks that base has and head lacks. asv measures both commits with the files of head, so
-that nothing is measured of one that a change removes."""
+"""Benchmarks that base has and head lacks. asv measures both commits with the files of head, so a
+benchmark that a change removes is not measured."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hpml_plugins.temporary import temporary_folder
 def export(top: Path, commit: str, folder: Path, without: Path) -> None:
     """Write the files of a commit into a folder.
 
-    top: of the checkout.  without: a folder of it that is left out.
+    top: of the checkout.  without: a folder in it to leave out.
     """
     index = {"GIT_INDEX_FILE": str(folder.with_name(f"{folder.name}.index"))}
     tell_git(top, "read-tree", commit, **index)
     if without.is_relative_to(top):
         literal = f":(literal){without.relative_to(top)}"
-        # forced: git minds that the files of HEAD and of the work tree are others
+        # forced: otherwise git refuses because the files of HEAD and of the work tree differ
         words = "rm", "-r", "-f", "-q", "--cached", "--ignore-unmatch", "--", literal
         tell_git(top, *words, **index)
     tell_git(top, "checkout-index", "--all", f"--prefix={folder}/", **index)
@@ -48,8 +48,8 @@ def find_removed(
     """Why points of base are not judged, and how many: those of removed benchmarks.
 
     environment: asv's, where base is installed.  base: the top of the checkout, and the commit.
-    bench: as of `asv run --bench`.  of_head: asv's names of the benchmarks of head. What its
-    registry no longer enables is told by `find_loosened`.
+    bench: as of `asv run --bench`.  of_head: asv's names of the benchmarks of head. `find_loosened`
+    reports benchmarks that its registry no longer enables.
     """
     from asv.benchmarks import Benchmarks
     from asv.util import ProcessError, UserError
@@ -82,7 +82,7 @@ def find_removed(
                 found.update(name for name in names if name not in of_head)
         except (HpmlError, ProcessError, UserError) as error:
             reason = describe(error).splitlines()[0]
-            unknown[f"which benchmarks base has cannot be told: {reason}"] = 0
+            unknown[f"the benchmarks of base are unknown: {reason}"] = 0
     removed = {
         f"head no longer has the benchmark {name}": count for name, count in found.items()
     }
@@ -90,7 +90,7 @@ def find_removed(
 
 
 def _entries(file: Path, head: Host) -> Iterator[dict[str, Any]]:
-    """What asv is told of each benchmark that a plugin of base offers, and that of head does not.
+    """asv's description of each benchmark that a plugin has at base and lacks at head.
 
     file: the registry of base. Raises the error of a plugin that does not load.
     """

@@ -1,4 +1,5 @@
-"""Building two commits with asv's own environments, and measuring pairs of rounds, one of each."""
+"""Builds two commits with asv's own environments, and measures pairs of rounds, one of each
+commit."""
 
 from __future__ import annotations
 
@@ -44,10 +45,10 @@ SIDES = ("base", "head")
 
 @dataclass(frozen=True)
 class Commits:
-    """What is compared. base, head: hashes.  uncommitted: whether head is the work tree with what
-    is not committed.
+    """The commits to compare. base, head: hashes.  uncommitted: whether head is the work tree with
+    uncommitted changes.
 
-    top: of the checkout, whose git repository alone has that commit.
+    top: of the checkout; only its git repository has that commit.
     """
 
     base: str
@@ -65,14 +66,16 @@ class Commits:
 def find_commits(folder: Path, base: str, results: str) -> Commits:
     """The newest commit that HEAD and `base` share, and the checkout.
 
-    A work tree with changes is put into a commit of its own that no branch has: tracked files, and
-    untracked ones that git does not ignore, without the folder of results. Raises UsageError where
+    A work tree with changes is put into a new commit that is on no branch: tracked files, and
+    untracked ones that git does not ignore, without the folder of results. Raises UsageError if
     there is nothing to compare.
     """
     top = Path(tell_git(folder, "rev-parse", "--show-toplevel"))
-    nothing = "nothing is committed here yet"
+    nothing = "there is no commit here yet"
     head = tell_git(top, "rev-parse", "--verify", "-q", "HEAD", fault=nothing)
-    unknown = f"{base!r} is no branch, tag or commit here; git fetch gets those of a remote"
+    unknown = (
+        f"{base!r} is not a branch, tag or commit here; git fetch gets those of a remote"
+    )
     named = tell_git(
         top,
         "rev-parse",
@@ -107,13 +110,14 @@ def find_commits(folder: Path, base: str, results: str) -> Commits:
 
 
 class Sides:
-    """The packages of both commits, and what measures a round of a point of one of them.
+    """The packages of both commits, and the processes that measure a round of a point on one of
+    them.
 
     prepared: the suite and its points.  removed: see `find_removed`.
 
-    Each round of each side has a new process, from which that of every point is forked: what is
-    fixed for the lifetime of a process, such as addresses and hash seeds, differs from round to
-    round.
+    Each round of each side has a new process, from which the process of every point is forked:
+    properties fixed for the lifetime of a process, such as addresses and hash seeds, differ from
+    round to round.
     """
 
     def __init__(
@@ -131,7 +135,7 @@ class Sides:
         self._caches: tuple[dict[str, str], dict[str, str]] = ({}, {})
 
     def measure(self, side: int, task: AsvTask, timeout: float) -> Record | None:
-        """Measure one round; None where the commit gives no Record within `timeout`, s."""
+        """Measure one round; None if the commit gives no Record within `timeout`, s."""
         if side not in self._spawners:
             self._spawners[side] = self._start(side)
         spawner = self._spawners[side]
@@ -156,12 +160,12 @@ class Sides:
     def close(self) -> None:
         """End the processes."""
         for spawner in self._spawners.values():
-            spawner.interrupt()  # or it would print what its server said
+            spawner.interrupt()  # otherwise it would print the output of its server
             spawner.close()
         self._spawners.clear()
 
     def remove(self) -> None:
-        """End the processes, and remove what they share."""
+        """End the processes, and remove their shared files."""
         self.close()
         for folder in itertools.chain(*(each.values() for each in self._caches)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -174,8 +178,8 @@ def build_sides(
     """Build both commits and find the points to measure. bench: regular expressions, as of `asv run
     --bench`.  limit: of each step of a build too.
 
-    Raises HpmlError where a commit does not build, and where nothing is selected; OutOfTime where
-    building takes all of the limit.
+    Raises HpmlError if a commit does not build or nothing is selected; OutOfTime if building takes
+    all of the limit.
     """
     from asv.benchmarks import Benchmarks
     from asv.environment import get_environments
@@ -204,14 +208,14 @@ def build_sides(
             environment.install_project(own, repository, commit)
             environments.append(environment)
         only = copy.copy(conf)
-        only.branches = []  # asv would install one of them where head's suite does not import
+        only.branches = []  # asv would install one of them if head's suite does not import
         found = Benchmarks.discover(
             only, repository, environments[HEAD:], [commits.head], regex=list(bench) or None
         )
     except ProcessError as error:
         if limit.left <= 0:
             raise OutOfTime(
-                f"the limit of {limit} ended while base and head were built"
+                f"the limit of {limit} passed while base and head were built"
             ) from None
         said = (error.stderr or error.stdout or str(error)).strip().splitlines()
         what = (*(f"{side} does not build" for side in SIDES), "the suite does not import")[
@@ -256,11 +260,10 @@ Pairs = list[Pair]
 
 @dataclass
 class PairLoop:
-    """Measures pairs of rounds of all points, one of each side, as long as `undecided` asks for
-    more.
+    """Measures pairs of rounds of all points, one of each side, while points are `undecided`.
 
-    most: pairs of a point.  undecided: the numbers of the points that need more pairs, of those
-    that both sides measured; asked after each of `looks(most)`.  pairs: what was measured of each
+    most: pairs of a point.  undecided: the numbers of the points that need more pairs, among those
+    measured on both sides; called after each of `looks(most)`.  pairs: the measurements of each
     point.
     """
 
@@ -283,7 +286,8 @@ class PairLoop:
         ]
 
     def run(self) -> None:
-        """Measure until all is decided, or `most` pairs are measured, or the limit has passed."""
+        """Measure until all points are decided, `most` pairs are measured, or the limit has
+        passed."""
         for task in self._planned:
             self._report.plan(rounds_of(task), repeats=len(SIDES))
         self._report.begin()
@@ -305,12 +309,12 @@ class PairLoop:
                 return
 
     def _expected(self, point: int) -> float:
-        """s of the next pair of a point; of an unknown one as much as the longest so far."""
+        """s of the next pair of a point; for a new point, the longest so far."""
         known = self._seconds.get(point, max(self._seconds.values(), default=0.0))
         return CAUTION * known
 
     def _without_verdict(self) -> list[int]:
-        """The points that the limit leaves no time to judge: the last of the registry."""
+        """The points that cannot be judged within the limit: the last of the registry."""
         needed = min(FIRST_LOOK, self.most) - 1
         left = self.limit.left
         found = []
@@ -323,7 +327,7 @@ class PairLoop:
         return found
 
     def _end(self, points: Iterable[int]) -> None:
-        """Measure these points no further."""
+        """Stop measuring these points."""
         for point in points:
             self._pending.remove(point)
             for this in rounds_of(self._planned[point])[len(self.pairs[point]) :]:
@@ -352,7 +356,7 @@ class PairLoop:
 
 
 def compared(pairs: Pairs) -> bool:
-    """Whether both sides measured all of them."""
+    """Whether all of them were measured on both sides."""
     return all(each.status == "ok" for pair in pairs for each in pair)
 
 

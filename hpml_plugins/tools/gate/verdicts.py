@@ -1,11 +1,10 @@
-"""From pairs of rounds, one of each side at about the same time, to verdicts.
+"""Derives verdicts from pairs of rounds, one of each side at about the same time.
 
-A load of other processes slows rounds down by factors that change with time. Both rounds of a pair
-are measured one after the other, in random order, so a disturbance is equally likely on either
-side: the differences of pairs are symmetric around the true one, and no pair is left out. All of
-them are judged after 4, 8, 16, … pairs, and measuring stops where nothing is undecided. Each of
-these looks has an equal share of the error (Bonferroni), so that stopping early costs no
-confidence.
+Other processes slow rounds down by factors that change with time. Both rounds of a pair are
+measured one after the other, in random order, so a disturbance is equally likely on either side:
+the differences of pairs are symmetric around the true one, and no pair is excluded. All pairs are
+judged after 4, 8, 16, … of them, and measuring stops once nothing is undecided. Each of these looks
+has an equal share of the error (Bonferroni), so that stopping early costs no confidence.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Pair = tuple[Record, Record]
 
 
 def looks(most: int) -> list[int]:
-    """After how many pairs all is judged.  most: of pairs."""
+    """The numbers of pairs after which all points are judged.  most: the limit of pairs."""
     found = [most]
     count = FIRST_LOOK
     while count < most:
@@ -47,8 +46,8 @@ def looks(most: int) -> list[int]:
 
 
 class _Mean(NamedTuple):
-    """The mean of the differences of pairs. half_width: of its 95 % interval over all looks.  p: of
-    no difference."""
+    """The mean of the differences of pairs. half_width: of its 95 % interval over all looks.  p:
+    the p-value of no difference."""
 
     value: float
     half_width: float
@@ -56,7 +55,7 @@ class _Mean(NamedTuple):
 
 
 def _mean_difference(differences: Sequence[float], number_of_looks: int) -> _Mean:
-    """By Student's t; the differences are symmetric around the true one, whatever the load.
+    """By Student's t: the differences are symmetric around the true one under any load.
 
     differences: at least two.
     """
@@ -64,7 +63,7 @@ def _mean_difference(differences: Sequence[float], number_of_looks: int) -> _Mea
     freedom = len(differences) - 1
     variance = float(np.var(differences, ddof=1)) / len(
         differences
-    )  # 0 where it was counted
+    )  # 0 for a counted value
     quantile = student_quantile(1 - ERROR_RATE / 2 / number_of_looks, freedom)
     p = number_of_looks * p_value(mean, variance, freedom)
     return _Mean(mean, quantile * math.sqrt(variance), min(1.0, p))
@@ -72,11 +71,11 @@ def _mean_difference(differences: Sequence[float], number_of_looks: int) -> _Mea
 
 @dataclass(frozen=True)
 class GatedValue:
-    """One metric of one point on both sides. budget: the slow-down that is allowed, 0.05 for 5 %.
+    """One metric of one point on both sides. budget: the allowed slow-down, 0.05 for 5 %.
 
     base, head: means of the rounds.  difference: how much worse head is, of logarithms unless
     `is_ratio` is false; its p is corrected for the number of values.  reason: why it cannot be
-    judged, else "".
+    judged, or "".
     """
 
     benchmark: str
@@ -92,7 +91,7 @@ class GatedValue:
 
     @property
     def slower(self) -> float | None:
-        """How many times worse head is: 1.1 for 10 %; None where there is no ratio."""
+        """How many times worse head is: 1.1 for 10 %; None if there is no ratio."""
         return math.exp(self.difference.value) if self.is_ratio else None
 
     @property
@@ -111,8 +110,8 @@ class GatedValue:
 
     @property
     def outcome(self) -> Outcome:
-        """refused: significantly worse, and by more than the budget; any rise from 0 is.  within:
-        it is not worse by more than that, as far as the interval reaches.  undecided: neither."""
+        """refused: significantly worse, and by more than the budget; includes any rise from 0.
+        within: the whole interval is within the budget.  undecided: neither."""
         if self.reason:
             return "undecided"
         allowed = math.log1p(self.budget) if self.is_ratio else 0.0
@@ -131,7 +130,7 @@ def _power(exponent: float) -> float:
 
 
 class GatedPoint(NamedTuple):
-    """What is judged of a point. text: the point.  budgets: of its metrics."""
+    """The judged part of a point. text: the point.  budgets: of its metrics."""
 
     text: str
     pairs: Sequence[Pair]
@@ -139,13 +138,13 @@ class GatedPoint(NamedTuple):
 
 
 def judge(points: Sequence[GatedPoint], number_of_looks: int) -> list[list[GatedValue]]:
-    """Of each point verdicts on all metrics that have a budget, corrected for how many there are.
+    """Verdicts on all metrics of each point that have a budget, corrected for multiple comparisons.
 
     The correction is that of Benjamini and Hochberg. Metrics of one timing, which have one p-value,
     are one hypothesis.
 
     The card's factor (`hpml_plugins.analysis.reference`) is no covariate here. Both sides are
-    measured on one card in one visit, so their reference is the same: whatever the coefficient, it
+    measured on one card in one visit, so their reference is the same: for any coefficient it
     cancels in the difference, whose variance is that of rounds on one card alone.
 
     points: with LEAST pairs each, or more.
@@ -176,7 +175,7 @@ def _hypothesis(number: int, value: GatedValue) -> tuple[int, str]:
 
 
 def common_metrics(pairs: Sequence[Pair]) -> set[str]:
-    """The metrics that all rounds of both sides gave."""
+    """The metrics that all rounds of both sides have."""
     return set.intersection(*(set(each.metrics) for pair in pairs for each in pair))
 
 

@@ -135,7 +135,7 @@ def test_a_suite_of_base_that_does_not_import_leaves_unknown_what_it_had(
     mine.commit("broken")
     mine.write("benchmarks/old.py", THEIRS)
     done = mine.hpml("gate", "main", "--rounds", "3", "--bench", "peakmem", status=3)
-    assert "Not judged: which benchmarks base has cannot be told: " in done.stdout
+    assert "Not judged: the benchmarks of base are unknown: " in done.stdout
 
 
 def test_a_suite_that_does_not_import_at_head_is_no_branchs(mine: OwnRepository) -> None:
