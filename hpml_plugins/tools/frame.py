@@ -40,11 +40,11 @@ SHOWN_COLUMNS = (
 
 
 def load(path: str | Path = "results") -> Frame:
-    """The Records of a results folder, of a project that has one, or of a file of `hpml run
-    --record`, as a Frame.
+    """The Records of a results folder, of a project with one, or of a file of `hpml run --record`,
+    as a Frame.
 
-    Results of asv's own benchmarks in the folder are among them. A damaged line is left out, with a
-    warning on stderr. Raises UsageError where there are no results.
+    Includes results of asv's own benchmarks in the folder. A damaged line is skipped, with a
+    warning on stderr. Raises UsageError if there are no results.
     """
     place = Path(path)
     if place.is_file():
@@ -70,8 +70,8 @@ def _read_file(file: Path) -> list[Record]:
 class Frame:
     """Records, and a row for each of their metrics.
 
-    records: those of the frame.  variability: how far values move, estimated from all Records
-    that were loaded, also for a selection of them.
+    records: those of the frame.  variability: the variation of values, estimated from all loaded
+    Records, also for a selection of them.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Frame:
         return self._given or Variability(self.records)
 
     def select(self, benchmark: str = "*", machine: str = "*", **params: object) -> Frame:
-        """The frame with these Records alone.
+        """A frame with only these Records.
 
         benchmark, machine: a name, or a pattern such as `roof_*`.  params: parameters of the point
         that must have this value.
@@ -107,8 +107,8 @@ class Frame:
         """A row for each metric of each Record, in SI base units; one for a Record without metrics.
 
         median, low, high: with the 95 % interval for the next run on another card of the type, or
-        none where it is not known.  class: what limits the value.  cards: the UUIDs of the cards,
-        or what stands for them.  regime: `sustained`, or `boost` in a row of its own.
+        none if unknown.  class: what limits the value.  cards: the UUIDs of the cards, or their
+        substitutes.  regime: `sustained`, or `boost` in a row of its own.
         """
         for record in self.records:
             readings = self.readings(record)
@@ -136,8 +136,8 @@ class Frame:
 
     @property
     def chart(self) -> dict[str, Any]:
-        """A Vega-Lite chart: the values of one benchmark's first metric with their intervals; of
-        several benchmarks, how many points of each machine were measured."""
+        """A Vega-Lite chart: the values of one benchmark's first metric with their intervals; for
+        several benchmarks, the number of measured points of each machine."""
         drawn = Drawable("", self._figure(), self._table()).chart
         assert drawn is not None
         return drawn
@@ -166,7 +166,7 @@ class Frame:
         }
 
     def _picture(self) -> str:
-        """The chart as SVG; a sentence where the package that draws it is missing."""
+        """The chart as SVG; a sentence if the package that draws it is missing."""
         try:
             with needs_extra("publish"):
                 import vl_convert

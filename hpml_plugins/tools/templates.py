@@ -1,4 +1,4 @@
-"""Texts that the tools write from templates beside them."""
+"""Renders the tools' templates, which are in the tools' folders."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hpml_plugins.terminal import printable
 
 
 def fill_template(tool: str, template: str, **values: object) -> str:
-    """A template of a tool's folder, ended by one line break; in HTML and SVG texts are escaped.
-    Raises UndefinedError for a name that has no value."""
+    """Render a template of a tool's folder, ending in one line break; texts in HTML and SVG are
+    escaped. Raises UndefinedError for a name that has no value."""
     environment = Environment(
         loader=PackageLoader("hpml_plugins", f"tools/{tool}"),
         undefined=StrictUndefined,

@@ -1,8 +1,7 @@
-"""What a bundle must know of a node: its Python, its C library, its packages. Standard library
-only.
+"""The facts about a node for a bundle: its Python, C library and packages. Standard library only.
 
-`hpml bundle --ask` prints this file, to be run by the node's own Python. It runs on Pythons that
-are too old for the project, so that they are named as that and not met as a syntax error.
+`hpml bundle --ask` prints this file, to be run by the node's own Python. It also runs on Pythons
+that are too old for the project, which then get a clear message instead of a syntax error.
 """
 
 import json
@@ -14,7 +13,7 @@ import sys
 
 def ask():
     # type: () -> dict[str, object]
-    """The facts, as JSON can hold them. packages: normalised name → version, of what Python would
+    """The facts, as values for JSON. packages: normalised name → version, of what Python would
     import first."""
     name = "cp" if sys.implementation.name == "cpython" else sys.implementation.name
     return {
@@ -35,12 +34,12 @@ def _packages():
         return {}
     from importlib.metadata import distributions
 
-    # what an earlier bundle brought is not the node's own
+    # packages of an earlier bundle are not the node's own
     path = [entry for entry in sys.path if entry != os.environ.get("HPML_BUNDLE_SITE")]
     found = {}  # type: dict[str, str]
     for each in distributions(path=path):
         name = re.sub("[-_.]+", "-", each.metadata["Name"] or "").lower()
-        # what a broken installation left has another
+        # leftovers of a broken installation have another
         if re.match(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", name):
             found.setdefault(name, each.version)
     return dict(sorted(found.items()))

@@ -19,7 +19,9 @@ from hpml_plugins.tools.bundle.pack import make_bundle
 
 @click.command("bundle")
 @click.option(
-    "--ask", is_flag=True, help="Print a script that reports what the node's Python has."
+    "--ask",
+    is_flag=True,
+    help="Print a script that reports the node's Python and packages.",
 )
 @click.option(
     "--node",
@@ -40,7 +42,7 @@ from hpml_plugins.tools.bundle.pack import make_bundle
     "extra",
     multiple=True,
     metavar="REQUIREMENT",
-    help="Carry this too, for plugins of your own.",
+    help="Also carry this package, for plugins of your own.",
 )
 @click.option(
     "-o",

@@ -52,7 +52,7 @@ class _Refused(Exception):
 
 
 def check(manifest: dict[str, Any], node: dict[str, Any], python: str) -> None:
-    """Raise Refused unless the node is what the bundle was made for. python: its path, for the
+    """Raise Refused unless the bundle was made for this kind of node. python: its path, for the
     message."""
     if manifest["abi"] != node["abi"]:
         fix = "name another with --python PATH"
@@ -87,7 +87,7 @@ def install(here: Path, manifest: dict[str, Any], python: str) -> Path:
     )
     for branch in others:
         _git("-C", str(repository), "branch", "--quiet", branch, f"origin/{branch}")
-    # the bundle's file, which is no place to fetch from
+    # the bundle's file, from which nothing can be fetched later
     _git("-C", str(repository), "remote", "remove", "origin")
     words = {
         "here": here,

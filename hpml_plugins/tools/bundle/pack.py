@@ -1,4 +1,4 @@
-"""Making the file: the packages that the node lacks, the repository with its history, and an
+"""Makes the file: the packages that the node lacks, the repository with its history, and an
 installer."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class _Bundle:
-    """What was made. carried: what it brings, kept: what it needs of the node's own, name →
+    """The bundle. carried: the packages in it; kept: packages that it needs from the node; name →
     version."""
 
     carried: Mapping[str, str]
@@ -38,7 +38,7 @@ def make_bundle(
     """Write the bundle of the project at `root` for this node. extra: requirements beyond the
     project's own.
 
-    Raises HpmlError, and leaves no file, when it cannot be made.
+    Raises HpmlError, and leaves no file, if it cannot be made.
     """
     request = packages.request_packages(root, node, extra)
     with temporary_folder("hpml-bundle-") as scratch:
@@ -103,7 +103,7 @@ def _write(file: Path, scratch: Path) -> None:
 
 @dataclass(frozen=True)
 class _PackedHistory:
-    """What was packed. commit: of the first branch."""
+    """The packed history. commit: of the first branch."""
 
     branches: tuple[str, ...]
     commit: str
@@ -112,8 +112,8 @@ class _PackedHistory:
 
 
 def pack_history(root: Path, branches: list[str], file: Path) -> _PackedHistory:
-    """Pack these branches ("" and HEAD: the one checked out) and the tags. Raises UsageError when
-    one is not there."""
+    """Pack these branches ("" and HEAD: the one checked out) and the tags. Raises UsageError if one
+    does not exist."""
     where = str(root)
     if not ask_git(root, "rev-parse", "--git-dir"):
         raise UsageError(

@@ -27,13 +27,13 @@ from hpml_plugins.errors import UsageError
 
 ASK = "ask it: hpml bundle --ask | ssh NODE python3 - > node.json"
 EXAMPLE = "manylinux_2_28_x86_64"
-#: Gigabytes that belong to the node, with all that they bring, unless they are asked for.
+#: Large packages left to the node, with their dependencies, unless they are requested.
 NODES_OWN = ("torch", "torchvision", "triton")
-#: The extra of hpml-plugins that jobs on a node need; pages are published elsewhere.
+#: The extra of hpml-plugins needed by jobs on a node; pages are published elsewhere.
 ON_NODES = "cluster"
-#: The glibc 2.x that uv knows by name (`uv pip compile --help`, --python-platform).
+#: The versions of glibc 2.x that uv knows by name (`uv pip compile --help`, --python-platform).
 _GLIBC_MINORS = (17, 28, *range(31, 41))
-#: What hpml-plugins runs with (pyproject.toml).
+#: The Pythons that hpml-plugins supports (pyproject.toml).
 LEAST_PYTHON = SpecifierSet(">=3.11")
 SOURCES = (
     "it has only sources that must be compiled there; install it on the node, or leave out what"
@@ -44,8 +44,8 @@ SOURCES = (
 class NodeFacts(msgspec.Struct, frozen=True):
     """What `ask_node` and `hpml doctor --json` print about a node's Python.
 
-    abi: cp312.  libc: "glibc 2.39", "" where it is another.  packages: name → version, "" where
-    only the name is known.
+    abi: cp312.  libc: "glibc 2.39", "" for another library.  packages: name → version, "" if only
+    the name is known.
     """
 
     hpml_node: int
@@ -62,13 +62,13 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
     @property
     def glibc(self) -> tuple[int, int]:
-        """(2, 39); (0, 0) where it is another C library."""
+        """(2, 39); (0, 0) for another C library."""
         found = re.fullmatch(r"glibc (\d+)\.(\d+).*", self.libc)
         return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def read_node(path: Path) -> NodeFacts:
-    """Read a node's facts. Raises UsageError for anything else, and for a node that no bundle can
+    """Read a node's facts. Raises UsageError for any other file, and for a node that no bundle can
     be made for."""
     try:
         node = msgspec.json.decode(path.read_bytes(), type=NodeFacts)
@@ -123,10 +123,10 @@ def _usable(node: NodeFacts, where: str) -> NodeFacts:
 
 @dataclass(frozen=True)
 class PackageRequest:
-    """What uv must resolve. preferred: name → version, used where allowed.  given: left to the
+    """The requirements for uv. preferred: name → version, used if allowed.  given: left to the
     node.
 
-    hashes: name==version → `--hash=…` of its files, as constraints.txt has them.
+    hashes: name==version → `--hash=…` of its files, from constraints.txt.
     """
 
     requirements: tuple[str, ...]
@@ -139,11 +139,12 @@ class PackageRequest:
 def request_packages(
     root: Path, node: NodeFacts, extra: Iterable[str] = ()
 ) -> PackageRequest:
-    """What the project at `root` needs on this node, by pyproject.toml and constraints.txt.
+    """The requirements of the project at `root` on this node, from pyproject.toml and
+    constraints.txt.
 
-    The extras that [tool.hpml] names for nodes are included; the packages that it says nodes do not
-    need are left out. extra: more requirements, which may name torch itself.
-    Raises UsageError when the node's Python or torch is not one that the project runs with.
+    The extras that [tool.hpml] names for nodes are included; the packages that it excludes for
+    nodes are left out. extra: more requirements, which may name torch itself. Raises UsageError if
+    the project does not support the node's Python or torch.
     """
     where = str(root / "pyproject.toml")
     table = _read_project(Path(where))
@@ -168,7 +169,7 @@ def request_packages(
         if _is_version(version):
             preferred[name] = str(Version(version))
         elif not version and name not in names_asked:
-            given.add(name)  # a package of unknown version is taken as it is
+            given.add(name)  # a package of unknown version is accepted as it is
     left_out = {canonicalize_name(name) for name in settings.get("not-on-nodes", ())}
     carried_by_none = given | (left_out - names_asked)
     return PackageRequest(
@@ -185,7 +186,7 @@ def request_packages(
 
 
 def _check_python(project: Mapping[str, Any], where: str, node: NodeFacts) -> None:
-    """Raise UsageError where the node's Python is not one that the project runs with."""
+    """Raise UsageError if the project does not support the node's Python."""
     asked = _requirement(f"python{project.get('requires-python', '>=3.11')}", where)
     needed = asked.specifier & LEAST_PYTHON
     if not needed.contains(node.python, prereleases=True):
@@ -193,7 +194,7 @@ def _check_python(project: Mapping[str, Any], where: str, node: NodeFacts) -> No
 
 
 def _required_texts(root: Path, table: Mapping[str, Any]) -> list[str]:
-    """The requirements of the project, of its extras for nodes, and of what builds its commits."""
+    """The requirements of the project, of its extras for nodes, and of its build."""
     project = table.get("project", {})
     extras = project.get("optional-dependencies", {})
     found = [*project.get("dependencies", ())]
@@ -217,8 +218,8 @@ def is_own(root: Path) -> bool:
 
 
 def _read_project(path: Path) -> dict[str, Any]:
-    """pyproject.toml; empty where a repository of another language, or with a setup.py, has
-    none."""
+    """pyproject.toml; empty if there is none, as in a repository of another language or with a
+    setup.py."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -235,8 +236,8 @@ def _read_project(path: Path) -> dict[str, Any]:
 
 
 def lacking(resolved: Mapping[str, str], node: NodeFacts) -> dict[str, str]:
-    """Those of the resolved packages, name → version, that the node has not in this version: what
-    is carried."""
+    """The packages to carry, name → version: the resolved ones that the node lacks in this
+    version."""
     has = {
         name: Version(version)
         for name, version in node.packages.items()
@@ -298,7 +299,7 @@ def _is_version(text: str) -> bool:
         Version(text)
     except (
         ValueError
-    ):  # InvalidVersion is one, and so is what int() raises for thousands of digits
+    ):  # InvalidVersion is one, and so is the error of int() for thousands of digits
         return False  # Debian's 0.23ubuntu1, or unknown
     return True
 
@@ -311,8 +312,8 @@ def resolve(request: PackageRequest, node: NodeFacts, scratch: Path) -> dict[str
     given = scratch / "given.txt"
     wanted.write_text("\n".join(request.requirements))
     given.write_text("\n".join(request.given))
-    # uv keeps the versions of an output file that is already there, wherever the requirements allow
-    # it and their hashes; those of other versions are the index's
+    # uv keeps the versions, and their hashes, of an existing output file if the requirements allow
+    # it; hashes of other versions are the index's
     pins = (f"{name}=={version}" for name, version in request.preferred.items())
     answer.write_text("\n".join(pin + request.hashes.get(pin, "") for pin in pins))
     options = [
@@ -330,7 +331,7 @@ def unpack(packages: Mapping[str, str], node: NodeFacts, site: Path) -> None:
     """Put these packages for the node's Python into the folder `site`; pure Python sources are
     built here.
 
-    What `resolve` left beside it has the hashes, which every file must have.
+    The file that `resolve` left beside it has the hashes, which every file must match.
     """
     wanted = site.with_name("carried.txt")
     answer = site.with_name("answer.txt")
@@ -353,8 +354,8 @@ def unpack(packages: Mapping[str, str], node: NodeFacts, site: Path) -> None:
             for line in wheel.read_text().splitlines()
             if line.startswith("Tag:")
         ]
-        # uv refuses what does not fit the node, but takes a compiled wheel of this machine for any
-        # of the same Python
+        # uv refuses packages that do not fit the node, but accepts a compiled wheel of this machine
+        # for any machine with the same Python
         if tags and all(tag.rpartition("-")[2].startswith("linux_") for tag in tags):
             raise UsageError(
                 f"{_no_wheel(wheel.parent.name.removesuffix('.dist-info'), node)}: {SOURCES}"
@@ -398,7 +399,7 @@ def _uv(action: str, *args: str, node: NodeFacts) -> None:
 
 
 def explain(stderr: str, node: NodeFacts) -> str:
-    """What uv said when it failed, in one line."""
+    """The error of uv, in one line."""
     lines = [line.strip() for line in stderr.splitlines()]
     causes = [
         line.removeprefix("cause:").strip() for line in lines if line.startswith("cause:")

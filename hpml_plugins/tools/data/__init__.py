@@ -6,6 +6,6 @@ hpml_commands = adds_commands(
     (
         "data",
         "hpml_plugins.workloads.datasets.command:command",
-        "Show which data sets are here and how to get the others.",
+        "Show which data sets are present and how to get the others.",
     ),
 )

@@ -1,4 +1,4 @@
-"""What this node has, what is broken, and how to fix it."""
+"""`hpml doctor`: the state of this node, problems, and how to fix them."""
 
 from hpml_plugins.cli import adds_commands
 

@@ -1,4 +1,4 @@
-"""`hpml doctor`: what this node has, what is broken, and how to fix it."""
+"""`hpml doctor`: the state of this node, problems, and how to fix them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpml_plugins.tools.doctor.diagnosis import diagnose
 @json_option("Print JSON: the findings, and the facts that hpml bundle needs.")
 @click.pass_obj
 def command(settings: Settings, as_json: bool) -> int:
-    """Show what this node has, what is broken, and how to fix it. Exit status 1 when something is
-    broken, 3 when something could not be looked at."""
+    """Show what this node has, what is broken, and how to fix it. Exit status 1 if something is
+    broken, 3 if something could not be checked."""
     found = show_findings(diagnose(settings.registry), as_json, ask() if as_json else None)
     return 1 if found["broken"] else 3 if found["not judged"] else 0

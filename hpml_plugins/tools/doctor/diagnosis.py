@@ -1,5 +1,5 @@
-"""The checks behind `hpml doctor`. Libraries are imported in other processes: one that crashes is
-only a finding.
+"""The checks behind `hpml doctor`. Libraries are imported in other processes, so a crash is only a
+finding.
 
 `traps` judges plain facts, so that each trap of GPU nodes is tested without such a node.
 """
@@ -51,7 +51,7 @@ _LIBRARIES = {
         ),
         "pip install torch",
     ),
-    # its compiled operators load into this torch; importing all of it takes 4 s of CPU time more
+    # its compiled operators load into this torch; importing all of it takes 4 s more of CPU time
     "torchvision": (
         (
             "import importlib.metadata, importlib.util, pathlib, torch; what ="
@@ -79,7 +79,7 @@ _LIBRARIES = {
         ),
     ),
 }
-#: The libraries of one group are checked by one process, in this order; the groups run at once.
+#: The libraries of one group are checked by one process, in this order; the groups run in parallel.
 _GROUPS = (("torch", "torchvision"), ("numba", "asv", "fvcore", "matplotlib"))
 #: Checks libraries, [[name, code], …], and reports each as a line of JSON: [name, what, facts],
 #: [name, null, reason].
@@ -111,8 +111,8 @@ _NEEDED_BY = {
     "publish": "only asv publish and hpml plot need it",
 }
 _TIMEOUT = 120.0
-#: The oldest compute capability that CUDA 13 builds for. Which builds of torch have older ones is
-#: in PyTorch's RELEASE.md, CUDA support matrix, and in pytorch/pytorch issues 172352 and 190385.
+#: The oldest compute capability that CUDA 13 builds for. PyTorch's RELEASE.md, CUDA support matrix,
+#: and pytorch/pytorch issues 172352 and 190385 list the builds of torch with older ones.
 OLDEST_OF_CUDA_13 = 7.5
 OLDER_TORCH = (
     "a CUDA 12.6 build of torch (cu126), which exists up to torch 2.14 and has Maxwell, Pascal and"
@@ -124,9 +124,10 @@ SMALLEST_SHM = 2**30
 
 
 class _TorchFacts(msgspec.Struct, frozen=True):
-    """What torch reports. cuda: "" for a build without.  archs: `sm_90`, … it has code for.
+    """What torch reports. cuda: "" for a build without CUDA.  archs: `sm_90`, …, for which it has
+    code.
 
-    peers: whether every GPU reaches every other without the host; None where there is one or none.
+    peers: whether every GPU reaches every other without the host; None for fewer than two GPUs.
     """
 
     version: str = ""
@@ -136,7 +137,7 @@ class _TorchFacts(msgspec.Struct, frozen=True):
 
 
 def diagnose(registry: Path) -> Iterator[Finding]:
-    """Every check of this node, as its findings come."""
+    """Run every check of this node; yield findings as they come."""
     yield Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
     watch = CpuWatch()
     time.sleep(GLANCE)
@@ -183,8 +184,8 @@ def diagnose(registry: Path) -> Iterator[Finding]:
 
 
 def check_libraries(names: Sequence[str]) -> Iterator[tuple[Finding, dict[str, Any]]]:
-    """A finding for each library, as it comes, and facts of it. One that crashes or hangs costs
-    only itself."""
+    """A finding for each library, as it comes, and its facts. A crash or hang affects only that
+    library."""
     missing = [name for name in names if name in OPTIONAL and not _is_installed(name)]
     for name in missing:
         yield _not_installed(name), {}
@@ -317,15 +318,15 @@ def _machine_file(node: Node, results: Path) -> Finding:
 
 
 def shared_memory() -> float:
-    """Size of /dev/shm, B; infinite where there is none to be too small."""
+    """Size of /dev/shm, B; infinite if there is none."""
     if Path("/dev/shm").is_dir():
         return float(shutil.disk_usage("/dev/shm").total)
     return float("inf")
 
 
 def counters_refused() -> bool:
-    """Whether the driver gives performance counters to root only, as it says itself, and this
-    process is not root's."""
+    """Whether the driver reports that it gives performance counters to root only, and this process
+    is not root's."""
     try:
         text = Path("/proc/driver/nvidia/params").read_text()
     except OSError:
@@ -343,8 +344,8 @@ def traps(
     counters_refused: bool,
     health: Sequence[GpuHealth],
 ) -> Iterator[Finding]:
-    """Every known problem that these facts show. users: None where they are not known.  shm: size
-    of /dev/shm, B."""
+    """Every known problem that these facts show. users: None if unknown.  shm: size of /dev/shm,
+    B."""
     if not node.gpus:
         return
     yield from _torch_build(node, torch)
@@ -397,7 +398,8 @@ def traps(
 
 
 def _torch_build(node: Node, torch: _TorchFacts) -> Iterator[Finding]:
-    """Whether torch was built for CUDA, for one that the driver knows, and for these cards."""
+    """Whether torch was built for CUDA, for a version that the driver supports, and for these
+    cards."""
     if torch.version and not torch.cuda:
         what = f"torch {torch.version} is built without CUDA, and this node has {node.gpu}"
         yield Finding(

@@ -50,7 +50,7 @@ def command(
 
     FILE is a result file of nvbench, Google Benchmark, pytest-benchmark, hyperfine, nccl-tests,
     tritonbench or asv, recognised by its contents. Repetitions become samples. What a file does not
-    state stays unknown. Records of no known commit are in tables and comparisons, but in no
+    state stays unknown. Records without a known commit appear in tables and comparisons, but in no
     history. Importing a file again changes nothing. Nothing is written if one FILE cannot be read.
     """
     revision = _resolve(settings, commit) if commit else ""
@@ -85,17 +85,17 @@ def _resolve(settings: Settings, commit: str) -> str:
 def _completed(
     source: Source, file: Path, machine: str | None, commit: str, gpu: str | None
 ) -> Source:
-    """The source with what the user adds. Raises UsageError for what contradicts the file, and
+    """The source with the user's additions. Raises UsageError if they contradict the file, and
     without a machine."""
     if not (machine or source.machine):
-        raise UsageError(
-            "it does not tell where it was measured: --machine NAME", str(file)
-        )
+        raise UsageError("it does not name the machine: give --machine NAME", str(file))
     if commit and source.commit not in ("", commit):
-        raise UsageError(f"it tells commit {source.commit}, --commit another", str(file))
+        raise UsageError(
+            f"it names commit {source.commit}, but --commit another", str(file)
+        )
     told = {each.gpus for each in source.readings} - {None}
     if gpu and told:
-        raise UsageError("it tells its GPUs; leave out --gpu", str(file))
+        raise UsageError("it names its GPUs; leave out --gpu", str(file))
     readings = None
     if gpu:
         readings = [

@@ -1,4 +1,5 @@
-"""What a result file of another tool says, before it is a Record; what readers of formats share."""
+"""The contents of another tool's result file before conversion to Records, and code shared by the
+readers of formats."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from hpml_plugins.errors import HpmlError
 from hpml_plugins.model import Direction, MetricSamples, Value
 from hpml_plugins.store import MAX_FILE
 
-#: Names of timers, as in `Timer` of a Record, for the info of a metric.
+#: Names of timers for the info of a metric, as in `Timer` of a Record.
 EVENTS = "cuda events"
 CLOCK = "perf_counter"
 #: Seconds per unit of time that other tools write.
@@ -23,12 +24,12 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True)
 class ForeignPoint:
-    """Samples of one point. Of one point the readings in a file are joined.
+    """Samples of one point. The readings of one point in a file are joined.
 
     name: the tool's own of the benchmark.  params: of the point.  metrics: in SI base units; none
-    where it failed or was skipped.  failure: the reason of either.  started: Unix time, s; 0 where
-    the file does not tell.  gpus: names of those that it used; None where the file does not tell.
-    gpu_count: how many it surely used where `gpus` is None.
+    if it failed or was skipped.  failure: the reason for either.  started: Unix time, s; 0 if the
+    file does not have it.  gpus: names of the GPUs that it used; None if the file does not name
+    them. gpu_count: how many it certainly used if `gpus` is None.
     """
 
     name: str
@@ -46,9 +47,9 @@ class ForeignPoint:
 class Source:
     """A result file.
 
-    tool: that wrote it, as Records name the plugin.  version: of the tool.  machine, commit: empty
-    where the file does not tell. environment: where the file names one.  node: facts of the
-    machine.  warnings: what a reader of its values must know.
+    tool: that wrote it; the plugin of the Records.  version: of the tool.  machine, commit: empty
+    if the file does not name them. environment: if the file names one.  node: facts of the machine.
+    warnings: for readers of its values.
     """
 
     tool: str
@@ -62,7 +63,7 @@ class Source:
 
 
 def read_text(path: Path) -> str:
-    """A file that a user names. Raises HpmlError for what is no text file of at most MAX_FILE B."""
+    """A file that a user names. Raises HpmlError unless it is a text file of at most MAX_FILE B."""
     if not path.is_file():
         raise HpmlError("no such file" if not path.exists() else "not a file", str(path))
     if (size := path.stat().st_size) > MAX_FILE:
@@ -79,8 +80,8 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """The JSON of a file, None where it is none. NaN and infinities, which some tools write, are
-    read too."""
+    """The JSON of a file, None if it is not JSON. NaN and infinities, which some tools write, are
+    accepted."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -90,12 +91,12 @@ def parse_json(text: str) -> Any:
 def metric(
     unit: str, direction: Direction | None, samples: Iterable[float], **info: str | float
 ) -> MetricSamples:
-    """Samples of a metric, in `unit`. info: how they came about."""
+    """Samples of a metric, in `unit`. info: how they were obtained."""
     return MetricSamples(unit, direction, [*map(float, samples)], info)
 
 
 def identifier(text: str) -> str:
-    """A tool's name in letters, digits and `_`. Raises HpmlError where nothing is left."""
+    """A tool's name in letters, digits and `_`. Raises HpmlError if nothing is left."""
     name = re.sub(r"\W+", "_", text).strip("_")
     name = f"_{name}" if name[:1].isdigit() else name
     if not name.isidentifier():
@@ -112,7 +113,7 @@ def metric_name(text: str) -> str:
 
 
 def parameters(found: Mapping[str, Any]) -> dict[str, Value]:
-    """Parameters as a Record has them; what is no plain value becomes its JSON.
+    """Parameters as in a Record; a value that is not plain becomes its JSON.
 
     Raises HpmlError for two names that become one.
     """
@@ -129,7 +130,7 @@ def parameters(found: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def value_of(text: str) -> Value:
-    """A parameter that a tool spells as text: a number where it reads back as the same text."""
+    """A parameter that a tool writes as text: a number if formatting it gives the same text."""
     for kind in (int, float):
         try:
             value = kind(text)
@@ -141,7 +142,7 @@ def value_of(text: str) -> Value:
 
 
 def unix_time(text: str) -> float:
-    """Unix time, s, of an ISO 8601 date with its offset; 0 for one without: it is not known."""
+    """Unix time, s, of an ISO 8601 date with its offset; 0 (unknown) for one without."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

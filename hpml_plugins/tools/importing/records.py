@@ -1,4 +1,5 @@
-"""A result file of another tool as Records, and as a results folder that can be merged."""
+"""Converts a result file of another tool into Records, and into a results folder that can be
+merged."""
 
 from __future__ import annotations
 
@@ -35,11 +36,11 @@ MACHINE = "machine.json"
 
 
 def to_records(source: Source, content: bytes) -> list[Record]:
-    """The Records of a file, whose readings of one point are joined.
+    """The Records of a file; readings of one point are joined.
 
     source: with the machine filled in.  content: of the file; importing the same again gives the
-    same Records. Where the commit is not known, each file is taken to be of other code. Raises
-    HpmlError for a name that two benchmarks would share, and for what no Record may hold.
+    same Records. If the commit is unknown, each file counts as different code. Raises HpmlError if
+    two benchmarks would share a name, and for values that no Record may have.
     """
     digest = hashlib.sha256(content).hexdigest()
     told = (
@@ -56,7 +57,7 @@ def to_records(source: Source, content: bytes) -> list[Record]:
 
 
 def _joined(before: ForeignPoint, reading: ForeignPoint) -> ForeignPoint:
-    """One reading of the samples of both; a failure of one is that of the point."""
+    """One reading with the samples of both; if one failed, the point failed."""
     if before.name != reading.name:
         raise HpmlError(
             f"{before.name!r} and {reading.name!r} would both be {identifier(reading.name)!r}"
@@ -106,7 +107,8 @@ def _record(
 
 
 def _timed(reading: ForeignPoint) -> dict[str, MetricSamples]:
-    """Its metrics; without their timers where an unknown GPU was timed: it is none of a CPU."""
+    """Its metrics; without their timers if an unknown GPU was timed, because these are not timers
+    of a CPU."""
     found = dict(reading.metrics)
     if reading.gpus is not None:
         return found
@@ -118,9 +120,9 @@ def _timed(reading: ForeignPoint) -> dict[str, MetricSamples]:
 
 
 def write_results(records: Sequence[Record], folder: Path, into: Path) -> None:
-    """A results folder of these Records, as it is merged into another.
+    """Write a results folder of these Records for merging into another.
 
-    A machine that is known there keeps its facts.
+    A machine that is already known there keeps its facts.
     """
     for record in records:
         append_record(record_file(folder, record.machine, record.commit), record)
@@ -133,7 +135,7 @@ def write_results(records: Sequence[Record], folder: Path, into: Path) -> None:
 
 
 def _machine(record: Record) -> dict[str, Any]:
-    """machine.json, of what the file tells of its machine."""
+    """machine.json, from the file's facts about its machine."""
     names = ("os", "arch", "cpu", "num_cpu")
     facts = {name: str(record.node[name]) for name in names if name in record.node}
     if "gpus" in record.node:
@@ -142,7 +144,7 @@ def _machine(record: Record) -> dict[str, Any]:
 
 
 def _refuse_taken(records: Iterable[Record], into: Path) -> None:
-    """Raise HpmlError where another plugin's benchmark has the name of one of these."""
+    """Raise HpmlError if another plugin's benchmark has the name of one of these."""
     declared = read_object_or_empty(into / DECLARATIONS)
     for record in records:
         for metric in record.metrics:
@@ -156,7 +158,8 @@ def _refuse_taken(records: Iterable[Record], into: Path) -> None:
 
 
 def _declarations(records: Iterable[Record]) -> Iterable[Any]:
-    """What is measured, and in which unit, of each metric, with the values of all points."""
+    """The declarations of the benchmarks: metrics with their units, and the parameter values of all
+    points."""
     by_metric: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         for metric in record.metrics:
@@ -178,7 +181,8 @@ def _declarations(records: Iterable[Record]) -> Iterable[Any]:
 
 
 def _grid(points: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
-    """Parameter → its values as Python spells them, of the points that have those of the first."""
+    """Parameter → its values as Python's repr, from the points with the same parameters as the
+    first."""
     alike = [point for point in points if point.keys() == points[0].keys()]
     return {
         name: list(dict.fromkeys(repr(point[name]) for point in alike))

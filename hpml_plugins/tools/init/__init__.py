@@ -1,4 +1,4 @@
-"""`hpml init`: what a git repository needs to measure its own commits."""
+"""`hpml init`: prepares a git repository to measure its own commits."""
 
 from hpml_plugins.cli import adds_commands
 

@@ -1,4 +1,4 @@
-"""`hpml init`: writes what a git repository needs, beside what it has. Nothing is overwritten."""
+"""`hpml init`: writes the missing files for measuring a git repository. Nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from hpml_plugins.terminal import printable, say, warn
 from hpml_plugins.tools.templates import fill_template
 from hpml_plugins.version import __version__
 
-#: Files of which one says that pip can build a package here.
+#: Files that show that pip can build a package here.
 BUILDS = ("pyproject.toml", "setup.py", "setup.cfg")
-#: Folders with an `__init__.py` that are not what users import.
+#: Folders with an `__init__.py` that users do not import.
 NOT_PACKAGES = ("tests", "test", "docs", "benchmarks", "examples", "scripts")
 CONFIGURATION = "asv.conf.json"
 #: Names of packages that compute on GPUs.
@@ -45,7 +45,7 @@ RUNNERS = {
     "github": ("[self-hosted, gpu]", "ubuntu-latest"),
     "gitlab": ("tags: [gpu]", "image: python:3.12"),
 }
-#: The service → its file, and one to include where that exists.
+#: The service → its file, and one to include if that exists.
 CI = {
     "github": (".github/workflows/hpml.yml", ".github/workflows/hpml-gate.yml"),
     "gitlab": (".gitlab-ci.yml", ".gitlab/hpml.yml"),
@@ -56,7 +56,7 @@ def find_package(folder: Path) -> tuple[str, str] | None:
     """The package that pip builds from this folder: its name, and where its source is ("", "src");
     None without one.
 
-    Of several, the one that is named like the project comes first, then the first by name.
+    Among several, the one named like the project is chosen, else the first by name.
     """
     if not any((folder / name).is_file() for name in BUILDS):
         return None
@@ -84,7 +84,7 @@ def find_package(folder: Path) -> tuple[str, str] | None:
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:
-    """pyproject.toml; empty where there is none, or none that can be read."""
+    """pyproject.toml; empty if there is none that can be read."""
     try:
         return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -92,7 +92,7 @@ def read_pyproject(folder: Path) -> dict[str, Any]:
 
 
 def needed_packages(folder: Path) -> list[Requirement]:
-    """What the package in a folder is built with, and what it requires on this platform."""
+    """The build requirements of the package in a folder, and its requirements on this platform."""
     project = read_pyproject(folder)
     stated = _table(project, "build-system").get("requires", [])
     stated = [*stated, *_table(project, "project").get("dependencies", [])]
@@ -106,7 +106,7 @@ def needed_packages(folder: Path) -> list[Requirement]:
 
 
 def missing_packages(folder: Path) -> list[str]:
-    """Those that this Python does not have, as pip takes them."""
+    """The requirements that this Python lacks, in pip's syntax."""
     found = []
     for each in needed_packages(folder):
         try:
@@ -117,7 +117,7 @@ def missing_packages(folder: Path) -> list[str]:
 
 
 def is_for_gpus(folder: Path) -> bool:
-    """Whether the repository's code asks for a GPU: by what it requires, or by CUDA sources."""
+    """Whether the repository's code needs a GPU: judged by its requirements and by CUDA sources."""
     project = read_pyproject(folder)
     optional = _table(_table(project, "project"), "optional-dependencies").values()
     poetry = _table(_table(_table(project, "tool"), "poetry"), "dependencies")
@@ -133,15 +133,15 @@ def _table(parent: dict[str, Any], name: str) -> dict[str, Any]:
 
 @dataclass
 class _Writer:
-    """Writes files of a repository. wrote, left: what was written, and what was there already, a
-    line each."""
+    """Writes files of a repository. wrote, left: the written and the existing files, a line
+    each."""
 
     folder: Path
     wrote: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
     def write(self, place: str, text: str) -> bool:
-        """Write a file that is not there. Returns whether it was written."""
+        """Write a file unless it exists. Returns whether it was written."""
         file = self.folder / place
         if file.exists() or file.is_symlink():
             self.left.append(f"{place} is there already")
@@ -155,7 +155,7 @@ class _Writer:
         return self.write(place, fill_template("init", template, **values))
 
     def append_lines(self, place: str, lines: list[str]) -> None:
-        """Add lines that a text file does not have."""
+        """Add the lines that a text file lacks."""
         file = self.folder / place
         text = os.fsdecode(file.read_bytes()) if file.exists() else ""  # in any encoding
         missing = [line for line in lines if line not in text.splitlines()]
@@ -168,11 +168,11 @@ class _Writer:
 
 
 def _make_configuration(folder: Path, top: Path, *, package: bool) -> dict[str, object]:
-    """A new asv.conf.json. top: the repository's folder.  package: whether commits have one that
-    pip builds.
+    """A new asv.conf.json. top: the repository's folder.  package: whether commits have a package
+    that pip builds.
 
-    Of what it names, nothing lies beside the package but `benchmarks`: setuptools takes any other
-    folder for a second package, and refuses to build.
+    Of the folders that it names, only `benchmarks` is beside the package: setuptools takes any
+    other folder for a second package and refuses to build.
     """
     branch = ask_git(folder, "symbolic-ref", "--short", "--quiet", "HEAD")
     below = folder.relative_to(top).as_posix()
@@ -200,10 +200,10 @@ def _make_configuration(folder: Path, top: Path, *, package: bool) -> dict[str, 
 
 
 def extend_configuration(file: Path) -> str:
-    """The text of an asv.conf.json with our plugin added, its comments kept; the same text where it
-    has it.
+    """The text of an asv.conf.json with our plugin added and comments kept; unchanged if it has the
+    plugin.
 
-    Raises UsageError with the line to add where the file cannot be extended, or could not be read
+    Raises UsageError with the line to add if the file cannot be extended, or could not be read
     afterwards.
     """
     by_hand = UsageError(
@@ -287,15 +287,15 @@ def write_all(folder: Path, top: Path, ci: str | None) -> tuple[_Writer, str]:
 
 
 def _write_suite(writer: _Writer, benchmarks: Path) -> None:
-    """The module that asv finds our benchmarks in: of its own where an asv user has a package of
-    benchmarks already."""
+    """The module in which asv finds our benchmarks: a separate one if an asv user already has a
+    package of benchmarks."""
     places = [(benchmarks / name).as_posix() for name in ("__init__.py", "hpml_suite.py")]
     if place := _free(writer, places, "hpml_plugins.suite"):
         writer.fill(place, "suite.py.jinja", parents=".parent" * len(benchmarks.parts))
 
 
 def _write_ci(writer: _Writer, top: Path, ci: str) -> None:
-    """The file of a service, which stands at the repository's top."""
+    """The file of a CI service, at the repository's top."""
     service = _Writer(top)
     if place := _free(service, list(CI[ci]), "hpml gate"):
         folder = _yaml_text(writer.folder.relative_to(top).as_posix())
@@ -323,10 +323,10 @@ def _write_ci(writer: _Writer, top: Path, ci: str) -> None:
 
 
 def own_requirement() -> tuple[str, bool]:
-    """What pip installs elsewhere to get this hpml-plugins, and whether that is where it came
-    from: the address and commit, or the address of a file, that pip noted (PEP 610).
+    """The requirement by which pip installs this hpml-plugins elsewhere, and whether it is the
+    original one: the address and commit, or the address of a file, recorded by pip (PEP 610).
 
-    Of a folder or a file of this machine, and without a note, it is the version.
+    For a local folder or file, and without such a record, it is the version.
     """
     with suppress(importlib.metadata.PackageNotFoundError, ValueError):
         own = importlib.metadata.distribution("hpml-plugins")
@@ -344,8 +344,8 @@ def own_requirement() -> tuple[str, bool]:
 
 
 def _installs(folder: Path) -> str:
-    """The words of pip that install the package's requirements, and what builds it; empty without a
-    package."""
+    """pip's arguments that install the package's requirements, and those of its build; empty
+    without a package."""
     if not find_package(folder):
         return ""
     builds = _table(read_pyproject(folder), "build-system").get("requires", [])
@@ -353,7 +353,7 @@ def _installs(folder: Path) -> str:
 
 
 def _yaml_text(text: str) -> str:
-    """A text of any characters as a double-quoted scalar of YAML, in one line of ASCII.
+    """Any text as a double-quoted YAML scalar, in one line of ASCII.
 
     Raises UsageError for one that is not UTF-8, such as the name of a folder.
     """
@@ -365,8 +365,7 @@ def _yaml_text(text: str) -> str:
 
 
 def _free(writer: _Writer, places: list[str], ours: str) -> str | None:
-    """The first of these places where no file is; None where one of them has what is to be written:
-    the text `ours`."""
+    """The first of these places without a file; None if one of them already has the text `ours`."""
     there = [place for place in places if (writer.folder / place).exists()]
     for place in there:
         if ours in (writer.folder / place).read_text(encoding="utf-8", errors="replace"):

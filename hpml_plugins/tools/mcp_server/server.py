@@ -1,4 +1,5 @@
-"""A Model Context Protocol server with four tools that read results. Each is what a command says.
+"""A Model Context Protocol server with four tools that read results. Each returns the output of a
+command.
 
 Source: the SDK `mcp`, https://github.com/modelcontextprotocol/python-sdk.
 """
@@ -60,7 +61,7 @@ _VERDICTS = {
     "WORSE": "significantly worse, corrected for the number of comparisons",
     "SAME": "the 95 % interval of the ratio lies within 2 % of 1",
     "BOUND": "undecided: the interval of the ratio is all that is known",
-    "AMBIGUOUS": "nothing is known of how far the value moves; see reason",
+    "AMBIGUOUS": "the variation of the value is unknown; see reason",
 }
 
 
@@ -84,7 +85,7 @@ def command(settings: Settings, results: Path) -> int:
 
 @dataclass(frozen=True)
 class Results:
-    """The results that are served, and the registry that names their plugins."""
+    """The served results, and the registry that names their plugins."""
 
     registry: Path
     folder: Path
@@ -160,8 +161,8 @@ class Results:
     def _hpml(
         self, name: str, options: Sequence[str], *words: str, results: bool = True
     ) -> str:
-        """The output of a command. Raises ValueError with its error. words: no options, whatever
-        they begin with."""
+        """The output of a command. Raises ValueError with its error. words: never parsed as
+        options."""
         folder = [f"--results={self.folder}"] if results else []
         head = [sys.executable, "-m", "hpml_plugins", f"--registry={self.registry}"]
         arguments = [*head, name, *options, *folder, "--", *words]
@@ -178,7 +179,7 @@ _State = frozenset[tuple[Path, int, int]]
 
 
 def _state_of(place: Path) -> _State:
-    """Of a file, or of all that is below a folder."""
+    """The state of a file, or of all files below a folder."""
     found = []
     for path in (place, *place.rglob("*")):
         with suppress(OSError):  # removed meanwhile
@@ -189,14 +190,15 @@ def _state_of(place: Path) -> _State:
 
 @functools.lru_cache(maxsize=1)
 def _load(place: Path, state: _State) -> Frame:
-    """The Records.  state: of the files, which tells the cache whether these are still right."""
+    """The Records.  state: of the files, by which the cache checks whether the Records are still
+    current."""
     from hpml_plugins.tools.frame import load
 
     return load(place)
 
 
 def _entry(record: Record, listed: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
-    """The description of a benchmark; without its plugin only what the Records have."""
+    """The description of a benchmark; without its plugin, only the part in the Records."""
     known = listed.get(record.benchmark, {})
     return {
         "plugin": record.plugin,
@@ -212,7 +214,7 @@ def _options(benchmark: str, form: str, *more: str) -> list[str]:
 
 
 def _limited(rows: list[Any]) -> dict[str, Any]:
-    """The first rows, and how many there are."""
+    """The first rows, and the number of all rows."""
     return {"rows": rows[:MOST_ROWS], "left out": max(0, len(rows) - MOST_ROWS)}
 
 
@@ -258,8 +260,8 @@ def make_server(results: Results) -> MCPServer:
     ) -> dict[str, Any]:
         """Explain why B against A is BETTER, WORSE, SAME, BOUND or AMBIGUOUS at one point.
 
-        point, metric: as `compare` spells them. Returns the values, the meaning of the verdict, and
-        a report with what else differs between the sides.
+        point, metric: as in the output of `compare`. Returns the values, the meaning of the
+        verdict, and a report with what else differs between the sides.
         """
         return dict(answer(results.explain, a, b, benchmark, point, metric))
 

@@ -1,4 +1,4 @@
-"""`hpml pull`: results of another repository, as those of a named source."""
+"""`hpml pull`: merges the results of another repository under the name of the source."""
 
 from hpml_plugins.cli import adds_commands
 

@@ -42,8 +42,8 @@ LIMIT = 600.0
 
 
 class _Import:
-    """The results of a source as they are merged: every machine is `NAME.machine`. skipped: what
-    was left out, a line each."""
+    """The results of a source as they are merged: every machine is `NAME.machine`. skipped:
+    omissions, a line each."""
 
     def __init__(self, name: str, into: Path, scratch: Path) -> None:
         self.skipped: list[str] = []
@@ -73,7 +73,7 @@ class _Import:
                 self._facts(machine, node)
 
     def _records(self, path: Path, place: Path) -> None:
-        """The lines that are Records of this machine; others, and refused ones, are named with
+        """The lines that are Records of this machine; other and invalid ones are reported with
         their place in the source."""
         open_result(path, MAX_RECORDS).close()
         renamed = self._renamed(place.parts[0])
@@ -92,7 +92,7 @@ class _Import:
         self._write(place, b"".join(line + b"\n" for line in lines))
 
     def _json(self, place: Path, found: Mapping[str, Any]) -> None:
-        """A machine's facts, or asv's results of it."""
+        """A machine's facts, or asv's results from it."""
         renamed = self._renamed(place.parts[0])
         params = found.get("params")
         if isinstance(params, dict):
@@ -102,16 +102,16 @@ class _Import:
         self._write(place, json.dumps(found).encode())
 
     def _declarations(self, found: Mapping[str, Any]) -> None:
-        """Those of benchmarks that are not declared here: a source changes no definition of
-        ours."""
+        """The declarations of benchmarks that are not declared here: a source cannot change our
+        definitions."""
         ours = read_object_or_empty(self._into / DECLARATIONS)
         new = {name: entry for name, entry in found.items() if name not in ours}
         self._write(Path(DECLARATIONS), json.dumps({**new, "version": 2}).encode())
 
     def _facts(self, machine: str, node: Mapping[str, Any]) -> None:
-        """machine.json as the machine's newest Record tells it, for a source without one."""
+        """machine.json from the machine's newest Record, for a source without one."""
         found = json.dumps({"machine": machine, "version": 1}).encode()
-        # of another version, or made up
+        # of another version, or forged
         with suppress(msgspec.ValidationError, IndexError):
             found = machine_file(msgspec.convert(node, Node), machine)
         path_in(self._scratch, machine, MACHINE).write_bytes(found)
@@ -128,12 +128,13 @@ class _Import:
 
 
 class _Late(BaseException):
-    """The time is over. No `except Exception` on the way may take it for a fault of one file."""
+    """The time limit has passed. Not an Exception, so that no `except Exception` takes it for a
+    fault of one file."""
 
 
 @contextmanager
 def _limited_time(seconds: float, address: str) -> Iterator[None]:
-    """End what takes longer, however slowly an address answers. Raises HpmlError. Only for the main
+    """Abort after this time, however slowly an address answers. Raises HpmlError. Only for the main
     thread."""
 
     def end(*_: object) -> NoReturn:
@@ -160,7 +161,7 @@ def _limited_time(seconds: float, address: str) -> Iterator[None]:
     "name",
     required=True,
     metavar="NAME",
-    help="What the source is called on all pages.",
+    help="The name of the source on all pages.",
 )
 @INTO
 @DRY_RUN
@@ -169,15 +170,15 @@ def _limited_time(seconds: float, address: str) -> Iterator[None]:
     type=Positive(),
     default=LIMIT,
     show_default=True,
-    help="Time to get and read all of it, in seconds.",
+    help="Time limit for fetching and reading all of it, in seconds.",
 )
 def command(address: str, name: str, into: Path, dry_run: bool, limit: float) -> int:
     """Merge the results of another repository.
 
     ADDRESS is a git repository, whose newest commit has the results, a folder, or a site that
-    hpml-plugins published (https://…), which offers the newest 50 Records of each point.
-    Its machine h200-x1 is NAME.h200-x1 here. Pulling again adds what is new. No code of the source
-    is run or stored. Exit status 1 when something was left out.
+    hpml-plugins published (https://…), which offers the newest 50 Records of each point. Its
+    machine h200-x1 is NAME.h200-x1 here. Pulling again adds new results. No code of the source is
+    run or stored. Exit status 1 if something was left out.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name):
         raise UsageError(

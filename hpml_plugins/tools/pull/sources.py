@@ -1,8 +1,8 @@
-"""Getting results from an address: files of a git repository's newest commit, a folder, or a
+"""Fetches results from an address: files of a git repository's newest commit, a folder, or a
 published site.
 
-Nothing from them is run: git checks nothing out, and a site's files are read as JSON. The readers
-of all files of results read their contents.
+No code from them is run: git checks nothing out, and a site's files are read as JSON. The usual
+readers of results read their contents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hpml_plugins.store import (
 )
 from hpml_plugins.terminal import warn
 
-#: The places of a results folder that are read: declarations, facts and asv's results of machines,
+#: The files of a results folder that are read: declarations, facts and asv's results of machines,
 #: Records.
 PLACES = re.compile(
     rf"{re.escape(DECLARATIONS)}|[^/]+/[^/]+\.json|[^/]+/records/[^/]+\.jsonl"
@@ -40,33 +40,33 @@ TIMEOUT = 60.0
 MOST_FILES = 100_000
 #: Size limit of a site, B.
 MOST_BYTES = 1 << 30
-#: Transports that git may use, and what keeps it from running anything of the repository.
+#: Transports that git may use, and options that stop it from running code of the repository.
 _SAFE = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_LFS_SKIP_SMUDGE": "1",
 }
 _NO_HOOKS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
-#: Where a site lists its files of Records.
+#: The place at which a site lists its files of Records.
 DATA_INDEX = "data/v1/index.json"
 #: Keys that a published site adds to asv's declarations.
 _OF_THE_SITE = ("hpml_machines", "hpml_selected")
 
 
 def _is_site(address: str) -> bool:
-    """Whether it is the address of a site and not of a git repository."""
+    """Whether the address is a site's and not a git repository's."""
     return bool(re.match(r"https?://", address)) and not address.rstrip("/").endswith(
         ".git"
     )
 
 
 def fetch_results(address: str, scratch: Path, on_damage: OnDamage) -> Path:
-    """A folder of results with what is there. on_damage: is given what is left out. Raises
-    HpmlError for nothing."""
+    """A folder with the results of the address. on_damage: called for everything left out. Raises
+    HpmlError if there are no results."""
     if _is_site(address):
         return _read_site(address.rstrip("/"), scratch, on_damage)
     folder = Path(address)
-    if folder.is_dir() and not (folder / "HEAD").is_file():  # which a bare repository has
+    if folder.is_dir() and not (folder / "HEAD").is_file():  # a bare repository has one
         return find_results(folder)
     return _read_repository(
         str(folder.resolve()) if folder.exists() else address, scratch, on_damage
@@ -104,7 +104,9 @@ def _read_repository(address: str, scratch: Path, on_damage: OnDamage) -> Path:
         place = path.removeprefix(f"{top}results/")
         if place == path or not PLACES.fullmatch(place):
             continue
-        if not mode.startswith("100") or int(size) > MAX_FILE:  # it is read into memory
+        if (
+            not mode.startswith("100") or int(size) > MAX_FILE
+        ):  # because it is read into memory
             warn(
                 f"{address}: {path}: not a file, or larger than {MAX_FILE / 1e6:,.0f} MB; ignored"
             )
@@ -133,8 +135,8 @@ def _git(folder: Path, *words: str) -> bytes:
 
 
 def _read_site(address: str, scratch: Path, on_damage: OnDamage) -> Path:
-    """The newest Records of each point that a published site offers, and what it declares, as a
-    folder of results."""
+    """The newest Records of each point on a published site, and its declarations, as a folder of
+    results."""
     results = scratch / "site"
     declarations, index = (_object(address, name) for name in ("index.json", DATA_INDEX))
     files = index.get("files")
@@ -186,8 +188,8 @@ def _data_file(address: str, file: Any) -> str:
 
 
 def _unpacked(packed: bytes, where: str) -> bytes:
-    """The lines of a compressed file. Raises HpmlError for one that is damaged, or larger than a
-    file of results may be."""
+    """The lines of a compressed file. Raises HpmlError if it is damaged, or larger than a file of
+    results may be."""
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)  # gzip
     try:
         text = unpacking.decompress(packed, MAX_FILE + 1)
@@ -211,8 +213,8 @@ def _object(address: str, name: str) -> dict[str, Any]:
 
 
 def _get(address: str, name: str) -> bytes:
-    """A file of a site. Raises HpmlError where it is not there or larger than a file of results may
-    be."""
+    """A file of a site. Raises HpmlError if it does not exist or is larger than a file of results
+    may be."""
     try:
         with urllib.request.urlopen(f"{address}/{name}", timeout=TIMEOUT) as answer:
             found: bytes = answer.read(MAX_FILE + 1)

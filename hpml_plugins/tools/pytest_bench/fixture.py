@@ -1,4 +1,4 @@
-"""The fixture and its lines in pytest's summary. Every `pytest` imports this where hpml-plugins is
+"""The fixture and its lines in pytest's summary. Every `pytest` imports this if hpml-plugins is
 installed."""
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from hpml_plugins.tools.pytest_bench.session import BenchSession, TestBench
 
 _SESSION = "_hpml_session"
-#: Property of a test: a line of the summary, and whether it was judged. A process of pytest-xdist
+#: Property of a test: a line of the summary, and whether it was judged. A worker of pytest-xdist
 #: sends it with the test's report.
 _LINE = "hpml"
-#: pytest's exit status where values could not be judged and no test failed.
+#: pytest's exit status if values could not be judged and no test failed.
 NOT_JUDGED = 3
 
 
@@ -45,10 +45,11 @@ def bench(request: Any) -> TestBench:
 
 
 class Summary:
-    """pytest's plugin that shows the lines of all tests, and has a status for what was not judged.
+    """pytest's plugin that shows the lines of all tests, and sets the exit status for values that
+    were not judged.
 
-    fail: whether a test that is worse fails; then pytest ends with NOT_JUDGED where no test failed
-    but values could not be judged.
+    fail: whether a test that is worse fails; then pytest ends with NOT_JUDGED if no test failed but
+    values could not be judged.
     """
 
     def __init__(self, fail: bool) -> None:
@@ -68,7 +69,7 @@ class Summary:
             session.exitstatus = NOT_JUDGED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Called by pytest: a line for each metric that was measured."""
+        """Called by pytest: print a line for each measured metric."""
         if not self._lines:
             return
         terminalreporter.section("hpml benchmarks")

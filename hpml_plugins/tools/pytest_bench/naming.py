@@ -1,4 +1,4 @@
-"""The benchmark's name of a test, and the point of its parameters."""
+"""The benchmark name of a test, and the point of its parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 #: a benchmark.
 LONGEST_SLUG = 80
 DIGEST = 8
-#: A test whose benchmark's name tells it apart from all others of this form.
+#: The form of tests whose benchmark names are unique without a digest.
 _PLAIN = re.compile(r"tests/test_([a-z][a-z0-9]*)\.py::test_([a-z0-9]+(?:_[a-z0-9]+)*)")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]{4,}")
 
@@ -36,26 +36,26 @@ class TestName:
 
     @classmethod
     def of(cls, node: Any) -> TestName:
-        """Of a test that pytest has collected."""
+        """The name of a test collected by pytest."""
         callspec = getattr(node, "callspec", None)
         if callspec is None:
             return cls(node.nodeid)
-        # pytest's own list has no public name; without it, the whole id tells parameters apart
+        # pytest's own list has no public name; without it, the whole id distinguishes parameters
         ids = tuple(getattr(callspec, "_idlist", ()))
         function = node.nodeid.removesuffix(f"[{callspec.id}]")
         return cls(function, callspec.id, dict(callspec.params), ids)
 
     @property
     def nodeid(self) -> str:
-        """As pytest prints it."""
+        """The name as pytest prints it."""
         return f"{self.function}[{self.id}]" if self.id else self.function
 
     @property
     def benchmark(self) -> str:
-        """`tests/test_sorting.py::test_long` is `sorting_long`; no other test is.
+        """`tests/test_sorting.py::test_long` becomes `sorting_long`; no other test does.
 
-        Folders, classes, capitals, letters beyond ASCII and underscores in the file's name would
-        let two tests have one name. A test with any of these gets a digest of its whole name at
+        Folders, classes, capitals, letters beyond ASCII and underscores in the file's name could
+        give two tests the same name. A test with any of these gets a digest of its whole name at
         the end.
         """
         if plain := _PLAIN.fullmatch(self.function):
@@ -69,15 +69,15 @@ class TestName:
         slug = slug.strip("_")
         readable = slug if slug[:1].isalpha() else f"test_{slug}".strip("_")
         digest = hashlib.sha256(self.function.encode(errors="surrogateescape")).hexdigest()
-        # two underscores, which no name without a digest has
+        # two underscores, as in no name without a digest
         return f"{readable}__{digest[:DIGEST]}"
 
     @property
     def point(self) -> dict[str, Any]:
-        """The parameters as a point: plain values as they are, of other objects pytest's id.
+        """The parameters as a point: plain values as they are, pytest's id for other objects.
 
-        The parameter `id` is added where these do not tell the point apart: values with ids of
-        their own, and objects that share a `parametrize` with other arguments.
+        The parameter `id` is added if these do not identify the point: values with their own ids,
+        and objects that share a `parametrize` with other arguments.
         """
         known = self.ids if len(self.ids) == len(self.params) else ()
         own_ids = dict(zip(self.params, known, strict=False))
@@ -96,7 +96,7 @@ class TestName:
 
     @property
     def is_unstable(self) -> bool:
-        """Whether the point has a memory address, which is another one in every run."""
+        """Whether the point has a memory address, which changes with every run."""
         return any(
             isinstance(value, str) and _ADDRESS.search(value)
             for value in self.point.values()
@@ -104,7 +104,7 @@ class TestName:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a Record can hold the value as it is. Not of a derived type, such as an enum."""
+    """Whether a Record can store the value unchanged. False for a derived type, such as an enum."""
     if type(value) is float:
         return math.isfinite(value)
     if type(value) is int:

@@ -1,4 +1,4 @@
-"""Measuring in a test, the stored history to compare with, and storing."""
+"""Measures in a test, compares with the stored history, and stores."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ class BenchSession:
 
     @cached_property
     def machine(self) -> str:
-        """The name of its results."""
+        """The machine name of its results."""
         return filed_under(self.node, self.results)
 
     @cached_property
     def commit(self) -> str:
-        """What is checked out; empty where tracked files have changes that are not committed."""
+        """The commit checked out; empty if tracked files have uncommitted changes."""
         try:
             changed = ask_git(self.root, "status", "--porcelain", "--untracked-files=no")
             return "" if changed else ask_git(self.root, "rev-parse", "HEAD")
@@ -110,7 +110,7 @@ class BenchSession:
         return [each for each in read_records(self.results) if each.machine == self.machine]
 
     def compare(self, record: Record) -> list[_ComparedMetric]:
-        """Each metric, against the current Record of the point."""
+        """Compare each metric with the current Record of the point."""
         same = [
             each
             for each in self.stored
@@ -154,8 +154,7 @@ class BenchSession:
 
 
 class TestBench:
-    """The fixture `bench`: measures once, in processes of their own, forked from this one, one for
-    each round.
+    """The fixture `bench`: measures once, each round in its own process, forked from this one.
 
     report: called with a line for each metric, and whether it was judged.
     """
@@ -198,15 +197,15 @@ class TestBench:
         version: str = "1",
         timeout: float = 60.0,
     ) -> Record:
-        """Measure what `function(bench)` returns, as the `measure` of a plugin: metric → Samples or
-        number.
+        """Measure what `function(bench)` returns, like the `measure` of a plugin: metric → Samples
+        or number.
 
-        metrics: name → unit, of which less is better, or a Metric.  gpus: that it needs; on a node
-        without one it is measured on the CPU.  What uses CUDA must be made inside the function: a
-        process that has opened CUDA cannot be forked.  version: another one when what is measured
-        changes, not when it gets faster. Fails the test where the function raises, crashes or takes
-        longer than `timeout`, s. A test is one benchmark: raises UsageError when it has been
-        measured already.
+        metrics: name → unit (less is better), or a Metric.  gpus: how many it needs; on a node
+        without one it is measured on the CPU. Create objects that use CUDA inside the function: a
+        process that has opened CUDA cannot be forked.  version: change it if something else is
+        measured, not if it gets faster. Fails the test if the function raises, crashes or takes
+        longer than `timeout`, s. A test is one benchmark: raises UsageError if it has already
+        measured.
         """
         if self._measured:
             raise UsageError(
@@ -270,8 +269,8 @@ class TestBench:
             plan=SamplingPlan(),
             rounds=ROUNDS,
             scratch=scratch,
-            # what the tests measure is the repository's code: another commit, or an uncommitted
-            # one, is no repetition
+            # the tests measure the repository's code: another or an uncommitted state is not a
+            # repetition
             source={
                 "test": self._name.function,
                 "package": session.commit or session.run,
@@ -289,7 +288,7 @@ class TestBench:
 
 
 def _against(name: str, unit: str, old: Values, new: Values, since: str) -> _ComparedMetric:
-    """A metric against what is stored.  since: the commit of that."""
+    """Compare a metric with the stored one.  since: the commit of the stored one."""
     (difference,) = compare_values([(old, new, name)])
     has_verdict = new[name].direction is None or _is_judged(difference)
     verdict: str = difference.verdict
@@ -303,7 +302,7 @@ def _against(name: str, unit: str, old: Values, new: Values, since: str) -> _Com
 
 
 def _is_judged(difference: Difference) -> bool:
-    """Whether it has a verdict, or bounds that exclude a slow-down of SLOW_DOWN."""
+    """Whether it has a verdict, or an interval that excludes a slow-down of SLOW_DOWN."""
     if difference.verdict != "BOUND":
         return difference.verdict != "AMBIGUOUS"
     bounds = difference.interval
@@ -313,8 +312,8 @@ def _is_judged(difference: Difference) -> bool:
 def _with_parameters(
     function: Callable[[Bench], Mapping[str, Any]], names: list[str]
 ) -> Callable[..., Any]:
-    """A `measure` that has the test's parameters as arguments: the test's function knows them
-    already."""
+    """A `measure` with the test's parameters as arguments, which the test's function already
+    knows."""
 
     def measure(bench: Bench, **params: object) -> Mapping[str, Any]:
         return function(bench)

@@ -30,10 +30,10 @@ _PACKAGE = {
 
 def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
     """Write the plugin into a folder; returns its file or its package's folder. It measures with
-    torch where that is installed, else with NumPy.
+    torch if that is installed, else with NumPy.
 
-    Raises UsageError for a name that no plugin can have, and where something is in the way: nothing
-    is overwritten.
+    Raises UsageError for an invalid plugin name, and if a file is in the way: nothing is
+    overwritten.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise UsageError(
@@ -54,8 +54,8 @@ def write_plugin(name: str, folder: Path, *, single_file: bool) -> Path:
 
 
 def refuse_taken(name: str, registry: Path, *, single_file: bool) -> None:
-    """Raise UsageError where a plugin or benchmark of the registry, or an installed package, has
-    this name already."""
+    """Raise UsageError if a plugin or benchmark of the registry, or an installed package, already
+    has this name."""
     if not single_file and name.isidentifier() and find_spec(f"hpml_{name}"):
         raise UsageError(f"a package hpml_{name} is installed already; choose another name")
     if not registry.is_file():
@@ -76,10 +76,10 @@ def refuse_taken(name: str, registry: Path, *, single_file: bool) -> None:
 
 
 def register(registry: Path, line: str) -> None:
-    """Append an entry to the registry, as text: comments and layout stay. Raises RegistryError
-    where that is no entry.
+    """Append an entry to the registry, as text: comments and layout are kept. Raises RegistryError
+    if the result is invalid.
 
-    The file is replaced in one step once the result is known to be valid; the error says which line
+    The file is replaced atomically once the result is known to be valid; the error names the line
     to write by hand.
     """
     read_registry(registry)
@@ -119,7 +119,7 @@ def command(
     """Write a working plugin NAME to start from.
 
     It is a package with an entry point, a test and a README, or a single file. It measures with
-    torch where that is installed, else with NumPy. A name that exists is refused.
+    torch if that is installed, else with NumPy. An existing name is refused.
     """
     project = settings.registry.parent
     if registering:
@@ -149,5 +149,5 @@ def command(
     if settings.registry.is_file():
         say(f"for asv run, add to {settings.registry}:  {line}")
     else:
-        say("for asv run, it needs a project: hpml init in a git repository makes one")
+        say("asv run needs a project: hpml init in a git repository makes one")
     return 0

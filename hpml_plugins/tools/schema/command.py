@@ -1,4 +1,4 @@
-"""`hpml schema`: the JSON schema of a file that people write, for editors."""
+"""`hpml schema`: the JSON schema of a hand-written file, for editors."""
 
 from __future__ import annotations
 

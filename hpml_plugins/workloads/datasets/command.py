@@ -37,7 +37,7 @@ _PACKED: dict[bytes, Callable[..., Any]] = {
 @click.group("data", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> int:
-    """Show which data sets are here and how to get the others. Only `get` uses the network."""
+    """Show which data sets are present and how to get the others. Only `get` uses the network."""
     context.with_resource(use_sources(_of_plugins(context.obj)))
     if context.invoked_subcommand is None:
         _list()

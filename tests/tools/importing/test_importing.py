@@ -669,7 +669,7 @@ def test_a_named_gpu_is_that_of_a_file_that_tells_none(tmp_path: Path) -> None:
 
 def test_another_commit_than_the_file_tells_is_refused(tmp_path: Path) -> None:
     done = call("import", str(FILES / ASV), "--commit", COMMIT, "--into", str(tmp_path))
-    assert done.returncode == 2 and "it tells commit 0b4486c1" in done.stderr
+    assert done.returncode == 2 and "it names commit 0b4486c1" in done.stderr
     done = call("import", str(FILES / ASV), "--commit", "nosuch", "--into", str(tmp_path))
     assert done.returncode == 2 and "git knows no commit 'nosuch'" in done.stderr
 

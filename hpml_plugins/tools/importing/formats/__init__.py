@@ -1,7 +1,7 @@
 """One module per format: `read(path, text, found)` returns a Source, or None for another format.
 
-text: the file.  found: it as parsed JSON, None where it is none. Raises HpmlError or
-msgspec.ValidationError for a file that has the format's marks and is damaged.
+text: the file.  found: its parsed JSON, None if it is not JSON. Raises HpmlError or
+msgspec.ValidationError for a damaged file that has the format's marks.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ FORMATS = {
 
 
 def read_source(path: Path) -> Source:
-    """The contents of a result file. Raises HpmlError, with the file's name, for one of no known
-    format and for a damaged one."""
+    """The contents of a result file. Raises HpmlError, with the file's name, if it has no known
+    format or is damaged."""
     text = read_text(path)
     found = parse_json(text)
     for name, read in FORMATS.items():

@@ -62,7 +62,7 @@ def _reading(record: Record) -> ForeignPoint:
 
 
 def _as_measured(found: MetricSamples) -> MetricSamples:
-    """The samples alone: what is stored has the interval of its samples, not asv's."""
+    """Only the samples: the stored metric has the interval of its samples, not asv's."""
     info: dict[str, str | float] = {"timer": CLOCK} if found.unit == "s" else {}
     if found.unit in UNITS:
         return MetricSamples(found.unit, found.direction, found.samples, info)

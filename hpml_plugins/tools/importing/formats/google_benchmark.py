@@ -27,10 +27,10 @@ from hpml_plugins.tools.importing.reading import (
 )
 
 TOOL = "google-benchmark"
-#: Parts of a name that say how long it was measured, not what.
+#: Parts of a name that describe how long was measured, not what.
 _EFFORT = re.compile(r"(iterations|repeats|min_time|min_warmup_time):.*")
 _CLOCKS = ("real_time", "process_time", "manual_time")
-#: Keys of a result that are no counters of the user's.
+#: Keys of a result that are not user counters.
 _KNOWN = (
     "family_index",
     "per_family_instance_index",

@@ -1,8 +1,8 @@
 """hyperfine, `--export-json FILE`.
 
 Source: files of 1.15, and of 1.19 with `memory_usage_byte`. Each run of a command is a sample.
-Commands with parameters are a benchmark of their own, since all points of one have the same
-parameters: `hyperfine_delay` of `-L delay 1,2`.
+Commands with parameters are a separate benchmark, because all points of a benchmark have the same
+parameters: `hyperfine_delay` for `-L delay 1,2`.
 """
 
 from __future__ import annotations

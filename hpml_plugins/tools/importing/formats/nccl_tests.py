@@ -1,8 +1,8 @@
-"""nccl-tests: what it prints, and `-J FILE.json`.
+"""nccl-tests: its printed output, and `-J FILE.json`.
 
-The JSON names one GPU of each process; where a process has several, which they are is not told.
-Source: src/util.cu of NVIDIA/nccl-tests 2.19.6 (a0b82b2). With `-I 1` in JSON each iteration is a
-sample, timed by CUDA events; else the mean of the iterations is the one sample, timed by the host.
+The JSON names one GPU of each process; if a process has several, the others are unknown. Source:
+src/util.cu of NVIDIA/nccl-tests 2.19.6 (a0b82b2). With `-I 1` in JSON each iteration is a sample,
+timed by CUDA events; else the mean of the iterations is the one sample, timed by the host.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _HEAD = re.compile(r"^#\s+(size\s+count\s+type.*)$", re.MULTILINE)
 #: The columns of a point, before those of both places; versions before 2.13 lack the last ones.
 _POINT = ("size", "count", "type", "redop", "root")
 _LEAST = 3
-#: Of those versions, which count wrong elements of the whole run alone.
+#: For those versions, which only count wrong elements of the whole run.
 _OUT_OF_BOUNDS = re.compile(r"^# Out of bounds values : ([1-9]\d*) FAILED", re.MULTILINE)
-#: Columns that each place has, among others.
+#: Some of the columns of each place.
 _NUMBERS = {"algbw", "busbw"}
 
 
 class _Place(msgspec.Struct):
-    """One result. time, cpu_time: µs.  alg_bw, bus_bw: GB/s.  Text stands for what is no number."""
+    """One result. time, cpu_time: µs.  alg_bw, bus_bw: GB/s.  Text if it is not a number."""
 
     alg_bw: float | str
     bus_bw: float | str
@@ -56,7 +56,7 @@ class _Place(msgspec.Struct):
 
 
 class _Iterations(msgspec.Struct):
-    """skipped_iterations: those of `-K`, which the tool's own statistics leave out."""
+    """skipped_iterations: those of `-K`, which the tool's own statistics exclude."""
 
     times_us: list[float] = []
     skipped_iterations: int = 0
@@ -88,20 +88,20 @@ class _Config(msgspec.Struct):
 
     @property
     def ranks(self) -> int:
-        """How many GPUs took part; 0 where no process is told."""
+        """How many GPUs took part; 0 if no process is listed."""
         processes = {(each.hostname, each.pid) for each in self.devices}
         return len(processes) * self.nthreads * self.ngpus
 
 
 class _Cards(NamedTuple):
-    """How many ranks took part, 0 where it is not told; names: of the GPUs that are told."""
+    """How many ranks took part, 0 if unknown; names: of the listed GPUs."""
 
     ranks: int
     names: tuple[str, ...]
 
     @property
     def gpus(self) -> tuple[str, ...] | None:
-        """The GPU of each rank; None where not all are told."""
+        """The GPU of each rank; None if not all are listed."""
         return self.names if self.names and len(self.names) == self.ranks else None
 
 
@@ -148,7 +148,7 @@ def _point(result: _Result) -> dict[str, Any]:
 
 def _read_printed(path: Path, text: str, head: re.Match[str]) -> Source:
     devices = _DEVICE.findall(text)
-    # before 2.17 only the name of the file can tell the collective
+    # before 2.17 only the name of the file can name the collective
     program = _PROGRAM.search(text) or re.search(r"([a-z_]+_perf)", path.stem)
     if not program:
         raise HpmlError(
@@ -182,7 +182,7 @@ def _rows(text: str, head: re.Match[str]) -> Iterator[tuple[dict[str, Any], str,
         raise HpmlError(f"its columns are {' '.join(columns)[:200]!r}")
     for line in text[head.end() :].splitlines():
         cells = line.split()
-        # what NCCL or the launcher prints between rows begins with no number
+        # output of NCCL or the launcher between rows does not begin with a number
         if not cells or not cells[0].isdecimal():
             continue
         cells = cells[:-2] if dated else cells
@@ -262,6 +262,6 @@ def _program(argument: str) -> str:
 
 
 def _host(devices: list[tuple[str, str]]) -> str:
-    """The one host of the ranks; empty for several: they are no machine that the file names."""
+    """The host of the ranks; empty if they ran on several, which are not one machine."""
     hosts = {host for host, _ in devices}
     return hosts.pop() if len(hosts) == 1 else ""

@@ -1,8 +1,8 @@
 """nvbench, `--json FILE` and `--jsonbin FILE`, version 1 of its format.
 
 Source: nvbench/json_printer.cu and nvbench/detail/measure_*.cu of NVIDIA/nvbench, 66212f1. With
-`--jsonbin` the files beside FILE hold the samples; else the median, or where an older version did
-not write it the mean, is the one sample.
+`--jsonbin` the files beside FILE hold the samples; otherwise the median is the one sample, or the
+mean if an older version did not write the median.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TIMES = {
     "cpu_time": ("nv/cold/time/cpu", CLOCK),
     "cpu_only_time": ("nv/cpu_only/time/cpu", CLOCK),
 }
-#: Metric of whose samples there is a file → tag of the summary that names it.
+#: Metric with a file of samples → tag of the summary that names the file.
 _SAMPLES = {
     "time": "nv/json/bin:nv/cold/sample_times",
     "cpu_only_time": "nv/json/bin:nv/cpu_only/sample_times",
@@ -68,7 +68,7 @@ class _Summary(msgspec.Struct):
     data: list[_Value] = []
 
     def value(self, name: str = "value") -> str | None:
-        """The text of a value; None where it is not there."""
+        """The text of a value; None if it is missing."""
         return next((each.value for each in self.data if each.name == name), None)
 
 
@@ -169,7 +169,7 @@ def _number(summary: _Summary | None) -> float | None:
 
 
 def _samples(summary: _Summary | None, path: Path) -> list[float]:
-    """The samples in the file that a summary names; none where there is no such file."""
+    """The samples in the file that a summary names; none if there is no such file."""
     name = summary.value("filename") if summary else None
     if name is None:
         return []

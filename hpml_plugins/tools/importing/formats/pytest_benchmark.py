@@ -82,7 +82,7 @@ def _reading(found: _Benchmark, started: float) -> ForeignPoint:
 
 
 def _node(info: dict[str, Any]) -> dict[str, Any]:
-    """The facts that a Record names too."""
+    """The facts that a Record also has."""
     cpu = info.get("cpu")
     told = {
         "os": f"{info.get('system') or ''} {info.get('release') or ''}".strip(),

@@ -1,8 +1,8 @@
 """tritonbench: `--csv --output-dir DIR` or `--output FILE`, and `--output-json FILE`.
 
 Source: tritonbench/utils/triton_op.py of meta-pytorch/tritonbench, db2155c. A latency is written as
-its median alone: one sample. The file does not tell the commit or how it was timed, and only that
-of a set of runs (benchmarks/) tells the GPU.
+its median only: one sample. The file does not contain the commit or the kind of timing; only that
+of a set of runs (benchmarks/) names the GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hpml_plugins.tools.importing.reading import (
 )
 
 TOOL = "tritonbench"
-#: Metric of tritonbench → what one of it is in our unit, unit and direction. Others have no unit.
+#: Metric of tritonbench → factor to our unit, unit and direction. Others have no unit.
 _KNOWN: dict[str, tuple[float, str, Direction | None]] = {
     "latency": (1e-3, "s", "lower"),
     "walltime": (1e-3, "s", "lower"),
@@ -63,7 +63,7 @@ def _is_key(key: str) -> bool:
 
 
 def _device(found: dict[str, Any]) -> tuple[str, ...] | None:
-    """The card that `env` names; None where it names none."""
+    """The card that `env` names; None if it names none."""
     device = found["env"].get("device") if isinstance(found["env"], dict) else None
     return (device,) if isinstance(device, str) and device not in ("", "unknown") else None
 
@@ -77,7 +77,7 @@ def _of_json(found: dict[str, Any]) -> Iterator[ForeignPoint]:
 
 
 def _of_csv(name: str, text: str) -> Iterator[ForeignPoint]:
-    """name: of the operator, which only the file's name tells."""
+    """name: of the operator, which is only in the file's name."""
     head, *rows = csv.reader(text.splitlines(), delimiter=";")
     for number, row in enumerate(rows, 2):
         if not row or row[0] in (_AVERAGE, "hashes"):
@@ -96,7 +96,7 @@ def _of_csv(name: str, text: str) -> Iterator[ForeignPoint]:
 
 
 def _value(told: Any) -> Any:
-    """What a cell tells: a number, also where its text is one, as that of a latency is in JSON.
+    """The value of a cell: a number, also if it is text, like a latency in JSON.
 
     Of three numbers, at the median, the longest and the shortest latency, the first.
     """
@@ -119,7 +119,7 @@ class _Cell:
         self._params = parameters({"x": value_of(x), "implementation": provider})
 
     def readings(self, value: Any) -> Iterator[ForeignPoint]:
-        """The value as a ForeignPoint; none for what was not measured, a failure for a text."""
+        """The value as a ForeignPoint; none if it was not measured, a failure for text."""
         value = _value(value)
         if isinstance(value, bool) or value is None or value == "":
             return
