@@ -225,8 +225,8 @@ def test_the_command_passes_a_good_plugin_and_says_a_bad_name(
     assert (done.returncode, "nothing to fix" in done.stderr) == (0, True), done.stdout
     assert "its check fails for a corrupted result" in done.stdout
     for name, told in (
-        ("no-such", "no module"),
-        ("no_such", "no module"),
+        ("no-such", "or a module"),
+        ("no_such", "or a module"),
         ("tyo", "mean 'toy'"),
         ("a.py", "no such file"),
     ):
